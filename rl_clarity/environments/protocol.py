@@ -26,7 +26,6 @@ class Step:
     truncated: np.ndarray  # (N,) bool: firsts, because time ran out rather than because the episode ended
     final_observations: Mapping[int, np.ndarray] = field(default_factory=dict)
     """Last observation of episodes cut by time, by environment, where the environment tells it."""
-    frames: np.ndarray | None = None  # (N, H', W', 3) uint8: human-scale pictures, if they were asked for
 
 
 class VectorEnvironment(Protocol):
@@ -42,6 +41,13 @@ class VectorEnvironment(Protocol):
 
     def step(self, actions: np.ndarray) -> Step: ...
 
+    def render(self) -> np.ndarray:
+        """Human-scale pictures (N, H', W', 3) uint8 of what is observed now, if the environment was made to have them.
+
+        Apart from `step` since a picture can cost as much as many steps.
+        """
+        ...
+
     def close(self) -> None: ...
 
 
@@ -50,7 +56,7 @@ class EnvironmentSpec:
     """What to make: the part of a checkpoint's metadata (or of a user's options) that says where the agent plays."""
 
     kind: str = "procgen"
-    """`procgen`, `atari` or `gymnasium`."""
+    """`procgen`, `coinrun_old`, `atari` or `gymnasium`."""
     name: str = ""
     """Game or Gymnasium id, as given; kinds other than gymnasium ignore case."""
     options: Mapping[str, Any] = field(default_factory=dict)

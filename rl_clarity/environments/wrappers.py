@@ -1,0 +1,101 @@
+"""What can be put around environments of any kind."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from rl_clarity.environments.protocol import Combo, Step, VectorEnvironment
+from rl_clarity.errors import EnvironmentSetupError
+
+
+class Wrapper:
+    """An environment that leaves everything to another one."""
+
+    def __init__(self, environment: VectorEnvironment) -> None:
+        self.environment = environment
+        self.num_envs: int = environment.num_envs
+        self.observation_shape: tuple[int, int, int] = environment.observation_shape
+        self.num_actions: int = environment.num_actions
+        self.action_combos: tuple[Combo, ...] = environment.action_combos
+
+    def reset(self) -> Step:
+        return self.environment.reset()
+
+    def step(self, actions: np.ndarray) -> Step:
+        return self.environment.step(actions)
+
+    def render(self) -> np.ndarray:
+        return self.environment.render()
+
+    def close(self) -> None:
+        self.environment.close()
+
+
+class EpsilonGreedy(Wrapper):
+    """Replaces a share of the actions, `epsilon`, by uniformly random ones."""
+
+    def __init__(self, environment: VectorEnvironment, epsilon: float, seed: int) -> None:
+        if not 0 <= epsilon <= 1:
+            raise EnvironmentSetupError(f"epsilon_greedy={epsilon} is a probability, from 0 to 1")
+        super().__init__(environment)
+        self.epsilon = epsilon
+        # A second word of entropy keeps these draws apart from others made from the same seed.
+        self._rng = np.random.default_rng([seed % 2**63, 0x65707369])
+
+    def step(self, actions: np.ndarray) -> Step:
+        replaced = self._rng.random(self.num_envs) < self.epsilon
+        random = self._rng.integers(self.num_actions, size=self.num_envs)
+        return self.environment.step(np.where(replaced, random, actions))
+
+
+class RewardScale(Wrapper):
+    """Multiplies rewards by `scale`."""
+
+    def __init__(self, environment: VectorEnvironment, scale: float) -> None:
+        super().__init__(environment)
+        self.scale = scale
+
+    def step(self, actions: np.ndarray) -> Step:
+        step = self.environment.step(actions)
+        return dataclasses.replace(step, rewards=(step.rewards * self.scale).astype(np.float32))
+
+
+class FrameStack(Wrapper):
+    """Joins the last `count` observations along the channels, newest last.
+
+    Before the first observation of an episode there is either black (`padding="zeros"`, as in Baselines and
+    Stable-Baselines3) or that observation repeated (`"first"`, as in Gymnasium).
+    """
+
+    def __init__(self, environment: VectorEnvironment, count: int, padding: str = "zeros") -> None:
+        if count < 1:
+            raise EnvironmentSetupError(f"frame_stack={count} must be at least 1")
+        if padding not in ("zeros", "first"):
+            raise EnvironmentSetupError(f"frame_stack_padding={padding!r} must be 'zeros' or 'first'")
+        super().__init__(environment)
+        self.count = count
+        self.padding = padding
+        height, width, self._channels = environment.observation_shape
+        self.observation_shape = (height, width, self._channels * count)
+        self._stack = np.zeros((self.num_envs, *self.observation_shape), np.uint8)
+
+    def reset(self) -> Step:
+        return self._stacked(self.environment.reset())
+
+    def step(self, actions: np.ndarray) -> Step:
+        return self._stacked(self.environment.step(actions))
+
+    def _stacked(self, step: Step) -> Step:
+        older = self._stack[..., self._channels :]
+        final = {
+            i: np.concatenate([older[i], observation], axis=-1) for i, observation in step.final_observations.items()
+        }
+        self._stack = np.concatenate([older, step.observations], axis=-1)  # (N, H, W, count * C)
+        if self.padding == "zeros":
+            self._stack[step.firsts, ..., : -self._channels] = 0
+        else:
+            self._stack[step.firsts] = np.tile(step.observations[step.firsts], self.count)
+        # A copy: the next step may not change what this one has shown.
+        return dataclasses.replace(step, observations=self._stack.copy(), final_observations=final)

@@ -1,0 +1,163 @@
+"""The sixteen Procgen games behind the protocol."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rl_clarity.environments import EnvironmentSpec, Step, VectorEnvironment, make
+from rl_clarity.environments.procgen import GAMES, timeout
+from rl_clarity.errors import EnvironmentSetupError
+
+procgen = pytest.importorskip("procgen")
+
+
+def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: object):
+    return make(EnvironmentSpec(name=name, options=options), num_envs, seed, full_resolution=full_resolution)
+
+
+def play(environment: VectorEnvironment, num_steps: int, seed: int = 0) -> list[Step]:
+    rng = np.random.default_rng(seed)
+    steps = [environment.reset()]
+    for _ in range(num_steps):
+        steps.append(environment.step(rng.integers(environment.num_actions, size=environment.num_envs)))
+    environment.close()
+    return steps
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_every_game_plays(game):
+    environment = make_game(game)
+    assert environment.observation_shape == (64, 64, 3)
+    assert environment.num_actions == len(environment.action_combos) == 15
+    first, second = play(environment, 1)
+    assert first.observations.shape == (2, 64, 64, 3) and first.observations.dtype == np.uint8
+    assert first.firsts.all() and not first.rewards.any()
+    assert second.rewards.dtype == np.float32 and second.firsts.dtype == second.truncated.dtype == bool
+    assert first.observations.std() > 0
+
+
+def test_same_seed_same_trajectories_whatever_the_threads():
+    one = play(make_game("coinrun", 4, 7, num_threads=0), 100)
+    two = play(make_game("coinrun", 4, 7, num_threads=3), 100)
+    other = play(make_game("coinrun", 4, 8), 100)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a.observations, b.observations)
+        np.testing.assert_array_equal(a.rewards, b.rewards)
+        np.testing.assert_array_equal(a.firsts, b.firsts)
+    assert any((a.observations != b.observations).any() for a, b in zip(one, other, strict=True))
+
+
+def test_name_ignores_case_and_combos_are_procgens_own():
+    environment = make_game("CoinRun")
+    assert environment.action_combos[7] == ("RIGHT",) and environment.action_combos[4] == ()
+    environment.close()
+
+
+@pytest.mark.parametrize("game, mode", [("maze", "easy"), ("leaper", "hard"), ("coinrun", "hard")])
+def test_timeout_is_truncation_and_matches_the_game(game, mode):
+    environment = make_game(game, 4, distribution_mode=mode)
+    environment.reset()
+    limit = timeout(game, mode)
+    wait = np.full(4, 4)
+    for t in range(1, limit + 1):
+        step = environment.step(wait)
+        assert (step.truncated == (step.firsts & (t == limit))).all()
+        if game != "leaper" and t < limit:
+            assert not step.firsts.any()
+    assert game == "leaper" or step.firsts.all()
+    assert not step.final_observations
+    environment.close()
+
+
+def test_end_of_a_game_that_time_did_not_end_is_no_truncation():
+    steps = play(make_game("starpilot", 8), 300)
+    ended = np.array([step.firsts for step in steps[1:]])
+    assert ended.any()
+    assert not np.array([step.truncated for step in steps]).any()
+
+
+def test_options_reach_the_game():
+    one_level = [step.observations for step in play(make_game("maze", 3, num_levels=1, start_level=5), 0)][0]
+    assert (one_level == one_level[:1]).all()
+    many_levels = [step.observations for step in play(make_game("maze", 3), 0)][0]
+    assert (many_levels[0] != many_levels[1]).any()
+    plain = play(make_game("coinrun", use_backgrounds=False), 0)[0].observations
+    assert (plain != play(make_game("coinrun"), 0)[0].observations).any()
+
+
+def test_sequential_levels_stay_in_one_episode_each_with_its_own_time():
+    environment = make_game("coinrun", 8, 1, distribution_mode="easy", use_sequential_levels=True, num_levels=0)
+    raw = procgen.ProcgenGym3Env(
+        8, "coinrun", rand_seed=1, distribution_mode="easy", use_sequential_levels=True, num_threads=0
+    )
+    environment.reset()
+    raw.observe()
+    rng = np.random.default_rng(0)
+    since, completed_levels = np.zeros(8, int), 0
+    for _ in range(1200):
+        actions = np.where(rng.random(8) < 0.8, rng.choice([7, 8], 8), rng.integers(15, size=8))
+        step = environment.step(actions)
+        raw.act(actions)
+        _, _, firsts = raw.observe()
+        completed = np.array([info["prev_level_complete"] for info in raw.get_info()], bool)
+        since += 1
+        np.testing.assert_array_equal(step.firsts, firsts)
+        np.testing.assert_array_equal(step.truncated, firsts & ~completed & (since >= 1000))
+        completed_levels += int((completed & ~firsts).sum())
+        since[firsts | completed] = 0
+    assert completed_levels > 0
+    environment.close()
+    raw.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"use_generated_assets": True}])
+def test_pictures_are_those_procgen_renders(options):
+    environment = make_game("bigfish", 9, 3, full_resolution=True, **options)
+    direct = procgen.ProcgenGym3Env(9, "bigfish", rand_seed=3, render_mode="rgb_array", **options)
+    environment.reset()
+    for action in (7, 8):
+        environment.step(np.full(9, action))
+        direct.act(np.full(9, action, np.int32))
+    frames = environment.render()
+    assert frames.shape == (9, 512, 512, 3)
+    np.testing.assert_array_equal(frames, np.stack([info["rgb"] for info in direct.get_info()]))
+    environment.close()
+    direct.close()
+
+
+def test_a_second_reset_begins_new_episodes():
+    environment = make_game("coinrun", 3)
+    environment.reset()
+    environment.step(np.full(3, 7))
+    assert environment.reset().firsts.all()
+    environment.close()
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        ("coinrum", {}, "did you mean coinrun"),
+        ("coinrun", {"num_level": 3}, "num_levels"),
+        ("coinrun", {"distribution_mode": "extreme"}, "coinrun has only the modes easy, hard, exploration"),
+        ("coinrun", {"distribution_mode": "hrad"}, "hard"),
+        ("coinrun", {"start_level": -1}, "start_level=-1"),
+        ("coinrun", {"num_levels": 2**31}, "num_levels=2147483648"),
+        ("maze", {"distribution_mode": "exploration", "num_levels": 4}, "exploration"),
+    ],
+)
+def test_what_would_abort_the_process_is_an_error_that_says_what_to_do(name, options, message):
+    with pytest.raises(EnvironmentSetupError, match=message):
+        make_game(name, **options)
+
+
+def test_exploration_has_one_level():
+    observations = play(make_game("maze", 3, distribution_mode="exploration"), 0)[0].observations
+    assert (observations == observations[:1]).all()
+
+
+def test_no_pictures_unless_asked_for():
+    environment = make_game("coinrun")
+    with pytest.raises(EnvironmentSetupError, match="full_resolution=True"):
+        environment.render()
+    environment.close()
