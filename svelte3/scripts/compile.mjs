@@ -1,0 +1,59 @@
+// Reads {"input", "name"} from stdin; prints {"code", "warnings"} or {"error"} as JSON.
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { directory, load } from "./toolchain.mjs";
+
+const { input, name } = JSON.parse(readFileSync(0, "utf8"));
+const { rollup } = await load("@rollup/wasm-node");
+const svelte = await load("rollup-plugin-svelte");
+const { nodeResolve } = await load("@rollup/plugin-node-resolve");
+const { minify } = await load("terser");
+
+const root = path.dirname(input);
+const warnings = [];
+
+function describe(problem) {
+  const file = problem.filename ?? problem.loc?.file ?? problem.id;
+  const start = problem.start ?? problem.loc;
+  return {
+    message: String(problem.message ?? problem),
+    code: problem.code ?? null,
+    file: file ? path.relative(root, file) : null,
+    line: start?.line ?? null,
+    column: start?.column ?? null,
+    frame: problem.frame ?? null,
+  };
+}
+
+async function bundle() {
+  const built = await rollup({
+    input,
+    plugins: [
+      svelte({
+        emitCss: false,
+        compilerOptions: { dev: false, css: "injected" },
+        onwarn: (warning) => warnings.push(describe(warning)),
+      }),
+      nodeResolve({ browser: true, dedupe: ["svelte"], modulePaths: [path.join(directory, "node_modules")] }),
+    ],
+    onwarn: (warning) => {
+      if (warning.code === "UNRESOLVED_IMPORT") throw warning;
+      if (warning.code !== "CIRCULAR_DEPENDENCY" || !/node_modules/.test(warning.message)) warnings.push(describe(warning));
+    },
+  });
+  const { output } = await built.generate({ format: "iife", name, exports: "auto", indent: false });
+  await built.close();
+  const { code } = await minify(output[0].code, {
+    ecma: 2020,
+    compress: { passes: 2 },
+    format: { ascii_only: true, comments: false },
+  });
+  return code;
+}
+
+try {
+  const code = await bundle();
+  process.stdout.write(JSON.stringify({ code: `${code}\n`, warnings }));
+} catch (error) {
+  process.stdout.write(JSON.stringify({ error: describe(error), warnings }));
+}
