@@ -1,0 +1,117 @@
+"""Find a Chromium for the browser tests, or set one up: `python scripts/chromium.py` prints its path.
+
+Looked for, in this order: RL_CLARITY_CHROMIUM, the PATH, a Mac's applications, Playwright's own. Only if none starts,
+one is installed: from the system's packages where that needs no password, else Playwright's build.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+MAC_APPLICATIONS = ("Chromium.app/Contents/MacOS/Chromium", "Google Chrome.app/Contents/MacOS/Google Chrome")
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",  # a container's root has no sandbox; the tests open only pages that they made
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def find_chromium() -> Path | None:
+    """Program file of the Chromium that RL_CLARITY_CHROMIUM names, or of the first that is there."""
+    if named := os.environ.get("RL_CLARITY_CHROMIUM"):
+        if not Path(named).is_file():
+            raise FileNotFoundError(f"RL_CLARITY_CHROMIUM={named} is not a file")
+        return Path(named)
+    return next(_candidates(), None)
+
+
+def starts(program: Path) -> bool:
+    """Whether the program shows a page from a file: a confined one (a snap, say) may not be allowed to read it."""
+    with tempfile.TemporaryDirectory() as directory:
+        page = Path(directory) / "page.html"
+        page.write_text("<p id='shown'></p>")
+        command = [str(program), *FLAGS, f"--user-data-dir={directory}/profile", "--dump-dom", page.as_uri()]
+        try:
+            result = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+    return "shown" in result.stdout
+
+
+def install() -> None:
+    """Install a Chromium by the first way that leads to one that starts."""
+    for way in (_install_system_package, _install_playwrights):
+        way()
+        if any(starts(program) for program in _candidates()):
+            return
+
+
+def _candidates() -> Iterator[Path]:
+    for command in COMMANDS:
+        if path := shutil.which(command):
+            yield Path(path)
+    for root in (Path("/Applications"), Path.home() / "Applications"):
+        yield from (root / name for name in MAC_APPLICATIONS if (root / name).is_file())
+    if playwrights := _playwrights():
+        yield playwrights
+
+
+def _playwrights() -> Path | None:
+    """Where Playwright keeps its own build, if it has been downloaded."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return None
+    with sync_playwright() as playwright:
+        path = Path(playwright.chromium.executable_path)
+    return path if path.is_file() else None
+
+
+def _install_system_package() -> None:
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        return
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
+        _run(["apt-get", "-q", *command], environment)
+
+
+def _install_playwrights() -> None:
+    system_libraries = ["--with-deps"] if sys.platform == "linux" and os.geteuid() == 0 else []
+    _run([sys.executable, "-m", "playwright", "install", *system_libraries, "chromium"], dict(os.environ))
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    """Run a command whose failure only means that this way does not lead to a browser; its output is for the eye."""
+    print("+", *command, file=sys.stderr, flush=True)
+    subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+
+
+def main() -> int:
+    if named := os.environ.get("RL_CLARITY_CHROMIUM"):
+        print(named)
+        return 0
+    found = next((program for program in _candidates() if starts(program)), None)
+    if found is None:
+        install()
+        found = next((program for program in _candidates() if starts(program)), None)
+    if found is None:
+        print("No Chromium could be had: the browser tests will be skipped.", file=sys.stderr)
+        return 0
+    print(found)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
