@@ -6,7 +6,7 @@
 | layer_keys, all_layer_keys | layers offered with and without `bottleneck_only` |
 | input_gradient_of_value | with respect to observations / 255 |
 | LAYER.activations, .ig_value_10, .ig_logit2_10, .grad_times_act_value | of the first observations: 1 to 4 |
-| nmf.layer, .components (K, c), .attr_{pos,neg}_transformed, .acts_reduced | the last layer's reduction, not converged |
+| nmf.layer, .components (K, c), .attr_{pos,neg}_transformed, .acts_reduced | of the last layer, not converged |
 | nmf.reconstruction_error | relative: norm of X - WH / norm of X |
 | nmf.multi_path_value_10_all | of the first 2 observations, over all paths |
 | vis.feature3_subS_expE, vis.thumb3 (each with .grid) | dataset examples of feature 3; not for `nature` |
