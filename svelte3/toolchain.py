@@ -99,7 +99,7 @@ def install(node: Node | None = None) -> Path:
 
 
 def _npm_ci(node: Node, directory: Path) -> None:
-    command = [*node.npm, "ci", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund", "--loglevel=error"]
+    command = [*node.npm, "ci", "--ignore-scripts", "--legacy-peer-deps", "--omit=optional", "--no-audit", "--no-fund", "--loglevel=error"]
     environment = {**os.environ, "PATH": os.pathsep.join([str(Path(node.executable).parent), os.environ.get("PATH", "")])}
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
