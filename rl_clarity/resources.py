@@ -1,0 +1,25 @@
+"""Where the files that come with the package are: inside it when installed, beside it in a working copy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def models_directory() -> Path:
+    """Directory of the shipped agents."""
+    return _directory("_models", "models")
+
+
+def svelte_source_directory() -> Path:
+    """Directory of the page's Svelte sources."""
+    return _directory("_svelte_src", "svelte_src")
+
+
+def _directory(installed: str, in_working_copy: str) -> Path:
+    candidates = (PACKAGE / installed, PACKAGE.parent / in_working_copy)
+    for directory in candidates:
+        if directory.is_dir():
+            return directory
+    raise FileNotFoundError(f"neither {candidates[0]} nor {candidates[1]} is there: install rl-clarity again")

@@ -1,0 +1,39 @@
+"""Fail if a tracked file names a directory of somebody's machine, which nobody else has."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOTS = ("home", "opt", "root", "tmp", "Users", "work")
+# A path begins after a space, a quote or "file://"; a URL's path and a relative one do not. A Mac's Homebrew is public.
+MACHINE_PATH = re.compile(rb"(?:file://|(?<![\w./\\})<>*-]))/(?:%b)/(?!homebrew)[\w.-]+" % "|".join(ROOTS).encode())
+
+
+def tracked_files() -> list[Path]:
+    output = subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True, text=True).stdout
+    return [path for name in output.split("\0") if name and (path := Path(name)).is_file()]
+
+
+def machine_paths(path: Path) -> list[str]:
+    """`file:line: path` for each; none in a binary file."""
+    content = path.read_bytes()
+    if b"\0" in content:
+        return []
+    return [
+        f"{path}:{number}: {found.group().decode()}"
+        for number, line in enumerate(content.splitlines(), start=1)
+        for found in MACHINE_PATH.finditer(line)
+    ]
+
+
+def main() -> int:
+    found = [line for path in tracked_files() for line in machine_paths(path)]
+    print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

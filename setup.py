@@ -1,0 +1,23 @@
+"""The packages of the distribution; everything else about it is in pyproject.toml.
+
+Two folders beside the package, `models` and `svelte_src`, are installed inside it, where `rl_clarity.resources` finds
+them: a mapping that pyproject.toml cannot express together with the discovery of packages.
+"""
+
+from setuptools import find_packages, setup
+
+RESOURCES = {"rl_clarity._models": "models", "rl_clarity._svelte_src": "svelte_src"}
+NOT_PACKAGED = ["**/node_modules/**", "rl-clarity/**"]  # installed tools; samples saved beside a model
+
+setup(
+    packages=[*find_packages(include=["rl_clarity", "rl_clarity.*", "svelte3", "svelte3.*"]), *RESOURCES],
+    package_dir=RESOURCES,
+    package_data={
+        "rl_clarity": ["py.typed"],
+        "rl_clarity.interface": ["compiled/*"],
+        "svelte3": ["py.typed", "*.json", "scripts/*"],
+        **dict.fromkeys(RESOURCES, ["**/*"]),
+    },
+    exclude_package_data=dict.fromkeys(RESOURCES, NOT_PACKAGED),
+    include_package_data=False,
+)
