@@ -1,0 +1,130 @@
+"""The graph of a Keras functional model: its operations, which of them are bottlenecks, how to cut it at a layer.
+
+Everything that reaches into how Keras keeps its graph is in this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rl_clarity.networks.network import full_name
+
+KINDS = {
+    "conv2d": "conv2d",
+    "depthwiseconv2d": "conv2d",
+    "separableconv2d": "conv2d",
+    "maxpooling2d": "maxpool",
+    "maxpool": "maxpool",
+    "averagepooling2d": "avgpool",
+    "averagepool": "avgpool",
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """One call of an operation."""
+
+    name: str
+    kind: str
+    tensors: tuple[Any, ...]  # symbolic results
+    inputs: tuple[int, ...]  # indices of the nodes it reads
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The calls of a model from its observations to its heads, in the order of computation."""
+
+    nodes: tuple[Node, ...]
+    source: int
+    """The node of the observations."""
+    sinks: tuple[int, ...]
+    """The nodes of the heads."""
+
+
+def graph_of(model: Any, heads: int) -> Graph:
+    """Graph of a functional model whose first input is the observations and whose first `heads` outputs are its heads."""
+    order: list[Node] = []
+    index: dict[int, int] = {}  # id of a Keras node -> position
+    used: dict[str, int] = {}
+    pending = list(reversed([*model.inputs, *model.outputs[:heads]]))
+    while pending:  # depth first, without recursion: networks may be hundreds of operations deep
+        keras_node = _node(pending[-1])
+        missing = [tensor for tensor in keras_node.input_tensors if id(_node(tensor)) not in index]
+        if id(keras_node) not in index and missing:
+            pending.extend(reversed(missing))
+            continue
+        pending.pop()
+        if id(keras_node) not in index:
+            operation = keras_node.operation
+            inputs = tuple(index[id(_node(tensor))] for tensor in keras_node.input_tensors)
+            index[id(keras_node)] = len(order)
+            order.append(
+                Node(
+                    _unique(full_name(operation.name), used), _kind(operation), tuple(keras_node.output_tensors), inputs
+                )
+            )
+    sinks = tuple(index[id(_node(tensor))] for tensor in model.outputs[:heads])
+    return Graph(tuple(order), index[id(_node(model.inputs[0]))], sinks)
+
+
+def _node(tensor: Any) -> Any:
+    operation, node_index, _ = tensor._keras_history
+    return operation._inbound_nodes[node_index]
+
+
+def _unique(name: str, used: dict[str, int]) -> str:
+    used[name] = used.get(name, 0) + 1
+    return name if used[name] == 1 else f"{name}_{used[name] - 1}"
+
+
+def _kind(operation: Any) -> str:
+    name = type(operation).__name__.lower()
+    activation = getattr(operation, "activation", None)
+    if activation is not None and getattr(activation, "__name__", "linear") != "linear":
+        return str(activation.__name__)  # an activation, or a layer that ends with one
+    return KINDS.get(name, name)
+
+
+def bottlenecks(graph: Graph) -> set[int]:
+    """Nodes without which no path leads from the observations to any head."""
+    return {
+        i
+        for i in range(len(graph.nodes))
+        if not any(sink in _reachable(graph, {graph.source} - {i}, without={i}) for sink in graph.sinks)
+    }
+
+
+def after_bottleneck(graph: Graph) -> list[bool]:
+    """For each node: whether every path from an earlier convolution to it passes through a bottleneck."""
+    narrow = bottlenecks(graph)
+    wide = {i for i, node in enumerate(graph.nodes) if node.kind == "conv2d"} - narrow
+    bypassed: set[int] = set()
+    for i, node in enumerate(graph.nodes):
+        if i not in narrow and (wide | bypassed) & set(node.inputs):
+            bypassed.add(i)
+    return [i not in bypassed for i in range(len(graph.nodes))]
+
+
+def _reachable(graph: Graph, sources: set[int], without: set[int]) -> set[int]:
+    reached = set(sources) - without
+    for i, node in enumerate(graph.nodes):
+        if i not in without and any(source in reached for source in node.inputs):
+            reached.add(i)
+    return reached
+
+
+def cut(graph: Graph, layer: int) -> Sequence[Any]:
+    """The tensors that the rest of the network reads besides the layer's: those that by-pass it."""
+    tail = _reachable(graph, {layer}, without=set())
+    needed: set[int] = set()
+    pending = list(graph.sinks)
+    while pending:
+        i = pending.pop()
+        if i in needed:
+            continue
+        needed.add(i)
+        if i in tail and i != layer:
+            pending.extend(graph.nodes[i].inputs)
+    return [tensor for i in sorted(needed - tail) for tensor in graph.nodes[i].tensors]
