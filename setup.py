@@ -16,8 +16,8 @@ setup(
         "rl_clarity": ["py.typed"],
         "rl_clarity.interface": ["compiled/*"],
         "svelte3": ["py.typed", "*.json", "scripts/*"],
-        **dict.fromkeys(RESOURCES, ["**/*"]),
+        **{package: ["**/*"] for package in RESOURCES},
     },
-    exclude_package_data=dict.fromkeys(RESOURCES, NOT_PACKAGED),
+    exclude_package_data={package: NOT_PACKAGED for package in RESOURCES},
     include_package_data=False,
 )
