@@ -10,11 +10,12 @@ import importlib
 from collections.abc import Mapping
 
 from rl_clarity.environments.checks import check_name
+from rl_clarity.environments.metadata import spec_from_metadata
 from rl_clarity.environments.protocol import Combo, EnvironmentSpec, Step, VectorEnvironment
 from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
 from rl_clarity.errors import EnvironmentSetupError
 
-__all__ = ["KINDS", "Combo", "EnvironmentSpec", "Step", "VectorEnvironment", "make"]
+__all__ = ["KINDS", "Combo", "EnvironmentSpec", "Step", "VectorEnvironment", "make", "spec_from_metadata"]
 
 KINDS: Mapping[str, str] = {
     "procgen": "rl_clarity.environments.procgen",

@@ -31,9 +31,12 @@ def test_every_game_plays(game):
     assert environment.observation_shape == (64, 64, 3)
     assert environment.num_actions == len(environment.action_combos) == 15
     first, second = play(environment, 1)
-    assert first.observations.shape == (2, 64, 64, 3) and first.observations.dtype == np.uint8
-    assert first.firsts.all() and not first.rewards.any()
-    assert second.rewards.dtype == np.float32 and second.firsts.dtype == second.truncated.dtype == bool
+    assert first.observations.shape == (2, 64, 64, 3)
+    assert first.observations.dtype == np.uint8
+    assert first.firsts.all()
+    assert not first.rewards.any()
+    assert second.rewards.dtype == np.float32
+    assert second.firsts.dtype == second.truncated.dtype == bool
     assert first.observations.std() > 0
 
 
@@ -50,11 +53,12 @@ def test_same_seed_same_trajectories_whatever_the_threads():
 
 def test_name_ignores_case_and_combos_are_procgens_own():
     environment = make_game("CoinRun")
-    assert environment.action_combos[7] == ("RIGHT",) and environment.action_combos[4] == ()
+    assert environment.action_combos[7] == ("RIGHT",)
+    assert environment.action_combos[4] == ()
     environment.close()
 
 
-@pytest.mark.parametrize("game, mode", [("maze", "easy"), ("leaper", "hard"), ("coinrun", "hard")])
+@pytest.mark.parametrize(("game", "mode"), [("maze", "easy"), ("leaper", "hard"), ("coinrun", "hard")])
 def test_timeout_is_truncation_and_matches_the_game(game, mode):
     environment = make_game(game, 4, distribution_mode=mode)
     environment.reset()
@@ -78,9 +82,9 @@ def test_end_of_a_game_that_time_did_not_end_is_no_truncation():
 
 
 def test_options_reach_the_game():
-    one_level = [step.observations for step in play(make_game("maze", 3, num_levels=1, start_level=5), 0)][0]
+    one_level = next(step.observations for step in play(make_game("maze", 3, num_levels=1, start_level=5), 0))
     assert (one_level == one_level[:1]).all()
-    many_levels = [step.observations for step in play(make_game("maze", 3), 0)][0]
+    many_levels = next(step.observations for step in play(make_game("maze", 3), 0))
     assert (many_levels[0] != many_levels[1]).any()
     plain = play(make_game("coinrun", use_backgrounds=False), 0)[0].observations
     assert (plain != play(make_game("coinrun"), 0)[0].observations).any()
@@ -135,7 +139,7 @@ def test_a_second_reset_begins_new_episodes():
 
 
 @pytest.mark.parametrize(
-    "name, options, message",
+    ("name", "options", "message"),
     [
         ("coinrum", {}, "did you mean coinrun"),
         ("coinrun", {"num_level": 3}, "num_levels"),
