@@ -7,7 +7,6 @@ them: a mapping that pyproject.toml cannot express together with the discovery o
 from setuptools import find_packages, setup
 
 RESOURCES = {"rl_clarity._models": "models", "rl_clarity._svelte_src": "svelte_src"}
-NOT_PACKAGED = ["**/node_modules/**", "rl-clarity/**"]  # installed tools; samples saved beside a model
 
 setup(
     packages=[*find_packages(include=["rl_clarity", "rl_clarity.*", "svelte3", "svelte3.*"]), *RESOURCES],
@@ -18,6 +17,7 @@ setup(
         "svelte3": ["py.typed", "*.json", "scripts/*"],
         **{package: ["**/*"] for package in RESOURCES},
     },
-    exclude_package_data={package: NOT_PACKAGED for package in RESOURCES},
+    # samples saved beside a model when it was explained; tools that were installed beside the sources
+    exclude_package_data={"rl_clarity._models": ["rl-clarity/**"], "rl_clarity._svelte_src": ["**/node_modules/**"]},
     include_package_data=False,
 )
