@@ -18,6 +18,6 @@ setup(
         **{package: ["**/*"] for package in RESOURCES},
     },
     # samples saved beside a model when it was explained; tools that were installed beside the sources
-    exclude_package_data={"rl_clarity._models": ["rl-clarity/**"], "rl_clarity._svelte_src": ["**/node_modules/**"]},
+    exclude_package_data={"rl_clarity._models": ["rl-clarity/**"], "rl_clarity._svelte_src": ["node_modules/**"]},
     include_package_data=False,
 )
