@@ -1,0 +1,1 @@
+"""What attribution and features look like: colours, pictures, dataset examples, optimised images; pure NumPy."""

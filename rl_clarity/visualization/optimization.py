@@ -1,0 +1,103 @@
+"""Feature visualisation by optimisation: images that excite directions of a layer's channels.
+
+After Olah, Mordvintsev and Schubert, Feature Visualization (Distill, 2017): gradient ascent on the image, smoothed by
+treating low frequencies as cheaper than high ones, and jittered so that the image works wherever it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl_clarity.errors import ClarityError
+
+GradientOfDirection = Callable[[np.ndarray, str, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""`(images (N, H, W, C) float32 in 0..1, layer, directions (N, c))` -> values (N,), the mean over the layer's positions
+of each image's activations times its direction, and their gradients (N, H, W, C) with respect to the images."""
+
+_ADAM_MEAN, _ADAM_SQUARE, _ADAM_EPSILON = 0.9, 0.999, 1e-8
+_INITIAL_SPREAD = 0.01
+
+
+@dataclass(frozen=True)
+class OptimizedImages:
+    """Images that excite directions, and how much."""
+
+    images: np.ndarray  # (N, H, W, C) float32 in 0..1
+    values: np.ndarray  # (N,) float32: mean activation along the direction
+
+
+def optimize_images(
+    gradient_of_direction: GradientOfDirection,
+    layer: str,
+    directions: np.ndarray,
+    image_shape: tuple[int, int, int],
+    rng: np.random.Generator,
+    *,
+    steps: int = 256,
+    learning_rate: float = 0.05,
+    jitter: int = 2,
+    l2_penalty: float = 0.0,
+) -> OptimizedImages:
+    """One image of `image_shape` (H, W, C) for each of `directions` (N, c) of the layer's channels.
+
+    `jitter` is by how many pixels the image is moved about while it is optimised; `l2_penalty` weighs the mean squared
+    distance of its pixels from grey against the mean activation.
+    """
+    directions = np.asarray(directions, np.float32)
+    height, width, colors = image_shape
+    canvas = (height + jitter, width + jitter)
+    smoothing = _smoothing(canvas)
+    parameters = rng.normal(0, _INITIAL_SPREAD, (len(directions), *canvas, colors))
+    ascent = _Adam(parameters.shape, learning_rate)
+    for _ in range(steps):
+        images = _images(parameters, smoothing)
+        top, left = rng.integers(0, jitter + 1, 2)
+        seen = np.s_[:, top : top + height, left : left + width]
+        _, gradient = gradient_of_direction(images[seen].astype(np.float32), layer, directions)
+        if not np.isfinite(gradient).all():
+            raise ClarityError(f"The gradient of layer {layer!r} with respect to the image is not finite.")
+        uphill = np.zeros_like(parameters)
+        uphill[seen] = gradient
+        uphill -= l2_penalty * 2 * (images - 0.5) / (height * width * colors)
+        parameters += ascent.step(_filtered(uphill * images * (1 - images), smoothing))
+    middle = np.s_[:, jitter // 2 : jitter // 2 + height, jitter // 2 : jitter // 2 + width]
+    final = _images(parameters, smoothing)[middle].astype(np.float32)
+    values, _ = gradient_of_direction(final, layer, directions)
+    return OptimizedImages(final, np.asarray(values, np.float32))
+
+
+def _images(parameters: np.ndarray, smoothing: np.ndarray) -> np.ndarray:
+    """Images in 0..1 (N, H, W, C) of parameters that are all equally cheap to change."""
+    return np.asarray(1 / (1 + np.exp(-_filtered(parameters, smoothing))))
+
+
+def _filtered(images: np.ndarray, response: np.ndarray) -> np.ndarray:
+    """Images with their frequencies weighted: real and even, so the same operation carries gradients back."""
+    return np.fft.irfft2(np.fft.rfft2(images, axes=(1, 2)) * response[..., None], images.shape[1:3], axes=(1, 2))
+
+
+def _smoothing(size: tuple[int, int]) -> np.ndarray:
+    """Weight (H, W // 2 + 1) of each frequency: its inverse, as in natural pictures, with a mean square of 1."""
+    frequency = np.hypot(np.fft.fftfreq(size[0])[:, None], np.fft.rfftfreq(size[1])[None, :])
+    weight = 1 / np.maximum(frequency, 1 / max(size))
+    return np.asarray(weight / np.sqrt(np.mean(weight**2)))
+
+
+class _Adam:
+    """Kingma and Ba, Adam (2015): steps whose size does not depend on the gradient's."""
+
+    def __init__(self, shape: tuple[int, ...], learning_rate: float) -> None:
+        self._learning_rate = learning_rate
+        self._mean, self._square = np.zeros(shape), np.zeros(shape)
+        self._count = 0
+
+    def step(self, gradient: np.ndarray) -> np.ndarray:
+        self._count += 1
+        self._mean += (1 - _ADAM_MEAN) * (gradient - self._mean)
+        self._square += (1 - _ADAM_SQUARE) * (gradient**2 - self._square)
+        mean = self._mean / (1 - _ADAM_MEAN**self._count)
+        square = self._square / (1 - _ADAM_SQUARE**self._count)
+        return np.asarray(self._learning_rate * mean / (np.sqrt(square) + _ADAM_EPSILON))

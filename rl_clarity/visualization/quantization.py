@@ -1,0 +1,37 @@
+"""Attribution in one byte a value: a signed square root, with a scale for each frame.
+
+The square root spends the byte on what is seen: small values keep a relative precision of a few per cent, where equal
+steps would lose them beside one large value. docs/page-format.md has the same formula for readers of the files.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rl_clarity.errors import ClarityError
+
+LEVELS = 127
+
+
+def quantize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes (B, h, w, n) int8 and scales (B,) float32 of signed values: the scale is the frame's largest magnitude."""
+    values = np.asarray(values, np.float32)
+    if not np.isfinite(values).all():
+        frame = int(np.argwhere(~np.isfinite(values))[0][0])
+        raise ClarityError(f"Attribution of frame {frame} is not finite; look for NaN in the agent's parameters.")
+    magnitude = np.abs(values)
+    scales = magnitude.max(axis=tuple(range(1, values.ndim)), initial=0)
+    divisor = np.where(scales > 0, scales, 1).reshape(-1, *[1] * (values.ndim - 1))
+    # In place: a segment of a large layer is tens of megabytes.
+    np.divide(magnitude, divisor, out=magnitude)
+    np.sqrt(magnitude, out=magnitude)
+    magnitude *= LEVELS
+    np.rint(magnitude, out=magnitude)
+    np.copysign(magnitude, values, out=magnitude)
+    return magnitude.astype(np.int8), scales
+
+
+def dequantize(codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Values (B, h, w, n) float32 of codes and scales: `sign(q) * (q / 127)^2 * scale`."""
+    levels = codes.astype(np.float32) / LEVELS
+    return np.asarray(levels * np.abs(levels) * scales.astype(np.float32).reshape(-1, *[1] * (codes.ndim - 1)))

@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+
+from rl_clarity.visualization.colors import action_colors, channel_hues, hue_to_rgb, input_hues, page_colors
+from tests.golden_data import Golden
+
+
+def test_colors_are_the_originals(golden: Golden) -> None:
+    assert page_colors(channel_hues(8)) == golden.expected["colors.features8"].tolist()
+    greys = golden.expected["colors.actions"].tolist()
+    assert action_colors(len(greys)) == greys
+
+
+def test_corners_of_the_hexagon() -> None:
+    corners = hue_to_rgb(np.arange(0, 360, 60))
+    expected = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
+    np.testing.assert_allclose(corners / corners.max(axis=1, keepdims=True), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 7, 8, 16])
+def test_hues_have_unit_norm_and_differ(channels: int) -> None:
+    hues = channel_hues(channels)
+    assert hues.shape == (channels, 3)
+    np.testing.assert_allclose(np.linalg.norm(hues, axis=1), 1, rtol=1e-6)
+    assert len(set(page_colors(hues))) == channels
+
+
+def test_an_observations_channels_have_their_own_colors() -> None:
+    np.testing.assert_allclose(input_hues(3), np.eye(3), atol=1e-7)
+    assert page_colors(input_hues(1)) == ["#ffffff"]
+    assert input_hues(4).shape == (4, 3)
+
+
+def test_one_action_has_a_color() -> None:
+    assert action_colors(1) == ["#303030"]

@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+
+from rl_clarity.errors import ClarityError
+from rl_clarity.visualization.optimization import optimize_images
+
+
+def colored_stripes(images: np.ndarray, layer: str, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A layer whose two channels are red on even rows less red on odd ones, and blue less green."""
+    assert layer == "stripes"
+    patterns = np.zeros((2, *images.shape[1:]), np.float32)
+    patterns[0, ::2, :, 0] = 1
+    patterns[0, 1::2, :, 0] = -1
+    patterns[1, :, :, 2] = 1
+    patterns[1, :, :, 1] = -1
+    patterns /= np.prod(images.shape[1:3])
+    gradients = np.tensordot(directions, patterns, 1)
+    return (gradients * images).sum(axis=(1, 2, 3)), gradients
+
+
+def optimized(seed: int = 0, **options: float):
+    rng = np.random.default_rng(seed)
+    return optimize_images(colored_stripes, "stripes", np.eye(2), (8, 8, 3), rng, **{"steps": 60, **options})
+
+
+def test_images_excite_their_direction() -> None:
+    result = optimized(jitter=0)
+    assert result.images.shape == (2, 8, 8, 3)
+    assert result.images.dtype == np.float32
+    assert result.images.min() >= 0
+    assert result.images.max() <= 1
+    assert result.values[0] > 0.3  # of 0.5
+    assert result.values[1] > 0.8  # of 1
+    assert result.images[1, ..., 2].mean() > 0.9 > 0.1 > result.images[1, ..., 1].mean()
+
+
+def test_jitter_forgets_what_depends_on_the_place() -> None:
+    image = optimized(jitter=3).images[0, ..., 0]
+    assert abs(image[::2].mean() - image[1::2].mean()) < 0.15
+    steady = optimized(jitter=0).images[0, ..., 0]
+    assert steady[::2].mean() - steady[1::2].mean() > 0.3
+
+
+def test_the_penalty_keeps_images_grey() -> None:
+    free, held = optimized().images, optimized(l2_penalty=20.0).images
+    assert ((held - 0.5) ** 2).mean() < 0.25 * ((free - 0.5) ** 2).mean()
+
+
+def test_the_same_seed_gives_the_same_image() -> None:
+    np.testing.assert_array_equal(optimized(seed=3).images, optimized(seed=3).images)
+    assert not np.array_equal(optimized(seed=3).images, optimized(seed=4).images)
+
+
+def test_a_gradient_that_is_not_finite_is_an_error() -> None:
+    def broken(images: np.ndarray, layer: str, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(len(images)), np.full_like(images, np.nan)
+
+    with pytest.raises(ClarityError, match="'2b'"):
+        optimize_images(broken, "2b", np.eye(2), (8, 8, 3), np.random.default_rng(0), steps=2)

@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from rl_clarity.errors import ClarityError
+from rl_clarity.visualization.quantization import dequantize, quantize
+from rl_clarity.visualization.rendering import render_attribution
+from tests.golden_data import Golden
+
+frames = arrays(np.float32, (3, 2, 2, 4), elements=st.floats(-(2.0**60), 2.0**60, width=32))
+
+
+@given(frames)
+def test_codes_are_near_the_values(values: np.ndarray) -> None:
+    codes, scales = quantize(values)
+    assert codes.dtype == np.int8
+    error = np.abs(dequantize(codes, scales) - values)
+    magnitude = np.abs(values).max(axis=(1, 2, 3), keepdims=True)
+    # Half a step of the square root, seen as a step of the value.
+    allowed = np.sqrt(np.abs(values) * magnitude) / 127 + magnitude / 127**2 / 4
+    assert (error <= allowed * 1.001 + 1e-37).all()
+
+
+@given(arrays(np.int8, (2, 3, 3, 2), elements=st.integers(-127, 127)))
+def test_codes_come_back(codes: np.ndarray) -> None:
+    codes = codes.copy()
+    codes[:, 0, 0, 0] = 127
+    values = dequantize(codes, np.array([0.5, 2e-6], np.float32))
+    again, scales = quantize(values)
+    np.testing.assert_array_equal(again, codes)
+    np.testing.assert_allclose(scales, [0.5, 2e-6], rtol=1e-6)
+
+
+def test_nothing_is_coded_as_nothing() -> None:
+    codes, scales = quantize(np.zeros((2, 1, 1, 3)))
+    assert not codes.any()
+    assert not dequantize(codes, scales).any()
+
+
+def test_coded_pictures_look_alike(golden: Golden) -> None:
+    channels, residual = golden.expected["render.channels"], golden.expected["render.residual"]
+    decoded = dequantize(*quantize(np.concatenate([channels, residual], axis=-1)))
+    scale = float(golden.expected["render.scale"])
+    exact = premultiplied(render_attribution(channels, residual, channel="all", scale=scale))
+    coded = premultiplied(render_attribution(decoded[..., :8], decoded[..., 8:], channel="all", scale=scale))
+    assert np.abs(exact - coded).max() <= 3 / 255
+    assert np.abs(exact - coded).mean() <= 0.3 / 255
+
+
+def test_what_is_not_finite_is_named() -> None:
+    values = np.zeros((3, 1, 1, 2))
+    values[2, 0, 0, 1] = np.nan
+    with pytest.raises(ClarityError, match="frame 2"):
+        quantize(values)
+
+
+def premultiplied(pictures: np.ndarray) -> np.ndarray:
+    return np.minimum(pictures[..., :3], 1) * pictures[..., 3:]

@@ -1,0 +1,29 @@
+import numpy as np
+
+from rl_clarity.visualization.totals import NO_FRAME, channel_totals, mean_effects, strongest_frames
+
+
+def test_totals_are_sums_of_both_signs() -> None:
+    channels = np.array([1, -2, 3, 4, -5, 6, 7, -8], np.float32).reshape(1, 2, 2, 2)
+    residual = np.full((1, 2, 2), -0.5, np.float32)
+    totals = channel_totals(channels, residual)
+    np.testing.assert_array_equal(totals[0], [[11, -5], [10, -10], [0, -2]])
+    np.testing.assert_array_equal(channel_totals(channels), totals[:, :2])
+
+
+def test_effects_are_means_over_all_frames() -> None:
+    short = np.array([[[4.0, -1.0]]])
+    long = np.array([[[1.0, 0.0]], [[0.0, -1.0]]])
+    np.testing.assert_allclose(mean_effects([short, long]), [1.0])
+
+
+def test_strongest_frames_lie_apart() -> None:
+    first = np.zeros((40, 2), np.float32)
+    first[10:13, 0] = 5, 9, 8
+    first[30, 0] = 7
+    second = np.zeros((20, 2), np.float32)
+    second[4, 0] = 8.5
+    places, strengths = strongest_frames([first, second], count=4, apart=5)
+    assert places[0].tolist() == [[0, 11], [1, 4], [0, 30], [NO_FRAME, NO_FRAME]]
+    np.testing.assert_allclose(strengths[0], [9, 8.5, 7, 0])
+    assert (places[1] == NO_FRAME).all()
