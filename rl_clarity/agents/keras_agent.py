@@ -33,8 +33,8 @@ class _Cut:
 class KerasAgent:
     """The protocol `Agent` for a `Network`.
 
-    Batches have one fixed shape (the last is padded), so that a compiled function is compiled once, and the numbers of
-    an observation do not depend on which others it is computed with.
+    Batches have few shapes (the last is padded), so that a function is compiled once or twice, and the numbers of an
+    observation do not depend on which others it is computed with.
 
     Parameters
     ----------
@@ -71,6 +71,10 @@ class KerasAgent:
     @property
     def num_actions(self) -> int:
         return int(self.network.model.outputs[0].shape[-1])
+
+    @property
+    def _score_count(self) -> int:
+        return sum(int(head.shape[-1]) for head in self.network.model.outputs[: len(self.network.heads)])
 
     @functools.cached_property
     def _graph(self) -> Graph:
@@ -167,9 +171,12 @@ class KerasAgent:
             actual, *bypass = cut_at.before(observation_batch, *state_batch)
             given = actual
             if activations is not None:
-                given = _pad(np.asarray(activations[start : start + count], np.float32), self.gradient_batch_size)
-            all_scores = self._backend.array(cut_at.after(actual, *bypass))
-            selection = select_scores(outputs, self.network.heads, self.num_actions, all_scores)
+                given = _pad(np.asarray(activations[start : start + count], np.float32), len(observation_batch))
+            if "greedy" in outputs:  # the one output that depends on the scores
+                scores = self._backend.array(cut_at.after(actual, *bypass))
+            else:
+                scores = np.zeros((len(given), self._score_count), np.float32)
+            selection = select_scores(outputs, self.network.heads, self.num_actions, scores)
             gradients, _ = differentiation.path_integral(cut_at.step, given, [1.0], [1.0], selection, bypass)
             parts.append(self._backend.array(gradients)[:, :count])
             start += count
@@ -222,7 +229,13 @@ class KerasAgent:
             state = self.initial_state(len(observations)) or ()
         for start in range(0, max(len(observations), 1), size):
             part = np.asarray(observations[start : start + size], np.float32) / self._divisor
-            yield _pad(part, size), [_pad(s[start : start + size], size) for s in state], len(part)
+            padded = _padded_size(len(part), size)
+            yield _pad(part, padded), [_pad(s[start : start + size], padded) for s in state], len(part)
+
+
+def _padded_size(count: int, size: int) -> int:
+    """A power of two from 8 on, at most `size`: few shapes to compile for, little waste on a few observations."""
+    return min(size, max(8, 1 << max(count - 1, 0).bit_length()))
 
 
 def _pad(array: np.ndarray, size: int) -> np.ndarray:

@@ -1,0 +1,39 @@
+"""Points and weights with which a path is integrated from 0 to 1. Adding a rule is one function and one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rl_clarity.errors import OptionError
+
+Rule = Callable[[int], tuple[np.ndarray, np.ndarray]]
+
+
+def riemann(steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """The right Riemann sum: i / n, each with weight 1 / n. The original's; its error falls like 1 / n."""
+    return np.arange(1, steps + 1) / steps, np.full(steps, 1 / steps)
+
+
+def midpoint(steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """The midpoint rule."""
+    return (np.arange(steps) + 0.5) / steps, np.full(steps, 1 / steps)
+
+
+def gauss_legendre(steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Legendre: exact for polynomials of degree 2 n - 1, so few points do where the gradient has few kinks."""
+    points, weights = np.polynomial.legendre.leggauss(steps)
+    return (points + 1) / 2, weights / 2
+
+
+RULES: dict[str, Rule] = {"riemann": riemann, "midpoint": midpoint, "gauss-legendre": gauss_legendre}
+
+
+def quadrature(rule: str, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points (n,) in [0, 1] and weights (n,) that sum to 1."""
+    if rule not in RULES:
+        raise OptionError(f"quadrature {rule!r} is not known; there are {', '.join(RULES)}")
+    if int(steps) != steps or steps < 1:
+        raise OptionError(f"integrate_steps={steps!r}: a whole number from 1 on")
+    return RULES[rule](int(steps))
