@@ -53,7 +53,7 @@ def make(
     game, version = parse_name(name)
     given = {key: value for key, value in options.items() if value is not None}
     check_options("Atari", given, [field.name for field in fields(AtariOptions)])
-    given.setdefault("use_sticky_actions", version in _STICKY_VERSIONS)
+    given["use_sticky_actions"] = bool(given.get("use_sticky_actions", version in _STICKY_VERSIONS))
     return AtariEnvironment(game, num_envs, seed, AtariOptions(**given), full_resolution=full_resolution)
 
 

@@ -59,11 +59,9 @@ def _options(kind: str, metadata: Mapping[str, Any], num_actions: int | None) ->
     options = {key: metadata[key] for key in (*_COMMON, *keys) if metadata.get(key) is not None}
     if kind == "coinrun_old" and num_actions == len(COINRUN_OLD_COMBOS) + 2:
         options["extra_actions"] = 2
-    if kind == "atari":
-        options["use_sticky_actions"] = bool(options.get("use_sticky_actions", False))
-        if _given(metadata, "library", "baselines") == "baselines":
-            # Baselines ends an episode with a life: the values its agents learnt, and so their advantages, do too.
-            options.setdefault("episodic_life", True)
+    if kind == "atari" and _given(metadata, "library", "baselines") == "baselines":
+        # Baselines ends an episode with a life: the values its agents learnt, and so their advantages, do too.
+        options.setdefault("episodic_life", True)
     return options
 
 

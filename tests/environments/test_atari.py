@@ -1,0 +1,148 @@
+"""Atari games with DeepMind's preprocessing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rl_clarity.environments import EnvironmentSpec, make
+from rl_clarity.environments.atari import parse_name
+from rl_clarity.environments.deepmind import area_resize, grey
+from rl_clarity.errors import EnvironmentSetupError
+
+ale_py = pytest.importorskip("ale_py")
+
+
+def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: object):
+    spec = EnvironmentSpec(kind="atari", name=name, options=options)
+    return make(spec, num_envs, seed, full_resolution=full_resolution)
+
+
+def play(environment, num_steps, seed=0):
+    rng = np.random.default_rng(seed)
+    steps = [environment.reset()]
+    for _ in range(num_steps):
+        steps.append(environment.step(rng.integers(environment.num_actions, size=environment.num_envs)))
+    environment.close()
+    return steps
+
+
+def test_observations_are_stacked_grey_pictures_newest_last():
+    environment = make_game("breakout", frame_stack=4)
+    assert environment.observation_shape == (84, 84, 4)
+    first, *rest = play(environment, 6)
+    assert first.observations.shape == (2, 84, 84, 4)
+    assert first.observations.dtype == np.uint8
+    assert first.firsts.all()
+    assert not first.observations[..., :3].any()
+    assert first.observations[..., 3].any()
+    np.testing.assert_array_equal(rest[-1].observations[..., :3], rest[-2].observations[..., 1:])
+
+
+def test_grey_is_opencvs():
+    colours = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [10, 20, 30], [255, 255, 255], [1, 2, 3], [200, 100, 50]]
+    np.testing.assert_array_equal(grey(np.array(colours, np.uint8)), [76, 150, 29, 18, 255, 2, 124])
+
+
+def test_resize_is_opencvs_inter_area():
+    picture = (np.arange(21).reshape(7, 3) ** 2 % 256 % 251).astype(np.uint8)
+    np.testing.assert_array_equal(area_resize(picture, 4, 2), [[5, 11], [50, 69], [133, 143], [110, 84]])
+    i, j = np.indices((210, 160))
+    screen = ((i * i * 3 + j * j * 7 + i * j) % 251).astype(np.uint8)
+    expected = [
+        [7, 133, 118, 137, 116],
+        [52, 86, 103, 106, 117],
+        [143, 125, 112, 113, 128],
+        [157, 113, 129, 91, 104],
+        [87, 116, 152, 136, 157],
+    ]
+    np.testing.assert_array_equal(area_resize(screen)[::17, ::17], expected)
+    assert abs(int(area_resize(screen).sum(dtype=int)) - 884537) <= 10  # ties may round the other way
+
+
+def test_actions_are_the_games_buttons():
+    environment = make_game("spaceinvaders")
+    assert environment.action_combos == ((), ("FIRE",), ("RIGHT",), ("LEFT",), ("RIGHT", "FIRE"), ("LEFT", "FIRE"))
+    assert make_game("breakout", full_action_space=True).num_actions == 18
+
+
+@pytest.mark.parametrize(
+    ("name", "game", "version"),
+    [
+        ("mspacman", "ms_pacman", None),
+        ("MsPacmanNoFrameskip-v4", "ms_pacman", "4"),
+        ("ALE/Breakout-v5", "breakout", "5"),
+        ("space_invaders", "space_invaders", None),
+        ("PongDeterministic-v0", "pong", "0"),
+    ],
+)
+def test_names(name, game, version):
+    assert parse_name(name) == (game, version)
+
+
+def test_unknown_name_names_the_nearest():
+    with pytest.raises(EnvironmentSetupError, match="did you mean breakout"):
+        make_game("brekout")
+
+
+def test_same_seed_same_trajectories():
+    one, two = (play(make_game("breakout", seed=5, use_sticky_actions=1), 40) for _ in range(2))
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a.observations, b.observations)
+        np.testing.assert_array_equal(a.rewards, b.rewards)
+    other = play(make_game("breakout", seed=6, use_sticky_actions=1), 40)
+    assert any((a.observations != b.observations).any() for a, b in zip(one, other, strict=True))
+
+
+def test_sticky_actions_by_option_or_version():
+    def last(name, **options):
+        return play(make_game(name, num_envs=1, seed=5, **options), 60)[-1].observations
+
+    steady, sticky = last("pong"), last("pong", use_sticky_actions=1)
+    assert (steady != sticky).any()
+    np.testing.assert_array_equal(last("PongNoFrameskip-v0"), sticky)
+    np.testing.assert_array_equal(last("PongNoFrameskip-v4"), steady)
+    np.testing.assert_array_equal(last("PongNoFrameskip-v0", use_sticky_actions=0), steady)
+
+
+def test_an_episode_is_a_game_or_a_life():
+    def ends(**options):
+        return sum(step.firsts.sum() for step in play(make_game("breakout", num_envs=1, **options), 400)[1:])
+
+    games, lives = ends(), ends(episodic_life=True)
+    assert games >= 1
+    assert lives >= 4 * games
+
+
+def test_a_game_out_of_time_is_truncated_with_its_final_observation():
+    environment = make_game("pong", num_envs=2, max_frames=200, frame_stack=2)
+    steps = play(environment, 60)
+    cut = [step for step in steps if step.truncated.any()]
+    assert cut
+    for step in cut:
+        assert step.firsts[step.truncated].all()
+        assert set(step.final_observations) == set(np.flatnonzero(step.truncated))
+        for i, final in step.final_observations.items():
+            assert final.shape == (84, 84, 2)
+            assert (final[..., 1] != step.observations[i][..., 1]).any()
+            assert final[..., 0].any()
+
+
+def test_games_start_after_a_random_number_of_no_ops():
+    observations = make_game("freeway", num_envs=8).reset().observations
+    assert len({picture.tobytes() for picture in observations}) > 1
+    observations = make_game("freeway", num_envs=8, noop_max=0).reset().observations
+    assert len({picture.tobytes() for picture in observations}) == 1
+
+
+def test_pictures_are_in_colour():
+    environment = make_game("breakout", full_resolution=True)
+    environment.reset()
+    assert environment.render().shape == (2, 210, 160, 3)
+    assert make_game("breakout", preprocessing="none").reset().observations.shape == (2, 210, 160, 3)
+
+
+@pytest.mark.parametrize("options", [{"frame_skip": 0}, {"preprocessing": "gray"}, {"sticky": 1}, {"frame_stack": -1}])
+def test_wrong_options_are_errors(options):
+    with pytest.raises(EnvironmentSetupError, match=next(iter(options))):
+        make_game("pong", **options)

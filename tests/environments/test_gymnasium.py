@@ -1,0 +1,195 @@
+"""Gymnasium environments: layouts of images, ends of episodes, what is not supported."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from rl_clarity.environments import EnvironmentSpec, make
+from rl_clarity.environments.gymnasium_ import GymnasiumVectorEnvironment
+from rl_clarity.environments.images import image_layout
+from rl_clarity.errors import EnvironmentSetupError
+
+
+class Counter(gymnasium.Env):
+    """Shows the step's number; action 1 ends the episode, the sixth step cuts it."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
+
+    def __init__(self, actions=None, meanings=None, render_mode=None):
+        self.observation_space = Box(0, 255, (9, 12, 3), np.uint8)
+        self.action_space = actions or Discrete(3)
+        self.render_mode = render_mode
+        if meanings is not None:
+            self.get_action_meanings = lambda: meanings
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.level, self.time = int(self.np_random.integers(100)), 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.action, self.time = action, self.time + 1
+        return self._observe(), 0.5, action == 1, self.time == 6, {}
+
+    def _observe(self):
+        return np.full((9, 12, 3), self.time + self.level, np.uint8)
+
+    def render(self):
+        return np.full((30, 40, 3), self.time, np.uint8)
+
+
+gymnasium.register("ClarityCounter-v0", Counter)
+
+
+def make_counters(num_envs=2, seed=0, *, full_resolution=False, name="ClarityCounter-v0", **options):
+    spec = EnvironmentSpec(kind="gymnasium", name=name, options=options)
+    return make(spec, num_envs, seed, full_resolution=full_resolution)
+
+
+def check_ends(environment):
+    start = environment.reset().observations
+    for time in range(1, 6):
+        step = environment.step(np.array([0, 0]))
+        np.testing.assert_array_equal(step.observations, start + time)
+        np.testing.assert_array_equal(step.rewards, [0.5, 0.5])
+        assert not step.firsts.any()
+    step = environment.step(np.array([0, 1]))
+    np.testing.assert_array_equal(step.firsts, [True, True])
+    np.testing.assert_array_equal(step.truncated, [True, False])
+    assert list(step.final_observations) == [0]
+    np.testing.assert_array_equal(step.final_observations[0], start[0] + 6)
+    assert (step.observations != start + 6).any()
+    assert not environment.step(np.array([0, 0])).firsts.any()
+
+
+def test_ended_and_cut_episodes_are_told_apart():
+    check_ends(make_counters())
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_vector_environments_of_the_user(mode):
+    check_ends(GymnasiumVectorEnvironment(SyncVectorEnv([Counter, Counter], autoreset_mode=mode), seed=0))
+
+
+def test_a_vector_environment_that_resets_a_step_late_is_an_error():
+    with pytest.raises(EnvironmentSetupError, match="SAME_STEP"):
+        GymnasiumVectorEnvironment(SyncVectorEnv([Counter]), seed=0)
+
+
+def test_same_seed_same_trajectories():
+    def levels(seed):
+        environment = make_counters(4, seed)
+        return [environment.reset().observations[:, 0, 0, 0].tolist() for _ in range(3)]
+
+    assert levels(3) == levels(3)
+    assert levels(3) != levels(4)
+    assert len(set(levels(3)[0])) > 1
+
+
+def test_actions_have_the_names_the_environment_gives_them():
+    assert make_counters().action_combos == (("0",), ("1",), ("2",))
+    named = make_counters(make_kwargs={"meanings": ["NOOP", "UPLEFTFIRE", "turn"]})
+    assert named.action_combos == ((), ("UP", "LEFT", "FIRE"), ("turn",))
+
+
+def test_actions_that_do_not_start_at_zero():
+    made = []
+    environment = make_counters(1, factory=lambda: made.append(Counter(Discrete(3, start=5))) or made[-1])
+    environment.reset()
+    environment.step(np.array([2]))
+    assert made[0].action == 7
+
+
+def test_pictures():
+    environment = make_counters(full_resolution=True)
+    environment.reset()
+    environment.step(np.array([0, 0]))
+    np.testing.assert_array_equal(environment.render(), np.ones((2, 30, 40, 3)))
+    with pytest.raises(EnvironmentSetupError, match="full_resolution=True"):
+        make_counters().render()
+    with pytest.raises(EnvironmentSetupError, match="render_mode"):
+        make_counters(full_resolution=True, factory=Counter)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((84, 80), (84, 80, 1)),
+        ((84, 80, 3), (84, 80, 3)),
+        ((3, 84, 80), (84, 80, 3)),
+        ((4, 84, 80, 1), (84, 80, 4)),
+        ((4, 84, 80, 3), (84, 80, 12)),
+        ((4, 3, 84, 80), (84, 80, 12)),
+    ],
+)
+def test_layouts(shape, expected):
+    rng = np.random.default_rng(0)
+    layout = image_layout(Box(0, 255, shape, np.uint8))
+    assert layout.shape == expected
+    observations = rng.integers(0, 256, (2, *shape), dtype=np.uint8)
+    converted = layout.convert(observations)
+    assert converted.shape == (2, *expected)
+    height, width, channel = 50, 40, expected[2] - 1  # newest picture, last colour
+    newest = observations[1, -1] if len(shape) == 4 else observations[1]
+    if newest.ndim == 2:
+        assert converted[1, height, width, channel] == newest[height, width]
+    else:
+        colours_first = newest.shape[0] < newest.shape[-1]
+        pixel = newest[:, height, width] if colours_first else newest[height, width]
+        assert converted[1, height, width, channel] == pixel[-1]
+
+
+def test_channels_can_be_said():
+    assert image_layout(Box(0, 255, (12, 64, 10), np.uint8), channels_first=True).shape == (64, 10, 12)
+
+
+def test_floats_become_bytes():
+    zero_to_one = image_layout(Box(0.0, 1.0, (8, 8), np.float32))
+    np.testing.assert_array_equal(zero_to_one.convert(np.full((1, 8, 8), 0.5))[0, 0, 0], [128])
+    centred = image_layout(Box(-1.0, 1.0, (8, 8), np.float32))
+    np.testing.assert_array_equal(centred.convert(np.full((1, 8, 8), -1.0))[0, 0, 0], [0])
+    unbounded = Box(-np.inf, np.inf, (8, 8), np.float32)
+    with pytest.raises(EnvironmentSetupError, match="value_range"):
+        image_layout(unbounded)
+    assert image_layout(unbounded, value_range=(0, 255)).convert(np.full((1, 8, 8), 7.0))[0, 0, 0, 0] == 7
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (Box(-1, 1, (4,)), "AddRenderObservation"),
+        (Box(0, 255, (7, 7, 3), np.uint8), "7 x 7"),
+        (Discrete(5), "no image"),
+        (Dict(image=Box(0, 255, (64, 64, 3), np.uint8), goal=Discrete(2)), "'image'"),
+    ],
+)
+def test_spaces_that_hold_no_image_are_errors(space, message):
+    with pytest.raises(EnvironmentSetupError, match=message):
+        image_layout(space)
+
+
+def test_actions_that_are_not_discrete_are_errors():
+    with pytest.raises(EnvironmentSetupError, match=r"MultiDiscrete.*must be Discrete"):
+        make_counters(make_kwargs={"actions": MultiDiscrete([2, 3])})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ClarityCountr-v0", "did you mean ClarityCounter-v0"),
+        ("ALE/NoSuchGame-v5", "kind='atari'"),
+        ("no_such_module:Game-v0", "no_such_module"),
+    ],
+)
+def test_unknown_ids_are_errors_that_say_what_to_do(name, message):
+    with pytest.raises(EnvironmentSetupError, match=message):
+        make_counters(name=name)
+
+
+def test_unknown_options_are_errors():
+    with pytest.raises(EnvironmentSetupError, match="make_kwargs"):
+        make_counters(make_kwarg={})

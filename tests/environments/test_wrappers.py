@@ -1,0 +1,144 @@
+"""Wrappers for any kind of environment, and what `make` says when it cannot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rl_clarity.environments import EnvironmentSpec, Step, make
+from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
+from rl_clarity.errors import EnvironmentSetupError
+
+
+class Recorder:
+    """Shows the time; a new episode every `length` steps, cut by time in environment 0."""
+
+    num_envs = 3
+    observation_shape = (2, 2, 1)
+    num_actions = 5
+    action_combos = tuple((str(i),) for i in range(5))
+
+    def __init__(self, length=1000):
+        self.length, self.time, self.actions, self.closed = length, 0, [], False
+
+    def _step(self, first):
+        observations = np.full((3, 2, 2, 1), self.time + 1, np.uint8)
+        firsts = np.full(3, first)
+        cut = np.array([first and self.time > 0, False, False])
+        final = {0: observations[0] + 100} if cut[0] else {}
+        return Step(observations, np.full(3, 2, np.float32), firsts, cut, final)
+
+    def reset(self):
+        self.time = 0
+        return self._step(True)
+
+    def step(self, actions):
+        self.actions.append(actions)
+        self.time += 1
+        return self._step(self.time % self.length == 0)
+
+    def render(self):
+        return np.full((3, 4, 4, 3), self.time, np.uint8)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.mark.parametrize(("padding", "expected"), [("zeros", [0, 0, 5]), ("first", [5, 5, 5])])
+def test_frame_stack_begins_anew_with_each_episode(padding, expected):
+    environment = FrameStack(Recorder(length=4), 3, padding)
+    assert environment.observation_shape == (2, 2, 3)
+    environment.reset()
+    shown = [environment.step(np.zeros(3, int)) for _ in range(5)]
+    assert shown[2].observations[1, 0, 0].tolist() == [2, 3, 4]
+    assert shown[3].observations[1, 0, 0].tolist() == expected
+    assert shown[3].final_observations[0][0, 0].tolist() == [3, 4, 105]
+    assert shown[4].observations[1, 0, 0].tolist() == [*expected[1:], 6]
+
+
+def test_stacked_observations_do_not_change_afterwards():
+    environment = FrameStack(Recorder(), 2)
+    first = environment.reset().observations
+    first[:] = 77
+    assert environment.step(np.zeros(3, int)).observations[0, 0, 0].tolist() == [1, 2]
+
+
+def test_epsilon_greedy_replaces_a_share_of_actions():
+    recorder = Recorder()
+    environment = EpsilonGreedy(recorder, 0.5, seed=1)
+    environment.reset()
+    for _ in range(2000):
+        environment.step(np.full(3, 4))
+    actions = np.array(recorder.actions)
+    # 0.5 of the actions are uniform over 5, so 0.4 differ from the given one.
+    assert abs((actions != 4).mean() - 0.4) < 0.02
+    counts = np.bincount(actions[actions != 4], minlength=4)
+    assert counts.min() > 0.8 * counts.mean()
+
+
+def test_epsilon_greedy_is_seeded():
+    def taken(seed):
+        recorder = Recorder()
+        environment = EpsilonGreedy(recorder, 0.5, seed)
+        for _ in range(20):
+            environment.step(np.zeros(3, int))
+        return np.array(recorder.actions)
+
+    np.testing.assert_array_equal(taken(1), taken(1))
+    assert (taken(1) != taken(2)).any()
+
+
+def test_reward_scale():
+    environment = RewardScale(Recorder(), 0.1)
+    step = environment.step(np.zeros(3, int))
+    np.testing.assert_allclose(step.rewards, 0.2)
+    assert step.rewards.dtype == np.float32
+
+
+def test_wrappers_pass_on_the_rest():
+    recorder = Recorder()
+    environment = RewardScale(FrameStack(EpsilonGreedy(recorder, 0.1, 0), 2), 2)
+    environment.reset()
+    environment.step(np.zeros(3, int))
+    assert environment.render().max() == 1
+    assert environment.action_combos == recorder.action_combos
+    assert (environment.num_envs, environment.num_actions) == (3, 5)
+    environment.close()
+    assert recorder.closed
+
+
+@pytest.mark.parametrize(
+    ("spec", "num_envs", "message"),
+    [
+        (EnvironmentSpec(kind="progen", name="coinrun"), 1, "did you mean procgen"),
+        (EnvironmentSpec(name="coinrun"), 0, "num_envs=0"),
+        (EnvironmentSpec(name="coinrun", epsilon_greedy=2), 1, "epsilon_greedy=2"),
+        (EnvironmentSpec(name="coinrun", options={"frame_stack_padding": "black"}), 1, "known|zeros"),
+    ],
+)
+def test_what_make_refuses(spec, num_envs, message):
+    pytest.importorskip("procgen")
+    if "frame_stack_padding" in spec.options:
+        spec = EnvironmentSpec(name="coinrun", options={"frame_stack": 2, "frame_stack_padding": "black"})
+    with pytest.raises(EnvironmentSetupError, match=message):
+        make(spec, num_envs, 0)
+
+
+@pytest.mark.parametrize(("kind", "module", "extra"), [("procgen", "procgen", "procgen"), ("atari", "ale_py", "atari")])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch, kind, module, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    name = {"procgen": "coinrun", "atari": "breakout"}[kind]
+    with pytest.raises(EnvironmentSetupError, match=rf'pip install "rl_clarity\[{extra}\]"'):
+        make(EnvironmentSpec(kind=kind, name=name), 1, 0)
+
+
+def test_importing_the_room_imports_no_environment():
+    program = (
+        "import sys, rl_clarity.environments; "
+        "print([m for m in ('procgen', 'gym', 'ale_py', 'gymnasium', 'tensorflow') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
