@@ -29,12 +29,13 @@ FLAGS = (
 
 
 def find_chromium() -> Path | None:
-    """Program file of the Chromium that RL_CLARITY_CHROMIUM names, or of the first that is there."""
-    if named := os.environ.get("RL_CLARITY_CHROMIUM"):
-        if not Path(named).is_file():
-            raise FileNotFoundError(f"RL_CLARITY_CHROMIUM={named} is not a file")
-        return Path(named)
-    return next(_candidates(), None)
+    """Program file of the Chromium that RL_CLARITY_CHROMIUM names (empty: none), or of the first that is there."""
+    named = os.environ.get("RL_CLARITY_CHROMIUM")
+    if named is None:
+        return next(_candidates(), None)
+    if named and not Path(named).is_file():
+        raise FileNotFoundError(f"RL_CLARITY_CHROMIUM={named} is not a file")
+    return Path(named) if named else None
 
 
 def starts(program: Path) -> bool:
@@ -50,12 +51,14 @@ def starts(program: Path) -> bool:
     return "shown" in result.stdout
 
 
-def install() -> None:
-    """Install a Chromium by the first way that leads to one that starts."""
-    for way in (_install_system_package, _install_playwrights):
-        way()
-        if any(starts(program) for program in _candidates()):
-            return
+def find_or_install() -> Path | None:
+    """Program file of a Chromium that starts, installed by the first way that leads to one if there is none."""
+    for install in (_install_nothing, _install_system_package, _install_playwrights):
+        install()
+        for program in _candidates():
+            if starts(program):
+                return program
+    return None
 
 
 def _candidates() -> Iterator[Path]:
@@ -79,6 +82,10 @@ def _playwrights() -> Path | None:
     return path if path.is_file() else None
 
 
+def _install_nothing() -> None:
+    """What is there may do."""
+
+
 def _install_system_package() -> None:
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         return
@@ -99,17 +106,11 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 
 def main() -> int:
-    if named := os.environ.get("RL_CLARITY_CHROMIUM"):
-        print(named)
-        return 0
-    found = next((program for program in _candidates() if starts(program)), None)
-    if found is None:
-        install()
-        found = next((program for program in _candidates() if starts(program)), None)
-    if found is None:
+    program = find_chromium() if os.environ.get("RL_CLARITY_CHROMIUM") else find_or_install()
+    if program is None:
         print("No Chromium could be had: the browser tests will be skipped.", file=sys.stderr)
-        return 0
-    print(found)
+    else:
+        print(program)
     return 0
 
 

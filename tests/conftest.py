@@ -40,5 +40,5 @@ def chromium() -> Path:
     """Program file of a Chromium: RL_CLARITY_CHROMIUM, or the first that is found."""
     found = find_chromium()
     if found is None:
-        pytest.skip("no Chromium found: `make chromium` sets one up, RL_CLARITY_CHROMIUM names one")
+        pytest.skip("no Chromium: `make test` sets one up, RL_CLARITY_CHROMIUM names one")
     return found
