@@ -1,4 +1,4 @@
-"""The plain gradient with respect to the input: attribution to pixels says less than to features, so it is not integrated."""
+"""The plain gradient with respect to the input."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Integrated gradients of an output with respect to a layer.
 
-Axiomatic Attribution for Deep Networks (Sundararajan, Taly and Yan, 2017), with a hidden layer in the place of the input
-and 0 as the baseline: the activations a times the mean gradient of the score s on the straight line from 0 to a. Summed
-over positions and channels it tends to s(a) - s(0) as the steps grow; what is missing is the completeness gap.
+Axiomatic Attribution for Deep Networks (Sundararajan, Taly and Yan, 2017), with a hidden layer in the place of the
+input and 0 as the baseline: the activations a times the mean gradient of the score s on the straight line from 0 to a.
+Summed over positions and channels it tends to s(a) - s(0) as the steps grow; what is missing is the completeness gap.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def choose_layers(
     ----------
     name_contains_one_of: only operations whose full name contains one of these
     op_is_one_of: kinds of operation, in lower case
-    bottleneck_only: only operations such that every path from an earlier convolution to them passes through a bottleneck
-        of the network (a node without which no path leads from the input to the outputs)
+    bottleneck_only: only operations such that every path from an earlier convolution to them passes through a
+        bottleneck of the network (a node without which no path leads from the input to the outputs)
     discard_first_n: drop the first n of those
 
     Raises OptionError, naming what there is, if none is left.

@@ -1,8 +1,8 @@
 """Attribution averaged over many paths, as in Understanding RL Vision (2020).
 
-A straight path moves all features together, so features that can stand for each other share what either would get alone.
-Here a path moves one half of the reduced channels early and the other half late; the mean over the choices of halves
-treats channels alike.
+A straight path moves all features together, so features that can stand for each other share what either would get
+alone. Here a path moves one half of the reduced channels early and the other half late; the mean over the choices of
+halves treats channels alike.
 """
 
 from __future__ import annotations

@@ -1,0 +1,293 @@
+"""Every option of `run` and `generate`: the text under a field is its documentation and its help on the command line.
+
+Names, meanings and defaults are those of `understanding-rl-vision`, but for the few of `ORIGINAL`, which cost time
+there and gain nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from rl_clarity.errors import OptionError
+
+Options_ = TypeVar("Options_")
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """Where the samples of an agent at play are kept, and whether they are made anew."""
+
+    resample: bool = True
+    """Roll out anew, rather than reuse the samples that an earlier run saved."""
+    model_path: Path | None = None
+    """Copy of the checkpoint; beside it in `rl-clarity/` if not given."""
+    metadata_path: Path | None = None
+    """What is known of agent and samples (JSON)."""
+    trajectories_path: Path | None = None
+    """The trajectories."""
+    observations_path: Path | None = None
+    """The extra observations."""
+    full_resolution: bool = False
+    """Also keep observations in human-scale resolution, and show those."""
+    temp_files: bool = False
+    """Keep the samples in a temporary place, which is removed at the end."""
+
+
+@dataclass(frozen=True)
+class TrajectoriesOptions:
+    """The stretches of play that are shown."""
+
+    num_envs: int = 8
+    """Trajectories, one an environment."""
+    num_steps: int = 512
+    """Steps of each."""
+
+
+@dataclass(frozen=True)
+class ObservationsOptions:
+    """The extra observations, on which features are found."""
+
+    num_envs: int = 256
+    """Environments that play side by side."""
+    num_obs: int = 16
+    """Observations of each."""
+    obs_every: int = 32
+    """Steps from one to the next."""
+
+
+@dataclass(frozen=True)
+class LayerOptions:
+    """Which layers are explained."""
+
+    name_contains_one_of: tuple[str, ...] | None = None
+    """Only operations whose full name contains one of these."""
+    op_is_one_of: tuple[str, ...] = ("relu",)
+    """Kinds of operation."""
+    bottleneck_only: bool = True
+    """Only layers that no path from an earlier convolution by-passes."""
+    discard_first_n: int = 0
+    """Leave out the first n, which cost most and often say least."""
+
+
+@dataclass(frozen=True)
+class AttributionFitOptions:
+    """The attribution that the channel reduction is fitted to."""
+
+    integrate_steps: int = 5
+    """Points on the path."""
+    max_paths: int | None = None
+    """Kept for calls of the original; the fit is single-path."""
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """How the page looks when it opens."""
+
+    video_height: str = "16em"
+    """Height of an observation."""
+    video_width: str = "16em"
+    """Width of an observation."""
+    video_speed: float = 12
+    """Frames a second when playing."""
+    policy_display_height: str = "2em"
+    """Height of the bar of action probabilities."""
+    policy_display_width: str = "40em"
+    """Width of the bar of action probabilities."""
+    navigator_width: str = "24em"
+    """Width of the transport buttons."""
+    scrubber_height: str = "4em"
+    """Height of the film strip."""
+    scrubber_width: str = "48em"
+    """Width of the film strip."""
+    scrubber_visible_duration: int = 256
+    """Frames the film strip shows at once."""
+    legend_item_height: str = "6em"
+    """Height of a thumbnail."""
+    legend_item_width: str = "6em"
+    """Width of a thumbnail."""
+    feature_viewer_height: str = "40em"
+    """Height of the feature viewer's picture."""
+    feature_viewer_width: str = "40em"
+    """Width of the feature viewer's picture."""
+    attribution_weight: float = 0.9
+    """Opacity of attribution over the observation."""
+    graph_colors: Mapping[str, str] = field(
+        default_factory=lambda: {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"}
+    )
+    """Colours of the graphs under the film strip."""
+    trajectory_color: str = "blue"
+    """Colour of the chosen trajectory."""
+
+
+@dataclass(frozen=True)
+class DirectoryOptions:
+    """Directories of the page's data, relative to it."""
+
+    observations_subdir: str = "observations/"
+    trajectories_subdir: str = "trajectories/"
+    trajectories_scrub_subdir: str = "trajectories_scrub/"
+    features_subdir: str = "features/"
+    thumbnails_subdir: str = "thumbnails/"
+    attribution_subdir: str = "attribution/"
+    attribution_scrub_subdir: str = "attribution_scrub/"
+    features_grids_subdir: str = "features_grids/"
+    attribution_totals_subdir: str = "attribution_totals/"
+
+
+@dataclass(frozen=True)
+class InterfaceOptions(DirectoryOptions, ViewOptions):
+    """Options of the page and of everything that is computed for it."""
+
+    env_name: str | None = None
+    """Name of the environment; from the checkpoint, else `unknown`."""
+    title: str | None = None
+    """Title of the page; from the environment and the network if not given."""
+    seed: int = 0
+    """Decides the samples, the reduction and the optimised features."""
+    numpy_precision: int = 6
+    """Significant figures of numbers in the page."""
+    inline_js: bool = True
+    """Put the script into the page, rather than beside it."""
+    inline_large_json: bool | None = None
+    """The original's name of `single_file`."""
+    single_file: bool = False
+    """Put everything into one html file."""
+    overwrite: bool = False
+    """Replace a page that is already in the output directory."""
+    batch_size: int = 512
+    """Frames that are worked on together."""
+    action_combos: tuple[tuple[str, ...], ...] | None = None
+    """Buttons of each action; from the environment, else ('0',), ('1',), ..."""
+    action_group_fns: tuple[Callable[[Sequence[str]], bool], ...] | None = None
+    """Predicates on combos: each makes a group of actions. RIGHT, LEFT, UP, DOWN and none of them if not given."""
+    layer_kwargs: LayerOptions = LayerOptions()
+    """Which layers are explained."""
+    input_layer_include: bool = False
+    """Also show gradients with respect to the input."""
+    input_layer_name: str = "input"
+    """What the input is called."""
+    gae_gamma: float | None = None
+    """Discount; from the checkpoint, else 0.999."""
+    gae_lambda: float | None = None
+    """Decay of the advantage estimator; from the checkpoint, else 0.95."""
+    trajectory_bookmarks: int = 16
+    """Bookmarks of highest, and of lowest, advantage."""
+    nmf_features: int = 8
+    """Channels that a layer is reduced to."""
+    nmf_attr_opts: AttributionFitOptions = AttributionFitOptions()
+    """The attribution that the reduction is fitted to."""
+    nmf_fit_observations: int | None = 1024
+    """Extra observations whose attribution the reduction is fitted to; all of them if None."""
+    vis_subdiv_mults: tuple[float, ...] = (0.25, 0.5, 1, 2)
+    """Densities of the grid of dataset examples, in cells a layer position."""
+    vis_subdiv_mult_default: float = 1
+    """The density it opens with."""
+    vis_expand_mults: tuple[float, ...] = (1, 2, 4, 8)
+    """Zooms of the patches, in layer positions a patch."""
+    vis_expand_mult_default: float = 4
+    """The zoom it opens with."""
+    vis_thumbnail_num_mult: int = 4
+    """Patches along a side of a thumbnail."""
+    vis_thumbnail_expand_mult: float = 4
+    """Zoom of the patches in a thumbnail."""
+    scrub_range: tuple[float, float] = (42 / 64, 44 / 64)
+    """The strip of each frame that the film strip shows, as shares of the height."""
+    attr_integrate_steps: int = 5
+    """Points on the path of integrated gradients."""
+    attr_quadrature: str = "gauss-legendre"
+    """Rule that places them: `gauss-legendre`, `midpoint` or `riemann` (the original's)."""
+    attr_max_paths: int | None = None
+    """Average over this many paths in the reduced channels; None is the straight path alone."""
+    attr_policy: bool = False
+    """Also attribute every logit and action group."""
+    attr_single_channels: bool = True
+    """Let single channels be isolated by hovering."""
+    attr_images: bool = False
+    """Also write the original's rendered pictures."""
+    feature_images: bool = False
+    """Also write the pictures of dataset examples."""
+    optimized_features: bool = False
+    """Also make, for each channel, an image that maximises it."""
+
+
+ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
+    {
+        "observations_kwargs": {"num_envs": 32, "num_obs": 128, "obs_every": 128},
+        "attr_integrate_steps": 10,
+        "attr_quadrature": "riemann",
+        "nmf_attr_opts": {"integrate_steps": 10},
+        "nmf_fit_observations": None,
+    }
+)
+"""Settings of `understanding-rl-vision` where ours differ: `run(checkpoint, output_dir, **ORIGINAL)`."""
+
+
+def parse(kind: type[Options_], given: Mapping[str, Any] | Options_ | None, where: str = "") -> Options_:
+    """Options from keywords.
+
+    Raises OptionError for an unknown key, naming the nearest known one, and for a value of a wrong type.
+    """
+    if isinstance(given, kind):
+        return given
+    if given is None:
+        return kind()
+    if not isinstance(given, Mapping):
+        raise OptionError(f"{where.rstrip('.') or kind.__name__}={given!r} must be a dict of options")
+    hints = get_type_hints(kind)
+    known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    values = {}
+    for key, value in given.items():
+        if key not in known:
+            raise unknown_option(where + str(key), known)
+        values[key] = _convert(value, hints[key], where + key)
+    return kind(**values)
+
+
+def unknown_option(name: str, known: Sequence[str]) -> OptionError:
+    """The error for a key that is none of `known`."""
+    near = difflib.get_close_matches(name.split(".")[-1], known, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; known ones are {', '.join(known)}"
+    return OptionError(f"unknown option {name!r}{hint}")
+
+
+def _convert(value: Any, hint: Any, name: str) -> Any:
+    """The value as the field's type has it: lists become tuples, dicts become option classes."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        return _convert(value, next(a for a in arguments if a is not type(None)), name)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return parse(hint, value, f"{name}.")
+    if origin is tuple:
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise OptionError(f"{name}={value!r} must be a sequence")
+        return tuple(_convert(item, arguments[0], name) for item in value)
+    if hint is bool:
+        if not isinstance(value, bool):
+            raise OptionError(f"{name}={value!r} must be True or False")
+        return value
+    if hint in (int, float):
+        return _number(value, hint, name)
+    if hint is Path:
+        return Path(value)
+    if hint is str and not isinstance(value, str):
+        raise OptionError(f"{name}={value!r} must be a string")
+    return value
+
+
+def _number(value: Any, hint: type, name: str) -> Any:
+    try:
+        number = hint(value)
+        if isinstance(value, bool | str) or number != value:
+            raise ValueError
+    except (TypeError, ValueError):
+        kind = "a whole number" if hint is int else "a number"
+        raise OptionError(f"{name}={value!r} must be {kind}") from None
+    return number
