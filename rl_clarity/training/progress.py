@@ -1,0 +1,82 @@
+"""Telling how training goes: a CSV file, and a bar on the terminal or a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+LINE_SECONDS = 60.0
+"""How often a line is printed where there is no terminal."""
+
+
+class CsvLog:
+    """One row an update. A row is on disk when `write` returns."""
+
+    def __init__(self, path: Path, columns: Sequence[str], *, updates: int) -> None:
+        """Go on with the file's rows of the first `updates` updates; later ones were lost with their parameters."""
+        self._path = path
+        self._columns = list(columns)
+        rows = [row for row in read_csv(path) if int(row["update"]) <= updates] if path.exists() and updates else []
+        temporary = path.with_name(f".{path.name}.tmp")
+        with temporary.open("w", newline="") as file:
+            writer = csv.DictWriter(file, self._columns, extrasaction="ignore", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        temporary.replace(path)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        with self._path.open("a", newline="") as file:
+            csv.DictWriter(file, self._columns, lineterminator="\n").writerow(
+                {column: _number(row[column]) for column in self._columns}
+            )
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Rows of the CSV file; a last one that is not whole is left out."""
+    with path.open(newline="") as file:
+        return [row for row in csv.DictReader(file) if None not in row.values() and None not in row]
+
+
+def _number(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+class Bar:
+    """A bar with steps a second and the time left; without a terminal, a line every minute."""
+
+    def __init__(self, total: int, done: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = Console(file=sys.stderr)
+        self._last_line = -LINE_SECONDS
+        self._progress = Progress(
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[text]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("training", total=total, completed=done, text="")
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def update(self, row: Mapping[str, Any]) -> None:
+        text = (
+            f"{row['steps_per_second']:.0f} steps/s  return {row['mean_return']:.2f}  length {row['mean_length']:.0f}"
+        )
+        self._progress.update(self._task, completed=row["timesteps"], text=text)
+        if self._progress.disable and time.monotonic() - self._last_line >= LINE_SECONDS:
+            self._last_line = time.monotonic()
+            print(f"update {row['update']}  {row['timesteps']} steps  {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,112 @@
+"""A whole training, from options to checkpoints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rl_clarity.environments import make
+from rl_clarity.errors import OptionError
+from rl_clarity.training import state as training_state
+from rl_clarity.training.options import TrainOptions
+from rl_clarity.training.progress import Bar, CsvLog
+from rl_clarity.training.state import TrainingState
+from rl_clarity.training.trainer import CHECKPOINT, COLUMNS, STATE, Trainer, environment_seed
+
+CHANGEABLE = frozenset(
+    {
+        "clip_range",
+        "clip_vf",
+        "entropy_coeff",
+        "learning_rate",
+        "max_grad_norm",
+        "num_minibatches",
+        "num_steps",
+        "ppo_epochs",
+        "precision",
+        "save_all",
+        "save_interval",
+        "timesteps_per_proc",
+        "value_loss_coeff",
+    }
+)
+"""Options that may differ when training goes on: they say how to learn, not what."""
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """How training ended."""
+
+    updates: int
+    timesteps: int
+    seconds: float
+    """Of training itself, over all its parts."""
+    mean_return: float
+    """Over the last 100 episodes played while training; NaN without one."""
+    checkpoint: Path | None
+
+
+def run(save_dir: Path | None, options: TrainOptions) -> TrainingSummary:
+    """Train until `timesteps_per_proc`, from the state in `save_dir` where there is one."""
+    saved = _saved_state(save_dir, options)
+    updates = 0 if saved is None else int(saved.values["updates"])
+    with ExitStack() as stack:
+        stack.enter_context(compute_precision(options.precision))
+        environment = make(options.environment(), options.num_envs, environment_seed(options, updates))
+        stack.enter_context(closing(environment))
+        trainer = Trainer(options, environment)
+        if saved is not None:
+            trainer.restore(saved)
+        total = options.num_updates * options.steps_per_update
+        bar = stack.enter_context(Bar(total, trainer.timesteps))
+        log = None
+        if save_dir is not None:
+            save_dir.mkdir(parents=True, exist_ok=True)
+            log = CsvLog(save_dir / "progress.csv", COLUMNS, updates=updates)
+        row: dict[str, float] = {}
+        while trainer.updates < options.num_updates:
+            row = trainer.update()
+            bar.update(row)
+            if log is not None:
+                log.write(row)
+            if save_dir is not None and _saves(options, trainer.updates):
+                trainer.save(save_dir)
+    checkpoint = None if save_dir is None else save_dir / CHECKPOINT
+    return TrainingSummary(
+        trainer.updates, trainer.timesteps, trainer.seconds, row.get("mean_return", math.nan), checkpoint
+    )
+
+
+def _saves(options: TrainOptions, updates: int) -> bool:
+    return updates == options.num_updates or bool(options.save_interval and updates % options.save_interval == 0)
+
+
+def _saved_state(save_dir: Path | None, options: TrainOptions) -> TrainingState | None:
+    if save_dir is None or not (save_dir / STATE).exists():
+        return None
+    state = training_state.load(save_dir / STATE)
+    before = state.values["options"]
+    for name, value in asdict(options).items():
+        if name not in CHANGEABLE and name in before and before[name] != value:
+            raise OptionError(
+                f"{name.rstrip('_')}={value!r}, but the training in {save_dir} had {before[name]!r}: "
+                "use another save_dir, or the same value"
+            )
+    return state
+
+
+@contextmanager
+def compute_precision(precision: str) -> Iterator[None]:
+    """Functions compiled meanwhile compute their convolutions and matrix products in this precision."""
+    import tensorflow as tf
+
+    before = tf.config.optimizer.get_experimental_options()
+    name = "auto_mixed_precision_onednn_bfloat16"
+    tf.config.optimizer.set_experimental_options({name: precision == "bfloat16"})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({name: before.get(name, False)})

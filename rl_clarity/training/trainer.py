@@ -1,0 +1,195 @@
+"""Proximal policy optimisation as in Baselines' PPO2: play, estimate advantages, improve, save; again."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.checkpoints import baselines
+from rl_clarity.environments.protocol import VectorEnvironment
+from rl_clarity.errors import ClarityError
+from rl_clarity.networks import build
+from rl_clarity.training import state as training_state
+from rl_clarity.training.clock import Clock
+from rl_clarity.training.learner import Learner
+from rl_clarity.training.loss import STATISTICS, LossOptions, Minibatch, normalize
+from rl_clarity.training.options import TrainOptions
+from rl_clarity.training.rewards import RewardProcessor
+from rl_clarity.training.rollout import Episode, Player, Rollout, advantages
+from rl_clarity.training.state import TrainingState
+
+RECENT_EPISODES = 100
+CLOCKS = ("environment", "acting", "learning")
+COLUMNS = (
+    "update",
+    "timesteps",
+    "seconds",
+    "steps_per_second",
+    "episodes",
+    "mean_return",
+    "mean_length",
+    *STATISTICS,
+    "gradient_norm",
+    "explained_variance",
+    *(f"seconds_{name}" for name in CLOCKS),
+)
+CHECKPOINT = "checkpoint.jd"
+STATE = "training-state.npz"
+
+
+class DivergenceError(ClarityError):
+    """Training came to numbers that are not finite; the last checkpoint is from before."""
+
+
+class Trainer:
+    """Training between two updates: what `state()` saves is all that the next update depends on."""
+
+    def __init__(self, options: TrainOptions, environment: VectorEnvironment) -> None:
+        self.options = options
+        self.observation_shape = environment.observation_shape
+        self.rng = np.random.default_rng([options.seed, 1])
+        self.clock = Clock()
+        self.rewards = RewardProcessor(
+            options.reward_processing, environment.num_envs, options.gamma, options.reward_scale
+        )
+        network = build(
+            options.cnn,
+            environment.observation_shape,
+            environment.num_actions,
+            {"stack_channels": options.stack_channels, "emb_size": options.emb_size},
+            seed=options.seed,
+        )
+        self.learner = Learner(
+            network,
+            LossOptions(options.clip_range, options.clip_vf, options.entropy_coeff, options.value_loss_coeff),
+            learning_rate=options.learning_rate,
+            max_grad_norm=options.max_grad_norm,
+        )
+        self.player = Player(environment, self.rewards, self.rng, self.clock)
+        self.updates = 0
+        self.episodes = 0
+        self.seconds = 0.0
+        self.recent: deque[Episode] = deque(maxlen=RECENT_EPISODES)
+
+    def update(self) -> dict[str, Any]:
+        """Play, learn; the row of `COLUMNS` that says how it went."""
+        start = time.perf_counter()
+        rollout = self.player.play(self.learner, self.options.num_steps)
+        with self.clock.time("learning"):
+            statistics = self._learn(rollout)
+        elapsed = time.perf_counter() - start
+        self.updates += 1
+        self.seconds += elapsed
+        self.episodes += len(rollout.episodes)
+        self.recent.extend(rollout.episodes)
+        clocks = self.clock.take()
+        return {
+            "update": self.updates,
+            "timesteps": self.timesteps,
+            "seconds": self.seconds,
+            "steps_per_second": self.options.steps_per_update / elapsed,
+            "episodes": self.episodes,
+            "mean_return": float(np.mean([e.reward for e in self.recent])) if self.recent else float("nan"),
+            "mean_length": float(np.mean([e.length for e in self.recent])) if self.recent else float("nan"),
+            **statistics,
+            **{f"seconds_{name}": clocks.get(name, 0.0) for name in CLOCKS},
+        }
+
+    @property
+    def timesteps(self) -> int:
+        """Environment steps so far, of this process."""
+        return self.updates * self.options.steps_per_update
+
+    def _learn(self, rollout: Rollout) -> dict[str, float]:
+        estimated = advantages(rollout, self.options.gamma, self.options.lambda_)
+        returns = estimated + rollout.values
+        results = []
+        for batch in minibatches(rollout, estimated, self.options, self.rng):
+            statistics, norm = self.learner.learn(batch)
+            if not (np.isfinite(norm) and np.all(np.isfinite(statistics))):
+                raise DivergenceError(
+                    f"update {self.updates + 1}: the gradient's norm is {norm}, the losses are "
+                    f"{dict(zip(STATISTICS, statistics.tolist(), strict=True))}; a smaller learning_rate than "
+                    f"{self.options.learning_rate} may help"
+                )
+            results.append([*statistics, norm])
+        means = np.mean(results, axis=0)
+        return {
+            **dict(zip((*STATISTICS, "gradient_norm"), map(float, means), strict=True)),
+            "explained_variance": explained_variance(rollout.values, returns),
+        }
+
+    def state(self) -> TrainingState:
+        arrays = {f"learner/{name}": array for name, array in self.learner.state().items()}
+        arrays |= {f"rewards/{name}": array for name, array in self.rewards.state().items()}
+        values = {
+            "updates": self.updates,
+            "timesteps": self.timesteps,
+            "episodes": self.episodes,
+            "seconds": self.seconds,
+            "recent": [[episode.reward, episode.length] for episode in self.recent],
+            "rng": self.rng.bit_generator.state,
+            "options": asdict(self.options),
+        }
+        return TrainingState(arrays, values)
+
+    def restore(self, state: TrainingState) -> None:
+        self.learner.restore(state.part("learner"))
+        self.rewards.restore(state.part("rewards"))
+        self.updates = int(state.values["updates"])
+        self.episodes = int(state.values["episodes"])
+        self.seconds = float(state.values["seconds"])
+        self.recent.extend(Episode(*episode) for episode in state.values["recent"])
+        self.rng.bit_generator.state = state.values["rng"]
+
+    def save(self, save_dir: Path) -> None:
+        """Write the checkpoint, then the state that training goes on from."""
+        args = self.options.checkpoint_args(self.observation_shape)
+        extra = {"updates": self.updates, "timesteps": self.timesteps}
+        parameters = self.learner.network.parameters()
+        if self.options.save_all:
+            baselines.write(save_dir / f"checkpoint-{self.updates}.jd", parameters, args, extra)
+        baselines.write(save_dir / CHECKPOINT, parameters, args, extra)
+        training_state.save(save_dir / STATE, self.state())
+
+
+def minibatches(
+    rollout: Rollout, estimated: np.ndarray, options: TrainOptions, rng: np.random.Generator
+) -> Iterator[Minibatch]:
+    """The rollout's steps, `ppo_epochs` times in another order, in `num_minibatches` parts each."""
+    size = rollout.actions.size
+
+    def flat(array: np.ndarray) -> np.ndarray:
+        return array.reshape(size, *array.shape[2:])
+
+    arrays = (rollout.observations, rollout.actions, rollout.values, rollout.log_probs)
+    observations, actions, values, log_probs = map(flat, arrays)
+    estimated = flat(estimated)
+    for _ in range(options.ppo_epochs):
+        for part in np.split(rng.permutation(size), options.num_minibatches):
+            yield Minibatch(
+                observations[part],
+                actions[part],
+                values[part],
+                log_probs[part],
+                normalize(estimated[part]),
+                estimated[part] + values[part],
+                np.full(len(part), 1 / len(part), np.float32),
+            )
+
+
+def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
+    """Share of the returns' variance that the values tell; NaN where there is none."""
+    variance = float(np.var(returns))
+    return float("nan") if variance == 0 else 1 - float(np.var(returns - values)) / variance
+
+
+def environment_seed(options: TrainOptions, updates: int) -> int:
+    """Seed of environments made when `updates` updates are done: a resumed run goes on to other levels."""
+    return int(np.random.SeedSequence([options.seed, 2, updates]).generate_state(1)[0] % 2**31)
