@@ -25,7 +25,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def find_operation(operations: Sequence[Operation], name: str) -> Operation:
-    """The operation of that full name, or of that short name among the operations of its kind."""
+    """The operation of that full name, of that short name among those of its kind, or whose name alone has that part."""
     for operation in operations:
         if operation.name == name:
             return operation
@@ -38,7 +38,10 @@ def find_operation(operations: Sequence[Operation], name: str) -> Operation:
             for short, operation in zip(short_names([o.name for o in chosen]), chosen, strict=True):
                 if short == name:
                     return operation
+    inside = [operation for operation in operations if f"/{name}/" in f"/{operation.name}/"]
+    if len(inside) == 1:  # a short name among operations of several kinds
+        return inside[0]
     relus = short_names([operation.name for operation in operations if operation.kind == "relu"])
-    near = difflib.get_close_matches(name, relus, n=1)
+    near = difflib.get_close_matches(name, relus, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise OptionError(f"no layer is called {name!r}; there are {', '.join(relus)}{hint}")

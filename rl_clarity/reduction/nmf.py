@@ -48,7 +48,7 @@ class ChannelReduction:
         """
         if features < 1:
             raise OptionError(f"nmf_features={features!r}: a whole number from 1 on")
-        rows = _signed_parts(np.asarray(attribution, np.float32)).reshape(-1, attribution.shape[-1])
+        rows = np.asarray(attribution, np.float32).reshape(-1, attribution.shape[-1])
         features = min(features, rows.shape[1])
         sample = _draw_rows(rows, max_rows, np.random.default_rng(seed))
         if len(sample) == 0:
@@ -82,12 +82,12 @@ class ChannelReduction:
 
     def reconstruction_error(self, attribution: np.ndarray) -> float:
         """Norm of X - W H relative to the norm of X, over the positive and the negative part."""
-        rows = _signed_parts(np.asarray(attribution, np.float32)).reshape(-1, attribution.shape[-1])
+        rows = np.asarray(attribution, np.float32).reshape(-1, attribution.shape[-1])
         squared, total = 0.0, 0.0
         for part in _blocks(len(rows)):
-            x = rows[part]
-            squared += float(np.sum((x - self._solve(x) @ self.components) ** 2, dtype=np.float64))
-            total += float(np.sum(x**2, dtype=np.float64))
+            for x in (np.maximum(rows[part], 0), np.maximum(-rows[part], 0)):
+                squared += float(np.sum((x - self._solve(x) @ self.components) ** 2, dtype=np.float64))
+                total += float(np.sum(x**2, dtype=np.float64))
         return float(np.sqrt(squared / total)) if total else 0.0
 
     def _solve(self, rows: np.ndarray) -> np.ndarray:
@@ -109,22 +109,24 @@ class ChannelReduction:
         return weights.T
 
 
-def _signed_parts(attribution: np.ndarray) -> np.ndarray:
-    return np.concatenate([np.maximum(attribution, 0), np.maximum(-attribution, 0)])
-
-
 def _blocks(rows: int) -> Iterator[slice]:
     return (slice(start, start + BLOCK) for start in range(0, rows, BLOCK))
 
 
 def _draw_rows(rows: np.ndarray, count: int | None, rng: np.random.Generator) -> np.ndarray:
-    squares = np.einsum("nc,nc->n", rows, rows, dtype=np.float64)
-    present = np.flatnonzero(squares)
-    if count is None or len(present) <= count:
-        return rows[present]
-    chances = squares[present] / squares[present].sum()
-    chosen = present[rng.choice(len(present), count, p=chances)]
-    return (rows[chosen] / np.sqrt(squares[chosen])[:, None]).astype(np.float32)
+    """Rows of the positive and of the negative part of `rows` (n, c), drawn as `fit` says; never both parts whole."""
+    squares = np.empty((2, len(rows)))
+    for part in _blocks(len(rows)):
+        for sign, x in enumerate((np.maximum(rows[part], 0), np.maximum(-rows[part], 0))):
+            squares[sign, part] = np.einsum("nc,nc->n", x, x, dtype=np.float64)
+    squares = squares.ravel()
+    chosen = np.flatnonzero(squares)
+    drawn = count is not None and len(chosen) > count
+    if drawn:
+        chosen = chosen[rng.choice(len(chosen), count, p=squares[chosen] / squares[chosen].sum())]
+    signs = np.where(chosen < len(rows), 1, -1).astype(np.float32)
+    sample = np.maximum(rows[chosen % len(rows)] * signs[:, None], 0)
+    return (sample / np.sqrt(squares[chosen])[:, None]).astype(np.float32) if drawn else sample
 
 
 def _factorize(rows: np.ndarray, features: int, seed: int) -> np.ndarray:

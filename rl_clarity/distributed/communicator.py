@@ -1,0 +1,119 @@
+"""Who works on a job: this process alone, or the ranks that mpiexec started.
+
+Only small facts go through MPI; results go to the shared file system. One process without mpiexec imports no MPI.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from rl_clarity.errors import ClarityError
+
+LAUNCHERS = ("PMI_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
+"""Variables of the environment that say that an MPI launcher started this process."""
+
+
+class Communicator(Protocol):
+    """Ranks that work together; rank 0 plans and writes the page."""
+
+    rank: int
+    size: int
+
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's value, on every rank."""
+        ...
+
+    def barrier(self) -> None: ...
+
+    def counter(self) -> Callable[[], int]:
+        """A function that gives 0, 1, 2, ... once each, whichever rank asks. Made by all ranks together."""
+        ...
+
+    def fail(self, error: BaseException, what: str) -> None:
+        """Say what went wrong and end the job on every rank; returns where there is no other rank to end."""
+        ...
+
+
+class SingleProcess:
+    """One process, without MPI."""
+
+    rank = 0
+    size = 1
+
+    def broadcast(self, value: Any) -> Any:
+        return value
+
+    def barrier(self) -> None:
+        pass
+
+    def counter(self) -> Callable[[], int]:
+        count = -1
+
+        def following() -> int:
+            nonlocal count
+            count += 1
+            return count
+
+        return following
+
+    def fail(self, error: BaseException, what: str) -> None:
+        pass
+
+
+class MpiRanks:
+    """The ranks of MPI.COMM_WORLD."""
+
+    def __init__(self) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._world = MPI.COMM_WORLD
+        self.rank = self._world.Get_rank()
+        self.size = self._world.Get_size()
+        self._windows: list[Any] = []
+
+    def broadcast(self, value: Any) -> Any:
+        return self._world.bcast(value, root=0)
+
+    def barrier(self) -> None:
+        self._world.Barrier()
+
+    def counter(self) -> Callable[[], int]:
+        # One-sided, so that no rank has to stand by and answer: each draws its next task from rank 0's memory.
+        import numpy as np
+
+        memory = np.zeros(1 if self.rank == 0 else 0, np.int64)
+        window = self._mpi.Win.Create(memory, comm=self._world)
+        self._windows.append((window, memory))  # the memory must outlive the calls
+        one, count = np.ones(1, np.int64), np.zeros(1, np.int64)
+
+        def following() -> int:
+            window.Lock(0)
+            window.Fetch_and_op(one, count, 0)
+            window.Unlock(0)
+            return int(count[0])
+
+        return following
+
+    def fail(self, error: BaseException, what: str) -> None:
+        text = str(error) if isinstance(error, ClarityError) else "".join(traceback.format_exception(error))
+        print(f"rl-clarity: rank {self.rank} of {self.size} failed at {what}: {text}", file=sys.stderr, flush=True)
+        self._world.Abort(1)
+
+
+def communicator() -> Communicator:
+    """The ranks of MPI if a launcher started this process, else this process alone."""
+    if not any(name in os.environ for name in LAUNCHERS):
+        return SingleProcess()
+    try:
+        ranks = MpiRanks()
+    except ImportError as error:
+        raise ClarityError(
+            "started by mpiexec, but mpi4py cannot be imported "
+            f'({error}); install it with: pip install "rl-clarity[mpi]" (beside your MPI) or "rl-clarity[mpich]"'
+        ) from None
+    return ranks if ranks.size > 1 else SingleProcess()

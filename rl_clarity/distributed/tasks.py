@@ -1,0 +1,72 @@
+"""Run tasks: each once, each rank the next one that nobody has taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rl_clarity.distributed.communicator import Communicator
+from rl_clarity.distributed.store import WorkStore, key_of
+
+Report = Callable[[float], None]
+"""Told the share of the work that is done, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a task found (JSON values) and which files it wrote, relative to the output directory."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Task:
+    """A piece of work that depends on nothing but its inputs, and writes files of its own."""
+
+    name: str
+    run: Callable[[Report], TaskResult]
+    inputs: Any
+    """JSON value of everything that decides the result."""
+    cost: float = 1.0
+    """Relative; the dearest tasks are begun first."""
+
+
+def run_tasks(
+    tasks: Sequence[Task], store: WorkStore, ranks: Communicator, report: Report = lambda share: None
+) -> dict[str, dict[str, Any]]:
+    """Facts of every task by name, those finished earlier included; called by all ranks together.
+
+    Which rank does a task decides nothing: the same files and facts come out for any number of ranks.
+    """
+    keys = {task.name: key_of([task.name, task.inputs]) for task in tasks}
+    pending = ranks.broadcast([task.name for task in tasks if store.finished(task.name, keys[task.name]) is None])
+    waiting = [task for task in tasks if task.name in set(pending)]
+    waiting.sort(key=lambda task: -task.cost)
+    total = sum(task.cost for task in waiting)
+    following = ranks.counter()
+    done = 0.0
+    while (index := following()) < len(waiting):
+        task = waiting[index]
+        done = sum(earlier.cost for earlier in waiting[:index])  # begun before this one, by any rank
+        _run(task, keys[task.name], store, ranks, lambda share, d=done, c=task.cost: report((d + share * c) / total))  # type: ignore[misc]
+    ranks.barrier()
+    report(1.0)
+    facts = {}
+    for task in tasks:
+        found = store.finished(task.name, keys[task.name])
+        if found is None:
+            raise RuntimeError(f"task {task.name!r} is finished but its files are not there")
+        facts[task.name] = found
+    return facts
+
+
+def _run(task: Task, key: str, store: WorkStore, ranks: Communicator, report: Report) -> None:
+    try:
+        result = task.run(report)
+        sizes = {file: (store.output_dir / file).stat().st_size for file in result.files}
+        store.enter(task.name, key, result.facts, sizes)
+    except BaseException as error:
+        ranks.fail(error, task.name)
+        raise

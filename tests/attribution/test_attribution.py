@@ -1,0 +1,142 @@
+"""Properties of attribution that hold for every network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rl_clarity.checkpoints as checkpoints
+from rl_clarity.attribution import (
+    attribute,
+    input_gradients,
+    integrated_gradients,
+    multi_path_attribution,
+    select_layers,
+)
+from rl_clarity.attribution.quadrature import RULES, quadrature
+from rl_clarity.errors import OptionError
+from rl_clarity.reduction import ChannelReduction
+
+
+@pytest.fixture(scope="module")
+def agent(golden):
+    return checkpoints.load_agent(golden.checkpoint)
+
+
+@pytest.fixture(scope="module")
+def observations(golden):
+    return golden.expected["observations"][:3]
+
+
+@pytest.mark.parametrize("output", ["value", 1, (0, 2)])
+def test_sums_to_the_difference_of_the_score_as_steps_grow(agent, observations, output):
+    layer = select_layers(agent, bottleneck_only=False)[-2]
+    gaps = [
+        np.abs(attribute(agent, observations, layer, (output,), steps=steps).completeness_gap).max()
+        for steps in (2, 16, 128)
+    ]
+    scale = np.abs(attribute(agent, observations, layer, (output,), steps=1).scores).max()
+    assert gaps[2] < 0.01 * scale
+    assert gaps[2] <= gaps[1] <= gaps[0]
+
+
+def test_a_group_is_the_sum_of_its_logits(agent, observations):
+    layer = select_layers(agent)[-1]
+    group = integrated_gradients(agent, observations, layer, (0, 3, 4))
+    single = attribute(agent, observations, layer, (0, 3, 4)).values.sum(axis=0)
+    assert np.allclose(group, single, atol=1e-5 * np.abs(group).max())
+
+
+def test_outputs_together_equal_outputs_alone(agent, observations):
+    layer = select_layers(agent)[0]
+    together = attribute(agent, observations, layer, ("value", 1), steps=2).values
+    for row, output in zip(together, ("value", 1), strict=True):
+        alone = integrated_gradients(agent, observations, layer, output, steps=2)
+        assert np.allclose(row, alone, atol=1e-5 * np.abs(alone).max())
+
+
+def test_an_observation_does_not_depend_on_its_batch(agent, observations):
+    layer = select_layers(agent)[-1]
+    many = integrated_gradients(agent, np.repeat(observations, 30, axis=0), layer, steps=2)
+    few = integrated_gradients(agent, observations, layer, steps=2)
+    assert np.allclose(many[::30], few, atol=1e-5 * np.abs(few).max())
+
+
+def test_input_gradients_predict_small_changes(agent, observations):
+    gradients = input_gradients(agent, observations)
+    row, column, channel = np.unravel_index(np.abs(gradients[0]).argmax(), gradients[0].shape)
+    nudged = observations[:1].copy()
+    nudged[0, row, column, channel] ^= 1  # a step of 1 / 255, up or down
+    step = (float(nudged[0, row, column, channel]) - float(observations[0, row, column, channel])) / 255
+    change = agent.forward(nudged).values[0] - agent.forward(observations[:1]).values[0]
+    assert change == pytest.approx(gradients[0, row, column, channel] * step, rel=0.2, abs=1e-5)
+
+
+@pytest.mark.parametrize("golden", ["nature"], indirect=True)
+def test_drawn_paths_are_decided_by_the_generator(agent, observations):
+    layer = select_layers(agent)[-1]
+    reduction = ChannelReduction.fit(integrated_gradients(agent, observations, layer), features=4)
+
+    def draw(seed):
+        rng = np.random.default_rng(seed)
+        return multi_path_attribution(agent, observations, layer, reduction, steps=3, max_paths=2, rng=rng)
+
+    assert np.array_equal(draw(1), draw(1))
+    assert not np.array_equal(draw(1), draw(2))
+
+
+@pytest.mark.parametrize("golden", ["clear"], indirect=True)
+class TestSelectLayers:
+    def test_by_part_of_the_full_name(self, agent):
+        assert select_layers(agent, name_contains_one_of=["2b", "pi/4"]) == ["2b", "4a"]
+
+    def test_discards_the_first(self, agent):
+        assert select_layers(agent, discard_first_n=3) == ["3a", "4a"]
+
+    def test_by_kind(self, agent):
+        assert select_layers(agent, op_is_one_of=["conv2d"])[:2] == ["1a", "2a"]
+        mixed = select_layers(agent, op_is_one_of=["relu", "conv2d"])
+        assert mixed[:2] == ["1a/conv2d", "1a/Relu"]
+        assert agent.activations(np.zeros((1, 64, 64, 3), np.uint8), mixed[0]).shape == (1, 64, 64, 16)
+
+    @pytest.mark.parametrize(
+        ("options", "named"),
+        [
+            ({"name_contains_one_of": ["5a"]}, "name_contains_one_of.*5a.*1a, 2a, 2b, 3a, 4a"),
+            ({"op_is_one_of": ["tanh"]}, "tanh.*conv2d"),
+            ({"discard_first_n": 9}, "discard_first_n=9.*4a"),
+        ],
+    )
+    def test_nothing_left_says_what_there_is(self, agent, options, named):
+        with pytest.raises(OptionError, match=f"(?s)layer_kwargs.*{named}"):
+            select_layers(agent, **options)
+
+    def test_unknown_layer_names_the_nearest(self, agent, observations):
+        with pytest.raises(OptionError, match="'2c'.*did you mean '2"):
+            integrated_gradients(agent, observations, "2c")
+
+    def test_unknown_output_names_what_there_is(self, agent, observations):
+        with pytest.raises(OptionError, match="15"):
+            integrated_gradients(agent, observations, "4a", 15)
+        with pytest.raises(OptionError, match="'greedy'.*'value'"):
+            integrated_gradients(agent, observations, "4a", "greedy")
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("steps", [1, 5, 32])
+def test_weights_sum_to_one_and_points_lie_on_the_path(rule, steps):
+    points, weights = quadrature(rule, steps)
+    assert weights.sum() == pytest.approx(1)
+    assert points.min() > 0
+    assert points.max() <= 1
+
+
+def test_gauss_legendre_is_exact_for_polynomials():
+    points, weights = quadrature("gauss-legendre", 3)
+    assert (weights * points**5).sum() == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize(("rule", "steps"), [("simpson", 3), ("riemann", 0), ("riemann", 2.5)])
+def test_unknown_rules_and_steps_are_refused(rule, steps):
+    with pytest.raises(OptionError):
+        quadrature(rule, steps)

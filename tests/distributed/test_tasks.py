@@ -1,0 +1,106 @@
+"""Tasks are done once, kept on disk, and done again only when what decides them has changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from rl_clarity.distributed import SingleProcess, Task, TaskResult, WorkStore, key_of, run_tasks
+from rl_clarity.distributed.files import write_atomically
+from rl_clarity.errors import OutputError
+
+
+def make_tasks(directory, calls, inputs=1):
+    def work(name):
+        def run(report):
+            report(0.5)
+            calls.append(name)
+            (directory / f"{name}.txt").write_text(name)
+            return TaskResult({"length": len(name)}, [f"{name}.txt"])
+
+        return run
+
+    return [Task(name, work(name), inputs, cost=len(name)) for name in ("a", "bb", "ccc")]
+
+
+@pytest.fixture
+def store(tmp_path):
+    return WorkStore(tmp_path)
+
+
+def test_dearest_first_and_all_facts(tmp_path, store):
+    calls, shares = [], []
+    facts = run_tasks(make_tasks(tmp_path, calls), store, SingleProcess(), shares.append)
+    assert calls == ["ccc", "bb", "a"]
+    assert facts == {"a": {"length": 1}, "bb": {"length": 2}, "ccc": {"length": 3}}
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
+def test_finished_tasks_are_not_done_again(tmp_path, store):
+    calls = []
+    first = run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
+    assert run_tasks(make_tasks(tmp_path, calls), WorkStore(tmp_path), SingleProcess()) == first
+    assert len(calls) == 3
+
+
+def test_changed_inputs_are_done_again(tmp_path, store):
+    calls = []
+    run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
+    run_tasks(make_tasks(tmp_path, calls, inputs=2), store, SingleProcess())
+    assert len(calls) == 6
+
+
+@pytest.mark.parametrize("damage", ["remove", "truncate", "entry"])
+def test_damaged_work_is_done_again(tmp_path, store, damage):
+    calls = []
+    run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
+    if damage == "remove":
+        (tmp_path / "bb.txt").unlink()
+    elif damage == "truncate":
+        (tmp_path / "bb.txt").write_text("")
+    else:
+        next(store.directory.glob("bb-*.json")).write_text("{")
+    run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
+    assert calls == ["ccc", "bb", "a", "bb"]
+
+
+def test_an_error_keeps_what_was_finished(tmp_path, store):
+    calls = []
+    tasks = make_tasks(tmp_path, calls)
+
+    def fail(report):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        run_tasks([tasks[2], Task("bb", fail, 1, cost=2), tasks[0]], store, SingleProcess())
+    run_tasks(tasks, store, SingleProcess())
+    assert calls == ["ccc", "bb", "a"]
+
+
+def test_equal_values_have_equal_keys():
+    assert key_of({"a": 1, "b": (2, 3)}) == key_of({"b": [2, 3], "a": 1})
+    assert key_of({"a": 1}) != key_of({"a": 2})
+
+
+def test_a_second_run_is_refused_by_name_of_the_first(tmp_path, store):
+    store.lock()
+    with pytest.raises(OutputError, match=r"being written by process \d+ on "):
+        WorkStore(tmp_path).lock()
+    store.unlock()
+    second = WorkStore(tmp_path)
+    second.lock()
+    second.unlock()
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "data" / "x.bin"
+    write_atomically(path, b"old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(path, b"new")
+    assert [p.name for p in path.parent.iterdir()] == ["x.bin"]
+    assert path.read_bytes() == b"old"

@@ -1,0 +1,114 @@
+"""The channel reduction: as near as the original's, and what its definition promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rl_clarity.checkpoints as checkpoints
+from rl_clarity.attribution import integrated_gradients
+from rl_clarity.errors import OptionError
+from rl_clarity.reduction import ChannelReduction
+
+
+@pytest.fixture(scope="module")
+def attribution(golden):
+    agent = checkpoints.load_agent(golden.checkpoint)
+    return integrated_gradients(agent, golden.expected["observations"], str(golden.expected["nmf.layer"]))
+
+
+@pytest.fixture(scope="module")
+def reduction(golden):
+    return ChannelReduction(golden.expected["nmf.components"])
+
+
+def relative(actual, expected):
+    return np.abs(actual - expected).max() / np.abs(expected).max()
+
+
+def test_transform_is_as_near_as_the_original_or_nearer(golden, attribution, reduction):
+    for sign, name in ((1, "pos"), (-1, "neg")):
+        x = np.maximum(sign * attribution, 0)
+        expected = golden.expected[f"nmf.attr_{name}_transformed"]
+        actual = reduction.transform(x)
+        assert np.all(actual >= 0)
+        distance = [np.linalg.norm(x - reduction.inverse_transform(w)) for w in (actual, expected)]
+        assert distance[0] <= distance[1] * (1 + 1e-6)
+        assert relative(actual, expected) < 1e-3
+
+
+def test_reconstruction_error_is_the_original_one(golden, attribution, reduction):
+    expected = float(golden.expected["nmf.reconstruction_error"])
+    assert reduction.reconstruction_error(attribution) == pytest.approx(expected, rel=1e-5)
+
+
+def test_signed_transform_is_in_units_of_attribution(golden, attribution, reduction):
+    channels, residual = reduction.signed_transform(attribution)
+    assert relative(channels, golden.expected["render.channels"]) < 1e-4
+    assert relative(residual, golden.expected["render.residual"]) < 1e-4
+    assert np.allclose(channels.sum(-1) + residual[..., 0], attribution.sum(-1), atol=1e-5 * np.abs(attribution).max())
+
+
+def test_fit_is_as_near_as_the_original(golden, attribution):
+    fitted = ChannelReduction.fit(attribution, 8)
+    assert fitted.reconstruction_error(attribution) <= float(golden.expected["nmf.reconstruction_error"]) * 1.001
+
+
+def test_fit_on_drawn_rows_is_within_a_percent(attribution):
+    drawn = ChannelReduction.fit(attribution, 8, max_rows=1000)
+    assert drawn.reconstruction_error(attribution) <= 1.01 * ChannelReduction.fit(
+        attribution, 8, max_rows=None
+    ).reconstruction_error(attribution)
+
+
+def test_same_seed_same_components(attribution):
+    first, second = (ChannelReduction.fit(attribution, 8, 3, max_rows=500).components for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_components_are_ordered_by_what_they_carry(attribution):
+    reduction = ChannelReduction.fit(attribution, 8)
+    carried = sum(
+        reduction.transform(np.maximum(sign * attribution, 0)).sum((0, 1, 2)) * reduction.components.sum(1)
+        for sign in (1, -1)
+    )
+    assert np.all(np.diff(carried) <= 0.05 * carried.max())
+
+
+@given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 12))
+def test_transform_meets_the_optimality_conditions(seed, features, channels):
+    rng = np.random.default_rng(seed)
+    components = rng.random((features, channels)).astype(np.float32) * (rng.random((features, channels)) < 0.6)
+    x = rng.random((5, channels)).astype(np.float32) * 10.0 ** rng.integers(-3, 4)
+    reduction = ChannelReduction(components)
+    weights = reduction.transform(x)
+    slope = (weights @ reduction.components - x) @ reduction.components.T
+    scale = max(float(np.abs(x @ reduction.components.T).max()), 1e-6)
+    assert np.all(weights >= 0)
+    assert np.all(slope >= -2e-3 * scale)  # no weight could grow
+    assert np.all(np.abs(slope[weights > 1e-3 * weights.max(initial=0)]) <= 2e-3 * scale)  # none could shrink
+
+
+def test_a_layer_without_attribution_has_empty_channels():
+    nothing = np.zeros((2, 3, 3, 5), np.float32)
+    reduction = ChannelReduction.fit(nothing, 4)
+    channels, residual = reduction.signed_transform(nothing + 1)
+    assert reduction.components.shape == (4, 5)
+    assert not channels.any()
+    assert np.allclose(residual, 5)
+
+
+def test_no_more_features_than_channels():
+    attribution = np.random.default_rng(0).normal(size=(4, 3, 3, 2)).astype(np.float32)
+    reduction = ChannelReduction.fit(attribution, 8)
+    assert reduction.components.shape == (2, 2)
+    assert reduction.reconstruction_error(attribution) < 1e-2
+
+
+def test_negative_components_and_no_features_are_refused():
+    with pytest.raises(OptionError, match="not negative"):
+        ChannelReduction(np.array([[1.0, -1.0]]))
+    with pytest.raises(OptionError, match="nmf_features=0"):
+        ChannelReduction.fit(np.ones((1, 2)), 0)
