@@ -1,0 +1,105 @@
+"""How well an agent plays."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make
+from rl_clarity.errors import OptionError
+from rl_clarity.sampling.players import Player
+from rl_clarity.sampling.rollouts import Progress, play
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Returns and lengths of episodes that were all played to their end."""
+
+    returns: np.ndarray  # (E,) float64, not discounted
+    lengths: np.ndarray  # (E,) int64: steps
+    environments: np.ndarray  # (E,) int64: the environment each was played in
+    truncated: np.ndarray  # (E,) bool: ended by time
+
+    @property
+    def mean(self) -> float:
+        return float(self.returns.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean, of independent episodes; NaN of a single one."""
+        return float(self.returns.std(ddof=1) / np.sqrt(len(self.returns))) if len(self.returns) > 1 else float("nan")
+
+    def bootstrap_interval(
+        self, rng: np.random.Generator, *, confidence: float = 0.95, resamples: int = 10_000
+    ) -> tuple[float, float]:
+        """Percentile interval of the mean over resamples of the episodes."""
+        drawn = rng.integers(len(self.returns), size=(resamples, len(self.returns)))
+        means = self.returns[drawn].mean(axis=1)
+        low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+        return float(low), float(high)
+
+
+def evaluate(
+    agent: Player,
+    spec: EnvironmentSpec,
+    episodes: int,
+    seed: int,
+    *,
+    num_envs: int | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Play a number of episodes, by the policy (or the best action values), and keep their returns.
+
+    How many each environment plays is settled beforehand and all are played to their end: of episodes in a given time,
+    short ones would be too many. There are `num_envs` environments, by default as many as 64 allow of equal shares.
+    Whole games are played, and rewards are not scaled, whatever the agent was trained with.
+    """
+    if episodes < 1 or (num_envs is not None and num_envs < 1):
+        raise OptionError(f"episodes={episodes} and num_envs={num_envs} must be at least 1")
+    if num_envs is None:
+        num_envs = max(n for n in range(1, 65) if episodes % n == 0)
+    environment = make(_whole_games(spec), min(num_envs, episodes), seed)
+    try:
+        return evaluate_in(agent, environment, episodes, np.random.default_rng([seed % 2**63, 1]), progress=progress)
+    finally:
+        environment.close()
+
+
+def evaluate_in(
+    agent: Player,
+    environment: VectorEnvironment,
+    episodes: int,
+    rng: np.random.Generator,
+    *,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Evaluate an agent in given environments; `progress` counts episodes."""
+    n = environment.num_envs
+    share = episodes // n + (np.arange(n) < episodes % n)  # episodes of each environment
+    played = np.zeros(n, np.int64)
+    returns, lengths = np.zeros(n), np.zeros(n, np.int64)
+    results: list[tuple[int, float, int, bool]] = []
+    moments = play(agent, environment, rng)
+    while (played < share).any():
+        after = next(moments).after
+        returns += after.rewards
+        lengths += 1
+        for i in np.flatnonzero(after.firsts & (played < share)):
+            results.append((int(i), returns[i], lengths[i], bool(after.truncated[i])))
+        played += after.firsts
+        returns[after.firsts], lengths[after.firsts] = 0, 0
+        if progress is not None:
+            progress(len(results), episodes)
+    moments.close()
+    results.sort(key=lambda result: result[0])
+    where, totals, steps, cut = zip(*results, strict=True)
+    return Evaluation(np.array(totals), np.array(steps), np.array(where), np.array(cut))
+
+
+def _whole_games(spec: EnvironmentSpec) -> EnvironmentSpec:
+    options = dict(spec.options)
+    if spec.kind == "atari":
+        options["episodic_life"] = False
+    return dataclasses.replace(spec, options=options, reward_scale=1.0)

@@ -1,0 +1,196 @@
+"""Letting an agent play, and keeping what it saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Outputs, State
+from rl_clarity.environments.protocol import Step, VectorEnvironment
+from rl_clarity.errors import SamplesError
+from rl_clarity.sampling.array_stores import ArrayStore, MemoryStore
+from rl_clarity.sampling.named_arrays import from_arrays
+from rl_clarity.sampling.players import Player, choose_actions
+from rl_clarity.sampling.recorder import Recorder
+from rl_clarity.sampling.samples import Observations, Trajectories
+
+Progress = Callable[[int, int], None]
+"""Called with the number of environment steps done and of all."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One step of N environments: what the agent saw and did, and what became of it."""
+
+    observations: np.ndarray  # (N, H, W, C) uint8, preprocessed
+    state: State
+    """The agent's state before the observations, begun anew where they begin an episode."""
+    outputs: Outputs
+    actions: np.ndarray  # (N,)
+    firsts: np.ndarray  # (N,) bool
+    after: Step
+    final_values: np.ndarray  # (N,) float32: value of states that time cut short, else 0
+    frames: np.ndarray | None  # (N, H', W', 3) uint8, if asked for
+
+
+def collect_trajectories(
+    agent: Player,
+    environment: VectorEnvironment,
+    num_steps: int,
+    rng: np.random.Generator,
+    *,
+    full_resolution: bool = False,
+    store: ArrayStore | None = None,
+    progress: Progress | None = None,
+) -> Trajectories:
+    """Play `num_steps` steps in each environment and keep them all, but for a very first step.
+
+    `full_resolution` keeps human-scale pictures too, of an environment that was made for that. Arrays go to `store`:
+    this process's memory, or files (`SamplesWriter`), so that memory does not grow with `num_steps`. The same agent,
+    environment and generator give the same trajectories.
+
+    Raises `SamplesError` if agent and environment do not fit each other.
+    """
+    recorder = Recorder(store or MemoryStore(), environment.num_envs, num_steps)
+    moments = play(agent, environment, rng, pictured=lambda t: full_resolution and t > 0)
+    # As in the original; an environment may have nothing to show before its first step.
+    next(moments)
+    for t in range(num_steps):
+        moment = next(moments)
+        recorder.add(_record_of(moment))
+        if progress is not None:
+            progress((t + 1) * environment.num_envs, num_steps * environment.num_envs)
+    moments.close()
+    return from_arrays(Trajectories, recorder.finish())
+
+
+def collect_observations(
+    agent: Player,
+    environment: VectorEnvironment,
+    num_obs: int,
+    obs_every: int,
+    rng: np.random.Generator,
+    *,
+    burn_in: int = 0,
+    full_resolution: bool = False,
+    store: ArrayStore | None = None,
+    progress: Progress | None = None,
+) -> Observations:
+    """Play, and keep the last of every `obs_every` observations of each environment, `num_obs` of each.
+
+    All N x num_obs are in the order of time, then of environments. `burn_in` steps are played before, so that
+    observations from many environments do not all come from beginnings of levels (see `observation_plan`). The rest
+    is as for `collect_trajectories`.
+    """
+    n = environment.num_envs
+    recorder = Recorder(store or MemoryStore(), n, num_obs, time_first=True)
+
+    def is_kept(t: int) -> bool:
+        return t >= burn_in and (t - burn_in) % obs_every == obs_every - 1
+
+    moments = play(agent, environment, rng, pictured=lambda t: full_resolution and is_kept(t))
+    num_steps = burn_in + num_obs * obs_every
+    for t in range(num_steps):
+        moment = next(moments)
+        if is_kept(t):
+            recorder.add(_seen(moment))
+        if progress is not None:
+            progress((t + 1) * n, num_steps * n)
+    moments.close()
+    return from_arrays(Observations, recorder.finish())
+
+
+def play(
+    agent: Player,
+    environment: VectorEnvironment,
+    rng: np.random.Generator,
+    *,
+    pictured: Callable[[int], bool] = lambda _: False,
+) -> Generator[Moment, None, None]:
+    """Play on and on; `pictured(t)` says whether step t's pictures are wanted."""
+    n = environment.num_envs
+    if agent.num_actions != environment.num_actions:
+        raise SamplesError(
+            f"the agent has {agent.num_actions} actions, the environment {environment.num_actions}: "
+            "it is not the one that the agent was trained in"
+        )
+    initial = agent.initial_state(n)
+    state, step, t = initial, environment.reset(), 0
+    observations = _preprocessed(agent, step.observations)
+    while True:
+        frames = environment.render() if pictured(t) else None
+        state = _begin_anew(state, initial, step.firsts)
+        outputs, next_state = agent.step(observations, state, step.firsts)
+        actions = choose_actions(outputs, rng)
+        after = environment.step(actions)
+        final_values = _final_values(agent, after, next_state)
+        yield Moment(observations, state, outputs, actions, step.firsts, after, final_values, frames)
+        state, step, t = next_state, after, t + 1
+        observations = _preprocessed(agent, step.observations)
+
+
+def _preprocessed(agent: Player, frames: np.ndarray) -> np.ndarray:
+    observations = agent.preprocess(frames)
+    expected = getattr(agent, "observation_shape", observations.shape[1:])
+    if tuple(expected) != observations.shape[1:]:
+        raise SamplesError(
+            f"the agent sees observations of shape {tuple(expected)}, the environment gives {observations.shape[1:]}: "
+            "check env_kind, frame_stack and the like in the checkpoint's metadata"
+        )
+    return observations
+
+
+def _begin_anew(state: State, initial: State, firsts: np.ndarray) -> State:
+    """Put the initial state where an episode begins."""
+    if state is None or not firsts.any():
+        return state
+    return tuple(
+        np.where(firsts.reshape(-1, *[1] * (np.ndim(old) - 1)), new, old)
+        for old, new in zip(state, initial, strict=True)
+    )
+
+
+def _final_values(agent: Player, after: Step, state: State) -> np.ndarray:
+    """Values (N,) of the final observations of episodes that time cut short; 0 elsewhere, and where none is shown."""
+    values = np.zeros(len(after.firsts), np.float32)
+    if after.final_observations:
+        environments = list(after.final_observations)
+        # A whole batch, since a network may be compiled for each batch size anew.
+        observations = after.observations.copy()
+        observations[environments] = np.stack([after.final_observations[i] for i in environments])
+        outputs, _ = agent.step(_preprocessed(agent, observations), state, np.zeros(len(values), bool))
+        if outputs.values is not None:
+            values[environments] = outputs.values[environments]
+        elif outputs.q_values is not None:
+            values[environments] = outputs.q_values.max(-1)[environments]
+    return values
+
+
+def _seen(moment: Moment) -> dict[str, np.ndarray]:
+    """What the agent saw at a moment, by the names that `Observations` has for it."""
+    record = {"observations": moment.observations}
+    if moment.frames is not None:
+        record["observations_full"] = moment.frames
+    for i, part in enumerate(moment.state or ()):
+        record[f"states.{i}"] = np.asarray(part)
+    return record
+
+
+def _record_of(moment: Moment) -> dict[str, np.ndarray]:
+    """What is kept of a moment, by the names that `Trajectories` has for it."""
+    outputs = {
+        name: array
+        for name in ("policy_logits", "values", "q_values")
+        if (array := getattr(moment.outputs, name)) is not None
+    }
+    return {
+        **_seen(moment),
+        "actions": moment.actions,
+        "rewards": moment.after.rewards,
+        "firsts": moment.firsts,
+        "truncated": moment.after.truncated,
+        "final_values": moment.final_values,
+        **outputs,
+    }

@@ -1,0 +1,75 @@
+"""How well an agent plays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rl_clarity.environments import EnvironmentSpec
+from rl_clarity.errors import OptionError
+from rl_clarity.sampling.evaluation import Evaluation, evaluate, evaluate_in
+from rl_clarity.sampling.players import random_policy_agent
+from tests.fakes import TinyAgent, TinyEnvironment
+
+
+def test_every_environment_plays_its_share_to_the_end_however_long():
+    environment = TinyEnvironment((2, 3, 50))
+    rng = np.random.default_rng(0)
+    evaluation = evaluate_in(random_policy_agent(3), environment, 7, rng)
+    assert evaluation.environments.tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert evaluation.lengths.tolist() == [2, 2, 2, 3, 3, 50, 50]
+
+
+def test_returns_are_sums_of_rewards():
+    environment = TinyEnvironment((4, 6), cut=[False, True])
+    agent = TinyAgent("q", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    evaluation = evaluate_in(agent, environment, 4, np.random.default_rng(0))
+    rewards = np.array(environment.actions) == 0
+    assert evaluation.returns.tolist() == [rewards[:4, 0].sum(), rewards[4:8, 0].sum(), *[rewards[:6, 1].sum()] * 2]
+    assert evaluation.truncated.tolist() == [False, False, True, True]
+
+
+def test_statistics():
+    evaluation = Evaluation(*(np.array(a) for a in ([0.0, 10.0, 10.0, 0.0], [1] * 4, [0] * 4, [False] * 4)))
+    assert evaluation.mean == 5
+    assert evaluation.standard_error == pytest.approx(np.sqrt(100 / 3) / 2)
+    low, high = evaluation.bootstrap_interval(np.random.default_rng(0))
+    assert low == 0
+    assert high == 10
+    assert evaluation.bootstrap_interval(np.random.default_rng(0), confidence=0.5) == (2.5, 7.5)
+
+
+def test_the_random_policy_takes_all_actions_equally_often():
+    environment = TinyEnvironment((3000,))
+    evaluate_in(random_policy_agent(3), environment, 1, np.random.default_rng(0))
+    counts = np.bincount(np.concatenate(environment.actions))
+    assert counts.min() > 900
+
+
+def test_evaluation_is_seeded_and_unscaled():
+    pytest.importorskip("procgen")
+    spec = EnvironmentSpec(name="starpilot", reward_scale=0.5)
+    one = evaluate(random_policy_agent(15), spec, 6, seed=1)
+    assert len(one.returns) == 6
+    assert one.returns.tolist() == evaluate(random_policy_agent(15), spec, 6, seed=1).returns.tolist()
+    assert one.lengths.tolist() != evaluate(random_policy_agent(15), spec, 6, seed=2).lengths.tolist()
+    assert all(value == round(value) for value in one.returns)
+
+
+def test_whole_games_are_played_whatever_the_training():
+    pytest.importorskip("ale_py")
+    spec = EnvironmentSpec("atari", "breakout", {"episodic_life": True, "frame_stack": 4})
+    lengths = evaluate(random_policy_agent(4), spec, 2, seed=0).lengths
+    assert lengths.min() > 100
+
+
+def test_progress_counts_episodes():
+    seen = []
+    rng = np.random.default_rng(0)
+    evaluate_in(random_policy_agent(3), TinyEnvironment((2, 3)), 2, rng, progress=lambda *args: seen.append(args))
+    assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_no_episodes_is_an_error():
+    with pytest.raises(OptionError, match="episodes=0"):
+        evaluate(random_policy_agent(15), EnvironmentSpec(name="coinrun"), 0, seed=0)
