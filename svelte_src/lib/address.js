@@ -1,0 +1,70 @@
+// The selection in the page's address: `?layer=2b&trajectory=3&frame=120`, counted from 1, defaults left out.
+import { changed, initialSelection } from "./selection.js";
+
+const FLAGS = { residual: "residual", combined: "combined", columns: "columns" };
+
+/** @returns {string} the query, with its question mark */
+export function toQuery(manifest, selection, kept = {}) {
+  const defaults = initialSelection(manifest);
+  const query = new URLSearchParams(kept);
+  query.set("layer", manifest.layers[selection.layer]?.name ?? "");
+  query.set("trajectory", selection.trajectory + 1);
+  query.set("frame", selection.frame + 1);
+  const rows = selection.rows.map((row) => rowToText(manifest, row)).join(",");
+  if (rows !== defaults.rows.map((row) => rowToText(manifest, row)).join(",")) query.set("rows", rows || "none");
+  if (selection.channels) query.set("channels", selection.channels.map((k) => k + 1).join(".") || "none");
+  for (const [key, name] of Object.entries(FLAGS)) if (selection[key]) query.set(name, "1");
+  if (!selection.overlay) query.set("overlay", "0");
+  if (!selection.smooth) query.set("smooth", "0");
+  if (selection.opacity !== defaults.opacity) query.set("opacity", selection.opacity);
+  if (selection.threshold !== 0) query.set("threshold", selection.threshold);
+  if (selection.scale !== defaults.scale) query.set("scale", selection.scale);
+  return `?${query}`;
+}
+
+/** @returns {import("./selection.js").Selection} what a query says, and defaults for the rest and for what is wrong */
+export function fromQuery(manifest, text) {
+  const query = new URLSearchParams(text);
+  const patch = {};
+  const number = (name) => (/^\d*\.?\d+$/.test(query.get(name) ?? "") ? Number(query.get(name)) : null);
+  if (number("trajectory") !== null) patch.trajectory = number("trajectory") - 1;
+  if (number("frame") !== null) patch.frame = number("frame") - 1;
+  const layer = manifest.layers.findIndex(({ name }) => name === query.get("layer"));
+  if (layer >= 0) patch.layer = layer;
+  if (query.has("rows")) patch.rows = rowsFromText(manifest, query.get("rows"));
+  if (query.has("channels")) patch.channels = channelsFromText(query.get("channels"));
+  for (const [key, name] of Object.entries(FLAGS)) if (query.get(name) === "1") patch[key] = true;
+  if (query.get("overlay") === "0") patch.overlay = false;
+  if (query.get("smooth") === "0") patch.smooth = false;
+  if (number("opacity") !== null) patch.opacity = Math.min(1, number("opacity"));
+  if (number("threshold") !== null) patch.threshold = Math.min(1, number("threshold"));
+  if (query.get("scale") === "frame") patch.scale = "frame";
+  return changed(manifest, initialSelection(manifest), patch);
+}
+
+function rowToText(manifest, row) {
+  const layer = row.layer === null ? "" : manifest.layers[row.layer].slug;
+  const trajectory = row.trajectory === null ? "" : String(row.trajectory + 1);
+  return [row.output, layer, trajectory].join("~").replace(/~+$/, "");
+}
+
+function rowsFromText(manifest, text) {
+  const rows = text.split(",").map((part) => {
+    const [output, slug, trajectory] = part.split("~");
+    const layer = manifest.layers.findIndex((candidate) => candidate.slug === slug);
+    const index = Number(trajectory) - 1;
+    return {
+      output,
+      layer: layer < 0 ? null : layer,
+      trajectory: trajectory && manifest.trajectories[index] ? index : null,
+    };
+  });
+  return rows.filter((row) => manifest.outputs.some(({ id }) => id === row.output));
+}
+
+function channelsFromText(text) {
+  return text
+    .split(".")
+    .map((part) => Number(part) - 1)
+    .filter((k) => Number.isInteger(k) && k >= 0);
+}

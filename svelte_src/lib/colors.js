@@ -1,0 +1,55 @@
+// Colours that mean something: channels, graphs, actions.
+
+/** Hues that stay apart for colour-blind readers (Okabe and Ito 2008, and two more of the same kind). */
+const SAFE = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#7a3fb5"];
+
+/** Names that options use by default, in a tone that reads on the theme. */
+const TONES = {
+  light: { blue: "#2563c9", green: "#15803d", red: "#c2322d", orange: "#b45d09" },
+  dark: { blue: "#7fb0ff", green: "#63d297", red: "#ff8f87", orange: "#ffb25e" },
+};
+
+export function parseHex(color) {
+  const digits = color.replace("#", "");
+  const full = digits.length === 3 ? [...digits].map((d) => d + d).join("") : digits;
+  return [0, 2, 4].map((i) => parseInt(full.slice(i, i + 2), 16));
+}
+
+/** A channel's colours: {color: to show it, hue: to weight it by, unit L2 norm}. */
+export function channelColors(layer, palette) {
+  if (palette !== "safe" || layer.kind === "input") {
+    return layer.colors.map((color, k) => ({ color, hue: layer.hues[k] }));
+  }
+  return layer.colors.map((_color, k) => {
+    const color = SAFE[k % SAFE.length];
+    const rgb = parseHex(color);
+    const norm = Math.hypot(...rgb);
+    return { color, hue: rgb.map((x) => x / norm) };
+  });
+}
+
+export const themedColor = (name, theme) => TONES[theme][name] ?? name;
+
+/** The colour of an output's graph, from the options. */
+export function graphColor(manifest, kind, theme) {
+  const { graph_colors: colors = {} } = manifest.view ?? {};
+  const keys = { value: "v", action: "action", group: "action_group", greedy: "action", advantage: "advantage" };
+  const defaults = { value: "green", action: "red", group: "orange", greedy: "red", advantage: "blue" };
+  return themedColor(colors[keys[kind]] ?? defaults[kind], theme);
+}
+
+/** Black or white, whichever reads better on a colour (WCAG relative luminance). */
+export function textOn(color) {
+  const [r, g, b] = parseHex(color).map((x) => {
+    const s = x / 255;
+    return s <= 0.04045 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4;
+  });
+  const luminance = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  return (luminance + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff";
+}
+
+/** Colours that are drawn on canvases, where CSS variables do not reach. */
+export const CANVAS = {
+  light: { line: "#8a8f96", zero: "#c4c2ba", outside: "#ecebe6", playhead: "#1c1f23", hover: "#666c74", mark: "#2f5bb7", positive: "#157a41", negative: "#b3322c" },
+  dark: { line: "#7d838c", zero: "#444a52", outside: "#101215", playhead: "#ffffff", hover: "#959ba4", mark: "#8fb4ff", positive: "#6cd79b", negative: "#ff938b" },
+};

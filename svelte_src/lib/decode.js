@@ -1,0 +1,63 @@
+// The bytes of a chunk: base64 of a zlib stream of arrays, described by a header (docs/page-format.md, "Chunks").
+
+const TYPES = {
+  uint8: Uint8Array,
+  int8: Int8Array,
+  bytes: Uint8Array,
+  uint16: Uint16Array,
+  int16: Int16Array,
+  int32: Int32Array,
+  float32: Float32Array,
+};
+
+/** @returns {Uint8Array} */
+export function fromBase64(text) {
+  if (typeof Uint8Array.fromBase64 === "function") return Uint8Array.fromBase64(text);
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i += 1) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
+
+/** Unpack a zlib stream. @returns {Promise<ArrayBuffer>} */
+export function inflate(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).arrayBuffer();
+}
+
+/**
+ * Cut a buffer into the arrays of a header.
+ *
+ * @param {{arrays: Object<string, {dtype: string, shape: number[], filter?: string}>}} header
+ * @param {ArrayBuffer} buffer
+ * @returns {Object<string, {data: ArrayBufferView, shape: number[]}>}
+ */
+export function splitArrays(header, buffer) {
+  const arrays = {};
+  let offset = 0;
+  for (const [name, { dtype, shape, filter }] of Object.entries(header.arrays)) {
+    const Type = TYPES[dtype];
+    if (!Type) throw new Error(`unknown dtype ${dtype}`);
+    const length = shape.reduce((a, b) => a * b, 1);
+    const bytes = length * Type.BYTES_PER_ELEMENT;
+    if (offset + bytes > buffer.byteLength) throw new Error(`too short for ${name}`);
+    const aligned = offset % Type.BYTES_PER_ELEMENT === 0;
+    const data = aligned ? new Type(buffer, offset, length) : new Type(buffer.slice(offset, offset + bytes));
+    if (filter === "delta") undoDelta(data, shape);
+    arrays[name] = { data, shape };
+    offset += bytes;
+  }
+  if (offset !== buffer.byteLength) throw new Error(`${buffer.byteLength - offset} bytes too long`);
+  return arrays;
+}
+
+/** Along the first axis each entry is stored less the one before, modulo 256. */
+export function undoDelta(data, shape) {
+  const stride = shape[0] ? data.length / shape[0] : 0;
+  for (let i = stride; i < data.length; i += 1) data[i] += data[i - stride];
+}
+
+/** @returns {Promise<Object<string, {data: ArrayBufferView, shape: number[]}>>} */
+export async function decodeChunk(header, base64) {
+  return splitArrays(header, await inflate(fromBase64(base64)));
+}

@@ -1,0 +1,50 @@
+// The attribution picture that a selection asks for, from the chunks that are there.
+import { composeAttribution, frameOwnScale } from "./compose.js";
+import { chosenChannels } from "./selection.js";
+
+/** Name of the attribution chunk that holds a target's frame, or undefined. */
+export function attributionChunk(manifest, { layer, output, trajectory, frame }) {
+  return manifest.layers[layer].attribution?.[output]?.[trajectory]?.[Math.floor(frame / manifest.segment)];
+}
+
+/** One frame of an attribution chunk. @returns {{codes: Int8Array, depth: number, frameScale: number}} */
+export function frameCodes({ arrays }, at) {
+  const [, height, width, depth] = arrays.codes.shape;
+  const size = height * width * depth;
+  return { codes: arrays.codes.data.subarray(at * size, (at + 1) * size), depth, frameScale: arrays.scales.data[at] };
+}
+
+/** The codes of a target's frame, or null when its chunk is not loaded. */
+export function targetCodes(manifest, chunks, target) {
+  const name = attributionChunk(manifest, target);
+  const chunk = name && chunks.peek(name);
+  return chunk ? frameCodes(chunk, target.frame % manifest.segment) : null;
+}
+
+/** Which channels a picture shows: those of the selection, or only the one under the pointer. */
+export function shownChannels(selection, layer, layerIndex, isolated) {
+  if (isolated !== null && isolated.layer === layerIndex) {
+    const alone = isolated.channel === layer.channels;
+    return { chosen: alone ? [] : [isolated.channel], residual: alone };
+  }
+  return { chosen: chosenChannels(selection, layer, layerIndex), residual: selection.residual };
+}
+
+/** @returns {ReturnType<typeof composeAttribution> | null} null when the chunk is not loaded */
+export function pictureOf({ manifest, chunks, selection, target, direction, isolated, colors }) {
+  const layer = manifest.layers[target.layer];
+  const frame = targetCodes(manifest, chunks, target);
+  if (!frame) return null;
+  const trajectoryScale = layer.scales?.[target.output]?.[target.trajectory] || 1;
+  return composeAttribution({
+    ...frame,
+    ...shownChannels(selection, layer, target.layer, isolated),
+    height: layer.height,
+    width: layer.width,
+    scale: selection.scale === "frame" ? frameOwnScale(frame.codes, frame.depth, layer.channels, frame.frameScale) : trajectoryScale,
+    hues: colors.map(({ hue }) => hue),
+    direction,
+    smooth: selection.smooth,
+    threshold: selection.threshold,
+  });
+}

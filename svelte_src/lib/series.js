@@ -1,0 +1,103 @@
+// Numbers along a trajectory: which there are, their range, and how they are drawn at any zoom.
+
+/** The numbers of one output at every step, or null where the page does not have them. @returns {Float32Array | null} */
+export function outputSeries(arrays, output) {
+  if (output.kind === "value") return arrays.values?.data ?? null;
+  if (output.kind === "action") return arrays.logits ? column(arrays.logits, output.action) : null;
+  if (output.kind === "group") return arrays.groups ? column(arrays.groups, output.group) : null;
+  if (output.kind === "greedy") return arrays.logits ? rowMaxima(arrays.logits) : null;
+  return null;
+}
+
+/** Column k of a (T, n) array. */
+export function column({ data, shape }, k) {
+  const [steps, width] = shape;
+  const out = new Float32Array(steps);
+  for (let t = 0; t < steps; t += 1) out[t] = data[t * width + k];
+  return out;
+}
+
+function rowMaxima({ data, shape }) {
+  const [steps, width] = shape;
+  return Float32Array.from({ length: steps }, (_, t) => Math.max(...data.subarray(t * width, (t + 1) * width)));
+}
+
+/** Smallest and largest number, as [low, high] that differ. */
+export function rangeOf(values) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  if (!Number.isFinite(low)) return [0, 1];
+  return low === high ? [low - 0.5, high + 0.5] : [low, high];
+}
+
+/** The steps at which a new episode begins. */
+export function episodeStarts(firsts) {
+  const starts = [];
+  for (let t = 0; t < firsts.length; t += 1) if (firsts[t]) starts.push(t);
+  return starts;
+}
+
+/** First and last step of the episode that a step is in. */
+export function episodeAround(firsts, step) {
+  let first = step;
+  while (first > 0 && !firsts[first]) first -= 1;
+  let last = step;
+  while (last + 1 < firsts.length && !firsts[last + 1]) last += 1;
+  return { first, last };
+}
+
+/**
+ * Polylines of values[from..to], one an episode, with at most about two points a pixel.
+ *
+ * @param {ArrayLike<number>} values
+ * @param {ArrayLike<number>} firsts lines are broken before these steps
+ * @returns {number[][]} each a flat list step, value, step, value, ...
+ */
+export function polylines(values, firsts, from, to, pixelsPerStep) {
+  const start = Math.max(0, Math.floor(from));
+  const end = Math.min(values.length - 1, Math.ceil(to));
+  const stride = Math.max(1, Math.floor(1 / pixelsPerStep));
+  const lines = [];
+  let line = [];
+  for (let t = start; t <= end; ) {
+    if (t > start && firsts[t]) {
+      lines.push(line);
+      line = [];
+    }
+    if (stride === 1) {
+      line.push(t, values[t]);
+      t += 1;
+    } else {
+      t = pushExtremes(line, values, firsts, t, Math.min(end, t + stride - 1));
+    }
+  }
+  lines.push(line);
+  return lines.filter((points) => points.length);
+}
+
+/** Add the extremes of a bucket that ends at the latest before a new episode; return the step after it. */
+function pushExtremes(line, values, firsts, from, to) {
+  let low = from;
+  let high = from;
+  let t = from + 1;
+  for (; t <= to && !firsts[t]; t += 1) {
+    if (values[t] < values[low]) low = t;
+    if (values[t] > values[high]) high = t;
+  }
+  const [a, b] = low < high ? [low, high] : [high, low];
+  line.push(a, values[a]);
+  if (b !== a) line.push(b, values[b]);
+  return t;
+}
+
+/** Cumulated probabilities of a step: A + 1 edges from 0 to 1. */
+export function stackedEdges(probabilities, width, step) {
+  const edges = [0];
+  for (let k = 0; k < width; k += 1) edges.push(edges[k] + probabilities[step * width + k]);
+  const total = edges[width] || 1;
+  return edges.map((edge) => edge / total);
+}

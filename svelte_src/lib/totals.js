@@ -1,0 +1,35 @@
+// Attribution summed over positions: (T, K + 1, 2), positive and negative parts.
+
+/** Totals of one step: a list of {positive, negative}, the residual last. */
+export function totalsAt({ data, shape }, step) {
+  const channels = shape[1];
+  return Array.from({ length: channels }, (_, k) => {
+    const at = (step * channels + k) * 2;
+    return { positive: data[at], negative: data[at + 1] };
+  });
+}
+
+/** The net total of channel k at every step. */
+export function channelSeries({ data, shape }, k) {
+  const [steps, channels] = shape;
+  return Float32Array.from({ length: steps }, (_, t) => data[(t * channels + k) * 2] + data[(t * channels + k) * 2 + 1]);
+}
+
+/** A scale that is fixed over the trajectory and that the strongest twentieth of the frames overflows. */
+export function barScale({ data, shape }, quantile = 0.95) {
+  const [steps, channels] = shape;
+  const maxima = Float32Array.from({ length: steps }, (_, t) => {
+    let most = 0;
+    for (let i = t * channels * 2; i < (t + 1) * channels * 2; i += 1) most = Math.max(most, Math.abs(data[i]));
+    return most;
+  }).sort();
+  return maxima[Math.floor(quantile * (steps - 1))] || 1;
+}
+
+/** Round numbers for the ticks of an axis from 0 to at most `limit`. */
+export function ticks(limit, count = 2) {
+  const rough = limit / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((m) => m * power).filter((s) => s <= rough).pop() ?? power;
+  return Array.from({ length: Math.floor(limit / step) }, (_, i) => (i + 1) * step);
+}

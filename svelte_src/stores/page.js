@@ -1,0 +1,60 @@
+// Everything the components share, made once from the manifest and handed down as a Svelte context.
+import { derived, readable, writable } from "svelte/store";
+import { createChunks } from "../lib/chunks.js";
+import { channelColors } from "../lib/colors.js";
+import { createFrames } from "../lib/frames.js";
+import { createPictures } from "../lib/pictures.js";
+import { createKept } from "./kept.js";
+import { createPlayback } from "./playback.js";
+import { createResource } from "./resource.js";
+import { createSelection } from "./selection.js";
+
+export const PAGE = Symbol("page");
+
+const DEFAULT_SETTINGS = { theme: "system", palette: "standard", keys: true, toured: false, totals: false, band: false };
+
+export function createPage(manifest, query) {
+  const chunks = createChunks({ missing: manifest.missing });
+  const frames = createFrames(manifest, chunks);
+  const settings = createKept(`rl-clarity:${manifest.id}:settings`, DEFAULT_SETTINGS);
+  const selection = createSelection(manifest, query);
+  const theme = createTheme(settings);
+  const series = createResource(chunks);
+  selection.subscribe(({ trajectory }) => series.want(manifest.trajectories[trajectory].series));
+  const colors = derived(settings, ({ palette }) => manifest.layers.map((layer) => channelColors(layer, palette)));
+  return {
+    manifest,
+    chunks,
+    frames,
+    pictures: createPictures(),
+    settings,
+    selection,
+    /** Numbers along the selected trajectory. */
+    series,
+    theme,
+    colors,
+    playback: createPlayback(manifest, selection),
+    isolated: writable(null),
+    hovered: writable(null),
+    visible: writable(visibleSteps(manifest)),
+    drawer: writable(null),
+    marks: writable([]),
+    notes: createKept(`rl-clarity:${manifest.id}:notes`, []),
+    announcement: writable(""),
+  };
+}
+
+function visibleSteps(manifest) {
+  return Number(manifest.view?.scrubber_visible_duration) || 256;
+}
+
+/** "light" or "dark", following the system where the reader has not chosen. */
+function createTheme(settings) {
+  const query = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
+  const system = readable(query?.matches ? "dark" : "light", (set) => {
+    const listen = (event) => set(event.matches ? "dark" : "light");
+    query?.addEventListener("change", listen);
+    return () => query?.removeEventListener("change", listen);
+  });
+  return derived([settings, system], ([{ theme }, preferred]) => (theme === "system" ? preferred : theme));
+}

@@ -1,0 +1,341 @@
+"""A page with made-up data, written by plain numpy to docs/page-format.md: drawn frames, smooth blobs of attribution.
+
+It shares no code with the writer of real pages but the document itself, so the two check each other.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from rl_clarity.interface.files import LocalDirectory
+from rl_clarity.interface.page import write_page
+
+LAYERS = (("1a", 64, 16), ("2a", 32, 32), ("2b", 32, 32), ("3a", 16, 32), ("4a", 8, 32))
+K = 8
+SIDE = 64
+SEGMENT = 64
+SCRUB_STEPS = 512
+COMBOS = (
+    ("LEFT", "DOWN"), ("LEFT",), ("LEFT", "UP"), ("DOWN",), (), ("UP",), ("RIGHT", "DOWN"), ("RIGHT",), ("RIGHT", "UP"), ("D",), ("A",),
+)  # fmt: skip
+LABELS = ("↙", "←", "↖", "↓", "no-op", "↑", "↘", "→", "↗", "D", "A")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything a page holds."""
+
+    trajectories: int = 3
+    steps: int = 150
+    observations: int = 48
+    policy: bool = True
+    layers: tuple[tuple[str, int, int], ...] = LAYERS
+    input_layer: bool = True
+
+
+def write_synthetic_page(directory: Path, size: Size = Size(), *, single_file: bool = False, **changes: Any) -> dict[str, Any]:
+    """Write a page into a directory and return its manifest; `changes` replace keys of the manifest."""
+    page = LocalDirectory(directory / "data" if single_file else directory)
+    rng = np.random.default_rng(7)
+    manifest = _Writer(page, size, rng).manifest() | changes
+    write_page(LocalDirectory(directory), manifest, data=page, single_file=single_file)
+    return manifest
+
+
+class _Writer:
+    def __init__(self, page: LocalDirectory, size: Size, rng: np.random.Generator) -> None:
+        self.page, self.size, self.rng = page, size, rng
+        self.outputs = [{"id": "value", "kind": "value", "label": "value function"}]
+        if size.policy:
+            self.outputs += [
+                {"id": f"action-{k}", "kind": "action", "action": k, "label": LABELS[k]} for k in (1, 7, 8)
+            ] + [{"id": "group-0", "kind": "group", "group": 0, "label": "RIGHT"}]
+        self.series = [self._series() for _ in range(size.trajectories)]
+
+    def manifest(self) -> dict[str, Any]:
+        size = self.size
+        return {
+            "format": "rl-clarity-page", "version": 1, "id": "synthetic-0001", "title": "CoinRun", "env_name": "coinrun",
+            "complete": True, "missing": [],
+            "agent": {"network": "clear", "kind": "policy", "recurrent": False, "num_actions": len(LABELS)},
+            "observation": {
+                "height": SIDE, "width": SIDE, "channels": 3, "frame_height": SIDE, "frame_width": SIDE, "stack": 1,
+            },
+            "actions": [
+                {"label": label, "combo": list(combo), "color": "#" + f"{round(48 + k * 191 / (len(LABELS) - 1)):02x}" * 3}
+                for k, (label, combo) in enumerate(zip(LABELS, COMBOS, strict=True))
+            ],
+            "action_groups": [{"label": "RIGHT", "actions": [6, 7, 8]}, {"label": "LEFT", "actions": [0, 1, 2]}],
+            "outputs": self.outputs,
+            "trajectories": [self._trajectory(i) for i in range(size.trajectories)],
+            "segment": SEGMENT,
+            "scrub": {"steps": SCRUB_STEPS, "height": SIDE, "step_width": 2},
+            "film": {"columns": 8},
+            "layers": self._layers(),
+            "bookmarks": self._bookmarks(),
+            "observations": self._atlas(),
+            "view": {
+                "video_height": "16em", "video_width": "16em", "video_speed": 12, "policy_display_height": "2em",
+                "policy_display_width": "40em", "navigator_width": "24em", "scrubber_height": "4em",
+                "scrubber_width": "48em", "scrubber_visible_duration": 256, "legend_item_height": "6em",
+                "legend_item_width": "6em", "feature_viewer_height": "40em", "feature_viewer_width": "40em",
+                "attribution_weight": 0.9, "trajectory_color": "blue", "single_channels": True,
+                "graph_colors": {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"},
+            },
+            "numpy_precision": 6,
+            "provenance": [
+                {"group": "Checkpoint", "items": [["file", "coinrun.jd"], ["sha256", "8f14e45f" * 8], ["network", "clear"]]},
+                {"group": "Environment", "items": [["id", "coinrun"], ["seed", "0"], ["distribution mode", "hard"]]},
+                {"group": "Options", "items": [["integration", "Gauss-Legendre, 5 points"], ["features", "8"]]},
+                {"group": "Versions", "items": [["rl-clarity", "1.0.0"], ["keras", "3.15"]]},
+            ],
+        }  # fmt: skip
+
+    # --- trajectories
+
+    def _series(self) -> dict[str, np.ndarray]:
+        steps, actions = self.size.steps, len(LABELS)
+        logits = _smooth(self.rng.normal(size=(steps, actions)), 6) * 8
+        logits[:, 7] += 1.5
+        exponentials = np.exp(logits - logits.max(1, keepdims=True))
+        firsts = np.zeros(steps, bool)
+        firsts[np.r_[0, np.sort(self.rng.choice(np.arange(20, steps), 3, replace=False))]] = True
+        rewards = np.where(np.r_[firsts[1:], False], 10.0, 0.0)
+        values = 5 + _smooth(self.rng.normal(size=(steps, 1)), 8)[:, 0] * 12
+        values[np.flatnonzero(firsts)] -= 2
+        return {
+            "actions": np.argmax(logits + self.rng.gumbel(size=logits.shape), 1).astype(np.int32),
+            "rewards": rewards.astype(np.float32),
+            "firsts": firsts.astype(np.uint8),
+            "advantages": (_smooth(self.rng.normal(size=(steps, 1)), 5)[:, 0] * 4).astype(np.float32),
+            "values": values.astype(np.float32),
+            "probabilities": (exponentials / exponentials.sum(1, keepdims=True)).astype(np.float32),
+            "logits": logits.astype(np.float32),
+            "groups": np.stack([logits[:, 6:9].sum(1), logits[:, :3].sum(1)], 1).astype(np.float32),
+        }
+
+    def _trajectory(self, index: int) -> dict[str, Any]:
+        steps = self.size.steps
+        frames = [_frame(index, t) for t in range(steps)]
+        names = []
+        for segment, start in enumerate(range(0, steps, SEGMENT)):
+            encoded = [_png(frame) for frame in frames[start : start + SEGMENT]]
+            offsets = np.cumsum([0] + [len(data) for data in encoded]).astype(np.int32)
+            names.append(self._chunk(f"trajectories/{index + 1}/frames-{segment + 1}.js", offsets=offsets, png=b"".join(encoded)))
+        strip = np.concatenate([frame[:, 42:44] for frame in frames], axis=1)
+        scrub = self._picture(f"trajectories/{index + 1}/scrub-1.png", strip)
+        series = self._chunk(f"trajectories/{index + 1}/series.js", **self.series[index])
+        return {"steps": steps, "series": series, "scrub": [scrub], "frames": names, "pictures": []}
+
+    def _bookmarks(self) -> dict[str, Any]:
+        marks = [
+            {"trajectory": i, "frame": int(t), "advantage": float(series["advantages"][t])}
+            for i, series in enumerate(self.series)
+            for t in np.argsort(series["advantages"])[[0, 1, 2, -3, -2, -1]]
+        ]
+        return {
+            "high": sorted((m for m in marks if m["advantage"] > 0), key=lambda m: -m["advantage"]),
+            "low": sorted((m for m in marks if m["advantage"] < 0), key=lambda m: m["advantage"]),
+        }
+
+    # --- layers
+
+    def _layers(self) -> list[dict[str, Any]]:
+        layers = [self._layer(*layer) for layer in self.size.layers]
+        return ([self._input_layer()] if self.size.input_layer else []) + layers
+
+    def _layer(self, name: str, side: int, depth: int) -> dict[str, Any]:
+        hues = _hues(K)
+        layer = {
+            "name": name, "slug": name, "full_name": f"ppo2_model/pi/{name}/Relu", "kind": "layer", "height": side,
+            "width": side, "depth": depth, "channels": K, "hues": hues.tolist(), "colors": _colors(hues),
+            "nmf": {"error": 0.21 + side / 400, "error_held_out": 0.23 + side / 400, "fitted_on": 1024},
+            "thumbnails": [self._picture(f"thumbnails/{name}/thumbnail-{k + 1}.png", _thumbnail(self.rng)) for k in range(K)],
+            "features": self._features(name, side),
+        }  # fmt: skip
+        return layer | self._attribution(name, side, K + 1, hues)
+
+    def _input_layer(self) -> dict[str, Any]:
+        hues = np.eye(3)
+        layer = {
+            "name": "input", "slug": "input", "full_name": "input", "kind": "input", "height": SIDE, "width": SIDE,
+            "depth": 3, "channels": 3, "hues": hues.tolist(), "colors": _colors(hues), "nmf": None, "thumbnails": [],
+            "features": None,
+        }  # fmt: skip
+        return layer | self._attribution("input", SIDE, 3, hues)
+
+    def _attribution(self, name: str, side: int, depth: int, hues: np.ndarray) -> dict[str, Any]:
+        chunks: dict[str, list[list[str]]] = {output["id"]: [] for output in self.outputs}
+        scales: dict[str, list[float]] = {output["id"]: [] for output in self.outputs}
+        totals, sums = [], {output["id"]: [] for output in self.outputs}
+        for trajectory in range(self.size.trajectories):
+            arrays = {}
+            for output in self.outputs:
+                values = _blobs(self.rng, self.size.steps, side, depth, len(hues))
+                peaks = values[..., : len(hues)].max(axis=(1, 2, 3))
+                scales[output["id"]].append(float(np.median(peaks)) or 1.0)
+                names = []
+                for segment, start in enumerate(range(0, self.size.steps, SEGMENT)):
+                    codes, frame_scales = _codes(values[start : start + SEGMENT])
+                    path = f"attribution/{name}/{trajectory + 1}/{output['id']}-{segment + 1}.js"
+                    names.append(self._chunk(path, delta=("codes",), codes=codes, scales=frame_scales))
+                chunks[output["id"]].append(names)
+                parts = np.stack([np.maximum(values, 0).sum((1, 2)), np.minimum(values, 0).sum((1, 2))], -1)
+                arrays[f"totals.{output['id']}"] = parts.astype(np.float32)
+                sums[output["id"]].append(parts.sum(-1).mean(0))
+                if name != "input":
+                    whole = values.sum((1, 2, 3))
+                    gap = whole * (1 + self.rng.normal(size=len(whole)) * 0.08)
+                    arrays[f"gap.{output['id']}"] = np.stack([whole, gap, gap + 1], 1).astype(np.float32)
+            totals.append(self._chunk(f"attribution/{name}/{trajectory + 1}/totals.js", **arrays))
+        effects = {key: np.mean(rows, 0).tolist() for key, rows in sums.items()}
+        return {"attribution": chunks, "scales": scales, "totals": totals, "effects": effects}
+
+    # --- dataset examples
+
+    def _features(self, name: str, side: int) -> str:
+        arrays: dict[str, np.ndarray] = {}
+        for density in (0.25, 0.5, 1, 2):
+            cells = round(density * (side + 1) + 1) - 2 if density != 1 else side
+            centres = (np.arange(cells) + 0.5) * side / cells
+            index = self.rng.integers(0, self.size.observations, (K, cells, cells))
+            strength = np.stack([_smooth2(self.rng.random((cells, cells))) for _ in range(K)])
+            strength = (strength - strength.min()) / np.ptp(strength)
+            key = f"{density:g}"
+            arrays[f"index.{key}"] = index.astype(np.int32)
+            arrays[f"opacity.{key}"] = np.round(255 * np.minimum(1, 0.06 + 0.94 * strength / 0.8)).astype(np.uint8)
+            arrays[f"position.{key}"] = np.stack(np.meshgrid(centres, centres, indexing="ij"), -1).astype(np.float32)
+        strongest = np.full((K, 6, 3), -1, np.int32)
+        strongest[:, :5, 0] = self.rng.integers(0, self.size.trajectories, (K, 5))
+        strongest[:, :5, 1] = np.sort(self.rng.choice(self.size.steps, (K, 5)))
+        arrays["strongest"] = strongest
+        arrays["strongest_strength"] = np.sort(self.rng.random((K, 6)))[:, ::-1].astype(np.float32)
+        meta = {"subdiv_mults": [0.25, 0.5, 1, 2], "subdiv_mult_default": 1, "expand_mults": [1, 2, 4, 8], "expand_mult_default": 4}
+        return self._chunk(f"features/{name}/grids.js", meta=meta, **arrays)
+
+    def _atlas(self) -> dict[str, Any]:
+        count, columns = self.size.observations, 8
+        pictures = [_frame(9 + i % 5, i * 13) for i in range(count)]
+        rows = -(-count // columns)
+        sheet = np.zeros((rows * SIDE, columns * SIDE, 3), np.uint8)
+        for i, picture in enumerate(pictures):
+            y, x = divmod(i, columns)
+            sheet[y * SIDE : (y + 1) * SIDE, x * SIDE : (x + 1) * SIDE] = picture
+        origins: list[list[int] | None] = [[i % self.size.trajectories, i] if i % 2 else None for i in range(count)]
+        return {
+            "count": count, "pictures": [self._picture("observations/observations-1.png", sheet)], "columns": columns,
+            "per_picture": count, "height": SIDE, "width": SIDE, "indices": [5 * i for i in range(count)], "origins": origins,
+        }  # fmt: skip
+
+    # --- files
+
+    def _chunk(self, name: str, delta: tuple[str, ...] = (), meta: dict[str, Any] | None = None, **arrays: Any) -> str:
+        header: dict[str, Any] = {"arrays": {}}
+        parts = []
+        for key, array in arrays.items():
+            if isinstance(array, bytes):
+                header["arrays"][key] = {"dtype": "bytes", "shape": [len(array)]}
+                parts.append(array)
+                continue
+            header["arrays"][key] = {"dtype": array.dtype.name, "shape": list(array.shape)}
+            if key in delta:
+                header["arrays"][key]["filter"] = "delta"
+                array = np.diff(array.view(np.uint8), axis=0, prepend=np.zeros_like(array[:1]).view(np.uint8))
+            parts.append(np.ascontiguousarray(array).tobytes())
+        if meta:
+            header["meta"] = meta
+        data = base64.b64encode(zlib.compress(b"".join(parts), 6)).decode()
+        self.page.write(name, f'rlClarityChunk({json.dumps(name)}, {json.dumps(header, separators=(",", ":"))}, "{data}");\n'.encode())
+        return name
+
+    def _picture(self, name: str, picture: np.ndarray) -> str:
+        self.page.write(name, _png(picture))
+        return name
+
+
+def _png(picture: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(picture).save(buffer, "PNG", compress_level=6)
+    return buffer.getvalue()
+
+
+def _frame(world: int, t: int) -> np.ndarray:
+    """A side-scrolling landscape: sky, hills of brick, a coin, a small figure that jumps."""
+    x = np.arange(SIDE) + t * 1.5 + world * 200
+    ground = (44 + 7 * np.sin(x / 9) + 4 * np.sin(x / 4 + world)).astype(int)
+    rows = np.arange(SIDE)[:, None]
+    sky = np.array([(60, 110, 170), (48, 44, 60), (120, 170, 190), (30, 34, 44), (150, 110, 90)][world % 5])
+    frame = np.broadcast_to(sky, (SIDE, SIDE, 3)) * (1 + rows[..., None] / 160)
+    brick = np.where(((rows // 4 + (x.astype(int) // 6)) % 2)[..., None] == 0, (176, 122, 74), (156, 104, 60))
+    frame = np.where((rows >= ground)[..., None], brick, frame)
+    frame = np.where((rows == ground)[..., None], (236, 224, 196), frame)
+    coin = int(170 - t * 1.5) % 120
+    circle = (rows - ground[32] + 14) ** 2 + (np.arange(SIDE) - coin) ** 2
+    frame = np.where((circle < 14)[..., None], (244, 200, 40), frame)
+    top = ground[30] - 8 - int(8 * abs(np.sin(t / 7)))
+    frame[max(0, top) : top + 7, 29:33] = (90, 200, 160)
+    frame[max(0, top) : max(0, top) + 3, 29:33] = (240, 210, 180)
+    return np.clip(frame, 0, 255).astype(np.uint8)
+
+
+def _blobs(rng: np.random.Generator, steps: int, side: int, depth: int, channels: int) -> np.ndarray:
+    """Values (steps, side, side, depth): a positive and a negative blob a channel that drift, and a weak residual."""
+    t = np.arange(steps)[:, None, None]
+    y, x = np.mgrid[:side, :side] / side
+    values = np.zeros((steps, side, side, depth), np.float32)
+    for k in range(channels):
+        phase, speed = rng.random(6) * 6.28, 0.02 + rng.random() * 0.05
+        for sign in (1, -1):
+            cy = 0.5 + 0.36 * np.sin(speed * t + phase[0] + sign)
+            cx = 0.5 + 0.38 * np.cos(speed * 0.8 * t + phase[1] + 2 * sign)
+            size = 0.05 + 0.06 * rng.random()
+            strength = np.maximum(0, 0.35 + np.sin(0.06 * t + phase[2] + sign)) * rng.random() * 0.02 * 64 / side**1.2
+            values[..., k] += sign * strength * np.exp(-((y - cy) ** 2 + (x - cx) ** 2) / (2 * size**2))
+    if depth > channels:
+        values[..., -1] = 0.1 * values[..., :channels].sum(-1) + rng.normal(size=(steps, 1, 1)) * 1e-4
+    values[np.abs(values) < 1e-4] = 0
+    return values
+
+
+def _codes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    scales = np.abs(values).max(axis=(1, 2, 3))
+    relative = values / np.where(scales > 0, scales, 1)[:, None, None, None]
+    codes = np.round(np.sign(relative) * np.sqrt(np.abs(relative)) * 127)
+    return codes.astype(np.int8), scales.astype(np.float32)
+
+
+def _hues(count: int) -> np.ndarray:
+    corners = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1], [1, 0, 0]], float)
+    at = np.arange(count) * 6 / count
+    low = at.astype(int)
+    mixed = corners[low] * (1 - (at - low))[:, None] + corners[low + 1] * (at - low)[:, None]
+    return mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
+
+
+def _colors(hues: np.ndarray) -> list[str]:
+    return ["#" + "".join(f"{round(255 * c / hue.max()):02x}" for c in hue) for hue in hues]
+
+
+def _thumbnail(rng: np.random.Generator) -> np.ndarray:
+    cells = [_frame(int(rng.integers(9, 14)), int(rng.integers(400)))[28:44, 20:36] for _ in range(16)]
+    rows = [np.concatenate(cells[i : i + 4], axis=1) for i in range(0, 16, 4)]
+    return np.concatenate(rows, axis=0)
+
+
+def _smooth(noise: np.ndarray, width: int) -> np.ndarray:
+    kernel = np.exp(-0.5 * (np.arange(-3 * width, 3 * width + 1) / width) ** 2)
+    kernel /= kernel.sum()
+    return np.stack([np.convolve(column, kernel, mode="same") for column in noise.T], 1)
+
+
+def _smooth2(noise: np.ndarray) -> np.ndarray:
+    return _smooth(_smooth(noise, 2).T, 2).T
