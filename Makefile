@@ -11,7 +11,7 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 
 # Tests find the environment's mpiexec on the PATH, and the browser by its variable (empty: none could be had).
 PYTEST = chromium="$$($(PY) scripts/chromium.py)" && \
-	RL_CLARITY_CHROMIUM="$$chromium" PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) -m pytest
+	RL_CLARITY_CHROMIUM="$$chromium" PATH="$$(cd $(VENV)/bin && pwd):$$PATH" $(PY) -m pytest
 
 .PHONY: help demo test test-slow test-js check lint types lint-js paths format js benchmarks clean distclean
 
