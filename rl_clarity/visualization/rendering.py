@@ -9,7 +9,7 @@ Shapes: B frames, h x w positions of a layer, K channels.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from rl_clarity.errors import OptionError
 from rl_clarity.visualization.colors import channel_hues
 
 Direction = Literal["abs", "pos", "neg"]
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 KERNEL_RADIUS = 7
 _FRAMES_AT_ONCE = 64

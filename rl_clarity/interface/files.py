@@ -1,0 +1,155 @@
+"""Where a page is written: a directory of this machine, or of any store that fsspec reaches.
+
+A file appears under its name only when it is whole: it is written under another name, synced and renamed (stores of
+objects do that by themselves).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mimetypes
+import os
+import re
+from collections.abc import Iterable, Set
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from rl_clarity.errors import OutputError
+
+_NAME = re.compile(r"[A-Za-z0-9._/-]+")
+_UNFINISHED = ".unfinished"
+_TYPES = {".js": "text/javascript", ".html": "text/html; charset=utf-8", ".png": "image/png"}
+_TYPE_KEYWORDS = {"s3": "ContentType", "s3a": "ContentType", "gs": "content_type", "gcs": "content_type"}
+
+
+class Directory(Protocol):
+    """A directory of named files; names are relative, with `/`."""
+
+    @property
+    def location(self) -> str:
+        """What a user calls it."""
+        ...
+
+    def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
+        """Write a file as a whole, in one piece or several; raises OutputError where that cannot be."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """The file's bytes; raises FileNotFoundError where there is none."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+    def names(self) -> Set[str]:
+        """Names of all files that are whole."""
+        ...
+
+
+def open_directory(location: str | os.PathLike[str]) -> Directory:
+    """The directory at a path, or at an address such as `s3://bucket/page`."""
+    text = os.fspath(location)
+    return RemoteDirectory(text) if "://" in text else LocalDirectory(Path(text))
+
+
+def is_name(name: str) -> bool:
+    """Whether a file of a page may have this name: no way out of the directory, nothing that needs quoting."""
+    parts = name.split("/")
+    return bool(_NAME.fullmatch(name)) and not any(part in ("", ".", "..") for part in parts)
+
+
+class LocalDirectory:
+    """A directory of this machine's file system; made when the first file is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def location(self) -> str:
+        return str(self.path)
+
+    def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
+        target = self._path(name)
+        unfinished = target.with_name(f".{target.name}.{os.getpid()}{_UNFINISHED}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with unfinished.open("wb") as file:
+                file.writelines(_pieces(data))
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(target)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+            raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+
+    def read(self, name: str) -> bytes:
+        return self._path(name).read_bytes()
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self._path(name).unlink()
+
+    def names(self) -> Set[str]:
+        files = (path for path in self.path.rglob("*") if path.is_file())
+        return {path.relative_to(self.path).as_posix() for path in files if not path.name.endswith(_UNFINISHED)}
+
+    def _path(self, name: str) -> Path:
+        return self.path / _checked(name)
+
+
+class RemoteDirectory:
+    """A directory of a store that fsspec knows (`gs://`, `s3://`, `az://`, `memory://`, ...)."""
+
+    def __init__(self, address: str) -> None:
+        from fsspec.core import url_to_fs
+
+        self.location = address
+        self._protocol = address.split("://", 1)[0]
+        try:
+            self._files, root = url_to_fs(address)
+        except (ImportError, ValueError) as error:
+            raise OutputError(f"cannot reach {address}: {error} (pip install rl-clarity[remote])") from error
+        self._root = root.rstrip("/")
+
+    def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
+        path = self._path(name)
+        try:
+            self._files.makedirs(str(PurePosixPath(path).parent), exist_ok=True)
+            self._files.pipe_file(path, b"".join(_pieces(data)), **self._type_of(name))
+        except OSError as error:
+            raise OutputError(f"cannot write {self.location}/{name}: {error}") from error
+
+    def read(self, name: str) -> bytes:
+        return bytes(self._files.cat_file(self._path(name)))
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rm_file(self._path(name))
+
+    def names(self) -> Set[str]:
+        try:
+            return {path[len(self._root) :].lstrip("/") for path in self._files.find(self._root)}
+        except FileNotFoundError:
+            return set()
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{_checked(name)}"
+
+    def _type_of(self, name: str) -> dict[str, Any]:
+        """The keyword that makes the store serve a file as what it is, or browsers would offer it for download."""
+        keyword = _TYPE_KEYWORDS.get(self._protocol)
+        suffix = PurePosixPath(name).suffix
+        content_type = _TYPES.get(suffix) or mimetypes.guess_type(name)[0]
+        return {keyword: content_type} if keyword and content_type else {}
+
+
+def _pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
+    return (data,) if isinstance(data, bytes) else data
+
+
+def _checked(name: str) -> str:
+    if not is_name(name):
+        raise OutputError(f"a page has no file of the name {name!r}: only letters, digits and . _ / -, no way out")
+    return name
