@@ -46,7 +46,8 @@ async function deflate(bytes) {
 /** Each row preceded by its filter: none. */
 function scanlines(rgba, width, height) {
   const out = new Uint8Array(height * (width * 4 + 1));
-  for (let y = 0; y < height; y += 1) out.set(rgba.subarray(y * width * 4, (y + 1) * width * 4), y * (width * 4 + 1) + 1);
+  for (let y = 0; y < height; y += 1)
+    out.set(rgba.subarray(y * width * 4, (y + 1) * width * 4), y * (width * 4 + 1) + 1);
   return out;
 }
 
@@ -57,13 +58,34 @@ function scanlines(rgba, width, height) {
  */
 export async function encodeApng(frames, { width, height, fps }) {
   const list = [...frames];
-  const header = fields([[4, width], [4, height], [1, 8], [1, 6], [1, 0], [1, 0], [1, 0]]);
+  const header = fields([
+    [4, width],
+    [4, height],
+    [1, 8],
+    [1, 6],
+    [1, 0],
+    [1, 0],
+    [1, 0],
+  ]);
   const parts = [Uint8Array.from(SIGNATURE), chunk("IHDR", header)];
-  parts.push(chunk("acTL", fields([[4, list.length], [4, 0]])));
+  parts.push(
+    chunk(
+      "acTL",
+      fields([
+        [4, list.length],
+        [4, 0],
+      ]),
+    ),
+  );
   let sequence = 0;
   for (const [index, rgba] of list.entries()) {
-    const delay = [[2, 100], [2, Math.round(fps * 100)]];
-    parts.push(chunk("fcTL", fields([[4, sequence++], [4, width], [4, height], [4, 0], [4, 0], ...delay, [1, 0], [1, 0]])));
+    const delay = [
+      [2, 100],
+      [2, Math.round(fps * 100)],
+    ];
+    parts.push(
+      chunk("fcTL", fields([[4, sequence++], [4, width], [4, height], [4, 0], [4, 0], ...delay, [1, 0], [1, 0]])),
+    );
     const data = await deflate(scanlines(rgba, width, height));
     if (index === 0) {
       parts.push(chunk("IDAT", data));

@@ -17,7 +17,12 @@ export class ChunkError extends Error {
  * @param {Document} [options.document]
  * @param {object} [options.scope] where chunk scripts find `rlClarityChunk`
  */
-export function createChunks({ missing = [], budget = 96 * 2 ** 20, document = globalThis.document, scope = globalThis } = {}) {
+export function createChunks({
+  missing = [],
+  budget = 96 * 2 ** 20,
+  document = globalThis.document,
+  scope = globalThis,
+} = {}) {
   const unpacked = createCache(budget);
   const pending = new Map();
   const failed = new Map();

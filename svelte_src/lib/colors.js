@@ -50,6 +50,24 @@ export function textOn(color) {
 
 /** Colours that are drawn on canvases, where CSS variables do not reach. */
 export const CANVAS = {
-  light: { line: "#8a8f96", zero: "#c4c2ba", outside: "#ecebe6", playhead: "#1c1f23", hover: "#666c74", mark: "#2f5bb7", positive: "#157a41", negative: "#b3322c" },
-  dark: { line: "#7d838c", zero: "#444a52", outside: "#101215", playhead: "#ffffff", hover: "#959ba4", mark: "#8fb4ff", positive: "#6cd79b", negative: "#ff938b" },
+  light: {
+    line: "#8a8f96",
+    zero: "#c4c2ba",
+    outside: "#ecebe6",
+    playhead: "#1c1f23",
+    hover: "#666c74",
+    mark: "#2f5bb7",
+    positive: "#157a41",
+    negative: "#b3322c",
+  },
+  dark: {
+    line: "#7d838c",
+    zero: "#444a52",
+    outside: "#101215",
+    playhead: "#ffffff",
+    hover: "#959ba4",
+    mark: "#8fb4ff",
+    positive: "#6cd79b",
+    negative: "#ff938b",
+  },
 };

@@ -3,7 +3,8 @@ import { atlasCell, clipPatch, patchRectangle } from "./features.js";
 
 /** The grid of one channel: {rows, columns, index, opacity, position}, from a features chunk. */
 export function featureGrid(arrays, density, channel) {
-  const pick = (prefix) => Object.entries(arrays).find(([key]) => key.startsWith(prefix) && Number(key.slice(prefix.length)) === density)?.[1];
+  const pick = (prefix) =>
+    Object.entries(arrays).find(([key]) => key.startsWith(prefix) && Number(key.slice(prefix.length)) === density)?.[1];
   const [index, opacity, position] = ["index.", "opacity.", "position."].map(pick);
   if (!index) return null;
   const [, rows, columns] = index.shape;

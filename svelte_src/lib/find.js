@@ -10,7 +10,15 @@ export const CONDITIONS = [
   { id: "advantage", label: "Advantage", value: "number", compare: true, needs: "series", start: 0 },
   { id: "output", label: "Output", value: "number", output: true, compare: true, needs: "series", start: 0 },
   { id: "jump", label: "Jump of an output", value: "number", output: true, compare: true, needs: "series", start: 0 },
-  { id: "channel", label: "Strength of a channel", value: "number", channel: true, compare: true, needs: "totals", start: 0 },
+  {
+    id: "channel",
+    label: "Strength of a channel",
+    value: "number",
+    channel: true,
+    compare: true,
+    needs: "totals",
+    start: 0,
+  },
   { id: "first", label: "First frame of an episode", value: null, needs: "series" },
 ];
 

@@ -22,7 +22,8 @@ export function importNotes(notes, text) {
   } catch {
     throw new Error("This file is not JSON.");
   }
-  if (file?.format !== FORMAT || !Array.isArray(file.notes)) throw new Error("This file does not hold notes of such a page.");
+  if (file?.format !== FORMAT || !Array.isArray(file.notes))
+    throw new Error("This file does not hold notes of such a page.");
   const read = file.notes
     .filter((note) => typeof note?.text === "string" && typeof note.query === "string" && /^\?/.test(note.query))
     .map(({ id, text: words, query, place }) => ({ id: String(id), text: words, query, place: String(place ?? "") }));

@@ -41,7 +41,10 @@ export function pictureOf({ manifest, chunks, selection, target, direction, isol
     ...shownChannels(selection, layer, target.layer, isolated),
     height: layer.height,
     width: layer.width,
-    scale: selection.scale === "frame" ? frameOwnScale(frame.codes, frame.depth, layer.channels, frame.frameScale) : trajectoryScale,
+    scale:
+      selection.scale === "frame"
+        ? frameOwnScale(frame.codes, frame.depth, layer.channels, frame.frameScale)
+        : trajectoryScale,
     hues: colors.map(({ hue }) => hue),
     direction,
     smooth: selection.smooth,

@@ -39,7 +39,9 @@ export function initialSelection(manifest) {
 
 /** The middle of the layers: early ones are fine but shallow, late ones deep but coarse. */
 function defaultLayer(manifest) {
-  const layers = manifest.layers.map((layer, index) => ({ layer, index })).filter(({ layer }) => layer.kind !== "input");
+  const layers = manifest.layers
+    .map((layer, index) => ({ layer, index }))
+    .filter(({ layer }) => layer.kind !== "input");
   return layers.length ? layers[Math.floor((layers.length - 1) / 2)].index : 0;
 }
 

@@ -63,7 +63,7 @@ export function polylines(values, firsts, from, to, pixelsPerStep) {
   const stride = Math.max(1, Math.floor(1 / pixelsPerStep));
   const lines = [];
   let line = [];
-  for (let t = start; t <= end; ) {
+  for (let t = start; t <= end;) {
     if (t > start && firsts[t]) {
       lines.push(line);
       line = [];

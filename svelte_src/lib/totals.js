@@ -12,7 +12,10 @@ export function totalsAt({ data, shape }, step) {
 /** The net total of channel k at every step. */
 export function channelSeries({ data, shape }, k) {
   const [steps, channels] = shape;
-  return Float32Array.from({ length: steps }, (_, t) => data[(t * channels + k) * 2] + data[(t * channels + k) * 2 + 1]);
+  return Float32Array.from(
+    { length: steps },
+    (_, t) => data[(t * channels + k) * 2] + data[(t * channels + k) * 2 + 1],
+  );
 }
 
 /** A scale that is fixed over the trajectory and that the strongest twentieth of the frames overflows. */
@@ -30,6 +33,10 @@ export function barScale({ data, shape }, quantile = 0.95) {
 export function ticks(limit, count = 2) {
   const rough = limit / count;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((m) => m * power).filter((s) => s <= rough).pop() ?? power;
+  const step =
+    [1, 2, 5, 10]
+      .map((m) => m * power)
+      .filter((s) => s <= rough)
+      .pop() ?? power;
   return Array.from({ length: Math.floor(limit / step) }, (_, i) => (i + 1) * step);
 }

@@ -12,7 +12,8 @@ export function toggleChannel({ manifest, selection }, channel) {
 }
 
 /** The address of what is shown. */
-export const linkTo = ({ manifest, selection }) => new URL(toQuery(manifest, selection.now), location.href.split(/[?#]/)[0]).href;
+export const linkTo = ({ manifest, selection }) =>
+  new URL(toQuery(manifest, selection.now), location.href.split(/[?#]/)[0]).href;
 
 /** Copy the address of what is shown. */
 export async function copyLink(page) {

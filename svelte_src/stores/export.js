@@ -3,6 +3,7 @@ import { get } from "svelte/store";
 import { encodeApng } from "../lib/apng.js";
 import { makeGrey } from "../lib/compose.js";
 import { toCsv } from "../lib/csv.js";
+import { outputName } from "../lib/format.js";
 import { attributionChunk, pictureOf } from "../lib/picture.js";
 import { rowTarget } from "../lib/selection.js";
 import { outputSeries } from "../lib/series.js";
@@ -14,7 +15,11 @@ const GAP = 4;
 async function paint(page, frame, scale) {
   const { manifest, selection, chunks, frames } = page;
   const now = { ...selection.now, frame };
-  const target = rowTarget(manifest, now, now.rows[0] ?? { output: manifest.outputs[0].id, layer: null, trajectory: null });
+  const target = rowTarget(
+    manifest,
+    now,
+    now.rows[0] ?? { output: manifest.outputs[0].id, layer: null, trajectory: null },
+  );
   const bitmap = await frames.get(target.trajectory, frame);
   const name = attributionChunk(manifest, target);
   if (name) await chunks.get(name);
@@ -72,10 +77,20 @@ export async function animation(page, { first, last, scale, fps }, onProgress) {
 export async function timelineCsv({ manifest, selection, chunks }) {
   const { trajectory, layer, rows } = selection.now;
   const { arrays } = await chunks.get(manifest.trajectories[trajectory].series);
-  const outputs = manifest.outputs.map((output) => [output.label, outputSeries(arrays, output)]).filter(([, values]) => values);
+  const outputs = manifest.outputs
+    .map((output) => [outputName(output), outputSeries(arrays, output)])
+    .filter(([, values]) => values);
   const totals = await rowTotals({ manifest, chunks }, layer, rows[0]?.output, trajectory);
   const count = manifest.actions.length;
-  const header = ["trajectory", "frame", "new episode", "action", "reward", "advantage", ...outputs.map(([label]) => label)];
+  const header = [
+    "trajectory",
+    "frame",
+    "new episode",
+    "action",
+    "reward",
+    "advantage",
+    ...outputs.map(([label]) => label),
+  ];
   if (arrays.probabilities) header.push(...manifest.actions.map(({ label }) => `probability of ${label}`));
   if (totals) header.push(...totals.names);
   const lines = Array.from(arrays.actions.data, (action, t) => {
@@ -93,6 +108,11 @@ async function rowTotals({ manifest, chunks }, layerIndex, output, trajectory) {
   const name = layer.totals?.[trajectory];
   const numbers = name && (await chunks.get(name)).arrays[`totals.${output}`];
   if (!numbers) return null;
-  const names = Array.from({ length: numbers.shape[1] }, (_, k) => (k < layer.channels ? `channel ${k + 1}` : "residual"));
-  return { numbers, names: names.flatMap((text) => [`${layer.name} ${text} positive`, `${layer.name} ${text} negative`]) };
+  const names = Array.from({ length: numbers.shape[1] }, (_, k) =>
+    k < layer.channels ? `channel ${k + 1}` : "residual",
+  );
+  return {
+    numbers,
+    names: names.flatMap((text) => [`${layer.name} ${text} positive`, `${layer.name} ${text} negative`]),
+  };
 }

@@ -11,7 +11,14 @@ import { createSelection } from "./selection.js";
 
 export const PAGE = Symbol("page");
 
-const DEFAULT_SETTINGS = { theme: "system", palette: "standard", keys: true, toured: false, totals: false, band: false };
+const DEFAULT_SETTINGS = {
+  theme: "system",
+  palette: "standard",
+  keys: true,
+  toured: false,
+  totals: false,
+  band: false,
+};
 
 export function createPage(manifest, query) {
   const chunks = createChunks({ missing: manifest.missing });
