@@ -7,9 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rl_clarity.options import ViewOptions
+
 FORMAT, VERSION = "rl-clarity-page", 1
 _NULLS = {"nmf", "features"}
 """Fields whose absence is written as null."""
+RENDERED = ("feature_pictures", "attribution_pictures", "attribution_scrubs")
+"""A layer's pictures that the page composes for itself, written for people where they ask for them."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,12 @@ class Manifest:
         return plain
 
 
+def view_of(options: ViewOptions, *, single_channels: bool) -> dict[str, Any]:
+    """The manifest's `view`: layout and colours, from the options."""
+    view = {one.name: getattr(options, one.name) for one in dataclasses.fields(ViewOptions)}
+    return {**view, "single_channels": single_channels}
+
+
 def chunk_names(manifest: Mapping[str, Any]) -> Iterator[str]:
     """Names of all chunks of a manifest (as plain dicts)."""
     for trajectory in manifest["trajectories"]:
@@ -192,7 +202,7 @@ def picture_names(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield from trajectory["pictures"]
     for layer in manifest["layers"]:
         yield from layer["thumbnails"]
-        for key in ("feature_pictures", "optimized", "attribution_pictures", "attribution_scrubs"):
+        for key in ("optimized", *RENDERED):
             yield from _leaves(layer.get(key) or [])
     yield from manifest["observations"]["pictures"]
 

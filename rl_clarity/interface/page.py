@@ -18,7 +18,7 @@ from rl_clarity.errors import OutputError
 from rl_clarity.interface.chunks import parse_script
 from rl_clarity.interface.files import Directory
 from rl_clarity.interface.layout import PAGE, SCRIPT
-from rl_clarity.interface.manifest import chunk_names, picture_names
+from rl_clarity.interface.manifest import RENDERED, chunk_names, picture_names
 from svelte3.props import to_json
 
 _START = 'new Interface({ target: document.getElementById("app") });'
@@ -70,6 +70,8 @@ def write_page(
     """
     bundle = bundle or compiled_bundle()
     data = data or page
+    if single_file:
+        manifest = _of_one_file(manifest)
     there = data.names()
     missing = sorted({name for name in (*chunk_names(manifest), *picture_names(manifest)) if name not in there})
     manifest = {**manifest, "complete": not missing, "missing": missing}
@@ -110,6 +112,13 @@ def _embedded(manifest: Mapping[str, Any], data: Directory, missing: set[str]) -
         if name not in missing:
             picture = base64.b64encode(data.read(name)).decode("ascii")
             yield f'<script type="text/plain" data-picture="{name}">{picture}</script>'
+
+
+def _of_one_file(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest without pictures that only people open, and never find inside a file."""
+    trajectories = [{**trajectory, "pictures": []} for trajectory in manifest["trajectories"]]
+    layers = [{key: value for key, value in layer.items() if key not in RENDERED} for layer in manifest["layers"]]
+    return {**manifest, "trajectories": trajectories, "layers": layers}
 
 
 def _policy(inline_scripts: Sequence[str]) -> str:

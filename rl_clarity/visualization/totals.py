@@ -25,18 +25,22 @@ def mean_effects(totals: Sequence[np.ndarray]) -> np.ndarray:
     return np.asarray(np.concatenate([one.sum(axis=-1) for one in totals]).mean(axis=0, dtype=np.float64))
 
 
-def strongest_frames(strengths: Sequence[np.ndarray], count: int, apart: int = 16) -> tuple[np.ndarray, np.ndarray]:
+def strongest_frames(
+    strengths: Sequence[np.ndarray], count: int, apart: int = 16, positions: Sequence[np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The frames where each channel is strongest, at least `apart` steps from one another: one peak counts once.
 
-    `strengths` holds a (T, K) array for each trajectory. Returns trajectory and frame (K, count, 2) int32, strongest
-    first and NO_FRAME where there are no more, and the strengths (K, count) float32.
+    `strengths` holds a (T, K) array for each trajectory, `positions` maybe another with the position (row times the
+    layer's width, plus column) where the channel is strongest. Returns trajectory, frame and position (K, count, 3)
+    int32, strongest first, NO_FRAME where there is none, and the strengths (K, count) float32.
     """
     channels = strengths[0].shape[1]
-    places = np.full((channels, count, 2), NO_FRAME, np.int32)
+    places = np.full((channels, count, 3), NO_FRAME, np.int32)
     values = np.zeros((channels, count), np.float32)
     for channel in range(channels):
         for slot, (trajectory, frame) in enumerate(_peaks([one[:, channel] for one in strengths], count, apart)):
-            places[channel, slot] = trajectory, frame
+            position = NO_FRAME if positions is None else positions[trajectory][frame, channel]
+            places[channel, slot] = trajectory, frame, position
             values[channel, slot] = strengths[trajectory][frame, channel]
     return places, values
 

@@ -23,7 +23,8 @@ def test_strongest_frames_lie_apart() -> None:
     first[30, 0] = 7
     second = np.zeros((20, 2), np.float32)
     second[4, 0] = 8.5
-    places, strengths = strongest_frames([first, second], count=4, apart=5)
-    assert places[0].tolist() == [[0, 11], [1, 4], [0, 30], [NO_FRAME, NO_FRAME]]
+    positions = [np.full((40, 2), 6), np.full((20, 2), 7)]
+    places, strengths = strongest_frames([first, second], count=4, apart=5, positions=positions)
+    assert places[0].tolist() == [[0, 11, 6], [1, 4, 7], [0, 30, 6], [NO_FRAME] * 3]
     np.testing.assert_allclose(strengths[0], [9, 8.5, 7, 0])
     assert (places[1] == NO_FRAME).all()
