@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import pytest
+
+from rl_clarity.errors import OutputError
+from rl_clarity.interface.files import LocalDirectory
+from rl_clarity.interface.output import check_output_directory
+from tests.interface.pages import write_small_page
+
+
+def test_a_new_or_empty_directory_is_fine(tmp_path: Path) -> None:
+    assert check_output_directory(tmp_path / "new" / "page").location == str(tmp_path / "new" / "page")
+    check_output_directory(tmp_path)
+    assert not (tmp_path / "new").exists()
+
+
+def test_another_page_is_not_overwritten(tmp_path: Path) -> None:
+    write_small_page(LocalDirectory(tmp_path))
+    before = (tmp_path / "interface.html").read_bytes()
+    with pytest.raises(OutputError, match=r"A page.*overwrite=True"):
+        check_output_directory(tmp_path, page_id="another")
+    assert (tmp_path / "interface.html").read_bytes() == before
+
+
+def test_the_same_page_may_be_gone_on_with(tmp_path: Path) -> None:
+    write_small_page(LocalDirectory(tmp_path))
+    check_output_directory(tmp_path, page_id="0123abcd")
+    assert (tmp_path / "interface.html").exists()
+
+
+def test_overwriting_removes_the_page_and_nothing_else(tmp_path: Path) -> None:
+    directory = LocalDirectory(tmp_path)
+    write_small_page(directory, pictures=True, inline_js=False)
+    directory.write("attribution/mine.txt", b"mine")
+    check_output_directory(tmp_path, overwrite=True)
+    assert directory.names() == {"attribution/mine.txt"}
+
+
+def test_a_hostile_manifest_removes_nothing_outside(tmp_path: Path) -> None:
+    victim = tmp_path / "victim.txt"
+    victim.write_text("mine")
+    directory = LocalDirectory(tmp_path / "page")
+    entry = {"series": "../victim.txt", "frames": [str(victim)], "scrub": [], "pictures": [], "steps": 1}
+    write_small_page(directory, changes={"trajectories": [entry]})
+    check_output_directory(tmp_path / "page", overwrite=True)
+    assert victim.read_text() == "mine"
+
+
+def test_a_page_that_cannot_be_read_is_still_somebodys(tmp_path: Path) -> None:
+    (tmp_path / "interface.html").write_text("notes")
+    with pytest.raises(OutputError, match="already holds a page"):
+        check_output_directory(tmp_path)
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="is a file"):
+        check_output_directory(tmp_path / "file")
