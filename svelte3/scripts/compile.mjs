@@ -38,7 +38,8 @@ async function bundle() {
     ],
     onwarn: (warning) => {
       if (warning.code === "UNRESOLVED_IMPORT") throw warning;
-      if (warning.code !== "CIRCULAR_DEPENDENCY" || !/node_modules/.test(warning.message)) warnings.push(describe(warning));
+      if (warning.code !== "CIRCULAR_DEPENDENCY" || !/node_modules/.test(warning.message))
+        warnings.push(describe(warning));
     },
   });
   const { output } = await built.generate({ format: "iife", name, exports: "auto", indent: false });

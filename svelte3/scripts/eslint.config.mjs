@@ -20,7 +20,7 @@ export const rules = {
 const names = (list, value = "readonly") => Object.fromEntries(list.split(" ").map((name) => [name, value]));
 
 export const globals = names(
-  "window document console location history navigator localStorage performance setTimeout clearTimeout " +
+  "window document CSS console location history navigator localStorage performance setTimeout clearTimeout " +
     "requestAnimationFrame cancelAnimationFrame queueMicrotask atob btoa Blob URL URLSearchParams File FileReader " +
     "Image ImageData OffscreenCanvas createImageBitmap DecompressionStream CompressionStream Response Event " +
     "CustomEvent KeyboardEvent ResizeObserver IntersectionObserver matchMedia getComputedStyle HTMLElement " +

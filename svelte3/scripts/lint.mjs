@@ -17,7 +17,13 @@ const files = paths.flatMap(function walk(entry) {
     .filter((name) => /\.(svelte|m?js)$/.test(name));
 });
 // the flat config only matches files under its base path
-const base = files.map((file) => path.dirname(file)).reduce((a, b) => (a.length < b.length ? a : b), files[0] ?? ".");
+const base = files.map((file) => path.dirname(file)).reduce(commonFolder, path.dirname(files[0] ?? "./none"));
+
+function commonFolder(a, b) {
+  let folder = a;
+  while (path.relative(folder, b).startsWith("..")) folder = path.dirname(folder);
+  return folder;
+}
 
 async function lint() {
   const { ESLint } = await load("eslint");
@@ -26,7 +32,12 @@ async function lint() {
   if (fix) await ESLint.outputFixes(results);
   return results.flatMap(({ filePath, messages }) =>
     messages.map(({ line, column, ruleId, message, severity }) => ({
-      file: filePath, line, column, rule: ruleId, message, error: severity === 2,
+      file: filePath,
+      line: line ?? 1,
+      column: column ?? 1,
+      rule: ruleId,
+      message,
+      error: severity === 2,
     })),
   );
 }

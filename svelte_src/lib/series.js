@@ -34,13 +34,6 @@ export function rangeOf(values) {
   return low === high ? [low - 0.5, high + 0.5] : [low, high];
 }
 
-/** The steps at which a new episode begins. */
-export function episodeStarts(firsts) {
-  const starts = [];
-  for (let t = 0; t < firsts.length; t += 1) if (firsts[t]) starts.push(t);
-  return starts;
-}
-
 /** First and last step of the episode that a step is in. */
 export function episodeAround(firsts, step) {
   let first = step;

@@ -28,15 +28,3 @@ export function barScale({ data, shape }, quantile = 0.95) {
   }).sort();
   return maxima[Math.floor(quantile * (steps - 1))] || 1;
 }
-
-/** Round numbers for the ticks of an axis from 0 to at most `limit`. */
-export function ticks(limit, count = 2) {
-  const rough = limit / count;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step =
-    [1, 2, 5, 10]
-      .map((m) => m * power)
-      .filter((s) => s <= rough)
-      .pop() ?? power;
-  return Array.from({ length: Math.floor(limit / step) }, (_, i) => (i + 1) * step);
-}

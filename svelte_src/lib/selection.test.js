@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fromQuery, toQuery } from "./address.js";
+import { createHistory, record, redo, undo } from "./history.js";
+import { actionOf } from "./keys.js";
+import { changed, chosenChannels, initialSelection, rowTarget, shownOutputs } from "./selection.js";
+
+const MANIFEST = {
+  view: { attribution_weight: 0.9 },
+  trajectories: [{ steps: 100 }, { steps: 50 }, { steps: 10 }],
+  layers: [
+    { name: "input", slug: "input", kind: "input", channels: 3 },
+    { name: "1a", slug: "1a", kind: "layer", channels: 8 },
+    { name: "2 b/é", slug: "2-b", kind: "layer", channels: 8 },
+    { name: "3a", slug: "3a", kind: "layer", channels: 8 },
+  ],
+  outputs: [{ id: "value" }, { id: "action-3" }, { id: "group-0" }],
+};
+
+test("the selection begins at the middle layer, value function, first frame", () => {
+  const { layer, rows, trajectory, frame } = initialSelection(MANIFEST);
+  assert.deepEqual([MANIFEST.layers[layer].name, rows[0].output, trajectory, frame], ["2 b/é", "value", 0, 0]);
+});
+
+test("changes stay in range, and another layer has other channels", () => {
+  const start = { ...initialSelection(MANIFEST), channels: [2], frame: 90 };
+  assert.equal(changed(MANIFEST, start, { trajectory: 1 }).frame, 49);
+  assert.equal(changed(MANIFEST, start, { frame: -4 }).frame, 0);
+  assert.equal(changed(MANIFEST, start, { layer: 99 }).layer, 3);
+  assert.equal(changed(MANIFEST, start, { layer: 1 }).channels, null);
+  assert.deepEqual(changed(MANIFEST, start, { frame: 3 }).channels, [2]);
+});
+
+test("the original's address works", () => {
+  const selection = fromQuery(MANIFEST, "?layer=3a&trajectory=2&frame=12");
+  assert.deepEqual([selection.layer, selection.trajectory, selection.frame], [3, 1, 11]);
+});
+
+test("a selection survives its address", () => {
+  const selection = {
+    ...initialSelection(MANIFEST),
+    layer: 2,
+    trajectory: 1,
+    frame: 30,
+    rows: [
+      { output: "action-3", layer: null, trajectory: null },
+      { output: "value", layer: 2, trajectory: 0 },
+      { output: "value", layer: null, trajectory: 2 },
+    ],
+    channels: [0, 7],
+    residual: true,
+    combined: true,
+    overlay: false,
+    opacity: 0.5,
+    threshold: 0.25,
+    smooth: false,
+    scale: "frame",
+    columns: true,
+  };
+  assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, selection)), selection);
+  const empty = { ...selection, rows: [], channels: [] };
+  assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, empty)), empty);
+});
+
+test("an address holds no defaults, and keeps what is not about the selection", () => {
+  assert.equal(
+    toQuery(MANIFEST, initialSelection(MANIFEST), { embed: "1" }),
+    "?embed=1&layer=2+b%2F%C3%A9&trajectory=1&frame=1",
+  );
+});
+
+test("nonsense in an address is passed over", () => {
+  const text = "?layer=9z&trajectory=0&frame=abc&rows=none~x~9,action-3~1a&channels=-1.x.2&opacity=7";
+  const selection = fromQuery(MANIFEST, text);
+  assert.deepEqual([selection.layer, selection.trajectory, selection.frame, selection.opacity], [2, 0, 0, 1]);
+  assert.deepEqual(selection.rows, [{ output: "action-3", layer: 1, trajectory: null }]);
+  assert.deepEqual(selection.channels, [1]);
+});
+
+test("a row fills in what it leaves to the selection", () => {
+  const selection = { ...initialSelection(MANIFEST), frame: 30 };
+  const row = { output: "value", layer: 1, trajectory: 2 };
+  assert.deepEqual(rowTarget(MANIFEST, selection, row), {
+    output: "value",
+    layer: 1,
+    trajectory: 2,
+    frame: 30,
+    past: true,
+  });
+  assert.equal(rowTarget(MANIFEST, selection, { ...row, trajectory: null }).past, false);
+});
+
+test("the choice of channels is about the selected layer only", () => {
+  const selection = { ...initialSelection(MANIFEST), layer: 2, channels: [1, 5] };
+  assert.deepEqual(chosenChannels(selection, MANIFEST.layers[2], 2), [1, 5]);
+  assert.equal(chosenChannels(selection, MANIFEST.layers[3], 3).length, 8);
+});
+
+test("outputs of rows are listed once", () => {
+  assert.deepEqual(shownOutputs({ rows: [{ output: "a" }, { output: "b" }, { output: "a" }] }), ["a", "b"]);
+});
+
+test("undo and redo; changes of a kind in quick succession are one", () => {
+  let history = createHistory("a");
+  history = record(history, "b", "frame", 0);
+  history = record(history, "c", "frame", 500);
+  history = record(history, "d", "frame", 1400);
+  history = record(history, "e", null, 1500);
+  history = record(history, "f", null, 1600);
+  const seen = [];
+  for (let i = 0; i < 4; i += 1) {
+    seen.push(history.present);
+    history = undo(history);
+  }
+  assert.deepEqual(seen, ["f", "e", "d", "a"]);
+  assert.equal(undo(history), history);
+  assert.equal(redo(redo(history)).present, "e");
+  assert.deepEqual(record(redo(history), "x", null, 9999).future, []);
+});
+
+test("keys act, but not while typing, nor where a control uses them itself", () => {
+  const at = (selector) => ({ closest: (list) => (selector && list.includes(selector) ? {} : null) });
+  const press = (key, target, more = {}) => actionOf({ key, target: at(target), ...more })?.action ?? null;
+  assert.equal(press("ArrowLeft"), "back");
+  assert.equal(press("ArrowLeft", "select"), null);
+  assert.equal(press(" "), "toggle");
+  assert.equal(press(" ", "button"), null);
+  assert.equal(press("ArrowRight", "button"), "forward");
+  assert.equal(press("z", null, { ctrlKey: true }), "undo");
+  assert.equal(press("Z", null, { ctrlKey: true, shiftKey: true }), "redo");
+  assert.equal(press("c", null, { ctrlKey: true }), null);
+  assert.equal(press("Escape", "textarea"), "close");
+  assert.equal(press("f", null, { defaultPrevented: true }), null);
+  assert.equal(actionOf({ key: "f", target: at(null) }, false), null);
+  assert.equal(actionOf({ key: "ArrowLeft", target: at(null) }, false).action, "back");
+});
