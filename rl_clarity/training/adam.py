@@ -1,4 +1,4 @@
-"""Adam on one flat vector (Kingma and Ba 2014, https://arxiv.org/abs/1412.6980), as TensorFlow 1 and Baselines have it."""
+"""Adam on one flat vector (Kingma and Ba 2014, https://arxiv.org/abs/1412.6980), as TensorFlow 1 has it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The compiled half of training: acting with a network, and improving it.
 
 Observations stay uint8 until they are inside a compiled function. A minibatch is cut into chunks of one fixed shape
-whose gradients are added up, so that memory does not grow with it and nothing is compiled twice; a chunk that is not full
-is padded with steps of weight 0.
+whose gradients are added up, so that memory does not grow with it and nothing is compiled twice; a chunk that is not
+full is padded with steps of weight 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rl_clarity.training.adam import Adam
 from rl_clarity.training.loss import STATISTICS, LossOptions, Minibatch, ppo_loss
 
 Tensor = Any
-CHUNK = 256
+CHUNK = 128
 """Steps a compiled gradient; more do not make convolutions faster."""
 
 
@@ -61,7 +61,7 @@ class Learner:
         return logits.numpy(), values.numpy()
 
     def learn(self, batch: Minibatch) -> tuple[np.ndarray, float]:
-        """One step of the optimiser: the means of `STATISTICS` over the batch, and the gradient's norm before it is cut."""
+        """One step of the optimiser: means of `STATISTICS` over the batch, and the gradient's norm before it is cut."""
         self._total.assign(np.zeros(sum(self._sizes), np.float32))
         statistics = np.zeros(len(STATISTICS), np.float64)
         for start in range(0, len(batch.actions), CHUNK):

@@ -1,4 +1,4 @@
-"""The loss of proximal policy optimisation (Schulman et al. 2017, https://arxiv.org/abs/1707.06347), as in PPO2 of Baselines."""
+"""The loss of PPO (Schulman et al. 2017, https://arxiv.org/abs/1707.06347), as in PPO2 of Baselines."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Options of training, with the names and defaults of Baselines' PPO2 as `understanding-rl-vision` trained its agents."""
+"""Options of training, with the names and defaults of the agents that `understanding-rl-vision` explains."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from rl_clarity.environments.protocol import EnvironmentSpec
 from rl_clarity.errors import OptionError
+from rl_clarity.options import parse, unknown_option
 
 ENVIRONMENT_OPTIONS = (
     "num_levels",
@@ -84,6 +84,8 @@ class TrainOptions:
     """Updates between two checkpoints; 0 saves at the end only."""
     save_all: bool = False
     """Keep every checkpoint, as `checkpoint-<update>.jd`."""
+    tensorboard: bool = True
+    """Also write TensorBoard's event files, in `tensorboard/`."""
     value_loss_coeff: float = 0.5
     """Weight of the value's loss."""
     max_grad_norm: float = 0.5
@@ -114,8 +116,6 @@ class TrainOptions:
     """Procgen: paint the agent's velocity in a corner."""
     debug_mode: int | None = None
     """Procgen's own."""
-    env_kwargs: Mapping[str, Any] | None = None
-    """Gymnasium: arguments of `gymnasium.make`."""
 
     def __post_init__(self) -> None:
         if (self.env_name is None) == (self.env_id is None):
@@ -160,8 +160,6 @@ class TrainOptions:
         given = {name: getattr(self, name) for name in ENVIRONMENT_OPTIONS if getattr(self, name) is not None}
         if self.use_sticky_actions is not None and (self.env_kind == "atari" or self.use_sticky_actions):
             given["use_sticky_actions"] = bool(self.use_sticky_actions)
-        if self.env_kwargs:
-            given["make_kwargs"] = dict(self.env_kwargs)
         given["frame_stack"] = self.frame_stack
         name = self.env_name if self.env_name is not None else str(self.env_id)
         return EnvironmentSpec(self.env_kind, _without_prefix(name), given, self.epsilon_greedy)
@@ -176,18 +174,21 @@ class TrainOptions:
 
 
 def train_options(kwargs: Mapping[str, Any]) -> TrainOptions:
-    """Options from keyword arguments; raises OptionError for an unknown one, naming the nearest known."""
-    known = {field.name for field in fields(TrainOptions)}
+    """Options from keyword arguments, `lambda` among them, and 0 and 1 for flags as Baselines wrote them.
+
+    Raises OptionError for an unknown one, naming the nearest known, and for a value that it cannot have.
+    """
+    kinds = {field.name: str(field.type) for field in fields(TrainOptions)}
     given: dict[str, Any] = {}
     for key, value in kwargs.items():
         name = ALIASES.get(key, key)
-        if name not in known:
-            near = difflib.get_close_matches(key, [*known, *ALIASES], n=1, cutoff=0.0)
-            raise OptionError(f"unknown option {key!r} of training; did you mean {near[0]!r}?")
+        if name not in kinds:
+            raise unknown_option(key, [*kinds, *ALIASES])
         if name in given:
             raise OptionError(f"option {key!r} is given twice, under two names")
-        given[name] = value
-    return TrainOptions(**given)
+        is_flag = kinds[name].startswith("bool") and not isinstance(value, bool) and value in (0, 1)
+        given[name] = bool(value) if is_flag else value
+    return parse(TrainOptions, given)
 
 
 def _without_prefix(name: str) -> str:

@@ -7,10 +7,27 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 LINE_SECONDS = 60.0
 """How often a line is printed where there is no terminal."""
+
+
+class Log(Protocol):
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Tell of one update."""
+        ...
+
+
+class Logs:
+    """Several logs as one."""
+
+    def __init__(self, logs: Sequence[Log]) -> None:
+        self._logs = logs
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        for log in self._logs:
+            log.write(row)
 
 
 class CsvLog:
@@ -45,6 +62,27 @@ def _number(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
+class EventLog:
+    """TensorBoard's event files."""
+
+    def __init__(self, folder: Path) -> None:
+        import tensorflow as tf
+
+        self._writer = tf.summary.create_file_writer(str(folder))
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        import tensorflow as tf
+
+        with self._writer.as_default(step=row["timesteps"]):
+            for name, value in row.items():
+                if name not in ("update", "timesteps"):
+                    tf.summary.scalar(name, value)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
 class Bar:
     """A bar with steps a second and the time left; without a terminal, a line every minute."""
 
@@ -72,7 +110,7 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def update(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: Mapping[str, Any]) -> None:
         text = (
             f"{row['steps_per_second']:.0f} steps/s  return {row['mean_return']:.2f}  length {row['mean_length']:.0f}"
         )

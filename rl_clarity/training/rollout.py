@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from rl_clarity.environments.protocol import VectorEnvironment
+from rl_clarity.sampling.advantages import generalized_advantage_estimation
 from rl_clarity.training.clock import Clock
 from rl_clarity.training.rewards import RewardProcessor
 
@@ -17,6 +18,15 @@ class Policy(Protocol):
     def act(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Policy logits (N, A) and values (N,)."""
         ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """Environments that can be put back to where they stood, as plain arrays."""
+
+    def snapshot(self) -> dict[str, np.ndarray]: ...
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,8 @@ class Rollout:
     values: np.ndarray  # (T, N) float32
     rewards: np.ndarray  # (T, N) float32, processed
     dones: np.ndarray  # (T, N) bool: the step ended the episode
-    bootstraps: np.ndarray  # (T, N) float32: value of the last observation of an episode cut by time, else 0
+    truncated: np.ndarray  # (T, N) bool: by time, and its last observation is known
+    final_values: np.ndarray  # (T, N) float32: the value of that observation
     last_values: np.ndarray  # (N,) float32, of the observations after the last step
     episodes: list[Episode] = field(default_factory=list)
 
@@ -54,13 +65,30 @@ class Player:
         self._returns = np.zeros(environment.num_envs)
         self._lengths = np.zeros(environment.num_envs, np.int64)
 
+    def state(self) -> dict[str, np.ndarray]:
+        """Where play stands; empty for environments that cannot be put back there."""
+        if not isinstance(self._environment, Resumable):
+            return {}
+        snapshot = {f"environment/{name}": array for name, array in self._environment.snapshot().items()}
+        own = {"observations": self._observations, "returns": self._returns, "lengths": self._lengths}
+        return snapshot | {name: np.array(array) for name, array in own.items()}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from there, or, from an empty state, with new episodes."""
+        if not state or not isinstance(self._environment, Resumable):
+            return
+        start = "environment/"
+        self._environment.restore({name.removeprefix(start): state[name] for name in state if name.startswith(start)})
+        self._observations = state["observations"]
+        self._returns, self._lengths = state["returns"].copy(), state["lengths"].copy()
+
     def play(self, policy: Policy, num_steps: int) -> Rollout:
         """The next `num_steps` steps, with actions drawn from the policy."""
         shape = (num_steps, self._environment.num_envs)
         observations = np.empty((*shape, *self._environment.observation_shape), np.uint8)
         actions = np.empty(shape, np.int32)
-        log_probs, values, rewards, bootstraps = np.zeros((4, *shape), np.float32)
-        dones = np.empty(shape, bool)
+        log_probs, values, rewards, final_values = np.zeros((4, *shape), np.float32)
+        dones, truncated = np.zeros((2, *shape), bool)
         episodes: list[Episode] = []
         for t in range(num_steps):
             observations[t] = self._observations
@@ -72,19 +100,30 @@ class Player:
             self._observations, dones[t] = step.observations, step.firsts
             rewards[t] = self._process(step.rewards, step.firsts)
             if step.final_observations:
-                bootstraps[t] = self._values_of(policy, step.final_observations)
+                truncated[t], final_values[t] = self._values_of(policy, step.final_observations)
             self._count(step.rewards, step.firsts, episodes)
         with self._clock.time("acting"):
             last_values = policy.act(self._observations)[1]
-        return Rollout(observations, actions, log_probs, values, rewards, dones, bootstraps, last_values, episodes)
+        return Rollout(
+            observations,
+            actions,
+            log_probs,
+            values,
+            rewards,
+            dones,
+            truncated,
+            final_values,
+            last_values,
+            episodes,
+        )
 
-    def _values_of(self, policy: Policy, observations: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Values (N,) of the given observations, 0 where there is none."""
+    def _values_of(self, policy: Policy, observations: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Which environments (N,) have an observation here, and its values (N,)."""
         batch = np.zeros((self._environment.num_envs, *self._environment.observation_shape), np.uint8)
         there = np.zeros(self._environment.num_envs, bool)
         for i, observation in observations.items():
             batch[i], there[i] = observation, True
-        return np.where(there, policy.act(batch)[1], 0)
+        return there, policy.act(batch)[1]
 
     def _count(self, rewards: np.ndarray, firsts: np.ndarray, episodes: list[Episode]) -> None:
         self._returns += rewards
@@ -104,17 +143,19 @@ def sample(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np
 
 
 def advantages(rollout: Rollout, gamma: float, lam: float) -> np.ndarray:
-    """Generalised advantage estimation (T, N) (Schulman et al. 2015, https://arxiv.org/abs/1506.02438).
+    """Advantages (T, N) of the actions, the last of which look on to `last_values`."""
 
-    The last step looks on to `last_values`. An episode that ended has no value after it, one cut by time that of its last
-    observation.
-    """
-    result = np.zeros_like(rollout.rewards)
-    next_values, following = rollout.last_values, np.zeros_like(rollout.last_values)
-    for t in reversed(range(len(result))):
-        goes_on = ~rollout.dones[t]
-        after = np.where(goes_on, next_values, rollout.bootstraps[t])
-        delta = rollout.rewards[t] + gamma * after - rollout.values[t]
-        following = delta + gamma * lam * goes_on * following
-        result[t], next_values = following, rollout.values[t]
-    return result
+    def extended(array: np.ndarray, last: np.ndarray | float = 0) -> np.ndarray:
+        """The array as (N, T + 1): the step after the last one closes the estimate."""
+        return np.concatenate([array, np.broadcast_to(np.asarray(last, array.dtype), array[:1].shape)]).T
+
+    estimated = generalized_advantage_estimation(
+        extended(rollout.rewards),
+        extended(rollout.values, rollout.last_values),
+        extended(rollout.dones),
+        gamma=gamma,
+        lam=lam,
+        truncated=extended(rollout.truncated),
+        final_values=extended(rollout.final_values),
+    )
+    return estimated.T[:-1]

@@ -1,9 +1,9 @@
-"""The state of training on disk: everything that the next update depends on, in one file that is replaced as a whole."""
+"""The state of training on disk: all that the next update depends on, in one file that is replaced as a whole."""
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.distributed.files import write_atomically
 from rl_clarity.errors import CheckpointError
 
 JSON = "json"
@@ -31,14 +32,11 @@ class TrainingState:
 
 
 def save(path: Path, state: TrainingState) -> None:
-    """Write the file anew, atomically: whoever reads it, even after a crash, finds the old state or the new one."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    """Write the file anew: whoever reads it, even after a crash, finds the old state or the new one."""
     values = np.frombuffer(json.dumps(dict(state.values), sort_keys=True).encode(), np.uint8)
-    with temporary.open("wb") as file:
-        np.savez(file, **{JSON: values}, **state.arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    content = io.BytesIO()
+    np.savez(content, **{JSON: values}, **state.arrays)
+    write_atomically(path, content.getvalue())
 
 
 def load(path: Path) -> TrainingState:

@@ -12,7 +12,8 @@ from rl_clarity.environments import make
 from rl_clarity.errors import OptionError
 from rl_clarity.training import state as training_state
 from rl_clarity.training.options import TrainOptions
-from rl_clarity.training.progress import Bar, CsvLog
+from rl_clarity.training.parallel import Ranks, ranks
+from rl_clarity.training.progress import Bar, CsvLog, EventLog, Log, Logs
 from rl_clarity.training.state import TrainingState
 from rl_clarity.training.trainer import CHECKPOINT, COLUMNS, STATE, Trainer, environment_seed
 
@@ -29,6 +30,7 @@ CHANGEABLE = frozenset(
         "precision",
         "save_all",
         "save_interval",
+        "tensorboard",
         "timesteps_per_proc",
         "value_loss_coeff",
     }
@@ -51,33 +53,50 @@ class TrainingSummary:
 
 def run(save_dir: Path | None, options: TrainOptions) -> TrainingSummary:
     """Train until `timesteps_per_proc`, from the state in `save_dir` where there is one."""
-    saved = _saved_state(save_dir, options)
+    together = ranks()
+    try:
+        return _run(save_dir, options, together)
+    except BaseException as error:
+        together.fail(error, "training")
+        raise
+
+
+def _run(save_dir: Path | None, options: TrainOptions, together: Ranks) -> TrainingSummary:
+    saved = together.broadcast(_saved_state(save_dir, options) if together.rank == 0 else None)
     updates = 0 if saved is None else int(saved.values["updates"])
     with ExitStack() as stack:
         stack.enter_context(compute_precision(options.precision))
-        environment = make(options.environment(), options.num_envs, environment_seed(options, updates))
-        stack.enter_context(closing(environment))
-        trainer = Trainer(options, environment)
+        seed = environment_seed(options, updates, together.rank)
+        environment = stack.enter_context(closing(make(options.environment(), options.num_envs, seed)))
+        trainer = Trainer(options, environment, together)
         if saved is not None:
             trainer.restore(saved)
-        total = options.num_updates * options.steps_per_update
-        bar = stack.enter_context(Bar(total, trainer.timesteps))
-        log = None
-        if save_dir is not None:
-            save_dir.mkdir(parents=True, exist_ok=True)
-            log = CsvLog(save_dir / "progress.csv", COLUMNS, updates=updates)
-        row: dict[str, float] = {}
+        log = stack.enter_context(_log(save_dir, trainer)) if together.rank == 0 else None
+        mean_return = math.nan
         while trainer.updates < options.num_updates:
             row = trainer.update()
-            bar.update(row)
+            mean_return = row["mean_return"]
             if log is not None:
                 log.write(row)
             if save_dir is not None and _saves(options, trainer.updates):
                 trainer.save(save_dir)
     checkpoint = None if save_dir is None else save_dir / CHECKPOINT
-    return TrainingSummary(
-        trainer.updates, trainer.timesteps, trainer.seconds, row.get("mean_return", math.nan), checkpoint
-    )
+    return TrainingSummary(trainer.updates, trainer.timesteps, trainer.seconds, mean_return, checkpoint)
+
+
+@contextmanager
+def _log(save_dir: Path | None, trainer: Trainer) -> Iterator[Logs]:
+    """What tells how training goes: the terminal, and files in `save_dir`."""
+    options = trainer.options
+    with ExitStack() as stack:
+        total = options.num_updates * options.steps_per_update
+        logs: list[Log] = [stack.enter_context(Bar(total, trainer.timesteps))]
+        if save_dir is not None:
+            save_dir.mkdir(parents=True, exist_ok=True)
+            logs.append(CsvLog(save_dir / "progress.csv", COLUMNS, updates=trainer.updates))
+            if options.tensorboard:
+                logs.append(stack.enter_context(closing(EventLog(save_dir / "tensorboard"))))
+        yield Logs(logs)
 
 
 def _saves(options: TrainOptions, updates: int) -> bool:

@@ -13,13 +13,14 @@ import numpy as np
 
 from rl_clarity.checkpoints import baselines
 from rl_clarity.environments.protocol import VectorEnvironment
-from rl_clarity.errors import ClarityError
+from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.networks import build
 from rl_clarity.training import state as training_state
 from rl_clarity.training.clock import Clock
 from rl_clarity.training.learner import Learner
 from rl_clarity.training.loss import STATISTICS, LossOptions, Minibatch, normalize
 from rl_clarity.training.options import TrainOptions
+from rl_clarity.training.parallel import Alone, Ranks
 from rl_clarity.training.rewards import RewardProcessor
 from rl_clarity.training.rollout import Episode, Player, Rollout, advantages
 from rl_clarity.training.state import TrainingState
@@ -48,12 +49,16 @@ class DivergenceError(ClarityError):
 
 
 class Trainer:
-    """Training between two updates: what `state()` saves is all that the next update depends on."""
+    """Training between two updates: what `state()` gives is all that the next update depends on.
 
-    def __init__(self, options: TrainOptions, environment: VectorEnvironment) -> None:
+    On several ranks, each holds one, and all call the same methods together.
+    """
+
+    def __init__(self, options: TrainOptions, environment: VectorEnvironment, ranks: Ranks | None = None) -> None:
         self.options = options
+        self.ranks = ranks or Alone()
         self.observation_shape = environment.observation_shape
-        self.rng = np.random.default_rng([options.seed, 1])
+        self.rng = np.random.default_rng([options.seed, 1, self.ranks.rank])
         self.clock = Clock()
         self.rewards = RewardProcessor(
             options.reward_processing, environment.num_envs, options.gamma, options.reward_scale
@@ -70,6 +75,7 @@ class Trainer:
             LossOptions(options.clip_range, options.clip_vf, options.entropy_coeff, options.value_loss_coeff),
             learning_rate=options.learning_rate,
             max_grad_norm=options.max_grad_norm,
+            average=self.ranks.average if self.ranks.size > 1 else None,
         )
         self.player = Player(environment, self.rewards, self.rng, self.clock)
         self.updates = 0
@@ -86,8 +92,9 @@ class Trainer:
         elapsed = time.perf_counter() - start
         self.updates += 1
         self.seconds += elapsed
-        self.episodes += len(rollout.episodes)
-        self.recent.extend(rollout.episodes)
+        for episodes in self.ranks.gather(rollout.episodes):
+            self.episodes += len(episodes)
+            self.recent.extend(episodes)
         clocks = self.clock.take()
         return {
             "update": self.updates,
@@ -119,44 +126,59 @@ class Trainer:
                     f"{self.options.learning_rate} may help"
                 )
             results.append([*statistics, norm])
-        means = np.mean(results, axis=0)
+        means = self.ranks.average(np.mean(results, axis=0))
         return {
             **dict(zip((*STATISTICS, "gradient_norm"), map(float, means), strict=True)),
             "explained_variance": explained_variance(rollout.values, returns),
         }
 
     def state(self) -> TrainingState:
+        """All ranks' state, on every rank."""
+        own = {f"rewards/{name}": array for name, array in self.rewards.state().items()}
+        own |= {f"player/{name}": array for name, array in self.player.state().items()}
         arrays = {f"learner/{name}": array for name, array in self.learner.state().items()}
-        arrays |= {f"rewards/{name}": array for name, array in self.rewards.state().items()}
+        for rank, part in enumerate(self.ranks.gather(own)):
+            arrays |= {f"{rank}/{name}": array for name, array in part.items()}
         values = {
             "updates": self.updates,
-            "timesteps": self.timesteps,
             "episodes": self.episodes,
             "seconds": self.seconds,
             "recent": [[episode.reward, episode.length] for episode in self.recent],
-            "rng": self.rng.bit_generator.state,
+            "rng": self.ranks.gather(self.rng.bit_generator.state),
             "options": asdict(self.options),
         }
         return TrainingState(arrays, values)
 
     def restore(self, state: TrainingState) -> None:
+        """Go on from there; raises OptionError if it was saved by another number of ranks."""
+        saved_by = len(state.values["rng"])
+        if saved_by != self.ranks.size:
+            raise OptionError(
+                f"the training was saved by {saved_by} MPI processes and cannot go on with {self.ranks.size}: "
+                f"start it with mpiexec -n {saved_by}"
+            )
+        own = f"{self.ranks.rank}"
         self.learner.restore(state.part("learner"))
-        self.rewards.restore(state.part("rewards"))
+        self.rewards.restore(state.part(f"{own}/rewards"))
+        self.player.restore(state.part(f"{own}/player"))
+        self.rng.bit_generator.state = state.values["rng"][self.ranks.rank]
         self.updates = int(state.values["updates"])
         self.episodes = int(state.values["episodes"])
         self.seconds = float(state.values["seconds"])
         self.recent.extend(Episode(*episode) for episode in state.values["recent"])
-        self.rng.bit_generator.state = state.values["rng"]
 
     def save(self, save_dir: Path) -> None:
-        """Write the checkpoint, then the state that training goes on from."""
+        """Write the checkpoint, then the state that training goes on from; rank 0 does."""
+        state = self.state()
+        if self.ranks.rank != 0:
+            return
         args = self.options.checkpoint_args(self.observation_shape)
         extra = {"updates": self.updates, "timesteps": self.timesteps}
         parameters = self.learner.network.parameters()
         if self.options.save_all:
             baselines.write(save_dir / f"checkpoint-{self.updates}.jd", parameters, args, extra)
         baselines.write(save_dir / CHECKPOINT, parameters, args, extra)
-        training_state.save(save_dir / STATE, self.state())
+        training_state.save(save_dir / STATE, state)
 
 
 def minibatches(
@@ -190,6 +212,6 @@ def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
     return float("nan") if variance == 0 else 1 - float(np.var(returns - values)) / variance
 
 
-def environment_seed(options: TrainOptions, updates: int) -> int:
-    """Seed of environments made when `updates` updates are done: a resumed run goes on to other levels."""
-    return int(np.random.SeedSequence([options.seed, 2, updates]).generate_state(1)[0] % 2**31)
+def environment_seed(options: TrainOptions, updates: int, rank: int = 0) -> int:
+    """Seed of environments made when `updates` updates are done: those that begin anew then meet new levels."""
+    return int(np.random.SeedSequence([options.seed, 2, updates, rank]).generate_state(1)[0] % 2**31)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from rl_clarity.errors import OptionError
+from rl_clarity.training.options import TrainOptions, train_options
+
+ORIGINAL_DEFAULTS = {
+    "env_kind": "procgen",
+    "num_envs": 64,
+    "learning_rate": 5e-4,
+    "entropy_coeff": 0.01,
+    "gamma": 0.999,
+    "lambda": 0.95,
+    "num_steps": 256,
+    "num_minibatches": 8,
+    "ppo_epochs": 3,
+    "clip_range": 0.2,
+    "clip_vf": True,
+    "timesteps_per_proc": 1e9,
+    "cnn": "clear",
+    "use_lstm": False,
+    "stack_channels": "16_32_32",
+    "emb_size": 256,
+    "epsilon_greedy": 0,
+    "reward_scale": 1,
+    "frame_stack": 1,
+    "reward_processing": "none",
+    "save_interval": 10,
+    "save_all": False,
+}
+
+
+def test_defaults_are_the_originals() -> None:
+    args = train_options({"env_name": "coinrun"}).checkpoint_args((64, 64, 3))
+    assert {name: args[name] for name in ORIGINAL_DEFAULTS} == ORIGINAL_DEFAULTS
+
+
+def test_an_unknown_option_names_the_nearest() -> None:
+    with pytest.raises(OptionError, match=r"'learning_rat'.*'learning_rate'"):
+        train_options({"env_name": "coinrun", "learning_rat": 1})
+
+
+@pytest.mark.parametrize("key", ["lambda", "lam", "lambda_"])
+def test_lambda_may_be_given_by_its_own_name(key: str) -> None:
+    assert train_options({"env_name": "coinrun", key: 0.5}).lambda_ == 0.5
+
+
+def test_lambda_may_not_be_given_twice() -> None:
+    with pytest.raises(OptionError, match="twice"):
+        train_options({"env_name": "coinrun", "lambda": 0.5, "lam": 0.5})
+
+
+def test_flags_may_be_0_and_1() -> None:
+    options = train_options({"env_name": "coinrun", "clip_vf": 0, "use_lstm": 0, "use_sticky_actions": 1})
+    assert (options.clip_vf, options.use_lstm, options.use_sticky_actions) == (False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "env_name"),
+        ({"env_name": "coinrun", "env_id": "procgen:procgen-coinrun-v0"}, "env_id"),
+        ({"env_name": "coinrun", "num_envs": 0}, "num_envs=0"),
+        ({"env_name": "coinrun", "gamma": 1.5}, "gamma=1.5"),
+        ({"env_name": "coinrun", "lambda": -1}, "lambda=-1"),
+        ({"env_name": "coinrun", "learning_rate": 0}, "learning_rate=0"),
+        ({"env_name": "coinrun", "learning_rate": "fast"}, "learning_rate='fast'"),
+        ({"env_name": "coinrun", "reward_processing": "sign"}, "'sign'.*clip"),
+        ({"env_name": "coinrun", "precision": "float16"}, "'float16'.*bfloat16"),
+        ({"env_name": "coinrun", "num_minibatches": 7}, "num_minibatches=7"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_value(given: dict, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        train_options(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"env_id": "procgen:procgen-coinrun-v0"}, "coinrun"),
+        ({"env_name": "coinrun"}, "coinrun"),
+        ({"env_id": "BreakoutNoFrameskip-v4", "env_kind": "atari"}, "BreakoutNoFrameskip-v4"),
+        ({"env_id": "my_module:Mine-v0", "env_kind": "gymnasium"}, "my_module:Mine-v0"),
+    ],
+)
+def test_an_id_says_what_is_played(given: dict, name: str) -> None:
+    assert train_options(given).environment().name == name
+
+
+def test_only_given_options_reach_the_environment() -> None:
+    spec = train_options(
+        {"env_name": "coinrun", "num_levels": 0, "epsilon_greedy": 0.1, "reward_scale": 3}
+    ).environment()
+    assert dict(spec.options) == {"num_levels": 0, "frame_stack": 1}
+    assert spec.epsilon_greedy == 0.1
+    assert spec.reward_scale == 1  # training scales by itself, returns are the game's own
+
+
+def test_every_field_has_its_help() -> None:
+    import tyro
+
+    with pytest.raises(SystemExit) as ended:
+        tyro.cli(TrainOptions, args=["--help"])
+    assert ended.value.code == 0
+
+
+def test_options_load_nothing_heavy() -> None:
+    code = (
+        "import sys, rl_clarity.training, rl_clarity.training.options\n"
+        "assert not {'tensorflow', 'keras', 'mpi4py', 'procgen'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

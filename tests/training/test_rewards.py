@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rl_clarity.training.rewards import RewardProcessor
+
+NO_END = np.zeros(3, bool)
+
+
+def test_none_only_scales() -> None:
+    np.testing.assert_array_equal(RewardProcessor("none", 3, 0.9, scale=2)(np.array([1, -2, 0.5]), NO_END), [2, -4, 1])
+
+
+def test_clip_keeps_the_sign() -> None:
+    np.testing.assert_array_equal(RewardProcessor("clip", 3, 0.9)(np.array([5, -0.1, 0]), NO_END), [1, -1, 0])
+
+
+def test_normalize_divides_by_the_deviation_of_all_returns_so_far() -> None:
+    rng = np.random.default_rng(0)
+    processor = RewardProcessor("normalize", 3, 0.9)
+    running, seen = np.zeros(3), []
+    for _ in range(300):
+        rewards, ends = rng.normal(2, 1, 3), rng.random(3) < 0.1
+        running = running * 0.9 + rewards
+        seen.extend(running)
+        expected = rewards / np.std(seen)
+        result = processor(rewards, ends)
+        running[ends] = 0
+    np.testing.assert_allclose(result, expected, rtol=1e-3)
+
+
+def test_a_normalized_reward_is_at_most_10() -> None:
+    processor = RewardProcessor("normalize", 3, 0.9)
+    for _ in range(100):
+        processor(np.zeros(3), NO_END)
+    assert processor(np.array([1e6, 0, 0]), NO_END)[0] == pytest.approx(10)
+
+
+def test_the_state_goes_on_where_it_was() -> None:
+    first, second = RewardProcessor("normalize", 3, 0.9), RewardProcessor("normalize", 3, 0.9)
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        first(rng.normal(size=3), rng.random(3) < 0.2)
+    second.restore(first.state())
+    rewards = rng.normal(size=3)
+    np.testing.assert_array_equal(first(rewards, NO_END), second(rewards, NO_END))

@@ -1,0 +1,277 @@
+"""Whole trainings: that they learn, go on, stop and say so."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_clarity.checkpoints import load_agent, read
+from rl_clarity.errors import CheckpointError, OptionError
+from rl_clarity.training import state as training_state
+from rl_clarity.training import train
+from rl_clarity.training.options import TrainOptions
+from rl_clarity.training.progress import read_csv
+from rl_clarity.training.trainer import COLUMNS, DivergenceError, Trainer
+from tests.training.toys import ACTIONS, Columns, ResumableColumns, picture
+
+COLUMNS_ID = "tests.training.toys:RlClarityColumns-v0"
+TINY = {"env_kind": "gymnasium", "env_id": COLUMNS_ID, "num_envs": 4, "num_steps": 8, "num_minibatches": 2}
+FAST = {"learning_rate": 2e-3, "num_envs": 16, "num_steps": 16, "num_minibatches": 4, "ppo_epochs": 2, "gamma": 0.5}
+
+
+def tiny(updates: int, **changes: object) -> dict:
+    options = {**TINY, "ppo_epochs": 1, "tensorboard": False, **changes}
+    steps = int(options["num_envs"]) * int(options["num_steps"])  # type: ignore[call-overload]
+    return {**options, "timesteps_per_proc": updates * steps}
+
+
+def make_trainer(environment: type[Columns], **changes: object) -> Trainer:
+    options = TrainOptions(env_name="columns", **{**FAST, **changes})  # type: ignore[arg-type]
+    return Trainer(options, environment(options.num_envs, seed=1))
+
+
+def parameters(trainer: Trainer) -> dict[str, np.ndarray]:
+    return trainer.learner.network.parameters()
+
+
+def test_it_learns_which_column_is_bright() -> None:
+    trainer = make_trainer(Columns)
+    returns = [trainer.update()["mean_return"] for _ in range(25)]
+    assert returns[0] < 2.2  # of 4: a third of the actions is right by chance
+    assert returns[-1] > 3.6
+    rng = np.random.default_rng(9)
+    pictures = np.stack([picture(column, rng) for column in range(ACTIONS)])
+    logits, values = trainer.learner.act(pictures)
+    np.testing.assert_array_equal(logits.argmax(1), range(ACTIONS))
+    assert (values > 0.5).all()
+
+
+def test_the_same_seed_trains_the_same_agent() -> None:
+    first, second, other = make_trainer(Columns), make_trainer(Columns), make_trainer(Columns, seed=1)
+    for trainer in (first, second, other):
+        trainer.update()
+    assert all(np.array_equal(array, parameters(second)[name]) for name, array in parameters(first).items())
+    assert any(not np.array_equal(array, parameters(other)[name]) for name, array in parameters(first).items())
+
+
+def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
+    uninterrupted = make_trainer(ResumableColumns, reward_processing="normalize")
+    for _ in range(2):
+        uninterrupted.update()
+    training_state.save(tmp_path / "state.npz", uninterrupted.state())
+    resumed = make_trainer(ResumableColumns, reward_processing="normalize")
+    resumed.restore(training_state.load(tmp_path / "state.npz"))
+    for _ in range(2):
+        expected, actual = uninterrupted.update(), resumed.update()
+    for name in set(COLUMNS) - {"seconds", "steps_per_second"}:
+        if not name.startswith("seconds_"):
+            assert expected[name] == pytest.approx(actual[name], nan_ok=True), name
+    for name, array in parameters(uninterrupted).items():
+        np.testing.assert_array_equal(array, parameters(resumed)[name], err_msg=name)
+
+
+def test_a_checkpoint_is_an_agent(tmp_path: Path) -> None:
+    summary = train(tmp_path, **tiny(2, reward_processing="clip"))
+    assert summary.checkpoint == tmp_path / "checkpoint.jd"
+    assert summary.timesteps == 64
+    agent = load_agent(summary.checkpoint)
+    assert agent.num_actions == ACTIONS
+    assert agent.observation_shape == (16, 16, 3)
+    assert agent.metadata["env_id"] == COLUMNS_ID
+    assert agent.metadata["lambda"] == 0.95
+    outputs = agent.forward(np.zeros((2, 16, 16, 3), np.uint8))
+    assert np.isfinite(outputs.policy_logits).all()
+
+
+def test_the_progress_file_has_one_row_an_update(tmp_path: Path) -> None:
+    train(tmp_path, **tiny(2))
+    train(tmp_path, **tiny(5, save_interval=2))
+    rows = read_csv(tmp_path / "progress.csv")
+    assert [int(row["update"]) for row in rows] == [1, 2, 3, 4, 5]
+    assert [int(row["timesteps"]) for row in rows] == [32, 64, 96, 128, 160]
+    assert list(rows[0]) == list(COLUMNS)
+    assert not list((tmp_path).glob(".*")), "temporary files are left"
+
+
+def test_rows_of_lost_updates_are_dropped(tmp_path: Path) -> None:
+    train(tmp_path, **tiny(2))
+    with (tmp_path / "progress.csv").open("a") as file:
+        file.write("3,96,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1\n4,12")  # killed while writing, before a save
+    train(tmp_path, **tiny(4))
+    assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1", "2", "3", "4"]
+
+
+def test_save_all_keeps_every_checkpoint(tmp_path: Path) -> None:
+    train(tmp_path, **tiny(3, save_interval=1, save_all=True))
+    kept = [read(tmp_path / f"checkpoint-{update}.jd").parameters["ppo2_model/pi/w:0"] for update in (1, 2, 3)]
+    assert not np.array_equal(kept[0], kept[2])
+    np.testing.assert_array_equal(kept[2], read(tmp_path / "checkpoint.jd").parameters["ppo2_model/pi/w:0"])
+
+
+def test_event_files_are_written(tmp_path: Path) -> None:
+    train(tmp_path, **tiny(1, tensorboard=True))
+    assert list((tmp_path / "tensorboard").glob("events.out.*"))
+
+
+def test_nothing_is_written_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert train(**tiny(1)).checkpoint is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_nan_stops_it_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
+    options = tiny(10, save_interval=1, env_id="tests.training.toys:RlClarityColumnsNan-v0")
+    with pytest.raises(DivergenceError, match="update 6"):  # 8 steps an update, NaN after 40
+        train(tmp_path, **options)
+    checkpoint = read(tmp_path / "checkpoint.jd")
+    assert all(np.isfinite(array).all() for array in checkpoint.parameters.values())
+    assert training_state.load(tmp_path / "training-state.npz").values["updates"] == 5
+
+
+def test_another_network_does_not_go_on_from_a_state(tmp_path: Path) -> None:
+    train(tmp_path, **tiny(1))
+    with pytest.raises(OptionError, match=r"cnn='impala'.*'clear'"):
+        train(tmp_path, **tiny(2, cnn="impala"))
+
+
+def test_a_damaged_state_says_what_to_do(tmp_path: Path) -> None:
+    train(tmp_path, **tiny(1))
+    state = tmp_path / "training-state.npz"
+    state.write_bytes(state.read_bytes()[:1000])
+    with pytest.raises(CheckpointError, match="remove it to begin anew"):
+        train(tmp_path, **tiny(2))
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(capfd: pytest.CaptureFixture[str]) -> None:
+    train(**tiny(3))
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("update")]
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("network", ["impala", "nature"])
+def test_other_networks_train(network: str) -> None:
+    class Large(Columns):
+        observation_shape = (48, 48, 3)
+
+        def _draw(self) -> np.ndarray:
+            return super()._draw().repeat(3, axis=1).repeat(3, axis=2)
+
+    options = TrainOptions(env_name="columns", cnn=network, num_envs=4, num_steps=4, num_minibatches=2, ppo_epochs=1)
+    trainer = Trainer(options, Large(4, seed=0))
+    before = parameters(trainer)
+    trainer.update()
+    for name, array in parameters(trainer).items():
+        assert not np.array_equal(array, before[name]), f"{name} did not move"
+
+
+def test_bfloat16_is_close_to_float32(tmp_path: Path) -> None:
+    for precision in ("float32", "bfloat16"):
+        train(tmp_path / precision, **tiny(1, precision=precision))
+    before, after = (read(tmp_path / name / "checkpoint.jd").parameters for name in ("float32", "bfloat16"))
+    for name, array in before.items():
+        np.testing.assert_allclose(array, after[name], atol=5e-3, err_msg=name)
+
+
+@pytest.mark.slow
+def test_procgen_goes_on_in_the_middle_of_its_episodes(tmp_path: Path) -> None:
+    pytest.importorskip("procgen")
+    options = {"env_name": "coinrun", "num_envs": 4, "num_steps": 16, "num_minibatches": 2, "ppo_epochs": 1}
+    options |= {"tensorboard": False, "save_interval": 2, "num_levels": 50, "distribution_mode": "easy"}
+    train(tmp_path / "whole", **options, timesteps_per_proc=256)
+    train(tmp_path / "parts", **options, timesteps_per_proc=128)
+    train(tmp_path / "parts", **options, timesteps_per_proc=256)
+    whole, parts = (read(tmp_path / name / "checkpoint.jd").parameters for name in ("whole", "parts"))
+    for name, array in whole.items():
+        np.testing.assert_array_equal(array, parts[name], err_msg=name)
+
+
+@pytest.mark.slow
+def test_atari_trains(tmp_path: Path) -> None:
+    pytest.importorskip("ale_py")
+    options = {"env_kind": "atari", "env_id": "PongNoFrameskip-v4", "frame_stack": 4, "cnn": "nature"}
+    options |= {"num_envs": 2, "num_steps": 8, "num_minibatches": 2, "timesteps_per_proc": 32, "tensorboard": False}
+    train(tmp_path, **options, reward_processing="clip", epsilon_greedy=0.1)
+    agent = load_agent(tmp_path / "checkpoint.jd")
+    assert agent.observation_shape == (84, 84, 4)
+    assert agent.metadata["frame_stack"] == 4
+
+
+RUN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from rl_clarity.training import train
+from tests.training.test_train import tiny
+train(sys.argv[2], **tiny(int(sys.argv[3]), save_interval=1))
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on(tmp_path: Path) -> None:
+    repository = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-c", RUN, str(repository), str(tmp_path)]
+    for kill in range(2):
+        process = subprocess.Popen([*command, "1000000"])
+        while not (tmp_path / "progress.csv").exists() or len(read_csv(tmp_path / "progress.csv")) < 10 * (kill + 1):
+            assert process.poll() is None, "training ended by itself"
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        for path in ("checkpoint.jd", "training-state.npz"):
+            assert (tmp_path / path).exists()
+        load_agent(tmp_path / "checkpoint.jd")
+    done = training_state.load(tmp_path / "training-state.npz").values["updates"]
+    subprocess.run([*command, str(done + 3)], check=True)
+    rows = read_csv(tmp_path / "progress.csv")
+    assert [int(row["update"]) for row in rows] == list(range(1, done + 4))
+
+
+RANKS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from rl_clarity.training import train
+from rl_clarity.training import trainer
+from tests.training.test_train import tiny
+ended = []
+update = trainer.Trainer.update
+def remember(self):
+    row = update(self)
+    ended[:] = [self]
+    return row
+trainer.Trainer.update = remember
+for updates in (2, 4):
+    train(sys.argv[2], **tiny(updates, reward_processing="normalize"))
+rank = ended[0].ranks.rank
+np.savez(f"{sys.argv[2]}/rank-{rank}.npz", pictures=ended[0].player._observations, **{
+    name.replace("/", "|"): array for name, array in ended[0].learner.network.parameters().items()})
+"""
+
+
+@pytest.mark.slow
+def test_ranks_hold_the_same_parameters_and_play_other_environments(tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py")
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    if not mpiexec.exists():
+        pytest.skip("there is no mpiexec beside this Python")
+    repository = Path(__file__).resolve().parents[2]
+    subprocess.run([mpiexec, "-n", "2", sys.executable, "-c", RANKS, repository, tmp_path], check=True, timeout=300)
+    first, second = (np.load(tmp_path / f"rank-{rank}.npz") for rank in (0, 1))
+    for name in first.files:
+        assert np.array_equal(first[name], second[name]) == (name != "pictures"), name
+    assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1", "2", "3", "4"]
+    with pytest.raises(OptionError, match="mpiexec -n 2"):
+        train(tmp_path, **tiny(5, reward_processing="normalize"))
+
+
+def test_every_option_that_may_change_is_an_option() -> None:
+    from rl_clarity.training.train import CHANGEABLE
+
+    assert {field.name for field in dataclasses.fields(TrainOptions)} >= CHANGEABLE
