@@ -1,3 +1,64 @@
-"""Explain agents trained by reinforcement learning: from a checkpoint to an interactive page."""
+"""Explain agents trained by reinforcement learning: from a checkpoint to an interactive page.
+
+The names below are the public ones; each is imported when it is first used, so that `import rl_clarity` is light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from rl_clarity.agents.protocol import Agent as Agent
+    from rl_clarity.agents.protocol import Outputs as Outputs
+    from rl_clarity.attribution import input_gradients as input_gradients
+    from rl_clarity.attribution import integrated_gradients as integrated_gradients
+    from rl_clarity.attribution import multi_path_attribution as multi_path_attribution
+    from rl_clarity.attribution import select_layers as select_layers
+    from rl_clarity.checkpoints import load_agent as load_agent
+    from rl_clarity.errors import ClarityError as ClarityError
+    from rl_clarity.interface.compile import recompile_js as recompile_js
+    from rl_clarity.interface.results import open_results as open_results
+    from rl_clarity.options import ORIGINAL as ORIGINAL
+    from rl_clarity.pipeline import generate as generate
+    from rl_clarity.pipeline import run as run
+    from rl_clarity.reduction import ChannelReduction as ChannelReduction
+    from rl_clarity.sampling.advantages import generalized_advantage_estimation as generalized_advantage_estimation
+    from rl_clarity.training import train as train
+    from rl_clarity.visualization.rendering import render_attribution as render_attribution
+
+_PUBLIC = {
+    "Agent": "rl_clarity.agents.protocol",
+    "ChannelReduction": "rl_clarity.reduction",
+    "ClarityError": "rl_clarity.errors",
+    "ORIGINAL": "rl_clarity.options",
+    "Outputs": "rl_clarity.agents.protocol",
+    "generalized_advantage_estimation": "rl_clarity.sampling.advantages",
+    "generate": "rl_clarity.pipeline",
+    "input_gradients": "rl_clarity.attribution",
+    "integrated_gradients": "rl_clarity.attribution",
+    "load_agent": "rl_clarity.checkpoints",
+    "multi_path_attribution": "rl_clarity.attribution",
+    "open_results": "rl_clarity.interface.results",
+    "recompile_js": "rl_clarity.interface.compile",
+    "render_attribution": "rl_clarity.visualization.rendering",
+    "run": "rl_clarity.pipeline",
+    "select_layers": "rl_clarity.attribution",
+    "train": "rl_clarity.training",
+}
+
+__all__ = sorted([*_PUBLIC, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -197,7 +197,7 @@ class InterfaceOptions(DirectoryOptions, ViewOptions):
     vis_thumbnail_expand_mult: float = 4
     """Zoom of the patches in a thumbnail."""
     scrub_range: tuple[float, float] = (42 / 64, 44 / 64)
-    """The strip of each frame that the film strip shows, as shares of the height."""
+    """The strip of each frame that the film strip shows, as shares of the width."""
     attr_integrate_steps: int = 5
     """Points on the path of integrated gradients."""
     attr_quadrature: str = "gauss-legendre"

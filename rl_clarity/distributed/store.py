@@ -1,25 +1,40 @@
 """Finished work on disk, so that a job that was stopped goes on where it was.
 
 A task's entry is a JSON file with the key of everything that decided its result, the small facts it found, and the
-files it wrote with their sizes. The entry is written last: a task is finished when its entry is there, its key is the
-one that is asked for, and its files are there.
+names of the files it wrote. Files appear under their names only when they are whole, and the entry is written last: a
+task is finished when its entry is there, its key is the one that is asked for, and its files are there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import rl_clarity
-from rl_clarity.distributed.files import write_atomically
 from rl_clarity.errors import OutputError
 
 DIRECTORY = ".rl-clarity"
 LOCK = "lock"
+
+
+class Files(Protocol):
+    """A directory, here or remote, whose files are whole or not there."""
+
+    @property
+    def location(self) -> str: ...
+
+    def write(self, name: str, data: bytes) -> None: ...
+
+    def read(self, name: str) -> bytes: ...
+
+    def names(self) -> Set[str]: ...
 
 
 def key_of(value: Any) -> str:
@@ -46,62 +61,68 @@ def code_version() -> str:
 
 
 class WorkStore:
-    """Entries of finished tasks, in `.rl-clarity/` inside the output directory."""
+    """Entries of finished tasks, in `.rl-clarity/` inside the directory that the tasks write to."""
 
-    def __init__(self, output_dir: Path) -> None:
-        self.output_dir = output_dir
-        self.directory = output_dir / DIRECTORY
-        self._lock: Any = None
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._names: Set[str] = frozenset()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again which files are there: other ranks write too."""
+        self._names = self._files.names()
 
     def finished(self, name: str, key: str) -> dict[str, Any] | None:
         """Facts of a finished task, or None if it must be done (again)."""
         try:
-            entry = json.loads(self._path(name).read_text("utf-8"))
-            current = entry["key"] == key and all(
-                (self.output_dir / file).stat().st_size == size for file, size in entry["files"].items()
-            )
+            entry = json.loads(self._files.read(_entry(name)))
+            current = entry["key"] == key and all(file in self._names for file in entry["files"])
             facts: dict[str, Any] = entry["facts"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return facts if current else None
 
-    def enter(self, name: str, key: str, facts: Mapping[str, Any], files: Mapping[str, int]) -> None:
+    def enter(self, name: str, key: str, facts: Mapping[str, Any], files: Sequence[str]) -> None:
         """Enter a task as finished."""
-        entry = {"facts": facts, "files": files, "key": key, "name": name}
+        entry = {"facts": facts, "files": list(files), "key": key, "name": name}
         text = json.dumps(entry, sort_keys=True, separators=(",", ":"), default=_plain)
-        write_atomically(self._path(name), text.encode())
+        self._files.write(_entry(name), text.encode())
 
-    def lock(self) -> None:
-        """Refuse a second run into the same directory; the lock falls with the process, however it ends."""
-        import fcntl
-        import os
-        import socket
 
-        self.directory.mkdir(parents=True, exist_ok=True)
-        lock = (self.directory / LOCK).open("a+")
+def _entry(name: str) -> str:
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
+    return f"{DIRECTORY}/{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.json"
+
+
+@contextmanager
+def locked(location: str) -> Iterator[None]:
+    """Refuse a second run into the same directory while the context lasts; the lock falls with the process.
+
+    Remote directories and file systems without locks are not locked.
+    """
+    if "://" in location:
+        yield
+        return
+    import fcntl
+
+    path = Path(location) / DIRECTORY / LOCK
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
             holder = lock.read().strip() or "another process"
-            lock.close()
             raise OutputError(
-                f"{self.output_dir} is being written by {holder}; wait for it, or use another directory"
+                f"{location} is being written by {holder}; wait for it, or use another directory"
             ) from None
         except OSError:
-            pass  # a file system without locks
+            yield
+            return
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {socket.gethostname()}")
         lock.flush()
-        self._lock = lock
-
-    def unlock(self) -> None:
-        """Let others write to the directory."""
-        if self._lock is not None:
-            (self.directory / LOCK).unlink(missing_ok=True)
-            self._lock.close()
-            self._lock = None
-
-    def _path(self, name: str) -> Path:
-        readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:80]
-        return self.directory / f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.json"
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)

@@ -8,9 +8,7 @@ from typing import Any
 
 from rl_clarity.distributed.communicator import Communicator
 from rl_clarity.distributed.store import WorkStore, key_of
-
-Report = Callable[[float], None]
-"""Told the share of the work that is done, from 0 to 1."""
+from rl_clarity.progress import Report
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,7 @@ def run_tasks(
     Which rank does a task decides nothing: the same files and facts come out for any number of ranks.
     """
     keys = {task.name: key_of([task.name, task.inputs]) for task in tasks}
+    store.refresh()
     pending = ranks.broadcast([task.name for task in tasks if store.finished(task.name, keys[task.name]) is None])
     waiting = [task for task in tasks if task.name in set(pending)]
     waiting.sort(key=lambda task: -task.cost)
@@ -52,6 +51,7 @@ def run_tasks(
         done = sum(earlier.cost for earlier in waiting[:index])  # begun before this one, by any rank
         _run(task, keys[task.name], store, ranks, lambda share, d=done, c=task.cost: report((d + share * c) / total))  # type: ignore[misc]
     ranks.barrier()
+    store.refresh()
     report(1.0)
     facts = {}
     for task in tasks:
@@ -65,8 +65,7 @@ def run_tasks(
 def _run(task: Task, key: str, store: WorkStore, ranks: Communicator, report: Report) -> None:
     try:
         result = task.run(report)
-        sizes = {file: (store.output_dir / file).stat().st_size for file in result.files}
-        store.enter(task.name, key, result.facts, sizes)
+        store.enter(task.name, key, result.facts, result.files)
     except BaseException as error:
         ranks.fail(error, task.name)
         raise

@@ -25,6 +25,8 @@ class SamplePaths:
     """A folder."""
     observations: Path
     """A folder."""
+    temporary: Path | None = None
+    """The folder to remove in the end, if there is one."""
 
 
 def sample_paths(
@@ -54,6 +56,7 @@ def sample_paths(
         metadata=place(metadata_path, ".metadata.json"),
         trajectories=place(trajectories_path, ".trajectories"),
         observations=place(observations_path, ".observations"),
+        temporary=folder if temp_files else None,
     )
 
 

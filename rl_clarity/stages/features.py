@@ -1,0 +1,201 @@
+"""What a layer's features are: its channel reduction, and the observations each channel responds to most."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.attribution import attribute
+from rl_clarity.distributed import TaskResult
+from rl_clarity.distributed.store import DIRECTORY
+from rl_clarity.errors import OptionError
+from rl_clarity.interface.features import write_feature_picture, write_optimized, write_thumbnail
+from rl_clarity.interface.frames import newest_frames
+from rl_clarity.interface.manifest import ReductionInfo
+from rl_clarity.interface.page_files import PageFiles
+from rl_clarity.progress import Report, part_of
+from rl_clarity.reduction import ChannelReduction
+from rl_clarity.sampling.samples import Observations
+from rl_clarity.stages.plan import Plan, PlannedLayer
+from rl_clarity.stages.shown import observation_frames
+from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, thumbnail
+from rl_clarity.visualization.optimization import optimize_images
+from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
+
+ERROR_OBSERVATIONS = 128
+"""Observations on which the reconstruction error is measured."""
+
+
+@dataclass(frozen=True)
+class LayerFeatures:
+    """A layer's channel reduction, and the dataset examples of its channels."""
+
+    reduction: ChannelReduction
+    info: ReductionInfo
+    grids: Mapping[float, tuple[Examples, ...]]
+    """By density, one a channel."""
+
+
+def find_features(
+    files: PageFiles, agent: Agent, plan: Plan, layer: PlannedLayer, observations: Observations, report: Report
+) -> TaskResult:
+    """Fit the layer's reduction, choose its dataset examples, write their pictures; `load_features` reads the rest."""
+    reduction, info = _fit(agent, plan, layer, observations, part_of(report, 0, 0.6))
+    reduced = _reduced_activations(agent, plan, layer, reduction, observations, part_of(report, 0.6, 0.8))
+    frames = observation_frames(observations, plan.stack)
+    names, grids = [], []
+    for channel in range(layer.channels):
+        activations = np.ascontiguousarray(reduced[..., channel])  # (M, h, w)
+        grids.append(dataset_grids(activations, plan.options.vis_subdiv_mults))
+        names += _draw(files, plan, layer, channel, activations, grids[-1], frames)
+        report(0.8 + 0.2 * (channel + 1) / layer.channels)
+    if plan.options.optimized_features:
+        names += _optimize(files, agent, plan, layer, reduction)
+    by_density = dict(zip(plan.options.vis_subdiv_mults, zip(*grids, strict=True), strict=True))
+    name = f"{DIRECTORY}/features-{layer.slug}.npz"
+    files.directory.write(name, _packed(LayerFeatures(reduction, info, by_density)))
+    return TaskResult(files=[*names, name])
+
+
+def load_features(files: PageFiles, layer: PlannedLayer) -> LayerFeatures:
+    """What `find_features` found."""
+    with np.load(io.BytesIO(files.directory.read(f"{DIRECTORY}/features-{layer.slug}.npz"))) as arrays:
+        held_out = float(arrays["error_held_out"])
+        info = ReductionInfo(float(arrays["error"]), int(arrays["fitted_on"]), None if np.isnan(held_out) else held_out)
+        grids = {
+            float(density): tuple(
+                Examples(*fields)
+                for fields in zip(
+                    *(arrays[f"{field}.{i}"] for field in ("indices", "strengths", "centers")), strict=True
+                )
+            )
+            for i, density in enumerate(arrays["densities"])
+        }
+        return LayerFeatures(ChannelReduction(arrays["components"]), info, grids)
+
+
+def _packed(features: LayerFeatures) -> bytes:
+    held_out = features.info.error_held_out
+    arrays: dict[str, Any] = {
+        "components": features.reduction.components,
+        "error": np.float64(features.info.error),
+        "error_held_out": np.float64(np.nan if held_out is None else held_out),
+        "fitted_on": np.int64(features.info.fitted_on),
+        "densities": np.array(list(features.grids), np.float64),
+    }
+    for i, grids in enumerate(features.grids.values()):
+        for field in ("indices", "strengths", "centers"):
+            arrays[f"{field}.{i}"] = np.stack([getattr(grid, field) for grid in grids])
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)
+    return packed.getvalue()
+
+
+def _fit(
+    agent: Agent, plan: Plan, layer: PlannedLayer, observations: Observations, report: Report
+) -> tuple[ChannelReduction, ReductionInfo]:
+    """Fit to the attribution of observations spread over all; measure the error on some of them and on others."""
+    count = len(observations.observations)
+    fitted_on = min(plan.options.nmf_fit_observations or count, count)
+    chosen = np.linspace(0, count - 1, fitted_on).round().astype(int)
+    others = np.setdiff1d(np.arange(count), chosen)
+    held_out = others[np.linspace(0, len(others) - 1, min(len(others), ERROR_OBSERVATIONS)).round().astype(int)]
+    attribution = np.empty((fitted_on, *layer.shape), np.float32)
+    for part in _batches(fitted_on, plan.options.batch_size):
+        attribution[part] = _attribution(agent, plan, layer, observations, chosen[part])
+        report(part.stop / (fitted_on + len(held_out)))
+    reduction = ChannelReduction.fit(attribution, plan.options.nmf_features, plan.options.seed)
+    error = reduction.reconstruction_error(attribution[:: max(1, fitted_on // ERROR_OBSERVATIONS)])
+    del attribution
+    held_out_error = None
+    if len(held_out):
+        held_out_error = reduction.reconstruction_error(_attribution(agent, plan, layer, observations, held_out))
+    return reduction, ReductionInfo(error, fitted_on, held_out_error)
+
+
+def _attribution(
+    agent: Agent, plan: Plan, layer: PlannedLayer, observations: Observations, chosen: np.ndarray
+) -> np.ndarray:
+    return attribute(
+        agent,
+        observations.observations[chosen],
+        layer.full_name,
+        [plan.fit_output],
+        steps=plan.options.nmf_attr_opts.integrate_steps,
+        quadrature=plan.options.attr_quadrature,
+        state=states_at(observations.states, chosen),
+    ).values[0]
+
+
+def _reduced_activations(
+    agent: Agent,
+    plan: Plan,
+    layer: PlannedLayer,
+    reduction: ChannelReduction,
+    observations: Observations,
+    report: Report,
+) -> np.ndarray:
+    """(M, h, w, K)."""
+    count = len(observations.observations)
+    reduced = np.empty((count, *layer.shape[:2], layer.channels), np.float32)
+    for part in _batches(count, plan.options.batch_size):
+        state = states_at(observations.states, part)
+        activations = agent.activations(observations.observations[part], layer.full_name, state)
+        reduced[part] = reduction.transform(activations)
+        report(part.stop / count)
+    return reduced
+
+
+def _draw(
+    files: PageFiles,
+    plan: Plan,
+    layer: PlannedLayer,
+    channel: int,
+    activations: np.ndarray,
+    grids: list[Examples],
+    frames: np.ndarray,
+) -> list[str]:
+    """Write a channel's thumbnail and, if asked for, the pictures of its grids."""
+    options, size = plan.options, layer.shape[:2]
+    examples = thumbnail(activations, options.vis_thumbnail_num_mult)
+    picture = draw_thumbnail(examples, frames, size, options.vis_thumbnail_expand_mult)
+    write_thumbnail(files, layer.slug, channel, picture)
+    names = [files.layout.thumbnail(layer.slug, channel)]
+    if options.feature_images:
+        for density, grid in zip(options.vis_subdiv_mults, grids, strict=True):
+            for zoom in options.vis_expand_mults:
+                picture = draw_grid(grid, frames, size, zoom)
+                write_feature_picture(files, layer.slug, channel, density, zoom, picture)
+                names.append(files.layout.feature_picture(layer.slug, channel, density, zoom))
+    return names
+
+
+def _optimize(
+    files: PageFiles, agent: Agent, plan: Plan, layer: PlannedLayer, reduction: ChannelReduction
+) -> list[str]:
+    """Write, for each channel, an image that maximises it."""
+    gradient_of_direction = getattr(agent, "gradient_of_direction", None)
+    if gradient_of_direction is None:
+        raise OptionError(f"optimized_features: {type(agent).__name__} has no gradient_of_direction")
+    norms = np.linalg.norm(reduction.components, axis=1, keepdims=True)
+    directions = reduction.components / np.maximum(norms, 1e-12)
+    rng = np.random.default_rng(plan.options.seed)
+    optimized = optimize_images(gradient_of_direction, layer.full_name, directions, agent.observation_shape, rng)
+    pictures = newest_frames(np.round(optimized.images * 255).astype(np.uint8), plan.stack)
+    for channel, picture in enumerate(pictures):
+        write_optimized(files, layer.slug, channel, picture / np.float32(255))
+    return [files.layout.optimized(layer.slug, channel) for channel in range(layer.channels)]
+
+
+def states_at(states: tuple[np.ndarray, ...] | None, chosen: slice | np.ndarray) -> State:
+    """The states of some observations."""
+    return None if states is None else tuple(np.asarray(part[chosen]) for part in states)
+
+
+def _batches(count: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]

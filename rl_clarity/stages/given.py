@@ -1,0 +1,120 @@
+"""Samples that the user gives as arrays, checked and completed with what the agent says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent, Outputs
+from rl_clarity.errors import SamplesError
+from rl_clarity.options import unknown_option
+from rl_clarity.sampling.samples import Observations, Trajectories
+
+KEYS = ("observations", "actions", "rewards", "firsts", "dones", "observations_full")
+
+
+def as_trajectories(agent: Agent, given: Trajectories | Mapping[str, Any]) -> Trajectories:
+    """Trajectories of the agent, from a dict of `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T),
+    `firsts` or `dones` (N, T), and maybe `observations_full` (N, T, H', W', 3).
+
+    Raises SamplesError for shapes and types that do not fit each other or the agent.
+    """
+    if not isinstance(given, Trajectories):
+        given = _trajectories(given)
+    _check_images(given.observations, agent, "trajectories' observations", 5)
+    shape = given.observations.shape[:2]
+    for name in ("actions", "rewards", "firsts"):
+        array = getattr(given, name)
+        if array.shape != shape:
+            raise SamplesError(f"trajectories: {name} has the shape {array.shape}, observations begin with {shape}")
+    if given.observations_full is not None and given.observations_full.shape[:2] != shape:
+        found = given.observations_full.shape
+        raise SamplesError(f"trajectories: observations_full has the shape {found}, observations begin with {shape}")
+    actions = given.actions
+    if actions.size and not (actions.min() >= 0 and actions.max() < agent.num_actions):
+        raise SamplesError(
+            f"trajectories: actions reach from {actions.min()} to {actions.max()}; the agent has {agent.num_actions}"
+        )
+    if given.policy_logits is None and given.q_values is None:
+        given = _replayed(agent, given)
+    return given
+
+
+def as_observations(agent: Agent, given: Observations | np.ndarray, full: np.ndarray | None = None) -> Observations:
+    """Extra observations, from an array (M, H, W, C) uint8 and maybe human-scale frames (M, H', W', 3)."""
+    if not isinstance(given, Observations):
+        given = Observations(np.asarray(given), observations_full=None if full is None else np.asarray(full))
+    _check_images(given.observations, agent, "observations", 4)
+    if given.observations_full is not None and len(given.observations_full) != len(given.observations):
+        raise SamplesError(
+            f"observations_full has {len(given.observations_full)} frames, observations {len(given.observations)}"
+        )
+    return given
+
+
+def _trajectories(given: Mapping[str, Any]) -> Trajectories:
+    for key in given:
+        if key not in KEYS:
+            raise unknown_option(f"trajectories.{key}", KEYS)
+    missing = [key for key in ("observations", "actions", "rewards") if key not in given]
+    if missing or ("firsts" not in given and "dones" not in given):
+        raise SamplesError(f"trajectories lack {', '.join(missing) or 'firsts (or dones)'}; they have {sorted(given)}")
+    firsts = np.asarray(given["firsts"] if "firsts" in given else _firsts_of(np.asarray(given["dones"], bool)), bool)
+    full = given.get("observations_full")
+    return Trajectories(
+        observations=np.asarray(given["observations"]),
+        actions=np.asarray(given["actions"]),
+        rewards=np.asarray(given["rewards"], np.float32),
+        firsts=firsts,
+        observations_full=None if full is None else np.asarray(full),
+    )
+
+
+def _firsts_of(dones: np.ndarray) -> np.ndarray:
+    """An observation begins an episode if the step before ended one; so does the very first."""
+    return np.concatenate([np.ones_like(dones[:, :1]), dones[:, :-1]], axis=1)
+
+
+def _check_images(observations: np.ndarray, agent: Agent, what: str, rank: int) -> None:
+    axes = "(N, T, H, W, C)" if rank == 5 else "(M, H, W, C)"
+    if observations.ndim != rank or observations.shape[-3:] != tuple(agent.observation_shape):
+        raise SamplesError(
+            f"{what} have the shape {observations.shape}; "
+            f"they must be {axes} with (H, W, C) = {agent.observation_shape}"
+        )
+    if 0 in observations.shape:
+        raise SamplesError(f"{what} of shape {observations.shape} are empty")
+    if observations.dtype != np.uint8:
+        raise SamplesError(f"{what} have the type {observations.dtype}; they must be uint8, from 0 to 255")
+
+
+def _replayed(agent: Agent, given: Trajectories) -> Trajectories:
+    """The same with what the agent says at each step; a recurrent agent's state is carried from the start."""
+    count, steps = given.actions.shape
+    if agent.initial_state(1) is None:
+        flat = given.observations.reshape(count * steps, *given.observations.shape[2:])
+        outputs = agent.forward(flat)
+        said: Any = {name: array.reshape(count, steps, *array.shape[1:]) for name, array in _present(outputs).items()}
+        return replace(given, **said)
+    state = agent.initial_state(count)
+    states, found = [], []
+    for t in range(steps):
+        firsts = given.firsts[:, t]
+        initial = agent.initial_state(count)
+        state = tuple(
+            np.where(firsts.reshape(-1, *[1] * (part.ndim - 1)), first, part)
+            for first, part in zip(initial, state, strict=True)
+        )
+        states.append(state)
+        outputs, state = agent.step(given.observations[:, t], state, firsts)
+        found.append(_present(outputs))
+    joined: Any = {name: np.stack([one[name] for one in found], axis=1) for name in found[0]}
+    return replace(given, states=tuple(np.stack(parts, axis=1) for parts in zip(*states, strict=True)), **joined)
+
+
+def _present(outputs: Outputs) -> dict[str, np.ndarray]:
+    named = {name: getattr(outputs, name) for name in ("policy_logits", "values", "q_values")}
+    return {name: array for name, array in named.items() if array is not None}

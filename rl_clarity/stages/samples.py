@@ -1,0 +1,190 @@
+"""Let the agent play, or fetch what it did when it played before."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_clarity import checkpoints
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.checkpoints.checkpoint import Checkpoint
+from rl_clarity.distributed import Communicator, code_version, key_of
+from rl_clarity.environments import EnvironmentSpec, make, spec_from_metadata
+from rl_clarity.errors import SamplesError
+from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.progress import Report, progress_bar
+from rl_clarity.sampling.paths import SamplePaths, sample_paths
+from rl_clarity.sampling.rollouts import collect_observations, collect_trajectories
+from rl_clarity.sampling.samples import Observations, Trajectories
+from rl_clarity.sampling.storage import (
+    SamplesWriter,
+    load_facts,
+    load_metadata,
+    load_observations,
+    load_trajectories,
+    save_metadata,
+)
+
+TRAJECTORIES, OBSERVATIONS = 0, 1  # streams of randomness of their own
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """What decides the samples of an agent, beside the agent."""
+
+    trajectories: TrajectoriesOptions
+    observations: ObservationsOptions
+    full_resolution: bool
+    seed: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an agent and its samples come from; `key` stands for the samples, made or not."""
+
+    checkpoint: Checkpoint
+    agent: Agent
+    paths: SamplePaths
+    plan: SamplingPlan
+    spec: EnvironmentSpec | None
+    """Where to play; None if samples that are there are used."""
+    key: str
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What an agent did when it played, and in which environment."""
+
+    trajectories: Trajectories
+    observations: Observations
+    metadata: Mapping[str, Any]
+
+
+def open_source(checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, ranks: Communicator) -> Source:
+    """Read the checkpoint and decide what its samples are, without making them."""
+    paths = ranks.broadcast(_paths(checkpoint_path, load) if ranks.rank == 0 else None)
+    if load.resample:
+        checkpoint = checkpoints.read(checkpoint_path)
+        agent = checkpoints.build_agent(checkpoint)
+        spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
+        key = key_of([checkpoint.sha256, asdict(spec), asdict(plan), code_version()])
+        return Source(checkpoint, agent, paths, plan, spec, key)
+    saved = checkpoints.read(paths.model if paths.model.exists() else checkpoint_path)
+    checkpoint = replace(saved, path=Path(checkpoint_path))
+    keys = [load_facts(paths.trajectories).get("key"), load_facts(paths.observations).get("key")]
+    return Source(checkpoint, checkpoints.build_agent(checkpoint), paths, plan, None, key_of(keys))
+
+
+@contextmanager
+def samples_of(source: Source, ranks: Communicator) -> Iterator[Samples]:
+    """The samples, mapped into memory from where they are kept.
+
+    They are made first, unless those that are there were made by the same checkpoint, options, seed and code: then they
+    would come out the same.
+    """
+    paths = source.paths
+    try:
+        if source.spec is not None and ranks.rank == 0:
+            _sample(source, source.spec)
+        ranks.barrier()
+        trajectories = load_trajectories(paths.trajectories)
+        observations = load_observations(paths.observations)
+        _check(trajectories.observations.shape[2:], source.agent, paths.trajectories)
+        _check(observations.observations.shape[1:], source.agent, paths.observations)
+        yield Samples(trajectories, observations, load_metadata(paths.metadata))
+        ranks.barrier()
+    finally:
+        if paths.temporary is not None and ranks.rank == 0:
+            shutil.rmtree(paths.temporary, ignore_errors=True)
+
+
+def _paths(checkpoint_path: Path, load: LoadOptions) -> SamplePaths:
+    return sample_paths(
+        checkpoint_path,
+        temp_files=load.temp_files,
+        model_path=load.model_path,
+        metadata_path=load.metadata_path,
+        trajectories_path=load.trajectories_path,
+        observations_path=load.observations_path,
+    )
+
+
+def _check(shape: tuple[int, ...], agent: Agent, folder: Path) -> None:
+    if tuple(shape) != agent.observation_shape:
+        raise SamplesError(
+            f"{folder} holds observations of shape {tuple(shape)}, the agent sees {agent.observation_shape}: "
+            "sample anew with resample=True, or give another path"
+        )
+
+
+def _sample(source: Source, spec: EnvironmentSpec) -> None:
+    paths, plan, agent = source.paths, source.plan, source.agent
+    if _kept_key(paths.trajectories) != source.key:
+        _sample_trajectories(agent, spec, paths.trajectories, plan, source.key)
+    if _kept_key(paths.observations) != source.key:
+        _sample_observations(agent, spec, paths.observations, plan, source.key)
+    paths.model.parent.mkdir(parents=True, exist_ok=True)
+    if paths.model.absolute() != source.checkpoint.path.absolute():
+        shutil.copyfile(source.checkpoint.path, paths.model)
+    combos = load_facts(paths.trajectories)["action_combos"]
+    save_metadata(paths.metadata, {"action_combos": combos, "environment": asdict(spec), "sampling": asdict(plan)})
+
+
+def _kept_key(folder: Path) -> Any:
+    try:
+        return load_facts(folder).get("key")
+    except SamplesError:
+        return None
+
+
+def _sample_trajectories(agent: Agent, spec: EnvironmentSpec, folder: Path, plan: SamplingPlan, key: str) -> None:
+    options = plan.trajectories
+    environment = make(spec, options.num_envs, plan.seed, full_resolution=plan.full_resolution)
+    try:
+        with progress_bar("Playing trajectories") as report, SamplesWriter(folder) as writer:
+            trajectories = collect_trajectories(
+                agent,
+                environment,
+                options.num_steps,
+                np.random.default_rng([plan.seed, TRAJECTORIES]),
+                full_resolution=plan.full_resolution,
+                store=writer.store,
+                progress=_share(report),
+            )
+            facts = {"key": key, "action_combos": [list(combo) for combo in environment.action_combos]}
+            writer.commit(trajectories, facts)
+    finally:
+        environment.close()
+
+
+def _sample_observations(agent: Agent, spec: EnvironmentSpec, folder: Path, plan: SamplingPlan, key: str) -> None:
+    options = plan.observations
+    # Levels of their own: from the trajectories' seed on, one seed a trajectory is taken.
+    environment = make(
+        spec, options.num_envs, plan.seed + plan.trajectories.num_envs, full_resolution=plan.full_resolution
+    )
+    try:
+        with progress_bar("Playing for observations") as report, SamplesWriter(folder) as writer:
+            observations = collect_observations(
+                agent,
+                environment,
+                options.num_obs,
+                options.obs_every,
+                np.random.default_rng([plan.seed, OBSERVATIONS]),
+                full_resolution=plan.full_resolution,
+                store=writer.store,
+                progress=_share(report),
+            )
+            writer.commit(observations, {"key": key})
+    finally:
+        environment.close()
+
+
+def _share(report: Report) -> Any:
+    return lambda done, total: report(done / total)
