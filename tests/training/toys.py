@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,15 +62,11 @@ class ResumableColumns(Columns):
     """The same, and it can be put back to where it stood."""
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        state = self._rng.bit_generator.state["state"]
-        words = [state[name] >> shift & 2**64 - 1 for name in ("state", "inc") for shift in (0, 64)]
-        return {"rng": np.array(words, np.uint64), "steps": self._steps.copy(), "columns": self._columns.copy()}
+        state = np.frombuffer(json.dumps(self._rng.bit_generator.state).encode(), np.uint8)
+        return {"rng": state, "steps": self._steps.copy(), "columns": self._columns.copy()}
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
-        low, high, low_inc, high_inc = map(int, snapshot["rng"])
-        state = self._rng.bit_generator.state
-        state["state"] = {"state": low + (high << 64), "inc": low_inc + (high_inc << 64)}
-        self._rng.bit_generator.state = state
+        self._rng.bit_generator.state = json.loads(snapshot["rng"].tobytes())
         self._steps, self._columns = snapshot["steps"].copy(), snapshot["columns"].copy()
 
 
