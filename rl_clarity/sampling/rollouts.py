@@ -80,11 +80,13 @@ def collect_observations(
 ) -> Observations:
     """Play, and keep the last of every `obs_every` observations of each environment, `num_obs` of each.
 
-    All N x num_obs are in the order of time, then of environments. `burn_in` steps are played before, so that
-    observations from many environments do not all come from beginnings of levels (see `observation_plan`). The rest
-    is as for `collect_trajectories`.
+    All N x num_obs are in the order of time, then of environments. All environments start together at the beginning
+    of an episode, so few steps in many environments see beginnings more often than an agent at play does, and what
+    happens late in long episodes hardly ever: long play in few environments costs the same. Otherwise `burn_in` steps
+    played before can help. The rest is as for `collect_trajectories`.
     """
     n = environment.num_envs
+    ages = np.zeros(n, np.int32)
     recorder = Recorder(store or MemoryStore(), n, num_obs, time_first=True)
 
     def is_kept(t: int) -> bool:
@@ -94,8 +96,9 @@ def collect_observations(
     num_steps = burn_in + num_obs * obs_every
     for t in range(num_steps):
         moment = next(moments)
+        ages = np.where(moment.firsts, 0, ages + 1).astype(np.int32)
         if is_kept(t):
-            recorder.add(_seen(moment))
+            recorder.add({**_seen(moment), "ages": ages})
         if progress is not None:
             progress((t + 1) * n, num_steps * n)
     moments.close()

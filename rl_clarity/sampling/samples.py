@@ -34,4 +34,5 @@ class Observations:
     observations: np.ndarray  # (M, H, W, C) uint8
     states: tuple[np.ndarray, ...] | None = None  # each (M, ...): state before the observation
     observations_full: np.ndarray | None = None  # (M, H', W', 3) uint8
+    ages: np.ndarray | None = None  # (M,) int: steps since the episode began
     trajectory_frames: np.ndarray | None = None  # (M, 2) int: (trajectory, frame) it was taken from, -1 where from none

@@ -6,12 +6,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from rl_clarity.agents.protocol import Outputs
+from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.errors import SamplesError
 from rl_clarity.sampling.array_stores import FileStore
 from rl_clarity.sampling.named_arrays import to_arrays
-from rl_clarity.sampling.players import choose_actions
+from rl_clarity.sampling.players import RandomPolicyAgent, choose_actions
 from rl_clarity.sampling.rollouts import collect_observations, collect_trajectories
 from tests.fakes import KINDS, TinyAgent, TinyEnvironment
 
@@ -135,6 +137,12 @@ def test_observations_are_the_last_of_every_few(kind):
         assert observations.states[0].any()
 
 
+def test_observations_know_how_far_into_their_episode_they_are():
+    rng = np.random.default_rng(0)
+    observations = collect_observations(make_agent(), TinyEnvironment(LENGTHS), 5, 6, rng)
+    np.testing.assert_array_equal(observations.ages, observations.observations[:, 0, 1, 0])
+
+
 def test_burn_in_comes_before_the_first_observation():
     rng = np.random.default_rng(0)
     observations = collect_observations(make_agent(), TinyEnvironment((1000,)), 2, 4, rng, burn_in=10)
@@ -156,6 +164,48 @@ def test_frames_are_preprocessed_by_the_agent():
     agent = Inverting(observation_shape=(16, 16, 1), num_actions=3, patch=4)
     trajectories = collect_trajectories(agent, TinyEnvironment((9,)), 4, np.random.default_rng(0))
     assert trajectories.observations[0, :, 0, 1, 0].tolist() == [254, 253, 252, 251]
+
+
+def test_the_same_seed_gives_the_same_game():
+    pytest.importorskip("procgen")
+
+    def samples(seed):
+        environment = make(EnvironmentSpec(name="starpilot", epsilon_greedy=0.1, options={"frame_stack": 2}), 3, seed)
+        agent = TinyAgent("recurrent", observation_shape=(64, 64, 6))
+        trajectories = collect_trajectories(agent, environment, 150, np.random.default_rng(seed))
+        environment.close()
+        return to_arrays(trajectories)
+
+    one, two, other = samples(1), samples(1), samples(2)
+    assert one["firsts"].any()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name])
+    assert (one["observations"] != other["observations"]).any()
+
+
+class RunRight(RandomPolicyAgent):
+    """Runs and jumps to the right most of the time, which is how one gets far in CoinRun."""
+
+    def step(self, observations, state, firsts):
+        logits = np.zeros((len(observations), self.num_actions), np.float32)
+        logits[:, [7, 8]] = 4.5, 4.9
+        return Outputs(logits, np.zeros(len(observations), np.float32)), None
+
+
+@pytest.mark.slow
+def test_four_times_fewer_steps_see_episodes_as_far_in_as_the_original_does():
+    pytest.importorskip("procgen")
+
+    def ages(obs_every, seed):
+        environment = make(EnvironmentSpec(name="coinrun"), 32, seed)
+        rng = np.random.default_rng(seed)
+        observations = collect_observations(RunRight(15), environment, 128, obs_every, rng)
+        environment.close()
+        return observations.ages
+
+    original, fewer = ages(128, seed=1), ages(32, seed=2)
+    assert original.mean() > 20
+    assert scipy.stats.ks_2samp(original, fewer).statistic <= 0.05
 
 
 def test_an_agent_of_another_environment_is_an_error():
