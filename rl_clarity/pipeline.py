@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from rl_clarity.distributed import Communicator, WorkStore, communicator, locked
 from rl_clarity.interface.notebook import Page
 from rl_clarity.interface.page import write_page
 from rl_clarity.interface.page_files import PageFiles
+from rl_clarity.models import resolve
 from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions, parse
 from rl_clarity.progress import progress_bar
 from rl_clarity.quiet import import_keras
@@ -41,7 +41,7 @@ def run(
 
     Parameters
     ----------
-    checkpoint_path: a file of any supported format
+    checkpoint_path: a file of any supported format, or the name of a shipped agent (`models:coinrun`)
     output_dir: holds `interface.html` and its data afterwards; a directory, or an address such as `s3://bucket/page`
     load_kwargs: see `LoadOptions`; where samples are kept and whether they are made anew
     trajectories_kwargs, observations_kwargs: how much the agent plays
@@ -58,10 +58,9 @@ def run(
         load.full_resolution,
         chosen.seed,
     )
-    import_keras()
     ranks = communicator()
     with _failing_together(ranks):
-        source = open_source(Path(checkpoint_path), load, plan, ranks)
+        source = open_source(resolve(checkpoint_path), load, plan, ranks)
         output = open_output(output_dir, chosen, [source.checkpoint.sha256, source.key], ranks)
         if not output.finished:
             with _alone_in(output, ranks), samples_of(source, ranks) as samples:

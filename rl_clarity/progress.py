@@ -39,6 +39,11 @@ def progress_bar(what: str, *, shown: bool = True) -> Iterator[Report]:
         yield lambda share: bars.update(task, completed=min(share, 1.0))
 
 
+def counted(report: Report) -> Callable[[int, int], None]:
+    """A report that is told how many are done, of how many."""
+    return lambda done, total: report(done / total)
+
+
 def part_of(report: Report, start: float, end: float) -> Report:
     """A report for the part of the work between two shares of the whole."""
     return lambda share: report(start + (end - start) * share)

@@ -18,6 +18,10 @@ def import_keras() -> None:
         import keras
 
         keras.ops.zeros(1)  # the rest of the notices come with the first operation
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
+            tf.get_logger().setLevel("ERROR")  # it warns of each new batch size
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from rl_clarity.distributed import Communicator, code_version, key_of
 from rl_clarity.environments import EnvironmentSpec, make, spec_from_metadata
 from rl_clarity.errors import SamplesError
 from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
-from rl_clarity.progress import Report, progress_bar
+from rl_clarity.progress import counted, progress_bar
+from rl_clarity.quiet import import_keras
 from rl_clarity.sampling.paths import SamplePaths, sample_paths
 from rl_clarity.sampling.rollouts import collect_observations, collect_trajectories
 from rl_clarity.sampling.samples import Observations, Trajectories
@@ -71,12 +72,14 @@ def open_source(checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, ra
     paths = ranks.broadcast(_paths(checkpoint_path, load) if ranks.rank == 0 else None)
     if load.resample:
         checkpoint = checkpoints.read(checkpoint_path)
+        import_keras()
         agent = checkpoints.build_agent(checkpoint)
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
         key = key_of([checkpoint.sha256, asdict(spec), asdict(plan), code_version()])
         return Source(checkpoint, agent, paths, plan, spec, key)
     saved = checkpoints.read(paths.model if paths.model.exists() else checkpoint_path)
     checkpoint = replace(saved, path=Path(checkpoint_path))
+    import_keras()
     keys = [load_facts(paths.trajectories).get("key"), load_facts(paths.observations).get("key")]
     return Source(checkpoint, checkpoints.build_agent(checkpoint), paths, plan, None, key_of(keys))
 
@@ -155,7 +158,7 @@ def _sample_trajectories(agent: Agent, spec: EnvironmentSpec, folder: Path, plan
                 np.random.default_rng([plan.seed, TRAJECTORIES]),
                 full_resolution=plan.full_resolution,
                 store=writer.store,
-                progress=_share(report),
+                progress=counted(report),
             )
             facts = {"key": key, "action_combos": [list(combo) for combo in environment.action_combos]}
             writer.commit(trajectories, facts)
@@ -179,12 +182,8 @@ def _sample_observations(agent: Agent, spec: EnvironmentSpec, folder: Path, plan
                 np.random.default_rng([plan.seed, OBSERVATIONS]),
                 full_resolution=plan.full_resolution,
                 store=writer.store,
-                progress=_share(report),
+                progress=counted(report),
             )
             writer.commit(observations, {"key": key})
     finally:
         environment.close()
-
-
-def _share(report: Report) -> Any:
-    return lambda done, total: report(done / total)
