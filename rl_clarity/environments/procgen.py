@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -62,6 +63,7 @@ GAMES_WITH_MODE: Mapping[str, frozenset[str]] = {
 }
 
 _TIMEOUTS = {"bigfish": 6000, "bossfight": 4000, "plunder": 4000, "leaper": 500, "maze": 500}
+_GYM_ID = re.compile(r"(?:procgen:)?procgen-(.*)-v\d+")
 _MAX_LEVEL = 2**31 - 1
 _RENDERERS = 8
 
@@ -76,8 +78,11 @@ def timeout(game: str, distribution_mode: str = "hard") -> int:
 def make(
     name: str, num_envs: int, seed: int, options: Mapping[str, Any], *, full_resolution: bool = False
 ) -> ProcgenEnvironment:
-    """Environments of the game `name`; `options` as in `DEFAULT_OPTIONS`, and `num_threads`."""
-    return ProcgenEnvironment(name, num_envs, seed, options, full_resolution=full_resolution)
+    """Environments of a game (`coinrun`, `procgen-coinrun-v0`); options as in `DEFAULT_OPTIONS`, and `num_threads`."""
+    game = _GYM_ID.sub(r"\1", name.lower())
+    # Procgen ends the process rather than tell where a game with generated assets stands.
+    kind = ProcgenEnvironment if options.get("use_generated_assets") else ResumableProcgenEnvironment
+    return kind(game, num_envs, seed, options, full_resolution=full_resolution)
 
 
 class ProcgenEnvironment:
@@ -93,7 +98,7 @@ class ProcgenEnvironment:
     def __init__(
         self, name: str, num_envs: int, seed: int, options: Mapping[str, Any], *, full_resolution: bool = False
     ) -> None:
-        self.game = check_name("Procgen game", name.lower(), GAMES)
+        self.game = check_name("Procgen game", name, GAMES)
         self.num_envs = num_envs
         self._arguments = _arguments(self.game, options) | {"rand_seed": seed % 2**31}
         # Procgen cannot copy the state of games with generated assets: those render at every step.
@@ -134,19 +139,6 @@ class ProcgenEnvironment:
         self._steps[firsts] = 0
         return Step(observations["rgb"], rewards, firsts, truncated)
 
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Where the games stand, for `restore` of environments made alike."""
-        states = [np.frombuffer(state, np.uint8) for state in self._env.get_state()]
-        sizes = np.array([len(state) for state in states])
-        return {"states": np.concatenate(states), "sizes": sizes, "steps": self._steps.copy()}
-
-    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
-        """Put the games back to where they stood; the next step goes on from there."""
-        ends = np.cumsum(snapshot["sizes"])[:-1]
-        self._env.set_state([part.tobytes() for part in np.split(snapshot["states"], ends)])
-        self._steps[:] = snapshot["steps"]
-        self._fresh = False
-
     def render(self) -> np.ndarray:
         """Pictures (N, 512, 512, 3) uint8 of what is observed now."""
         if not self._full_resolution:
@@ -176,6 +168,23 @@ class ProcgenEnvironment:
         """
         arguments = self._arguments | {"num_threads": 0, "render_mode": "rgb_array"}
         return _procgen().ProcgenGym3Env(min(self.num_envs, _RENDERERS), self.game, **arguments)
+
+
+class ResumableProcgenEnvironment(ProcgenEnvironment):
+    """N environments that can be put back to where they stood."""
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Where the games stand, for `restore` of environments made alike."""
+        states = [np.frombuffer(state, np.uint8) for state in self._env.get_state()]
+        sizes = np.array([len(state) for state in states])
+        return {"states": np.concatenate(states), "sizes": sizes, "steps": self._steps.copy()}
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Put the games back to where they stood; the next step goes on from there."""
+        ends = np.cumsum(snapshot["sizes"])[:-1]
+        self._env.set_state([part.tobytes() for part in np.split(snapshot["states"], ends)])
+        self._steps[:] = snapshot["steps"]
+        self._fresh = False
 
 
 def _procgen() -> Any:

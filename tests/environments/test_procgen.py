@@ -51,6 +51,39 @@ def test_same_seed_same_trajectories_whatever_the_threads():
     assert any((a.observations != b.observations).any() for a, b in zip(one, other, strict=True))
 
 
+def test_environments_can_be_put_back_to_where_they_stood():
+    environment = make_game("starpilot", 3, 7)
+    environment.reset()
+    for _ in range(50):
+        environment.step(np.full(3, 11))
+    snapshot = environment.snapshot()
+    rng = np.random.default_rng(0)
+    actions = rng.integers(15, size=(200, 3))
+    after = [environment.step(action) for action in actions]
+    assert any(step.firsts.any() for step in after)
+    other = make_game("starpilot", 3, 8)
+    other.reset()
+    other.restore(snapshot)
+    for action, expected in zip(actions, after, strict=True):
+        step = other.step(action)
+        np.testing.assert_array_equal(step.observations, expected.observations)
+        np.testing.assert_array_equal(step.firsts, expected.firsts)
+    environment.close()
+    other.close()
+
+
+def test_games_with_generated_assets_do_not_offer_what_procgen_cannot():
+    environment = make_game("coinrun", use_generated_assets=True)
+    assert not hasattr(environment, "snapshot")
+    environment.close()
+
+
+def test_gym_ids_are_names_too():
+    environment = make_game("procgen:procgen-bigfish-v0")
+    assert environment.game == "bigfish"
+    environment.close()
+
+
 def test_name_ignores_case_and_combos_are_procgens_own():
     environment = make_game("CoinRun")
     assert environment.action_combos[7] == ("RIGHT",)
