@@ -50,7 +50,7 @@ class Chunk:
 def encode_chunk(name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, Any] | None = None) -> Chunk:
     """Pack arrays, of the types in `DTYPES` or bytes, under a name; the same arrays give the same bytes.
 
-    8-bit arrays are delta coded along their first axis where that makes them smaller.
+    Signed bytes are delta coded along their first axis where that makes them smaller.
     """
     if not is_name(name):
         raise ClarityError(f"{name!r} cannot be a chunk's name")
@@ -131,10 +131,11 @@ def _delta(array: np.ndarray) -> np.ndarray:
 
 
 def _delta_helps(array: np.ndarray) -> bool:
-    """Whether the first entries are smaller coded as differences; a few are as good as all to tell."""
-    if array.ndim < 2 or len(array) < 2:
+    """Whether signed bytes are smaller coded as differences; a few entries from the middle are enough to tell."""
+    if array.dtype != np.int8 or array.ndim < 2 or len(array) < 2:
         return False
-    few = np.ascontiguousarray(array[:_SAMPLE_ENTRIES])
+    middle = max(0, len(array) - _SAMPLE_ENTRIES) // 2
+    few = np.ascontiguousarray(array[middle : middle + _SAMPLE_ENTRIES])
     return _smallest(_delta(few)[1:].tobytes())[0] < _smallest(few[1:].tobytes())[0]
 
 

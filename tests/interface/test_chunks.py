@@ -51,6 +51,7 @@ def test_what_moves_little_is_stored_as_differences() -> None:
     noise = rng.integers(-127, 128, still.shape).astype(np.int8)
     headers = [json.loads(encode_chunk(NAME, {"codes": codes}).header)["arrays"]["codes"] for codes in (still, noise)]
     assert headers[0]["filter"] == "delta"
+    np.testing.assert_array_equal(decode_chunk(encode_chunk(NAME, {"codes": still}))["codes"], still)
     assert len(encode_chunk(NAME, {"codes": still}).payload) < still.size / 16
     assert len(encode_chunk(NAME, {"codes": noise}).payload) < noise.size * 1.001
 

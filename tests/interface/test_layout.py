@@ -55,7 +55,10 @@ def test_a_subdirectory_outside_is_refused() -> None:
 
 
 def test_files_count_from_one() -> None:
-    assert Layout().attribution("2b", "value", 0, 1) == "attribution/2b/1/value-2.js"
+    layout = Layout()
+    assert layout.attribution("2b", "value", 0, 1) == "attribution/2b/1/value-2.js"
+    assert layout.frames(0, 1) == "trajectories/1/frames-2.js"
+    assert layout.thumbnail("2b", 7) == "thumbnails/2b/thumbnail-8.png"
 
 
 def test_the_last_segment_is_shorter() -> None:
