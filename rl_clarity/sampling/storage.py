@@ -70,7 +70,6 @@ class SamplesWriter:
         _sync_folder(folder)
         index = {"format": FORMAT, "version": VERSION, "kind": _kind_of(type(samples)), "arrays": arrays}
         write_json(self.folder / INDEX, {**index, "facts": dict(facts or {})})
-        self._remove_all_but(folder.name)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with suppress(SamplesError):

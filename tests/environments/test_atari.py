@@ -135,6 +135,53 @@ def test_games_start_after_a_random_number_of_no_ops():
     assert len({picture.tobytes() for picture in observations}) == 1
 
 
+class ScriptedEmulator:
+    """In place of an ALE: the screen shows the frame's number, odd frames inverted; it remembers what was pressed."""
+
+    def __init__(self):
+        self.pressed = []
+
+    def act(self, action):
+        self.pressed.append(action.name)
+        return 1
+
+    def getScreenRGB(self):  # noqa: N802
+        frame = len(self.pressed)
+        return np.full((210, 160, 3), 255 - frame if frame % 2 else frame, np.uint8)
+
+    def reset_game(self):
+        self.pressed.append("reset")
+
+    def game_over(self):
+        return False
+
+    def lives(self):
+        return 3
+
+
+def test_an_action_is_held_for_four_frames_of_whose_last_two_the_brighter_pixels_are_seen():
+    environment = make_game("breakout", 1, noop_max=0)
+    (game,) = environment._games
+    game._ale = emulator = ScriptedEmulator()
+    assert game.hold(3) == 4
+    assert emulator.pressed == ["LEFT"] * 4
+    assert game.screen.max() == 255 - 3
+
+
+def test_every_start_presses_fire_where_the_game_waits_for_it():
+    (game,) = make_game("breakout", 1, noop_max=0)._games
+    game._ale = emulator = ScriptedEmulator()
+    game.begin(new_game=True)
+    assert emulator.pressed == ["reset", *["FIRE"] * 4, *["RIGHT"] * 4]
+    emulator.pressed.clear()
+    game.begin(new_game=False)
+    assert emulator.pressed == [*["NOOP"] * 4, *["FIRE"] * 4, *["RIGHT"] * 4]
+    (game,) = make_game("freeway", 1, noop_max=0)._games
+    game._ale = emulator = ScriptedEmulator()
+    game.begin(new_game=True)
+    assert emulator.pressed == ["reset"]
+
+
 def test_pictures_are_in_colour():
     environment = make_game("breakout", full_resolution=True)
     environment.reset()

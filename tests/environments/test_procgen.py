@@ -107,6 +107,36 @@ def test_timeout_is_truncation_and_matches_the_game(game, mode):
     environment.close()
 
 
+class ScriptedEpisodes:
+    """In place of a single game of Procgen: episodes of these lengths, each with its level completed or not."""
+
+    def __init__(self, *episodes):
+        self.ends = {sum(length for length, _ in episodes[: i + 1]): done for i, (_, done) in enumerate(episodes)}
+        self.time = 0
+
+    def act(self, actions):
+        self.time += 1
+
+    def observe(self):
+        observations = {"rgb": np.zeros((1, 64, 64, 3), np.uint8)}
+        return np.zeros(1, np.float32), observations, np.array([self.time in self.ends])
+
+    def get_info(self):
+        return [{"prev_level_complete": self.ends.get(self.time, False)}]
+
+    def close(self):
+        pass
+
+
+def test_an_episode_is_cut_by_its_own_time_and_not_if_its_level_was_completed():
+    environment = make_game("coinrun", 1)
+    environment._env.close()
+    environment._env = ScriptedEpisodes((600, False), (999, False), (1000, True), (1000, False))
+    steps = [environment.step(np.zeros(1, int)) for _ in range(3599)]
+    assert np.flatnonzero([step.firsts[0] for step in steps]).tolist() == [599, 1598, 2598, 3598]
+    assert np.flatnonzero([step.truncated[0] for step in steps]).tolist() == [3598]
+
+
 def test_end_of_a_game_that_time_did_not_end_is_no_truncation():
     steps = play(make_game("starpilot", 8), 300)
     ended = np.array([step.firsts for step in steps[1:]])
