@@ -26,7 +26,8 @@ class Backend(Protocol):
     def gradient_step(self, tail: Tail) -> Callable[..., tuple[Tensor, Tensor]]:
         """A compiled `(total, activations, alpha, weight, selection, *bypass) -> (total, scores)`.
 
-        Adds weight x d(selected scores)/d(activations) at alpha x activations to `total` (S, B, ...); `scores` are (S, B).
+        Adds weight x d(selected scores)/d(activations) at alpha x activations to `total` (S, B, ...); `scores` are (S,
+        B).
         """
         ...
 
@@ -37,7 +38,7 @@ class TensorFlowBackend:
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         import tensorflow as tf
 
-        return tf.function(function, reduce_retracing=False)  # type: ignore[no-any-return]
+        return tf.function(function, autograph=False)  # type: ignore[no-any-return]
 
     def gradient_step(self, tail: Tail) -> Callable[..., tuple[Tensor, Tensor]]:
         import tensorflow as tf
@@ -131,8 +132,8 @@ def backend() -> Backend:
 def path_integral(
     step: Callable[..., tuple[Tensor, Tensor]],
     activations: Tensor,
-    points: Sequence[float],
-    weights: Sequence[float],
+    points: Sequence[float] | np.ndarray,
+    weights: Sequence[float] | np.ndarray,
     selection: np.ndarray,
     bypass: Sequence[Tensor],
 ) -> tuple[Tensor, Tensor]:

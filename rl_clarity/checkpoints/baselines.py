@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rl_clarity.checkpoints import safe_joblib
+from rl_clarity.checkpoints.bounded import brief
 from rl_clarity.checkpoints.checkpoint import Checkpoint, sha256
+from rl_clarity.checkpoints.torch_file import is_torch_stream
 from rl_clarity.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ DEFAULTS = {"env_kind": "procgen", "cnn": "clear", "library": "baselines"}
 
 
 def sniff(path: Path, head: bytes) -> bool:
-    return safe_joblib.is_joblib(head)
+    return safe_joblib.is_joblib(head) and not is_torch_stream(head)
 
 
 def read(path: Path) -> Checkpoint:
@@ -35,14 +37,14 @@ def read(path: Path) -> Checkpoint:
     content = safe_joblib.load(path)
     if not isinstance(content, dict) or not isinstance(content.get("params"), dict):
         keys = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
-        raise CheckpointError(f"{path} has no dict 'params' of tensors; it holds {keys}")
-    metadata = _metadata(path, content.get("args"))
+        raise CheckpointError(f"has no dict 'params' of tensors; it holds {brief(keys)}")
+    metadata = _metadata(content.get("args"))
     if metadata["library"] != "baselines":
-        raise CheckpointError(f"{path}: library {metadata['library']!r} is not known; this reader knows 'baselines'")
+        raise CheckpointError(f"library {metadata['library']!r} is not known; this reader knows 'baselines'")
     parameters = {}
     for name, array in content["params"].items():
         if not isinstance(name, str) or not isinstance(array, np.ndarray):
-            raise CheckpointError(f"{path}: parameter {name!r} is a {type(array).__name__}, not an array")
+            raise CheckpointError(f"parameter {brief(name)} is a {type(array).__name__}, not an array")
         parameters[name] = array
     return Checkpoint(path, "baselines", str(metadata["cnn"]), parameters, metadata, sha256(path))
 
@@ -52,20 +54,17 @@ def agent(checkpoint: Checkpoint) -> KerasAgent:
     from rl_clarity.agents.keras_agent import KerasAgent
     from rl_clarity.networks import build
 
-    try:
-        head = checkpoint.parameters.get(POLICY_HEAD)
-        if head is None or head.ndim != 2 or not 1 <= head.shape[1] <= 65536:
-            found = "is missing" if head is None else f"has the shape {head.shape}"
-            raise CheckpointError(f"tensor {POLICY_HEAD!r} {found}; it must be (features, actions)")
-        network = build(
-            checkpoint.network,
-            observation_shape(checkpoint.metadata),
-            head.shape[1],
-            checkpoint.metadata,
-            parameters=checkpoint.parameters,
-        )
-    except CheckpointError as error:
-        raise CheckpointError(f"{checkpoint.path}: {error}") from None
+    head = checkpoint.parameters.get(POLICY_HEAD)
+    if head is None or head.ndim != 2 or not 1 <= head.shape[1] <= 65536:
+        found = "is missing" if head is None else f"has the shape {head.shape}"
+        raise CheckpointError(f"tensor {POLICY_HEAD!r} {found}; it must be (features, actions)")
+    network = build(
+        checkpoint.network,
+        observation_shape(checkpoint.metadata),
+        head.shape[1],
+        checkpoint.metadata,
+        parameters=checkpoint.parameters,
+    )
     return KerasAgent(network, checkpoint.metadata)
 
 
@@ -77,7 +76,8 @@ def observation_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
     kind = metadata["env_kind"]
     if kind not in IMAGE_SIDES:
         raise CheckpointError(
-            f"env_kind {kind!r} says nothing of the observations' shape; give 'observation_shape' in the checkpoint's args"
+            f"env_kind {kind!r} says nothing of the observations' shape; give 'observation_shape' in the checkpoint's "
+            f"args"
         )
     channels = (1 if kind == "atari" else 3) * int(metadata.get("frame_stack") or 1)
     return IMAGE_SIDES[kind], IMAGE_SIDES[kind], channels
@@ -105,22 +105,22 @@ def write(path: Path, parameters: Mapping[str, np.ndarray], args: Mapping[str, A
         temporary.unlink(missing_ok=True)
 
 
-def _metadata(path: Path, args: Any) -> dict[str, Any]:
+def _metadata(args: Any) -> dict[str, Any]:
     if args is None:
         args = {}
     if not isinstance(args, dict):
-        raise CheckpointError(f"{path}: 'args' is a {type(args).__name__}, not a dict")
-    return {**DEFAULTS, **{str(key): _plain(path, key, value) for key, value in args.items()}}
+        raise CheckpointError(f"'args' is a {type(args).__name__}, not a dict")
+    return {**DEFAULTS, **{str(key): _plain(key, value) for key, value in args.items()}}
 
 
-def _plain(path: Path, key: Any, value: Any) -> Any:
+def _plain(key: Any, value: Any) -> Any:
     """JSON values only: metadata ends in the page."""
     if isinstance(value, np.ndarray) and value.size <= 64:
         return value.tolist()
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(path, key, item) for item in value]
+        return [_plain(key, item) for item in value]
     if isinstance(value, dict):
-        return {str(name): _plain(path, name, item) for name, item in value.items()}
-    raise CheckpointError(f"{path}: args[{key!r}] is a {type(value).__name__}, not a plain value")
+        return {str(name): _plain(name, item) for name, item in value.items()}
+    raise CheckpointError(f"args[{brief(key)}] is a {type(value).__name__}, not a plain value")

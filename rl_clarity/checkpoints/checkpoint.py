@@ -10,9 +10,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-MAX_BYTES = 4 << 30
-"""No checkpoint of an image agent comes near; what claims to be larger is damaged or hostile."""
-
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -20,7 +17,7 @@ class Checkpoint:
 
     path: Path
     format: str
-    """Name of the format, as in `checkpoints.FORMATS`."""
+    """Name of the format, as in `checkpoints.FORMATS`: its module makes the agent."""
     network: str
     """Name of the architecture."""
     parameters: Mapping[str, np.ndarray]
@@ -29,10 +26,15 @@ class Checkpoint:
     sha256: str = ""
     notes: tuple[str, ...] = field(default=())
     """What a user should know: things that the file does not say."""
+    architecture: Mapping[str, Any] = field(default_factory=dict)
+    """What the network is made from beside its name and the parameters' shapes. JSON values only."""
 
 
 class Format(Protocol):
-    """A module that reads one file format."""
+    """A module that reads one file format.
+
+    `sniff` and `read` raise CheckpointError for what is hostile or damaged; the path is put before its message.
+    """
 
     DESCRIPTION: str
     sniff: Callable[[Path, bytes], bool]

@@ -44,4 +44,4 @@ def build(
     module = importlib.import_module(ARCHITECTURES[name])
     given = options or {}
     chosen = {key: given.get(key, default) for key, default in module.OPTIONS.items()}
-    return build_actor_critic(module.body, tuple(observation_shape), num_actions, chosen, parameters, seed)
+    return build_actor_critic(module.body, observation_shape, num_actions, chosen, parameters, seed)

@@ -5,11 +5,13 @@ Everything that reaches into how Keras keeps its graph is in this module.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rl_clarity.networks.network import full_name
+from rl_clarity.errors import OptionError
+from rl_clarity.networks.network import full_name, snake_case
 
 KINDS = {
     "conv2d": "conv2d",
@@ -30,6 +32,7 @@ class Node:
     kind: str
     tensors: tuple[Any, ...]  # symbolic results
     inputs: tuple[int, ...]  # indices of the nodes it reads
+    convolves: bool = False  # a convolution, maybe with an activation of its own
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Graph:
 
 
 def graph_of(model: Any, heads: int) -> Graph:
-    """Graph of a functional model whose first input is the observations and whose first `heads` outputs are its heads."""
+    """Graph of a model whose first input is the observations and whose first `heads` outputs are its heads."""
     order: list[Node] = []
     index: dict[int, int] = {}  # id of a Keras node -> position
     used: dict[str, int] = {}
@@ -60,11 +63,8 @@ def graph_of(model: Any, heads: int) -> Graph:
             operation = keras_node.operation
             inputs = tuple(index[id(_node(tensor))] for tensor in keras_node.input_tensors)
             index[id(keras_node)] = len(order)
-            order.append(
-                Node(
-                    _unique(full_name(operation.name), used), _kind(operation), tuple(keras_node.output_tensors), inputs
-                )
-            )
+            name = _unique(_name(operation), used)
+            order.append(Node(name, _kind(operation), tuple(keras_node.output_tensors), inputs, _convolves(operation)))
     sinks = tuple(index[id(_node(tensor))] for tensor in model.outputs[:heads])
     return Graph(tuple(order), index[id(_node(model.inputs[0]))], sinks)
 
@@ -74,35 +74,55 @@ def _node(tensor: Any) -> Any:
     return operation._inbound_nodes[node_index]
 
 
+def _name(operation: Any) -> str:
+    """The operation's name; Keras numbers those without one over the whole process, which is left out."""
+    made_up = snake_case(type(operation).__name__)
+    return made_up if re.fullmatch(rf"{re.escape(made_up)}(_\d+)?", operation.name) else full_name(operation.name)
+
+
 def _unique(name: str, used: dict[str, int]) -> str:
     used[name] = used.get(name, 0) + 1
     return name if used[name] == 1 else f"{name}_{used[name] - 1}"
+
+
+def _convolves(operation: Any) -> bool:
+    return KINDS.get(type(operation).__name__.lower()) == "conv2d"
 
 
 def _kind(operation: Any) -> str:
     name = type(operation).__name__.lower()
     activation = getattr(operation, "activation", None)
     if activation is not None and getattr(activation, "__name__", "linear") != "linear":
-        return str(activation.__name__)  # an activation, or a layer that ends with one
+        return str(activation.__name__).replace("_", "")  # an activation, or a layer that ends with one
     return KINDS.get(name, name)
 
 
 def bottlenecks(graph: Graph) -> set[int]:
     """Nodes without which no path leads from the observations to any head."""
+    return _bottlenecks(graph, graph.sinks)
+
+
+def _bottlenecks(graph: Graph, sinks: Sequence[int]) -> set[int]:
     return {
         i
         for i in range(len(graph.nodes))
-        if not any(sink in _reachable(graph, {graph.source} - {i}, without={i}) for sink in graph.sinks)
+        if not any(sink in _reachable(graph, {graph.source} - {i}, without={i}) for sink in sinks)
     }
 
 
 def after_bottleneck(graph: Graph) -> list[bool]:
-    """For each node: whether every path from an earlier convolution to it passes through a bottleneck."""
+    """For each node: whether every path from an earlier convolution to it passes through a bottleneck.
+
+    Where heads share nothing but the observations, each has a network, and bottlenecks, of its own.
+    """
     narrow = bottlenecks(graph)
-    wide = {i for i, node in enumerate(graph.nodes) if node.kind == "conv2d"} - narrow
+    if narrow <= {graph.source}:
+        narrow = set.union(*(_bottlenecks(graph, [sink]) for sink in graph.sinks))
+    wide = {i for i, node in enumerate(graph.nodes) if node.convolves} - narrow
     bypassed: set[int] = set()
     for i, node in enumerate(graph.nodes):
-        if i not in narrow and (wide | bypassed) & set(node.inputs):
+        by_itself = i in wide and node.kind != "conv2d"  # an activation right after its convolution
+        if i not in narrow and (by_itself or (wide | bypassed) & set(node.inputs)):
             bypassed.add(i)
     return [i not in bypassed for i in range(len(graph.nodes))]
 
@@ -128,3 +148,32 @@ def cut(graph: Graph, layer: int) -> Sequence[Any]:
         if i in tail and i != layer:
             pending.extend(graph.nodes[i].inputs)
     return [tensor for i in sorted(needed - tail) for tensor in graph.nodes[i].tensors]
+
+
+def operation_of(tensor: Any) -> Any:
+    """The operation whose result a symbolic tensor is."""
+    return _node(tensor).operation
+
+
+def laid_flat(model: Any, inputs: Sequence[Any]) -> list[Any]:
+    """A model's outputs from new inputs, with the models inside it called layer by layer, on the same variables."""
+    import keras
+
+    if isinstance(model, keras.Sequential):
+        tensor = inputs[0]
+        for layer in model.layers:
+            tensor = _call(layer, tensor)
+        return keras.tree.flatten(tensor)  # type: ignore[no-any-return]
+    arguments = keras.tree.pack_sequence_as(model.input, list(inputs))
+    outputs = model._run_through_graph(arguments, operation_fn=lambda operation: operation, call_fn=_call)
+    return keras.tree.flatten(outputs)  # type: ignore[no-any-return]
+
+
+def _call(operation: Any, *arguments: Any, **options: Any) -> Any:
+    import keras
+
+    if not isinstance(operation, keras.Model):
+        return operation(*arguments, **options)
+    if getattr(operation, "inputs", None) is None:
+        raise OptionError(f"the model's part {operation.name!r} has no graph to look into; make it a functional model")
+    return keras.tree.pack_sequence_as(operation.output, laid_flat(operation, keras.tree.flatten(arguments)))

@@ -9,7 +9,8 @@ Keras forbids `/` in names, TensorFlow 1 used it everywhere: an operation called
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ class Network:
     """By name in a checkpoint, in the order of construction."""
     initial_state: tuple[np.ndarray, ...] = ()
     """One array a state input, without the batch axis."""
+    later_state: tuple[np.ndarray, ...] | None = None
+    """What later episodes start from, where that is not the initial state."""
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Copies of the parameters, as a checkpoint stores them."""
@@ -47,19 +50,43 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """How a checkpoint arranges the numbers of a variable."""
+
+    stored_shape: tuple[int, ...]
+    split: tuple[int, ...] | None = None
+    """The stored shape with some axes split in several; None for none."""
+    axes: tuple[int, ...] | None = None
+    """Axes of `split` in the variable's order, which may join some of them; None for the same order."""
+
+    def to_variable(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        split, axes = self._steps()
+        return np.asarray(array, np.float32).reshape(split).transpose(axes).reshape(shape)
+
+    def to_stored(self, array: np.ndarray) -> np.ndarray:
+        split, axes = self._steps()
+        array = array.reshape([split[axis] for axis in axes])
+        return np.ascontiguousarray(array.transpose(np.argsort(axes))).reshape(self.stored_shape)
+
+    def _steps(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        split = self.split or self.stored_shape
+        return split, self.axes or tuple(range(len(split)))
+
+
+@dataclass(frozen=True)
 class Tensor:
-    """A variable of the model, and the shape in which a checkpoint keeps it."""
+    """A variable of the model, and how a checkpoint keeps it."""
 
     variable: Any
-    stored_shape: tuple[int, ...]
+    layout: Layout
 
     def read(self) -> np.ndarray:
         import keras
 
-        return np.array(keras.ops.convert_to_numpy(self.variable.value), np.float32).reshape(self.stored_shape)
+        return self.layout.to_stored(np.array(keras.ops.convert_to_numpy(self.variable.value), np.float32))
 
     def assign(self, array: np.ndarray) -> None:
-        self.variable.assign(np.asarray(array, np.float32).reshape(self.variable.shape))
+        self.variable.assign(self.layout.to_variable(array, tuple(self.variable.shape)))
 
 
 class NetworkBuilder:
@@ -78,7 +105,7 @@ class NetworkBuilder:
     def relu(self, x: Any, name: str) -> Any:
         import keras
 
-        return keras.layers.Activation("relu", name=_keras_name(name))(x)
+        return keras.layers.Activation("relu", name=keras_name(name))(x)
 
     def conv(
         self,
@@ -104,12 +131,12 @@ class NetworkBuilder:
             size,
             strides=strides,
             padding=padding,
-            name=_keras_name(name),
+            name=keras_name(name),
             kernel_initializer=self._initializer(initializer),
         )
         y = layer(x)
-        self._store(kernel, layer.kernel)
-        self._store(bias, layer.bias, stored_bias_shape)
+        self.store(kernel, layer.kernel)
+        self.store(bias, layer.bias, Layout(stored_bias_shape) if stored_bias_shape else None)
         return y
 
     def dense(
@@ -120,10 +147,10 @@ class NetworkBuilder:
 
         self.expect(kernel, (int(x.shape[-1]), units))
         self.expect(bias, (units,))
-        layer = keras.layers.Dense(units, name=_keras_name(name), kernel_initializer=self._initializer(initializer))
+        layer = keras.layers.Dense(units, name=keras_name(name), kernel_initializer=self._initializer(initializer))
         y = layer(x)
-        self._store(kernel, layer.kernel)
-        self._store(bias, layer.bias)
+        self.store(kernel, layer.kernel)
+        self.store(bias, layer.bias)
         return y
 
     def orthogonal(self, gain: float) -> Any:
@@ -147,7 +174,7 @@ class NetworkBuilder:
             raise CheckpointError(f"tensor {name!r} of shape {shape} holds {count} values that are NaN or infinite")
 
     def finish(
-        self, inputs: list[Any], heads: Mapping[str, Any], states: tuple[tuple[Any, Any, np.ndarray], ...] = ()
+        self, inputs: list[Any], heads: Mapping[str, Any], states: Sequence[tuple[Any, Any, np.ndarray]] = ()
     ) -> Network:
         """The network; `states` are (input, output, initial value) of each part of a recurrent state."""
         import keras
@@ -160,8 +187,9 @@ class NetworkBuilder:
         model = keras.Model(inputs + [state[0] for state in states], [*heads.values(), *(state[1] for state in states)])
         return Network(model, tuple(heads), self.tensors, tuple(state[2] for state in states))
 
-    def _store(self, name: str, variable: Any, stored_shape: tuple[int, ...] | None = None) -> None:
-        tensor = Tensor(variable, stored_shape or tuple(variable.shape))
+    def store(self, name: str, variable: Any, layout: Layout | None = None) -> None:
+        """Enter a variable under its name in a checkpoint, and give it the stored numbers if there are any."""
+        tensor = Tensor(variable, layout or Layout(tuple(variable.shape)))
         if self.parameters is not None:
             tensor.assign(self.parameters[name])
         self.tensors[name] = tensor
@@ -179,10 +207,17 @@ class NetworkBuilder:
         return int(self._seeds.spawn(1)[0].generate_state(1)[0] % 2**31)
 
 
-def _keras_name(name: str) -> str:
+def keras_name(name: str) -> str:
+    """Name that Keras accepts for an operation."""
     return name.replace("/", SEPARATOR)
 
 
 def full_name(keras_name: str) -> str:
     """Name of an operation as TensorFlow 1 wrote it."""
     return keras_name.replace(SEPARATOR, "/")
+
+
+def snake_case(class_name: str) -> str:
+    """How Keras names what has no name of its own: `Conv2D` is conv2d, `MaxPooling2D` max_pooling2d, `ReLU` re_lu."""
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", class_name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()

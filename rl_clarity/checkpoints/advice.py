@@ -1,0 +1,92 @@
+"""What to say of files that cannot be read as data, since they hold programs: each gets a script for the user."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rl_clarity.checkpoints import state_dicts
+
+HDF5 = b"\x89HDF"
+RLLIB_FILES = ("rllib_checkpoint.json", "algorithm_state.pkl", "policy_state.pkl", "algorithm_state.msgpck")
+
+MODULE_SCRIPT = """
+    import torch
+    import rl_clarity
+    import my_agent                                            # the module that defines the network's class
+
+    module = torch.load("{path}", weights_only=False)          # runs code in the file: only if you trust it
+    agent = rl_clarity.TorchAgent(module, (64, 64, 3))         # shape (H, W, C) of one observation
+    rl_clarity.generate(agent, trajectories, observations, "out")
+    # or, for a network of a known program (CleanRL, train-procgen-pytorch, ...):
+    torch.save(module.state_dict(), "state_dict.pt")           # then: rl-clarity run state_dict.pt out"""
+
+RLLIB_SCRIPT = """
+    import torch
+    import rl_clarity
+    from ray.rllib.algorithms.algorithm import Algorithm
+
+    algorithm = Algorithm.from_checkpoint("{path}")            # runs code in it: only if you trust it
+    model = algorithm.get_policy().model                       # a torch.nn.Module
+    def forward(module, x, state):                             # x: (B, C, H, W) in 0..1
+        logits, _ = module({{"obs": x.permute(0, 2, 3, 1) * 255}})
+        return logits, module.value_function()
+    agent = rl_clarity.TorchAgent(model, (84, 84, 4), forward=forward)
+    rl_clarity.generate(agent, trajectories, observations, "out")"""
+
+PICKLE_SCRIPT = """
+    import joblib, numpy
+    import my_program                                          # whatever defines the classes in the file
+
+    content = joblib.load("{path}")                            # or pickle.load: runs code in it, only if you trust it
+    params = {{name: numpy.asarray(array) for name, array in content["params"].items()}}
+    args = {{"env_name": "coinrun", "cnn": "clear"}}             # plain numbers and strings
+    joblib.dump({{"params": params, "args": args}}, "plain.jd")"""
+
+
+def how_to_convert(path: Path) -> str | None:
+    """What to do with a checkpoint that is a program by its nature; None for all others."""
+    folder = path if path.is_dir() else path.parent
+    if path.is_dir() or path.name in RLLIB_FILES:
+        if any((folder / name).exists() for name in RLLIB_FILES):
+            return rllib(folder)
+        return f"is a folder; name the file in it. It holds {', '.join(sorted(p.name for p in path.iterdir())[:8])}"
+    return None
+
+
+def rllib(path: Path) -> str:
+    return (
+        "an RLlib checkpoint is pickled objects, which cannot be read without running them. In the environment that "
+        "trained "
+        "it, a script can hand the network over:\n" + RLLIB_SCRIPT.format(path=path)
+    )
+
+
+def pickled_object(path: Path, name: str) -> str:
+    """For a file that names something of the program that wrote it."""
+    refused = (
+        f"holds a pickled {name}, which is not data: refused, nothing was run. A checkpoint holds numbers and strings"
+    )
+    module = name.split(".")[0]
+    if module == "ray":
+        return rllib(path)
+    if module in sys.stdlib_module_names and module != "__main__":
+        return refused
+    script = MODULE_SCRIPT if module in ("torch", "__main__") else PICKLE_SCRIPT
+    return f"{refused}. In the environment that made it, a script can hand them over:\n{script.format(path=path)}"
+
+
+def unknown(path: Path, head: bytes, known: Sequence[str]) -> str:
+    """For a file that no format recognises."""
+    if head.startswith(HDF5):
+        return "is HDF5 of an older Keras; save the model again with Keras 3: model.save('agent.keras')"
+    names = state_dicts.shapes(path, head)
+    if names:
+        shown = ", ".join(f"{name} {shape}" for name, shape in list(names.items())[:6])
+        return (
+            f"is a torch state dict of none of the known programs ({'; '.join(known)}). Its tensors: {shown}, ... With "
+            f"the "
+            "network's own class: rl_clarity.TorchAgent(module, observation_shape) and rl_clarity.generate"
+        )
+    return f"is of no known format (it begins with {head[:8]!r}); known ones: {'; '.join(known)}"
