@@ -35,7 +35,7 @@ class Size:
     """How much of everything a page holds."""
 
     trajectories: int = 3
-    steps: int = 150
+    steps: int = 100
     observations: int = 48
     policy: bool = True
     layers: tuple[tuple[str, int, int], ...] = LAYERS
@@ -57,7 +57,7 @@ class _Writer:
         self.outputs = [{"id": "value", "kind": "value", "label": "value function"}]
         if size.policy:
             self.outputs += [
-                {"id": f"action-{k}", "kind": "action", "action": k, "label": LABELS[k]} for k in (1, 7, 8)
+                {"id": f"action-{k}", "kind": "action", "action": k, "label": LABELS[k]} for k in (7,)
             ] + [{"id": "group-0", "kind": "group", "group": 0, "label": "RIGHT"}]
         self.series = [self._series() for _ in range(size.trajectories)]
 
@@ -108,7 +108,7 @@ class _Writer:
         logits[:, 7] += 1.5
         exponentials = np.exp(logits - logits.max(1, keepdims=True))
         firsts = np.zeros(steps, bool)
-        firsts[np.r_[0, np.sort(self.rng.choice(np.arange(20, steps), 3, replace=False))]] = True
+        firsts[np.r_[0, np.sort(self.rng.choice(np.arange(steps // 5, steps), 3, replace=False))]] = True
         rewards = np.where(np.r_[firsts[1:], False], 10.0, 0.0)
         values = 5 + _smooth(self.rng.normal(size=(steps, 1)), 8)[:, 0] * 12
         values[np.flatnonzero(firsts)] -= 2
@@ -260,6 +260,23 @@ class _Writer:
     def _picture(self, name: str, picture: np.ndarray) -> str:
         self.page.write(name, _png(picture))
         return name
+
+
+def read_chunk(directory: Path, name: str) -> dict[str, np.ndarray]:
+    """The arrays of a chunk beside a page."""
+    text = (directory / name).read_text()
+    header, data = json.loads("[" + text[text.index("(") + 1 : text.rindex(")")] + "]")[1:]
+    stream = zlib.decompress(base64.b64decode(data))
+    arrays, offset = {}, 0
+    for key, entry in header["arrays"].items():
+        dtype = np.dtype("uint8" if entry["dtype"] == "bytes" else entry["dtype"])
+        count = int(np.prod(entry["shape"]))
+        array = np.frombuffer(stream, dtype, count, offset).reshape(entry["shape"])
+        offset += count * dtype.itemsize
+        if entry.get("filter") == "delta":
+            array = np.cumsum(array.view(np.uint8), axis=0, dtype=np.uint8).view(dtype)
+        arrays[key] = array
+    return arrays
 
 
 def _png(picture: np.ndarray) -> bytes:

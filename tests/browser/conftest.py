@@ -1,0 +1,63 @@
+"""A page of made-up data in a real Chromium, opened from a file with the network blocked; no console message is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from scripts.chromium import FLAGS
+from tests.browser.pages import SETTINGS, Visitor
+from tests.browser.synthetic import Size, write_synthetic_page
+
+
+@pytest.fixture(scope="session")
+def chromium_browser(chromium: Path) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of the page that most tests look at."""
+    directory = tmp_path_factory.mktemp("page")
+    write_synthetic_page(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def small_size() -> Size:
+    """A page that is quickly written, for tests that need one of their own."""
+    return Size(trajectories=1, steps=20, observations=16, layers=(("2a", 16, 32), ("3a", 8, 32)), input_layer=False)
+
+
+@pytest.fixture()
+def open_page(chromium_browser: Browser) -> Iterator[Callable[..., Visitor]]:
+    """`open_page(directory, query, ...)` opens a page and waits until it stands; options go to the browser's context."""
+    visitors: list[Visitor] = []
+
+    def open_in_browser(
+        directory: Path, query: str = "", *, toured: bool = True, expect_messages: bool = False, wait: bool = True, **context: object
+    ) -> Visitor:
+        options = {"viewport": {"width": 1440, "height": 900}, **context}
+        opened = chromium_browser.new_context(accept_downloads=True, **options)  # type: ignore[arg-type]
+        opened.route("http*://**", lambda route: route.abort())
+        page: Page = opened.new_page()
+        if toured:
+            page.add_init_script(SETTINGS)
+        visitor = Visitor(page, directory, expect_messages)
+        visitors.append(visitor)
+        visitor.goto(query, wait=wait)
+        return visitor
+
+    yield open_in_browser
+    for visitor in visitors:
+        messages = visitor.messages
+        visitor.page.context.close()
+        if not visitor.expect_messages:
+            assert messages == [], f"the page wrote to the console: {messages}"

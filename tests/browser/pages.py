@@ -1,0 +1,99 @@
+"""What tests do with an open page, in a reader's words."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from playwright.sync_api import Locator, Page
+
+# The tour opens on the first visit only; most tests come later.
+SETTINGS = """
+try {
+  const key = `rl-clarity:${document.documentElement?.dataset.page ?? "synthetic-0001"}:settings`;
+  localStorage.setItem(key, JSON.stringify({ toured: true, ...JSON.parse(localStorage.getItem(key) ?? "{}") }));
+} catch {}
+"""
+
+_READ = """canvas => {
+  const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return { data: Array.from(data), width, height };
+}"""
+
+
+class Visitor:
+    """A reader with a page open."""
+
+    def __init__(self, page: Page, directory: Path, expect_messages: bool = False) -> None:
+        self.page, self.directory, self.expect_messages = page, directory, expect_messages
+        self.messages: list[str] = []
+        page.set_default_timeout(10_000)
+        page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
+
+    def goto(self, query: str = "", *, wait: bool = True) -> None:
+        self.page.goto((self.directory / "interface.html").resolve().as_uri() + query)
+        if wait:
+            self.settle()
+
+    def by(self, testid: str) -> Locator:
+        return self.page.get_by_test_id(testid)
+
+    def text(self, testid: str) -> str:
+        return " ".join(self.by(testid).first.inner_text().split())
+
+    def click(self, testid: str) -> None:
+        self.by(testid).first.click()
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def state(self) -> dict[str, Any]:
+        """The selection, counted from 0."""
+        state: dict[str, Any] = self.page.evaluate("rlClarity.state()")
+        return state
+
+    def frame(self) -> int:
+        """The frame that is shown, counted from 1."""
+        return int(self.text("frame-number"))
+
+    def settle(self) -> None:
+        """Wait until every picture shows the selected frame."""
+        self.page.wait_for_function(
+            """() => {
+              const pictures = [...document.querySelectorAll('[data-testid=attribution-canvas], [data-testid=observation-canvas]')];
+              const frame = window.rlClarity?.state().frame;
+              return pictures.length > 0 && pictures.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame}`));
+            }"""
+        )
+
+    def picture(self, direction: str = "pos", row: int = 0) -> Locator:
+        return self.page.locator(f'[data-testid=attribution-canvas][data-direction="{direction}"][data-row="{row}"]')
+
+    def attribution(self, direction: str = "pos", row: int = 0) -> np.ndarray:
+        """What an attribution canvas shows, premultiplied, (h, w, 4) in 0..255."""
+        self.settle()
+        return premultiplied(read_canvas(self.picture(direction, row)))
+
+    def track(self, name: str) -> Locator:
+        return self.page.locator(f'[data-testid=track][data-track="{name}"]')
+
+
+def read_canvas(canvas: Locator) -> np.ndarray:
+    """The pixels of a canvas (h, w, 4), not premultiplied."""
+    read = canvas.evaluate(_READ)
+    return np.array(read["data"], np.float64).reshape(read["height"], read["width"], 4)
+
+
+def premultiplied(rgba: np.ndarray) -> np.ndarray:
+    """Colours times opacity, 0..255."""
+    return np.concatenate([rgba[..., :3] * rgba[..., 3:] / 255, rgba[..., 3:]], -1)
+
+
+def screenshot(locator: Locator) -> np.ndarray:
+    """What is on the screen (h, w, 3)."""
+    return np.asarray(Image.open(io.BytesIO(locator.screenshot())).convert("RGB")).astype(float)

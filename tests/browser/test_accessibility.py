@@ -1,0 +1,107 @@
+"""axe finds nothing, and the keyboard reaches everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from svelte3.errors import ToolchainError
+from svelte3.toolchain import install
+from tests.browser.pages import Visitor
+
+Open = Callable[..., Visitor]
+QUERY = "?layer=2b&frame=30&rows=value,value~4a"
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    try:
+        return (install() / "node_modules/axe-core/axe.min.js").read_text()
+    except ToolchainError as error:
+        pytest.skip(str(error))
+
+
+def violations(visitor: Visitor, axe: str) -> list[str]:
+    visitor.page.evaluate(axe)
+    found = visitor.page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then(r => r.violations)")
+    return [f"{rule['id']} ({rule['impact']}): {node['html'][:160]}" for rule in found for node in rule["nodes"][:3]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(synthetic: Path, open_page: Open, axe: str, scheme: str) -> None:
+    visitor = open_page(synthetic, QUERY, color_scheme=scheme, reduced_motion="reduce")
+    visitor.click("more-options")
+    visitor.by("totals-over-time").first.check()
+    assert violations(visitor, axe) == []
+    for key in ("f", "n", "t", "e", "?"):
+        visitor.press(key)
+        visitor.by("drawer").wait_for()
+        if key == "f":
+            visitor.click("find-go")
+            visitor.by("find-results").wait_for()
+        assert violations(visitor, axe) == [], f"with the panel of {key}"
+    visitor.by("legend-1").locator(".card").click()
+    visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
+    assert violations(visitor, axe) == []
+
+
+@pytest.mark.parametrize("width", [1024, 390])
+def test_axe_finds_nothing_in_narrow_windows(synthetic: Path, open_page: Open, axe: str, width: int) -> None:
+    visitor = open_page(synthetic, "?frame=30", toured=False, viewport={"width": width, "height": 800})
+    visitor.by("tour").wait_for()
+    assert violations(visitor, axe) == []
+
+
+def test_the_keyboard_reaches_every_control_and_shows_where_it_is(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, QUERY)
+    visitor.click("more-options")
+    controls = visitor.page.evaluate(
+        """() => [...document.querySelectorAll('button, a[href], input, select, textarea')]
+          .filter((e) => !e.disabled && e.offsetParent !== null).length"""
+    )
+    visitor.page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
+    reached = set()
+    for _ in range(controls + 5):
+        visitor.press("Tab")
+        reached.add(
+            visitor.page.evaluate(
+                """() => {
+                  const e = document.activeElement;
+                  window.__ids ??= new Map();
+                  if (!window.__ids.has(e)) window.__ids.set(e, window.__ids.size);
+                  const { outlineStyle, outlineWidth } = getComputedStyle(e);
+                  return e === document.body ? "body" : `${window.__ids.get(e)} ${outlineStyle} ${outlineWidth}`;
+                }"""
+            )
+        )
+    focused = [place for place in reached if place != "body"]
+    assert len({place.split()[0] for place in focused}) == controls
+    assert all(" none " not in place for place in focused), "focus is visible"
+
+
+def test_the_feature_grid_is_used_by_keyboard(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=4a&frame=30")
+    visitor.by("legend-1").locator(".card").focus()
+    visitor.press("Enter")
+    visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
+    visitor.by("feature-grid").locator("..").focus()
+    visitor.press("ArrowRight", "ArrowDown", "Enter")
+    assert visitor.by("whole-observation").is_visible()
+    assert visitor.frame() == 30, "arrows move in the grid, not in time"
+    visitor.press("Escape")
+    assert visitor.by("drawer").count() == 0
+    assert visitor.page.evaluate("document.activeElement.className").startswith("card"), "focus returns"
+
+
+def test_controls_announce_names_and_values(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b&frame=30")
+    slider = visitor.page.get_by_role("slider", name="Frame")
+    assert slider.input_value() == "30"
+    slider.focus()
+    visitor.press("ArrowRight")
+    assert visitor.frame() == 31
+    assert visitor.page.get_by_role("button", name="2b", exact=True, pressed=True).count() == 1
+    assert visitor.page.get_by_role("img", name="Positive attribution, layer 2b, frame 31").count() == 1
+    assert visitor.page.get_by_role("img", name="Advantage: ").count() == 1

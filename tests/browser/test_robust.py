@@ -1,0 +1,172 @@
+"""Missing and damaged files, hostile names, incomplete pages, a page of one file."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.browser.pages import Visitor, read_canvas
+from tests.browser.synthetic import Size, write_synthetic_page
+
+Open = Callable[..., Visitor]
+HOSTILE = """</script><img src=x onerror="document.title='broken'">'"&amp; \u202eסוף\u2028 🪙"""
+
+
+@pytest.fixture()
+def small(tmp_path: Path, small_size: Size) -> Path:
+    write_synthetic_page(tmp_path, small_size)
+    return tmp_path
+
+
+def test_a_missing_chunk_is_named_and_the_rest_works(small: Path, open_page: Open) -> None:
+    (small / "attribution/2a/1/value-1.js").unlink()
+    visitor = open_page(small, wait=False, expect_messages=True)
+    error = visitor.by("data-error").first
+    error.wait_for()
+    assert "attribution/2a/1/value-1.js is missing" in error.inner_text()
+    assert visitor.by("totals-chart").is_visible()
+    visitor.click("layer-3a")
+    visitor.settle()
+    assert visitor.attribution("pos").max() > 0
+    assert visitor.by("data-error").count() == 0
+
+
+def test_a_missing_chunk_can_be_tried_again(small: Path, open_page: Open) -> None:
+    chunk = small / "attribution/2a/1/value-1.js"
+    kept = chunk.read_bytes()
+    chunk.unlink()
+    visitor = open_page(small, wait=False, expect_messages=True)
+    visitor.by("data-error").first.wait_for()
+    chunk.write_bytes(kept)
+    visitor.page.get_by_role("button", name="Try again").click()
+    visitor.settle()
+    assert visitor.attribution("pos").max() > 0
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbled", "empty"])
+def test_a_damaged_chunk_is_named(small: Path, open_page: Open, damage: str) -> None:
+    chunk = small / "attribution/2a/1/value-1.js"
+    text = chunk.read_text()
+    payload = text.rindex(', "') + 3
+    broken = {"cut": text[:-200], "garbled": text[:payload] + "AAAA" + text[payload + 4 :], "empty": ""}[damage]
+    chunk.write_text(broken)
+    visitor = open_page(small, wait=False, expect_messages=True)
+    visitor.by("data-error").first.wait_for()
+    assert "attribution/2a/1/value-1.js is damaged" in visitor.text("data-error")
+    assert visitor.text("next-action") != "–"
+
+
+def test_missing_frames_and_series_are_named(small: Path, open_page: Open) -> None:
+    (small / "trajectories/1/frames-1.js").unlink()
+    (small / "trajectories/1/series.js").unlink()
+    visitor = open_page(small, wait=False, expect_messages=True)
+    visitor.page.wait_for_function("() => document.querySelectorAll('[data-testid=data-error]').length >= 3")
+    errors = " ".join(visitor.by("data-error").all_inner_texts())
+    assert "trajectories/1/frames-1.js is missing" in errors
+    assert "trajectories/1/series.js is missing" in errors
+    assert visitor.picture("pos").get_attribute("data-state") == "ready"
+
+
+def test_the_document_alone_says_what_is_missing(small: Path, open_page: Open, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(small / "interface.html", alone)
+    visitor = open_page(alone, wait=False, expect_messages=True)
+    visitor.by("data-error").first.wait_for()
+    assert "is missing" in visitor.text("data-error")
+    assert visitor.page.get_by_role("heading", name="CoinRun").is_visible()
+
+
+def test_an_incomplete_page_says_so(tmp_path: Path, small_size: Size, open_page: Open) -> None:
+    from rl_clarity.interface.files import LocalDirectory
+    from rl_clarity.interface.page import write_page
+
+    manifest = write_synthetic_page(tmp_path, small_size)
+    (tmp_path / "attribution/2a/1/value-1.js").unlink()
+    write_page(LocalDirectory(tmp_path), manifest)
+    visitor = open_page(tmp_path, wait=False)
+    visitor.by("data-error").first.wait_for()
+    assert "attribution/2a/1/value-1.js has not been made yet" in visitor.text("data-error")
+    assert "not complete yet" in visitor.page.get_by_role("note").inner_text()
+
+
+def test_hostile_names_show_as_text(tmp_path: Path, small_size: Size, open_page: Open) -> None:
+    manifest = write_synthetic_page(tmp_path / "plain", small_size)
+    changes = {
+        "title": HOSTILE,
+        "env_name": HOSTILE,
+        "actions": [{**action, "label": HOSTILE} for action in manifest["actions"]],
+        "layers": [{**layer, "name": f"{layer['name']} {HOSTILE}"} for layer in manifest["layers"]],
+        "outputs": [{**output, "label": HOSTILE} for output in manifest["outputs"]],
+        "provenance": [{"group": HOSTILE, "items": [[HOSTILE, HOSTILE]]}],
+    }
+    write_synthetic_page(tmp_path / "hostile", small_size, **changes)
+    visitor = open_page(tmp_path / "hostile", "?frame=3")
+    assert visitor.page.title() != "broken"
+    assert visitor.page.locator("h1").text_content() == HOSTILE
+    assert visitor.by("next-action").text_content() == HOSTILE
+    visitor.press("t")
+    visitor.by("provenance").wait_for()
+    visitor.press("f", "e", "n")
+    assert visitor.page.locator("img[src=x]").count() == 0
+    visitor.page.evaluate("rlClarity.select({ layer: 1 })")
+    visitor.page.wait_for_url("**layer=3a**")
+    visitor.page.reload()
+    visitor.settle()
+    assert visitor.state()["layer"] == 1
+
+
+def test_nothing_outside_the_page_is_reached(small: Path) -> None:
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', (small / "interface.html").read_text())
+    assert policy
+    assert "default-src 'none'" in policy[1]
+    assert "connect-src 'none'" in policy[1]
+    assert "unsafe-eval" not in policy[1]
+
+
+def test_a_page_of_one_file(tmp_path: Path, small_size: Size, open_page: Open) -> None:
+    write_synthetic_page(tmp_path, small_size, single_file=True)
+    shutil.rmtree(tmp_path / "data")
+    assert [path.name for path in tmp_path.iterdir()] == ["interface.html"]
+    visitor = open_page(tmp_path, "?frame=3")
+    assert visitor.attribution("pos").max() > 0
+    assert np.ptp(read_canvas(visitor.by("observation-canvas"))) > 50
+    widths = visitor.page.locator("[data-testid^=legend-] img").evaluate_all("all => all.map(i => i.naturalWidth)")
+    assert all(width > 0 for width in widths)
+    visitor.by("legend-1").locator(".card").click()
+    visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
+
+
+@pytest.mark.parametrize("manifest", ["none", "another format", "no trajectories"])
+def test_a_document_without_data_says_so(small: Path, open_page: Open, manifest: str) -> None:
+    document = small / "interface.html"
+    text = document.read_text()
+    if manifest == "none":
+        text = text.replace('id="manifest"', 'id="lost"')
+    elif manifest == "another format":
+        text = text.replace('"version":1,', '"version":99,')
+    else:
+        text = re.sub(r'"trajectories":\[.*?\],"segment"', '"trajectories":[],"segment"', text)
+    document.write_text(text)
+    visitor = open_page(small, wait=False)
+    assert visitor.page.get_by_role("alert").inner_text() != ""
+
+
+def test_an_agent_of_action_values(tmp_path: Path, small_size: Size, open_page: Open) -> None:
+    """No value function, no probabilities: the page shows the values of actions instead."""
+    manifest = write_synthetic_page(tmp_path, small_size)
+    from rl_clarity.interface.chunks import encode_chunk
+    from tests.browser.synthetic import read_chunk
+
+    name = manifest["trajectories"][0]["series"]
+    arrays = {key: value for key, value in read_chunk(tmp_path, name).items() if key not in ("values", "probabilities")}
+    (tmp_path / name).write_bytes(encode_chunk(name, arrays).script())
+    visitor = open_page(tmp_path, "?frame=3&rows=action-7")
+    assert visitor.by("policy").get_by_role("listitem").count() == len(manifest["actions"])
+    assert visitor.track("action-7").count() == 1
+    assert visitor.page.get_by_label("probabilities over time").count() == 0
