@@ -18,6 +18,7 @@ FIT_ROWS = 20_000
 BLOCK = 4096
 """Rows that `transform` solves together: their weights stay in a core's cache."""
 MAX_SWEEPS = 200
+CHECK_EVERY = 4
 TOLERANCE = 1e-5
 
 
@@ -34,7 +35,12 @@ class ChannelReduction:
         if components.ndim != 2 or not np.all(components >= 0):
             raise OptionError(f"components of shape {components.shape} must be (K, c), finite and not negative")
         self.components = components
-        self._gram = (components.astype(np.float64) @ components.T.astype(np.float64)).astype(np.float32)
+        gram = components.astype(np.float64) @ components.T.astype(np.float64)
+        self._gram = gram.astype(np.float32)
+        self._used = np.flatnonzero(np.diag(gram) > 0)  # components of 0 get weights of 0
+        # Where to start from: least squares without the bound, slightly damped, since components may be alike.
+        damped = gram + 1e-6 * max(np.trace(gram), 1e-30) * np.eye(len(gram))
+        self._start = np.linalg.inv(damped).astype(np.float32)
 
     @classmethod
     def fit(
@@ -91,22 +97,32 @@ class ChannelReduction:
         return float(np.sqrt(squared / total)) if total else 0.0
 
     def _solve(self, rows: np.ndarray) -> np.ndarray:
-        """Coordinate descent on ||x - w H||^2, w >= 0, for all rows at once; components of 0 get weights of 0."""
-        gram = self._gram
-        used = np.flatnonzero(np.diag(gram) > 0)
+        """Coordinate descent on ||x - w H||^2, w >= 0, for all rows at once; a row that has settled is left alone."""
         target = self.components @ rows.T  # (K, n)
-        weights = np.zeros_like(target)
-        scale = float(np.abs(target).max(initial=0.0)) / float(gram[used, used].max(initial=1.0))
-        for _ in range(MAX_SWEEPS):
-            largest = np.float32(0)
-            for k in used:
-                step = (target[k] - gram[k] @ weights) / gram[k, k]
+        weights = np.maximum(self._start @ target, 0)
+        settled = np.zeros_like(target)
+        left = np.arange(len(rows))
+        tolerance = TOLERANCE * weights.max(axis=0, initial=0)
+        for sweep in range(MAX_SWEEPS):
+            change = np.zeros(len(left), np.float32)
+            for k in self._used:
+                step = (target[k] - self._gram[k] @ weights) / self._gram[k, k]
                 np.maximum(step, -weights[k], out=step)
                 weights[k] += step
-                largest = max(largest, np.abs(step, out=step).max(initial=0))
-            if largest <= TOLERANCE * scale:
-                break
-        return weights.T
+                np.maximum(change, np.abs(step, out=step), out=change)
+            if sweep % CHECK_EVERY == CHECK_EVERY - 1:
+                moving = change > tolerance
+                settled[:, left[~moving]] = weights[:, ~moving]
+                left, target, weights, tolerance = (
+                    left[moving],
+                    target[:, moving],
+                    weights[:, moving],
+                    tolerance[moving],
+                )
+                if not len(left):
+                    break
+        settled[:, left] = weights
+        return settled.T
 
 
 def _blocks(rows: int) -> Iterator[slice]:
