@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
+from rl_clarity.environments.metadata import spec_from_metadata
 from rl_clarity.environments.protocol import EnvironmentSpec
 from rl_clarity.errors import OptionError
 from rl_clarity.options import parse, unknown_option
-
-ENVIRONMENT_OPTIONS = (
-    "num_levels",
-    "start_level",
-    "distribution_mode",
-    "use_sequential_levels",
-    "use_backgrounds",
-    "restrict_themes",
-    "use_monochrome_assets",
-    "use_generated_assets",
-    "center_agent",
-    "paint_vel_info",
-    "debug_mode",
-)
-"""Procgen's options, passed on where they are given."""
 
 REWARD_PROCESSING = ("none", "clip", "normalize")
 PRECISIONS = ("float32", "bfloat16")
@@ -157,19 +143,15 @@ class TrainOptions:
 
     def environment(self) -> EnvironmentSpec:
         """The environments to play in. Rewards are scaled by training itself, so that returns stay the game's own."""
-        given = {name: getattr(self, name) for name in ENVIRONMENT_OPTIONS if getattr(self, name) is not None}
-        if self.use_sticky_actions is not None and (self.env_kind == "atari" or self.use_sticky_actions):
-            given["use_sticky_actions"] = bool(self.use_sticky_actions)
-        given["frame_stack"] = self.frame_stack
-        name = self.env_name if self.env_name is not None else str(self.env_id)
-        return EnvironmentSpec(self.env_kind, _without_prefix(name), given, self.epsilon_greedy)
+        return replace(spec_from_metadata(self.checkpoint_args()), reward_scale=1.0)
 
-    def checkpoint_args(self, observation_shape: tuple[int, int, int]) -> dict[str, Any]:
+    def checkpoint_args(self) -> dict[str, Any]:
         """What a checkpoint says of its origin, under the names of `understanding-rl-vision`."""
         args = {key: value for key, value in asdict(self).items() if value is not None}
         args["lambda"] = args.pop("lambda_")
         args["library"] = "baselines"
-        args["observation_shape"] = list(observation_shape)
+        if self.env_kind == "procgen" and self.env_id is not None:
+            args["env_name"] = _game(args.pop("env_id"))
         return args
 
 
@@ -191,8 +173,7 @@ def train_options(kwargs: Mapping[str, Any]) -> TrainOptions:
     return parse(TrainOptions, given)
 
 
-def _without_prefix(name: str) -> str:
+def _game(env_id: str) -> str:
     """`coinrun`, of Procgen's Gym id `procgen:procgen-coinrun-v0`."""
-    prefix = "procgen-"
-    game = name.removeprefix("procgen:")
-    return game.removeprefix(prefix).rpartition("-v")[0] or game if game.startswith(prefix) else name
+    name = env_id.removeprefix("procgen:").removeprefix("procgen-")
+    return name.rpartition("-v")[0] or name

@@ -172,7 +172,7 @@ class Trainer:
         state = self.state()
         if self.ranks.rank != 0:
             return
-        args = self.options.checkpoint_args(self.observation_shape)
+        args = {**self.options.checkpoint_args(), "observation_shape": list(self.observation_shape)}
         extra = {"updates": self.updates, "timesteps": self.timesteps}
         parameters = self.learner.network.parameters()
         if self.options.save_all:

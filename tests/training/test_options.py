@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from rl_clarity.environments.metadata import spec_from_metadata
 from rl_clarity.errors import OptionError
 from rl_clarity.training.options import TrainOptions, train_options
 
@@ -35,7 +36,7 @@ ORIGINAL_DEFAULTS = {
 
 
 def test_defaults_are_the_originals() -> None:
-    args = train_options({"env_name": "coinrun"}).checkpoint_args((64, 64, 3))
+    args = train_options({"env_name": "coinrun"}).checkpoint_args()
     assert {name: args[name] for name in ORIGINAL_DEFAULTS} == ORIGINAL_DEFAULTS
 
 
@@ -92,13 +93,21 @@ def test_an_id_says_what_is_played(given: dict, name: str) -> None:
     assert train_options(given).environment().name == name
 
 
-def test_only_given_options_reach_the_environment() -> None:
-    spec = train_options(
-        {"env_name": "coinrun", "num_levels": 0, "epsilon_greedy": 0.1, "reward_scale": 3}
-    ).environment()
-    assert dict(spec.options) == {"num_levels": 0, "frame_stack": 1}
+def test_rewards_are_scaled_by_training_and_not_by_the_environment() -> None:
+    given = {"env_name": "coinrun", "num_levels": 50, "epsilon_greedy": 0.1, "reward_scale": 3}
+    spec = train_options(given).environment()
+    assert spec.options["num_levels"] == 50
     assert spec.epsilon_greedy == 0.1
-    assert spec.reward_scale == 1  # training scales by itself, returns are the game's own
+    assert spec.reward_scale == 1
+
+
+def test_a_checkpoint_leads_back_to_the_environment_of_its_training() -> None:
+    for given in (
+        {"env_id": "procgen:procgen-coinrun-v0", "num_levels": 50, "distribution_mode": "easy"},
+        {"env_id": "BreakoutNoFrameskip-v4", "env_kind": "atari", "frame_stack": 4},
+    ):
+        options = train_options(given)
+        assert spec_from_metadata(options.checkpoint_args()) == options.environment()
 
 
 def test_every_field_has_its_help() -> None:
