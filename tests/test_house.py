@@ -31,6 +31,7 @@ ROOMS = (
     ("models",),
     ("stages",),
     ("pipeline",),
+    ("demo", "inspection"),
     ("cli",),
     ("__init__", "__main__"),
 )

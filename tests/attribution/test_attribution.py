@@ -112,13 +112,13 @@ class TestSelectLayers:
             select_layers(agent, **options)
 
     def test_unknown_layer_names_the_nearest(self, agent, observations):
-        with pytest.raises(OptionError, match="'2c'.*did you mean '2"):
+        with pytest.raises(OptionError, match=r"'2c'.*did you mean '2"):
             integrated_gradients(agent, observations, "2c")
 
     def test_unknown_output_names_what_there_is(self, agent, observations):
         with pytest.raises(OptionError, match="15"):
             integrated_gradients(agent, observations, "4a", 15)
-        with pytest.raises(OptionError, match="'greedy'.*'value'"):
+        with pytest.raises(OptionError, match=r"'greedy'.*'value'"):
             integrated_gradients(agent, observations, "4a", "greedy")
 
 
