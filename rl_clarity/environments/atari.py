@@ -8,7 +8,7 @@ to training.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -32,8 +32,10 @@ class AtariOptions:
     """Repeat the last action with probability 0.25 (Gym's versions v0 and v5), or never (v4)."""
     episodic_life: bool = False
     """An episode ends with a life rather than with the game, as Baselines' agents were trained."""
-    frame_skip: int = 4
-    """Frames an action is held for."""
+    frame_skip: int | Sequence[int] = 4
+    """Frames an action is held for; (low, high) draws from low to high - 1 each time, as Gym's `Breakout-v4`."""
+    frame_pooling: bool = True
+    """See the brighter pixels of the last two frames, rather than the last frame."""
     noop_max: int = 30
     """A game starts with 1 to this many frames of no action."""
     fire_reset: bool = True
@@ -73,7 +75,7 @@ class AtariEnvironment:
     ) -> None:
         if options.preprocessing not in ("deepmind", "none"):
             raise EnvironmentSetupError(f"preprocessing={options.preprocessing!r} must be 'deepmind' or 'none'")
-        if options.frame_skip < 1 or options.noop_max < 0 or options.max_frames < 1:
+        if np.min(options.frame_skip) < 1 or options.noop_max < 0 or options.max_frames < 1:
             raise EnvironmentSetupError(
                 f"frame_skip={options.frame_skip} and max_frames={options.max_frames} must be at least 1, "
                 f"noop_max={options.noop_max} at least 0"
@@ -153,14 +155,16 @@ class _Game:
     def hold(self, action: int) -> float:
         """Hold an action for `frame_skip` frames, or until the game is over; its rewards' sum."""
         reward, screens = 0.0, []
-        for frame in range(self._options.frame_skip):
+        skip, seen = self._options.frame_skip, 2 if self._options.frame_pooling else 1
+        frames = skip if isinstance(skip, int) else int(self._rng.integers(*skip))
+        for frame in range(frames):
             reward += self._ale.act(self._actions[action])
             over = self.over
-            if over or frame >= self._options.frame_skip - 2:
+            if over or frame >= frames - seen:
                 screens.append(self._ale.getScreenRGB())
             if over:
                 break
-        self.screen = np.maximum.reduce(screens)
+        self.screen = np.maximum.reduce(screens[-seen:])
         lives = self._ale.lives()
         # Some games show no life for a few frames before they are over.
         self.life_lost = self._options.episodic_life and 0 < lives < self._lives

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
+from rl_clarity.environments.atari import AtariOptions
 from rl_clarity.environments.coinrun_old import COMBOS as COINRUN_OLD_COMBOS
 from rl_clarity.environments.coinrun_old import OPTIONS as COINRUN_OLD_OPTIONS
 from rl_clarity.environments.procgen import DEFAULT_OPTIONS as PROCGEN_OPTIONS
@@ -12,16 +14,7 @@ from rl_clarity.environments.protocol import EnvironmentSpec
 from rl_clarity.errors import EnvironmentSetupError
 
 _COMMON = ("frame_stack", "frame_stack_padding")
-_ATARI = (
-    "use_sticky_actions",
-    "episodic_life",
-    "frame_skip",
-    "noop_max",
-    "fire_reset",
-    "max_frames",
-    "full_action_space",
-    "preprocessing",
-)
+_ATARI = tuple(field.name for field in fields(AtariOptions))
 _GYMNASIUM = ("make_kwargs", "channels_first", "value_range")
 
 

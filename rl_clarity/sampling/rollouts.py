@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rl_clarity.agents.protocol import Outputs, State
+from rl_clarity.agents.states import before_step
 from rl_clarity.environments.protocol import Step, VectorEnvironment
 from rl_clarity.errors import SamplesError
 from rl_clarity.sampling.array_stores import ArrayStore, MemoryStore
@@ -119,12 +120,11 @@ def play(
             f"the agent has {agent.num_actions} actions, the environment {environment.num_actions}: "
             "it is not the one that the agent was trained in"
         )
-    initial = agent.initial_state(n)
-    state, step, t = initial, environment.reset(), 0
+    state, step, t = agent.initial_state(n), environment.reset(), 0
     observations = _preprocessed(agent, step.observations)
     while True:
         frames = environment.render() if pictured(t) else None
-        state = _begin_anew(state, initial, step.firsts)
+        state = before_step(agent, state, step.firsts)
         outputs, next_state = agent.step(observations, state, step.firsts)
         actions = choose_actions(outputs, rng)
         after = environment.step(actions)
@@ -143,16 +143,6 @@ def _preprocessed(agent: Player, frames: np.ndarray) -> np.ndarray:
             "check env_kind, frame_stack and the like in the checkpoint's metadata"
         )
     return observations
-
-
-def _begin_anew(state: State, initial: State, firsts: np.ndarray) -> State:
-    """Put the initial state where an episode begins."""
-    if state is None or not firsts.any():
-        return state
-    return tuple(
-        np.where(firsts.reshape(-1, *[1] * (np.ndim(old) - 1)), new, old)
-        for old, new in zip(state, initial, strict=True)
-    )
 
 
 def _final_values(agent: Player, after: Step, state: State) -> np.ndarray:

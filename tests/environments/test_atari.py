@@ -168,6 +168,19 @@ def test_an_action_is_held_for_four_frames_of_whose_last_two_the_brighter_pixels
     assert game.screen.max() == 255 - 3
 
 
+def test_frames_that_an_action_is_held_for_can_be_drawn():
+    (game,) = make_game("breakout", 1, noop_max=0, frame_skip=[2, 5], frame_pooling=False)._games
+    game._ale = emulator = ScriptedEmulator()
+    held = []
+    for _ in range(30):
+        before = len(emulator.pressed)
+        game.hold(0)
+        held.append(len(emulator.pressed) - before)
+        frame = len(emulator.pressed)
+        assert game.screen.max() == (255 - frame if frame % 2 else frame)
+    assert set(held) == {2, 3, 4}
+
+
 def test_every_start_presses_fire_where_the_game_waits_for_it():
     (game,) = make_game("breakout", 1, noop_max=0)._games
     game._ale = emulator = ScriptedEmulator()

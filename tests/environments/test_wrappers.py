@@ -25,7 +25,7 @@ class Recorder:
         self.length, self.time, self.actions, self.closed = length, 0, [], False
 
     def _step(self, first):
-        observations = np.full((3, 2, 2, 1), self.time + 1, np.uint8)
+        observations = np.full((3, 2, 2, 1), (self.time + 1) % 256, np.uint8)
         firsts = np.full(3, first)
         cut = np.array([first and self.time > 0, False, False])
         final = {0: observations[0] + 100} if cut[0] else {}

@@ -66,6 +66,17 @@ def test_states_are_before_the_step_and_begin_anew_with_an_episode():
         np.testing.assert_array_equal(after[going_on], states[going_on, t + 1])
 
 
+def test_an_agent_may_say_itself_what_an_episode_begins_with():
+    @dataclasses.dataclass(frozen=True)
+    class Learnt(TinyAgent):
+        def reset(self, state, firsts):
+            return (np.where(firsts[:, None], 0.5, state[0]).astype(np.float32),)
+
+    agent = Learnt("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    trajectories = collect_trajectories(agent, TinyEnvironment((5, 7)), 12, np.random.default_rng(0))
+    np.testing.assert_array_equal((trajectories.states[0] == 0.5).all(-1), trajectories.firsts)
+
+
 @pytest.mark.parametrize("kind", ["recurrent", "q"])
 def test_episodes_cut_by_time_keep_the_value_they_were_left_with(kind):
     environment = TinyEnvironment(LENGTHS, cut=[True, False, False])
