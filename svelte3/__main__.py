@@ -23,14 +23,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m svelte3", description="Compile, lint and test Svelte 3 components.")
+    parser = argparse.ArgumentParser(
+        prog="python -m svelte3", description="Compile, lint and test Svelte 3 components."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (("compile", "component to script"), ("html", "component to page")):
         command = commands.add_parser(name, help=text)
         command.add_argument("input", type=Path)
         command.add_argument("output", type=Path, nargs="?")
         command.add_argument("--name", help="name of the global variable that holds the component")
-    for name, text in (("lint", "report problems and style"), ("format", "mend problems and style"), ("test", "run *.test.js")):
+    for name, text in (
+        ("lint", "report problems and style"),
+        ("format", "mend problems and style"),
+        ("test", "run *.test.js"),
+    ):
         commands.add_parser(name, help=text).add_argument("paths", type=Path, nargs="+")
     commands.add_parser("install", help="install the pinned packages and print where they are")
     return parser
@@ -44,7 +50,9 @@ def _run(options: argparse.Namespace) -> int:
     elif options.command == "html":
         print(compile_html(options.input, options.output, js_name=options.name))
     elif options.command == "test":
-        tests = sorted(str(test) for path in options.paths for test in path.rglob("*.test.js") if "node_modules" not in test.parts)
+        tests = sorted(
+            str(test) for path in options.paths for test in path.rglob("*.test.js") if "node_modules" not in test.parts
+        )
         return subprocess.run([find_node().executable, "--test", *tests], check=False).returncode
     else:
         problems = lint(options.paths, style=True, fix=options.command == "format")

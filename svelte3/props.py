@@ -35,7 +35,9 @@ def _plain(value: Any, precision: int | None) -> Any:
         return {str(key): _plain(item, precision) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, precision) for item in value]
-    raise TypeError(f"props can hold text, numbers, sequences, mappings and numpy arrays, not {type(value).__name__}: {value!r}")
+    raise TypeError(
+        f"props can hold text, numbers, sequences, mappings and numpy arrays, not {type(value).__name__}: {value!r}"
+    )
 
 
 def _rounded(value: float, precision: int | None) -> float | int | None:

@@ -64,7 +64,10 @@ def _node_of_wheel() -> Node | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     root = Path(next(iter(spec.submodule_search_locations)))
-    for executable, modules in ((root / "bin/node", root / "lib/node_modules"), (root / "node.exe", root / "node_modules")):
+    for executable, modules in (
+        (root / "bin/node", root / "lib/node_modules"),
+        (root / "node.exe", root / "node_modules"),
+    ):
         npm = modules / "npm/bin/npm-cli.js"
         if executable.exists() and npm.exists():
             return Node(str(executable), (str(executable), str(npm)))
@@ -99,8 +102,20 @@ def install(node: Node | None = None) -> Path:
 
 
 def _npm_ci(node: Node, directory: Path) -> None:
-    command = [*node.npm, "ci", "--ignore-scripts", "--legacy-peer-deps", "--omit=optional", "--no-audit", "--no-fund", "--loglevel=error"]
-    environment = {**os.environ, "PATH": os.pathsep.join([str(Path(node.executable).parent), os.environ.get("PATH", "")])}
+    command = [
+        *node.npm,
+        "ci",
+        "--ignore-scripts",
+        "--legacy-peer-deps",
+        "--omit=optional",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+    ]
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(Path(node.executable).parent), os.environ.get("PATH", "")]),
+    }
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         words = (done.stderr or done.stdout).strip()

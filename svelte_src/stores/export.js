@@ -67,7 +67,9 @@ export async function animation(page, { first, last, scale, fps }, onProgress) {
   for (let frame = first; frame <= last; frame += 1) {
     const canvas = await paint(page, frame, scale);
     size = { width: canvas.width, height: canvas.height };
-    rows.push(canvas.getContext("2d", { willReadFrequently: true }).getImageData(0, 0, canvas.width, canvas.height).data);
+    rows.push(
+      canvas.getContext("2d", { willReadFrequently: true }).getImageData(0, 0, canvas.width, canvas.height).data,
+    );
     onProgress((frame - first) / (last - first + 1));
   }
   return encodeApng(rows, { ...size, fps });

@@ -42,7 +42,13 @@ def open_page(chromium_browser: Browser) -> Iterator[Callable[..., Visitor]]:
     visitors: list[Visitor] = []
 
     def open_in_browser(
-        directory: Path, query: str = "", *, toured: bool = True, expect_messages: bool = False, wait: bool = True, **context: object
+        directory: Path,
+        query: str = "",
+        *,
+        toured: bool = True,
+        expect_messages: bool = False,
+        wait: bool = True,
+        **context: object,
     ) -> Visitor:
         options = {"viewport": {"width": 1440, "height": 900}, **context}
         opened = chromium_browser.new_context(accept_downloads=True, **options)  # type: ignore[arg-type]

@@ -42,7 +42,9 @@ class Size:
     input_layer: bool = True
 
 
-def write_synthetic_page(directory: Path, size: Size = Size(), *, single_file: bool = False, **changes: Any) -> dict[str, Any]:
+def write_synthetic_page(
+    directory: Path, size: Size = Size(), *, single_file: bool = False, **changes: Any
+) -> dict[str, Any]:
     """Write a page into a directory and return its manifest; `changes` replace keys of the manifest."""
     page = LocalDirectory(directory / "data" if single_file else directory)
     rng = np.random.default_rng(7)
@@ -56,9 +58,9 @@ class _Writer:
         self.page, self.size, self.rng = page, size, rng
         self.outputs = [{"id": "value", "kind": "value", "label": "value function"}]
         if size.policy:
-            self.outputs += [
-                {"id": f"action-{k}", "kind": "action", "action": k, "label": LABELS[k]} for k in (7,)
-            ] + [{"id": "group-0", "kind": "group", "group": 0, "label": "RIGHT"}]
+            self.outputs += [{"id": f"action-{k}", "kind": "action", "action": k, "label": LABELS[k]} for k in (7,)] + [
+                {"id": "group-0", "kind": "group", "group": 0, "label": "RIGHT"}
+            ]
         self.series = [self._series() for _ in range(size.trajectories)]
 
     def manifest(self) -> dict[str, Any]:
@@ -130,7 +132,9 @@ class _Writer:
         for segment, start in enumerate(range(0, steps, SEGMENT)):
             encoded = [_png(frame) for frame in frames[start : start + SEGMENT]]
             offsets = np.cumsum([0] + [len(data) for data in encoded]).astype(np.int32)
-            names.append(self._chunk(f"trajectories/{index + 1}/frames-{segment + 1}.js", offsets=offsets, png=b"".join(encoded)))
+            names.append(
+                self._chunk(f"trajectories/{index + 1}/frames-{segment + 1}.js", offsets=offsets, png=b"".join(encoded))
+            )
         strip = np.concatenate([frame[:, 42:44] for frame in frames], axis=1)
         scrub = self._picture(f"trajectories/{index + 1}/scrub-1.png", strip)
         series = self._chunk(f"trajectories/{index + 1}/series.js", **self.series[index])
@@ -219,7 +223,12 @@ class _Writer:
         strongest[:, :5, 1] = np.sort(self.rng.choice(self.size.steps, (K, 5)))
         arrays["strongest"] = strongest
         arrays["strongest_strength"] = np.sort(self.rng.random((K, 6)))[:, ::-1].astype(np.float32)
-        meta = {"subdiv_mults": [0.25, 0.5, 1, 2], "subdiv_mult_default": 1, "expand_mults": [1, 2, 4, 8], "expand_mult_default": 4}
+        meta = {
+            "subdiv_mults": [0.25, 0.5, 1, 2],
+            "subdiv_mult_default": 1,
+            "expand_mults": [1, 2, 4, 8],
+            "expand_mult_default": 4,
+        }
         return self._chunk(f"features/{name}/grids.js", meta=meta, **arrays)
 
     def _atlas(self) -> dict[str, Any]:
@@ -254,7 +263,10 @@ class _Writer:
         if meta:
             header["meta"] = meta
         data = base64.b64encode(zlib.compress(b"".join(parts), 6)).decode()
-        self.page.write(name, f'rlClarityChunk({json.dumps(name)}, {json.dumps(header, separators=(",", ":"))}, "{data}");\n'.encode())
+        self.page.write(
+            name,
+            f'rlClarityChunk({json.dumps(name)}, {json.dumps(header, separators=(",", ":"))}, "{data}");\n'.encode(),
+        )
         return name
 
     def _picture(self, name: str, picture: np.ndarray) -> str:

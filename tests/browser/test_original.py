@@ -17,7 +17,9 @@ Open = Callable[..., Visitor]
 TOLERANCE = 3 + 1  # of 255: coding, canvas
 
 
-def expected(visitor: Visitor, direction: str, channel: str | int = "prin", layer: str = "2b", output: str = "value") -> np.ndarray:
+def expected(
+    visitor: Visitor, direction: str, channel: str | int = "prin", layer: str = "2b", output: str = "value"
+) -> np.ndarray:
     """What Python renders of the page's data, premultiplied and clipped, (h, w, 4) in 0..255."""
     state = visitor.state()
     manifest = visitor.page.evaluate("rlClarity.manifest")
@@ -192,7 +194,11 @@ def test_status_says_what_happened(synthetic: Path, open_page: Open) -> None:
 def test_the_policy_is_a_bar_of_probabilities(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?frame=30")
     visitor.page.wait_for_timeout(200)  # the bar's transition
-    widths = visitor.by("policy").locator("[data-action]").evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")
+    widths = (
+        visitor.by("policy")
+        .locator("[data-action]")
+        .evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")
+    )
     probabilities = read_chunk(synthetic, "trajectories/1/series.js")["probabilities"][29]
     assert np.abs(np.array(widths) / sum(widths) - probabilities).max() < 0.01
     assert "→" in visitor.text("policy")
@@ -310,7 +316,11 @@ def test_the_input_layer_shows_gradients_in_the_inputs_colours(synthetic: Path, 
 def test_the_address_leads_back(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=3a&trajectory=3&frame=60")
     state = visitor.state()
-    assert (visitor.page.evaluate(f"rlClarity.manifest.layers[{state['layer']}].name"), state["trajectory"], state["frame"]) == ("3a", 2, 59)
+    assert (
+        visitor.page.evaluate(f"rlClarity.manifest.layers[{state['layer']}].name"),
+        state["trajectory"],
+        state["frame"],
+    ) == ("3a", 2, 59)
     visitor.press("ArrowRight", "ArrowRight")
     visitor.page.wait_for_url("**/interface.html?layer=3a&trajectory=3&frame=62")
     visitor.click("trajectory-1")

@@ -122,7 +122,9 @@ def test_hostile_names_show_as_text(tmp_path: Path, small_size: Size, open_page:
 
 
 def test_nothing_outside_the_page_is_reached(small: Path) -> None:
-    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', (small / "interface.html").read_text())
+    policy = re.search(
+        r'http-equiv="Content-Security-Policy" content="([^"]*)"', (small / "interface.html").read_text()
+    )
     assert policy
     assert "default-src 'none'" in policy[1]
     assert "connect-src 'none'" in policy[1]

@@ -96,7 +96,9 @@ def test_totals_over_time_and_probabilities_over_time(synthetic: Path, open_page
     assert visitor.by("totals-tracks").get_by_test_id("track").count() == K
     totals = read_chunk(synthetic, "attribution/2b/1/totals.js")["totals.value"][..., :2].sum(-1)
     track = visitor.track("channel-1")
-    assert float(track.locator(".value").inner_text().replace("−", "-")) == pytest.approx(totals[29, 0], rel=6e-3, abs=1e-6)
+    assert float(track.locator(".value").inner_text().replace("−", "-")) == pytest.approx(
+        totals[29, 0], rel=6e-3, abs=1e-6
+    )
     peak = int(totals[:, 0].argmax())
     box = track.locator("canvas").bounding_box()
     assert box
@@ -186,7 +188,9 @@ def test_notes_are_kept_exported_and_imported(synthetic: Path, open_page: Open, 
     assert note["query"] == "?layer=3a&trajectory=2&frame=30"
     visitor.goto("?frame=5")
     visitor.press("n")
-    assert visitor.by("notes").locator("textarea").input_value() == "The agent <b>hesitates</b>", "the browser keeps them"
+    assert visitor.by("notes").locator("textarea").input_value() == "The agent <b>hesitates</b>", (
+        "the browser keeps them"
+    )
     visitor.by("notes").get_by_role("button", name="trajectory 2, frame 30").first.click()
     assert visitor.state()["frame"] == 29
     visitor.page.get_by_role("button", name="Delete the note").click()
