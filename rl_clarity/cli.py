@@ -55,7 +55,7 @@ class Train:
 
     save_dir: tyro.conf.Positional[Path]
     """Directory of checkpoints and progress."""
-    options: Annotated[TrainOptions, tyro.conf.arg(name="")] = field(default_factory=TrainOptions)
+    options: Annotated[TrainOptions, tyro.conf.arg(name="")]
     json: bool = False
     """Print a one-line summary as JSON."""
 
@@ -125,10 +125,10 @@ Answer = tuple[dict[str, Any], str]
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 1 for an error, 2 for a wrong call, 130 if interrupted."""
-    command: Command = tyro.extras.subcommand_cli_from_dict(
-        COMMANDS, args=arguments, prog="rl-clarity", description="Explain agents trained by reinforcement learning."
-    )
     try:
+        command: Command = tyro.extras.subcommand_cli_from_dict(
+            COMMANDS, args=arguments, prog="rl-clarity", description="Explain agents trained by reinforcement learning."
+        )
         summary, text = ANSWERS[type(command)](command)
     except ClarityError as error:
         return _failed(str(error))
