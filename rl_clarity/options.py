@@ -53,9 +53,9 @@ class TrajectoriesOptions:
 class ObservationsOptions:
     """The extra observations, on which features are found."""
 
-    num_envs: int = 64
+    num_envs: int = 32
     """Environments that play side by side; few long plays see what an agent sees, many short ones see beginnings."""
-    num_obs: int = 64
+    num_obs: int = 128
     """Observations of each."""
     obs_every: int = 32
     """Steps from one to the next."""
