@@ -4,6 +4,7 @@ import { channelColors, textOn } from "./colors.js";
 import { toCsv } from "./csv.js";
 import { findFrames, ordered } from "./find.js";
 import { formatNumber, formatPercent, outputName } from "./format.js";
+import { memoized } from "./memo.js";
 import { episodeAround, outputSeries, polylines, rangeOf, stackedEdges } from "./series.js";
 import { chosenLength, length, ratio } from "./sizes.js";
 import { completenessGaps, histogram, quantile } from "./statistics.js";
@@ -121,6 +122,19 @@ test("frames cannot be found by what the page does not have", () => {
 test("the completeness gap is relative to the typical difference of the score", () => {
   const gaps = completenessGaps({ data: Float32Array.of(1, 2, 0, -4, -2, 0), shape: [2, 3] });
   assert.deepEqual(Array.from(gaps), [0.5, 1]);
+});
+
+test("memoized functions compute once for each object and key", () => {
+  let calls = 0;
+  const square = memoized((numbers, power = 2) => {
+    calls += 1;
+    return numbers.map((x) => x ** power);
+  });
+  const numbers = [1, 2];
+  assert.equal(square(numbers), square(numbers));
+  assert.deepEqual(square(numbers, 3), [1, 8]);
+  assert.deepEqual(square([1, 2]), [1, 4]);
+  assert.equal(calls, 3);
 });
 
 test("quantiles and histograms", () => {

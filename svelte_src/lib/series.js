@@ -1,13 +1,14 @@
 // Numbers along a trajectory: which there are, their range, and how they are drawn at any zoom.
+import { memoized } from "./memo.js";
 
 /** The numbers of one output at every step, or null where the page does not have them. @returns {Float32Array | null} */
-export function outputSeries(arrays, output) {
+export const outputSeries = memoized((arrays, output) => {
   if (output.kind === "value") return arrays.values?.data ?? null;
   if (output.kind === "action") return arrays.logits ? column(arrays.logits, output.action) : null;
   if (output.kind === "group") return arrays.groups ? column(arrays.groups, output.group) : null;
   if (output.kind === "greedy") return arrays.logits ? rowMaxima(arrays.logits) : null;
   return null;
-}
+});
 
 /** Column k of a (T, n) array. */
 export function column({ data, shape }, k) {
@@ -23,7 +24,7 @@ function rowMaxima({ data, shape }) {
 }
 
 /** Smallest and largest number, as [low, high] that differ. */
-export function rangeOf(values) {
+export const rangeOf = memoized((values) => {
   let low = Infinity;
   let high = -Infinity;
   for (const value of values) {
@@ -32,7 +33,7 @@ export function rangeOf(values) {
   }
   if (!Number.isFinite(low)) return [0, 1];
   return low === high ? [low - 0.5, high + 0.5] : [low, high];
-}
+});
 
 /** First and last step of the episode that a step is in. */
 export function episodeAround(firsts, step) {

@@ -1,4 +1,5 @@
 // Attribution summed over positions: (T, K + 1, 2), positive and negative parts.
+import { memoized } from "./memo.js";
 
 /** Totals of one step: a list of {positive, negative}, the residual last. */
 export function totalsAt({ data, shape }, step) {
@@ -10,16 +11,16 @@ export function totalsAt({ data, shape }, step) {
 }
 
 /** The net total of channel k at every step. */
-export function channelSeries({ data, shape }, k) {
+export const channelSeries = memoized(({ data, shape }, k) => {
   const [steps, channels] = shape;
   return Float32Array.from(
     { length: steps },
     (_, t) => data[(t * channels + k) * 2] + data[(t * channels + k) * 2 + 1],
   );
-}
+});
 
 /** A scale that is fixed over the trajectory and that the strongest twentieth of the frames overflows. */
-export function barScale({ data, shape }, quantile = 0.95) {
+export const barScale = memoized(({ data, shape }, quantile = 0.95) => {
   const [steps, channels] = shape;
   const maxima = Float32Array.from({ length: steps }, (_, t) => {
     let most = 0;
@@ -27,4 +28,4 @@ export function barScale({ data, shape }, quantile = 0.95) {
     return most;
   }).sort();
   return maxima[Math.floor(quantile * (steps - 1))] || 1;
-}
+});

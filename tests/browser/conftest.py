@@ -1,4 +1,4 @@
-"""A page of made-up data in a real Chromium, opened from a file with the network blocked; no console message is allowed."""
+"""A page of made-up data in a real Chromium, opened from a file, no network, no console message."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def small_size() -> Size:
     return Size(trajectories=1, steps=20, observations=16, layers=(("2a", 16, 32), ("3a", 8, 32)), input_layer=False)
 
 
-@pytest.fixture()
+@pytest.fixture
 def open_page(chromium_browser: Browser) -> Iterator[Callable[..., Visitor]]:
-    """`open_page(directory, query, ...)` opens a page and waits until it stands; options go to the browser's context."""
+    """`open_page(directory, query, ...)` opens a page and waits until it stands; options go to the context."""
     visitors: list[Visitor] = []
 
     def open_in_browser(

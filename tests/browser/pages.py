@@ -65,7 +65,8 @@ class Visitor:
         """Wait until every picture shows the selected frame."""
         self.page.wait_for_function(
             """() => {
-              const pictures = [...document.querySelectorAll('[data-testid=attribution-canvas], [data-testid=observation-canvas]')];
+              const names = '[data-testid=attribution-canvas], [data-testid=observation-canvas]';
+              const pictures = [...document.querySelectorAll(names)];
               const frame = window.rlClarity?.state().frame;
               return pictures.length > 0 && pictures.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame}`));
             }"""

@@ -25,7 +25,8 @@ SIDE = 64
 SEGMENT = 64
 SCRUB_STEPS = 512
 COMBOS = (
-    ("LEFT", "DOWN"), ("LEFT",), ("LEFT", "UP"), ("DOWN",), (), ("UP",), ("RIGHT", "DOWN"), ("RIGHT",), ("RIGHT", "UP"), ("D",), ("A",),
+    ("LEFT", "DOWN"), ("LEFT",), ("LEFT", "UP"), ("DOWN",), (), ("UP",), ("RIGHT", "DOWN"), ("RIGHT",), ("RIGHT", "UP"),
+    ("D",), ("A",),
 )  # fmt: skip
 LABELS = ("↙", "←", "↖", "↓", "no-op", "↑", "↘", "→", "↗", "D", "A")
 
@@ -66,14 +67,15 @@ class _Writer:
     def manifest(self) -> dict[str, Any]:
         size = self.size
         return {
-            "format": "rl-clarity-page", "version": 1, "id": "synthetic-0001", "title": "CoinRun", "env_name": "coinrun",
+            "format": "rl-clarity-page", "version": 1, "id": "synthetic-0001", "title": "CoinRun",
+            "env_name": "coinrun",
             "complete": True, "missing": [],
             "agent": {"network": "clear", "kind": "policy", "recurrent": False, "num_actions": len(LABELS)},
             "observation": {
                 "height": SIDE, "width": SIDE, "channels": 3, "frame_height": SIDE, "frame_width": SIDE, "stack": 1,
             },
             "actions": [
-                {"label": label, "combo": list(combo), "color": "#" + f"{round(48 + k * 191 / (len(LABELS) - 1)):02x}" * 3}
+                {"label": label, "combo": list(combo), "color": _grey(k, len(LABELS))}
                 for k, (label, combo) in enumerate(zip(LABELS, COMBOS, strict=True))
             ],
             "action_groups": [{"label": "RIGHT", "actions": [6, 7, 8]}, {"label": "LEFT", "actions": [0, 1, 2]}],
@@ -95,7 +97,7 @@ class _Writer:
             },
             "numpy_precision": 6,
             "provenance": [
-                {"group": "Checkpoint", "items": [["file", "coinrun.jd"], ["sha256", "8f14e45f" * 8], ["network", "clear"]]},
+                {"group": "Checkpoint", "items": [["file", "coinrun.jd"], ["sha256", "8f14e45f" * 8]]},
                 {"group": "Environment", "items": [["id", "coinrun"], ["seed", "0"], ["distribution mode", "hard"]]},
                 {"group": "Options", "items": [["integration", "Gauss-Legendre, 5 points"], ["features", "8"]]},
                 {"group": "Versions", "items": [["rl-clarity", "1.0.0"], ["keras", "3.15"]]},
@@ -163,7 +165,9 @@ class _Writer:
             "name": name, "slug": name, "full_name": f"ppo2_model/pi/{name}/Relu", "kind": "layer", "height": side,
             "width": side, "depth": depth, "channels": K, "hues": hues.tolist(), "colors": _colors(hues),
             "nmf": {"error": 0.21 + side / 400, "error_held_out": 0.23 + side / 400, "fitted_on": 1024},
-            "thumbnails": [self._picture(f"thumbnails/{name}/thumbnail-{k + 1}.png", _thumbnail(self.rng)) for k in range(K)],
+            "thumbnails": [
+                self._picture(f"thumbnails/{name}/thumbnail-{k + 1}.png", _thumbnail(self.rng)) for k in range(K)
+            ],
             "features": self._features(name, side),
         }  # fmt: skip
         return layer | self._attribution(name, side, K + 1, hues)
@@ -242,7 +246,8 @@ class _Writer:
         origins: list[list[int] | None] = [[i % self.size.trajectories, i] if i % 2 else None for i in range(count)]
         return {
             "count": count, "pictures": [self._picture("observations/observations-1.png", sheet)], "columns": columns,
-            "per_picture": count, "height": SIDE, "width": SIDE, "indices": [5 * i for i in range(count)], "origins": origins,
+            "per_picture": count, "height": SIDE, "width": SIDE, "origins": origins,
+            "indices": [5 * i for i in range(count)],
         }  # fmt: skip
 
     # --- files
@@ -352,6 +357,10 @@ def _hues(count: int) -> np.ndarray:
 
 def _colors(hues: np.ndarray) -> list[str]:
     return ["#" + "".join(f"{round(255 * c / hue.max()):02x}" for c in hue) for hue in hues]
+
+
+def _grey(index: int, count: int) -> str:
+    return "#" + f"{round(48 + index * 191 / (count - 1)):02x}" * 3
 
 
 def _thumbnail(rng: np.random.Generator) -> np.ndarray:

@@ -138,7 +138,10 @@ def test_frames_a_second(synthetic: Path, open_page: Open) -> None:
         """() => new Promise((resolve) => {
           const start = performance.now();
           document.querySelector('[data-testid=play]').click();
-          const watch = () => rlClarity.state().frame >= 20 ? resolve(performance.now() - start) : requestAnimationFrame(watch);
+          const watch = () => {
+            if (rlClarity.state().frame >= 20) resolve(performance.now() - start);
+            else requestAnimationFrame(watch);
+          };
           watch();
         })"""
     )

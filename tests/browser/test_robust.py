@@ -17,7 +17,7 @@ Open = Callable[..., Visitor]
 HOSTILE = """</script><img src=x onerror="document.title='broken'">'"&amp; \u202eסוף\u2028 🪙"""
 
 
-@pytest.fixture()
+@pytest.fixture
 def small(tmp_path: Path, small_size: Size) -> Path:
     write_synthetic_page(tmp_path, small_size)
     return tmp_path

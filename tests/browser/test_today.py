@@ -300,7 +300,7 @@ def test_print_leaves_out_the_controls(synthetic: Path, open_page: Open) -> None
 
 
 def test_playing_keeps_up(synthetic: Path, open_page: Open) -> None:
-    """From a key to the new picture within two frames of the screen (the aim, 16 ms, is measured in benchmarks/page)."""
+    """From a key to the new picture in two frames of the screen; benchmarks/page measures against the aim."""
     visitor = open_page(synthetic, "?layer=1a&frame=10")
     times = visitor.page.evaluate(
         """async () => {

@@ -37,7 +37,7 @@ def toolchain() -> Path:
         pytest.skip(str(error))
 
 
-@pytest.fixture()
+@pytest.fixture
 def component(tmp_path: Path, toolchain: Path) -> Path:
     """A component of two files, in a directory whose name needs quoting."""
     directory = tmp_path / "a b&c"

@@ -19,7 +19,7 @@ def _program(directory: Path, name: str, text: str) -> str:
     return str(path)
 
 
-@pytest.fixture()
+@pytest.fixture
 def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain, "_node_of_wheel", lambda: None)
 
@@ -48,7 +48,7 @@ def test_the_wheels_node_is_used_where_there_is_no_other(monkeypatch: pytest.Mon
     assert node.npm[0] == node.executable
 
 
-@pytest.fixture()
+@pytest.fixture
 def fake_npm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An npm that notes its arguments and makes node_modules; its cache is empty."""
     monkeypatch.setenv("SVELTE3_CACHE", str(tmp_path / "cache"))
