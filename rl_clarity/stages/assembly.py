@@ -55,7 +55,8 @@ def assemble(
     for layer in plan.layers:
         totals = _totals(files, plan, layer, count)
         if not layer.is_input:
-            write_grids(files, layer.slug, _grid_facts(plan, layer, features[layer.slug], totals), atlas)
+            positions = [np.array(facts[attribution_task(layer, t)]["positions"]) for t in range(count)]
+            write_grids(files, layer.slug, _grid_facts(plan, layer, features[layer.slug], totals, positions), atlas)
         found = _layer_facts(plan, layer, features.get(layer.slug), totals, facts, count)
         layers.append(layer_entry(layout, found, [output.id for output in plan.outputs], [steps] * count))
     frame = (plan.observation.frame_height, plan.observation.frame_width)
@@ -91,18 +92,21 @@ def _totals(files: PageFiles, plan: Plan, layer: PlannedLayer, count: int) -> di
 
 
 def _grid_facts(
-    plan: Plan, layer: PlannedLayer, features: LayerFeatures, totals: Mapping[str, Sequence[np.ndarray]]
+    plan: Plan,
+    layer: PlannedLayer,
+    features: LayerFeatures,
+    totals: Mapping[str, Sequence[np.ndarray]],
+    positions: Sequence[np.ndarray],
 ) -> GridFacts:
     options = plan.options
     strengths = [np.abs(total[:, : layer.channels]).sum(axis=-1) for total in totals[plan.outputs[0].id]]  # each (T, K)
-    places, strongest = strongest_frames(strengths, STRONGEST)
-    ranks = np.broadcast_to(np.arange(places.shape[1])[None, :, None], (*places.shape[:2], 1))
+    places, strongest = strongest_frames(strengths, STRONGEST, positions=positions)
     return GridFacts(
         features.grids,
         options.vis_subdiv_mult_default,
         options.vis_expand_mults,
         options.vis_expand_mult_default,
-        np.concatenate([places, ranks], axis=-1),
+        places,
         strongest,
     )
 

@@ -40,13 +40,18 @@ def attribute_trajectory(
     trajectory: int,
     report: Report,
 ) -> TaskResult:
-    """Write one trajectory's attribution to one layer. Facts: the scale of each output's pictures."""
+    """Write one trajectory's attribution to one layer.
+
+    Facts: the scale of each output's pictures, and at each step the position where a channel of the first output is
+    strongest.
+    """
     reduction = None if layer.is_input else load_features(files, layer).reduction
     steps = trajectories.actions.shape[1]
     segments = files.layout.segments(steps)
     totals: dict[str, list[np.ndarray]] = {output.id: [] for output in plan.outputs}
     gaps: dict[str, list[np.ndarray]] = {output.id: [] for output in plan.outputs}
     peaks: dict[str, list[np.ndarray]] = {output.id: [] for output in plan.outputs}
+    positions: list[np.ndarray] = []
     spool = _Spool(plan, layer, steps) if plan.options.attr_images else None
     names = []
     for segment, part in enumerate(segments):
@@ -60,6 +65,8 @@ def attribute_trajectory(
             names.append(files.layout.attribution(layer.slug, output, trajectory, segment))
             totals[output].append(channel_totals(channels, residual))
             peaks[output].append(channels.max(axis=(1, 2, 3)))
+            if output == plan.outputs[0].id:
+                positions.append(np.abs(channels).reshape(len(channels), -1, layer.channels).argmax(axis=1))
             if explained.gap is not None:
                 gaps[output].append(explained.gap)
             if spool is not None:
@@ -72,7 +79,7 @@ def attribute_trajectory(
     names.append(files.layout.totals(layer.slug, trajectory))
     if spool is not None:
         names += spool.draw(files, plan, layer, trajectory, scales, part_of(report, 0.95, 1.0))
-    return TaskResult({"scales": scales}, names)
+    return TaskResult({"scales": scales, "positions": np.concatenate(positions).tolist()}, names)
 
 
 def _explain(

@@ -1,0 +1,87 @@
+"""A small real run, made once for all tests of the whole way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rl_clarity
+from rl_clarity import checkpoints
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.interface.results import Results, open_results
+from rl_clarity.sampling.storage import load_observations, load_trajectories
+from tests.pipeline.small import COMBOS, LAST_LAYER, OBSERVATIONS, TRAJECTORIES, SmallRun, write_checkpoint
+
+Explain = Callable[..., Results]
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a fresh network; its folder is to hold no samples but the small run's."""
+    return write_checkpoint(tmp_path_factory.mktemp("checkpoint") / "agent.jd")
+
+
+@pytest.fixture(scope="session")
+def _agents_are_built_once() -> Iterator[None]:
+    """One agent for all runs of a checkpoint: a network is traced anew for each, which takes seconds."""
+    build, built = checkpoints.build_agent, {}
+
+    def build_once(found: checkpoints.Checkpoint) -> Agent:
+        if found.sha256 not in built:
+            built[found.sha256] = build(found)
+        return built[found.sha256]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoints, "build_agent", build_once)
+        yield
+
+
+@pytest.fixture(scope="session")
+def small_run(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, _agents_are_built_once: None) -> SmallRun:
+    """The network's play explained: two layers and the input, the value, every action and every group."""
+    pytest.importorskip("procgen", reason="the small run plays CoinRun")
+    options: dict[str, Any] = {
+        "layer_kwargs": {"name_contains_one_of": ["Relu_"]},
+        "attr_policy": True,
+        "input_layer_include": True,
+        "nmf_fit_observations": 24,
+    }
+    page = rl_clarity.run(
+        checkpoint,
+        tmp_path_factory.mktemp("small-run") / "page",
+        trajectories_kwargs=TRAJECTORIES,
+        observations_kwargs=OBSERVATIONS,
+        **options,
+    )
+    samples = checkpoint.parent / "rl-clarity"
+    return SmallRun(
+        checkpoint,
+        rl_clarity.load_agent(checkpoint),
+        page.path.parent,
+        page.results(),
+        load_trajectories(samples / "agent.trajectories"),
+        load_observations(samples / "agent.observations"),
+        options,
+    )
+
+
+@pytest.fixture
+def explain(small_run: SmallRun, tmp_path: Path) -> Explain:
+    """Explain a little of the small run with other options: its last layer, 24 steps and 16 observations."""
+    played = small_run.trajectories
+    trajectories = {name: getattr(played, name)[:, :24] for name in ("observations", "actions", "rewards", "firsts")}
+    base = {"layer_kwargs": LAST_LAYER, "action_combos": COMBOS, "title": "An agent"}
+
+    def made(directory: Path = tmp_path / "page", **options: Any) -> Results:
+        given = (options.pop("trajectories", trajectories), options.pop("observations", _sixteen(small_run)))
+        page = rl_clarity.generate(small_run.agent, *given, directory, **{**base, **options})
+        return open_results(page.path)
+
+    return made
+
+
+def _sixteen(small_run: SmallRun) -> Any:
+    return small_run.observations.observations[:16]

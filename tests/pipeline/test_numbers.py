@@ -1,0 +1,231 @@
+"""The page's numbers are those that the public functions give when they are called one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.interface.results import Results
+from rl_clarity.sampling.advantages import dones_of
+from rl_clarity.visualization.rendering import attribution_scale
+from rl_clarity.visualization.totals import channel_totals
+from tests.pipeline.small import COMBOS, GAMMA, LAMBDA, STEPS, SmallRun, coding_error
+
+LAYERS = ["Relu_1", "Relu_2"]
+STEPS_AND_RULE = (5, "gauss-legendre")
+
+
+@pytest.fixture(scope="session")
+def results(small_run: SmallRun) -> Results:
+    return small_run.results
+
+
+@pytest.fixture(scope="session")
+def reductions(small_run: SmallRun) -> dict[str, rl_clarity.ChannelReduction]:
+    """Each layer's, fitted to the attribution of the value on 24 of the 32 observations."""
+    observations = small_run.observations.observations
+    chosen = observations[np.linspace(0, len(observations) - 1, 24).round().astype(int)]
+    return {
+        layer: rl_clarity.ChannelReduction.fit(
+            rl_clarity.integrated_gradients(small_run.agent, chosen, layer, "value", *STEPS_AND_RULE), 8, 0
+        )
+        for layer in LAYERS
+    }
+
+
+def indices_of(output: dict) -> int | str | list[int]:
+    """An output of the manifest as `integrated_gradients` takes it."""
+    if output["kind"] == "group":
+        return [index for index, combo in enumerate(COMBOS) if GROUPS[output["label"]](combo)]
+    return output["action"] if output["kind"] == "action" else output["kind"]
+
+
+GROUPS = {
+    "any →": lambda combo: "RIGHT" in combo,
+    "any ←": lambda combo: "LEFT" in combo,
+    "any ↑": lambda combo: "UP" in combo,
+    "any ↓": lambda combo: "DOWN" in combo,
+    "no direction": lambda combo: not {"RIGHT", "LEFT", "UP", "DOWN"} & set(combo),
+}
+
+
+def test_every_logit_and_group_is_attributed(results: Results) -> None:
+    kinds = [output["kind"] for output in results.manifest["outputs"]]
+    assert kinds == ["value"] + ["action"] * 15 + ["group"] * 5
+    assert {o["label"] for o in results.manifest["outputs"] if o["kind"] == "group"} == set(GROUPS)
+    assert results.layers == ["input", *LAYERS]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("which", [0, 3, 15, 16, 20])  # the value, two logits, two groups
+def test_attribution(
+    small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction], layer: str, which: int
+) -> None:
+    output = results.manifest["outputs"][which]
+    frames = small_run.trajectories.observations[1]
+    whole = rl_clarity.integrated_gradients(small_run.agent, frames, layer, indices_of(output), *STEPS_AND_RULE)
+    channels, residual = reductions[layer].signed_transform(whole)
+    values = np.concatenate([channels, residual], axis=-1)
+    found = results.attribution(layer, 1, output["id"])
+    read = np.concatenate([found.channels, found.residual], axis=-1)
+    assert read.shape == (STEPS, *small_run.agent.layers[layer][:2], 9)
+    assert (np.abs(read - values) <= coding_error(values)).all()
+    assert found.scale == pytest.approx(attribution_scale(channels), rel=1e-4)
+    totals = results.totals(layer, 1)[output["id"]]
+    np.testing.assert_allclose(totals.totals, channel_totals(channels, residual), rtol=1e-3, atol=1e-4 * found.scale)
+    np.testing.assert_allclose(totals.gap[:, 0], whole.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None:
+    outputs = small_run.agent.forward(small_run.trajectories.observations[0])
+    totals = results.totals(layer, 0)
+    np.testing.assert_allclose(totals["value"].gap[:, 2], outputs.values, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(totals["action-4"].gap[:, 2], outputs.policy_logits[:, 4], rtol=1e-4, atol=1e-4)
+    right = [index for index, combo in enumerate(COMBOS) if "RIGHT" in combo]
+    np.testing.assert_allclose(
+        totals["group-0"].gap[:, 2], outputs.policy_logits[:, right].sum(1), rtol=1e-4, atol=1e-3
+    )
+    for found in totals.values():
+        total, difference, _ = found.gap.T
+        assert np.abs(total - difference).max() < 0.05 * max(np.abs(difference).max(), 0.01)
+
+
+@pytest.mark.parametrize("output", ["value", "action-2", "group-1"])
+def test_gradients_of_the_input(small_run: SmallRun, results: Results, output: str) -> None:
+    frames = small_run.trajectories.observations[0]
+    wanted = indices_of(next(one for one in results.manifest["outputs"] if one["id"] == output))
+    gradients = rl_clarity.input_gradients(small_run.agent, frames, wanted)
+    found = results.attribution("input", 0, output)
+    assert found.residual is None
+    np.testing.assert_array_equal(found.hues, np.eye(3))
+    assert (np.abs(found.channels - gradients) <= coding_error(gradients)).all()
+    assert found.scale == pytest.approx(attribution_scale(gradients), rel=1e-4)
+    np.testing.assert_allclose(
+        results.totals("input", 0)[output].totals, channel_totals(gradients), rtol=1e-3, atol=1e-3 * found.scale
+    )
+
+
+def test_mean_effects(results: Results) -> None:
+    for layer in results.layers:
+        for output, effects in results.layer(layer)["effects"].items():
+            totals = np.concatenate([results.totals(layer, t)[output].totals for t in range(2)])
+            np.testing.assert_allclose(effects, totals.sum(axis=-1).mean(axis=0), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_how_good_the_reduction_is(
+    small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction], layer: str
+) -> None:
+    observations = small_run.observations.observations
+    chosen = np.linspace(0, len(observations) - 1, 24).round().astype(int)
+    others = np.setdiff1d(np.arange(len(observations)), chosen)
+    errors = [
+        reductions[layer].reconstruction_error(
+            rl_clarity.integrated_gradients(small_run.agent, observations[part], layer, "value", *STEPS_AND_RULE)
+        )
+        for part in (chosen, others)
+    ]
+    nmf = results.layer(layer)["nmf"]
+    assert nmf["fitted_on"] == 24
+    assert [nmf["error"], nmf["error_held_out"]] == pytest.approx(errors, rel=1e-3)
+
+
+@pytest.mark.parametrize("trajectory", [0, 1])
+def test_series(small_run: SmallRun, results: Results, trajectory: int) -> None:
+    played, series = small_run.trajectories, results.series(trajectory)
+    outputs = small_run.agent.forward(played.observations[trajectory])
+    for name in ("actions", "rewards", "firsts"):
+        np.testing.assert_array_equal(series[name], getattr(played, name)[trajectory])
+    np.testing.assert_allclose(series["values"], outputs.values, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(series["logits"], outputs.policy_logits, rtol=1e-4, atol=1e-4)
+    powers = np.exp(outputs.policy_logits - outputs.policy_logits.max(1, keepdims=True))
+    np.testing.assert_allclose(series["probabilities"], powers / powers.sum(1, keepdims=True), rtol=1e-3, atol=1e-5)
+    groups = np.stack(
+        [outputs.policy_logits[:, group["actions"]].sum(1) for group in results.manifest["action_groups"]]
+    )
+    np.testing.assert_allclose(series["groups"], groups.T, rtol=1e-4, atol=1e-3)
+
+
+def test_advantages_and_bookmarks(small_run: SmallRun, results: Results) -> None:
+    played = small_run.trajectories
+    advantages = rl_clarity.generalized_advantage_estimation(
+        played.rewards,
+        played.values,
+        dones_of(played.firsts),
+        gamma=GAMMA,
+        lam=LAMBDA,
+        truncated=played.truncated,
+        final_values=played.final_values,
+    )
+    for trajectory in range(2):
+        np.testing.assert_allclose(results.series(trajectory)["advantages"], advantages[trajectory], rtol=1e-5)
+    episodes = np.cumsum(played.firsts, axis=1)
+    for direction, found in ((1, results.manifest["bookmarks"]["high"]), (-1, results.manifest["bookmarks"]["low"])):
+        best = {}
+        for trajectory, frame in np.argwhere(direction * advantages > 0):
+            episode = (trajectory, episodes[trajectory, frame])
+            best.setdefault(episode, []).append((-direction * advantages[trajectory, frame], trajectory, frame))
+        wanted = sorted(min(one) for one in best.values())
+        assert [(mark["trajectory"], mark["frame"]) for mark in found] == [(t, f) for _, t, f in wanted]
+        assert [mark["advantage"] for mark in found] == pytest.approx([-direction * a for a, _, _ in wanted], rel=1e-5)
+
+
+def test_frames_and_strips(small_run: SmallRun, results: Results) -> None:
+    for trajectory, frames in enumerate(small_run.trajectories.observations):
+        np.testing.assert_array_equal(results.frames(trajectory), frames)
+        (strip,) = results.trajectory(trajectory)["scrub"]
+        columns = np.concatenate(list(frames[:, :, 42:44]), axis=1)
+        np.testing.assert_array_equal(results.picture(strip), columns)
+        films = [results.picture(name) for name in results.trajectory(trajectory)["pictures"]]
+        assert [film.shape for film in films] == [(8 * 64, 8 * 64, 3), (64, 8 * 64, 3)]
+        np.testing.assert_array_equal(films[0][64:128, 128:192], frames[10])
+        np.testing.assert_array_equal(films[1][:, :64], frames[64])
+
+
+def test_atlas_and_dataset_examples(
+    small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction]
+) -> None:
+    atlas = results.manifest["observations"]
+    observations = small_run.observations.observations
+    pictures = [results.picture(name) for name in atlas["pictures"]]
+    for cell, index in enumerate(atlas["indices"]):
+        picture, place = divmod(cell, atlas["per_picture"])
+        row, column = (64 * at for at in divmod(place, atlas["columns"]))
+        np.testing.assert_array_equal(pictures[picture][row : row + 64, column : column + 64], observations[index])
+    assert atlas["origins"] == [None] * atlas["count"]
+    for layer in LAYERS:
+        reduced = reductions[layer].transform(small_run.agent.activations(observations, layer))
+        features = results.features(layer)
+        # With one cell a position, a cell shows the observation that is strongest there, if it is not used too often.
+        shown = np.array(atlas["indices"])[features["index.1"]]
+        np.testing.assert_allclose(features["position.1"][0, 0], 0.5, atol=0.1)
+        strongest = reduced.argmax(axis=0).transpose(2, 0, 1)  # (K, h, w)
+        assert shown.shape == strongest.shape
+        weakness = reduced.max(axis=0).transpose(2, 0, 1)
+        for channel in range(8):
+            peak = np.unravel_index(weakness[channel].argmax(), weakness[channel].shape)
+            assert shown[(channel, *peak)] == strongest[(channel, *peak)]
+            assert features["opacity.1"][(channel, *peak)] == 255
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_thumbnails(results: Results, layer: str) -> None:
+    pictures = [results.picture(name) for name in results.layer(layer)["thumbnails"]]
+    assert len(pictures) == 8
+    assert all(picture.shape[-1] == 4 and picture[..., 3].max() == 255 for picture in pictures)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_frames_where_a_channel_is_strongest(results: Results, layer: str) -> None:
+    features = results.features(layer)
+    shape = results.layer(layer)["height"], results.layer(layer)["width"]
+    totals = [np.abs(results.totals(layer, t)["value"].totals[:, :8]).sum(axis=-1) for t in range(2)]  # (T, K)
+    assert features["strongest"].shape == (*features["strongest_strength"].shape, 3)
+    for channel in range(8):
+        trajectory, frame, position = features["strongest"][channel, 0]
+        assert totals[trajectory][frame, channel] == max(total[:, channel].max() for total in totals)
+        assert features["strongest_strength"][channel, 0] == pytest.approx(totals[trajectory][frame, channel])
+        values = np.abs(results.attribution(layer, trajectory, steps=[frame]).channels[0, :, :, channel])
+        assert values[np.unravel_index(position, shape)] == values.max()
