@@ -1,0 +1,137 @@
+"""Make the pictures of the page in docs/: `python scripts/make_pictures.py [PAGE]`.
+
+Without a directory of a page, one of the shipped CoinRun agent is made first (some minutes; needs Procgen).
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from rl_clarity.interface.results import Results, open_results
+from scripts.chromium import FLAGS, find_chromium
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+LAYER = "2b"
+ROWS = "?layer={layer}&trajectory={trajectory}&frame={frame}"
+READY = """() => {
+  const canvases = [...document.querySelectorAll('[data-testid=attribution-canvas], [data-testid=observation-canvas]')];
+  const frame = window.rlClarity?.state().frame;
+  return canvases.length > 0 && canvases.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame}`))
+    && [...document.images].every((image) => image.complete);
+}"""
+TOURED = "localStorage.setItem('rl-clarity:{id}:settings', JSON.stringify({{ toured: true }}))"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture: what is opened, how wide, and what a reader does before it is taken."""
+
+    name: str
+    query: str = ""
+    scheme: Literal["light", "dark"] = "light"
+    size: tuple[int, int] = (1440, 1040)
+    act: Callable[[Page], None] = field(default=lambda page: None)
+
+
+def open_feature(page: Page) -> None:
+    page.locator("[data-testid=legend-1] button.card").click()
+    page.get_by_test_id("viewer-zoom").wait_for()
+    page.get_by_test_id("strongest").wait_for()
+    page.mouse.move(700, 880)
+
+
+def open_trust(page: Page) -> None:
+    page.keyboard.press("t")
+    page.get_by_test_id("nmf-errors").wait_for()
+
+
+PICTURES = (
+    Picture("page-light"),
+    Picture("page-dark", scheme="dark"),
+    Picture("page-features", act=open_feature),
+    Picture("page-compare", query="&rows={compare}&columns=1"),
+    Picture("page-trust", act=open_trust),
+    Picture("page-narrow", size=(390, 844)),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", nargs="?", type=Path, help="directory of a page")
+    directory = parser.parse_args().page
+    with tempfile.TemporaryDirectory() as temporary:
+        take(directory or make_page(Path(temporary)))
+
+
+def make_page(directory: Path) -> Path:
+    import rl_clarity
+
+    rl_clarity.run(
+        "models:coinrun",
+        directory / "page",
+        load_kwargs={"temp_files": True},
+        trajectories_kwargs={"num_envs": 4, "num_steps": 256},
+        layer_kwargs={"name_contains_one_of": ["2b", "3a"]},
+        attr_policy=True,
+        title="CoinRun",
+    )
+    return directory / "page"
+
+
+def take(directory: Path) -> None:
+    """Take all pictures of the page in a directory."""
+    results = open_results(directory)
+    arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
+        for picture in PICTURES:
+            take_one(browser, directory, picture, place_of(results))
+        browser.close()
+
+
+def place_of(results: Results) -> dict[str, Any]:
+    """Where the pictures are taken: at the least expected success, the first bookmark."""
+    bookmark = results.manifest["bookmarks"]["high"][0]
+    outputs = [output["id"] for output in results.manifest["outputs"] if output["kind"] == "action"]
+    slugs = [layer["slug"] for layer in results.manifest["layers"]]
+    second = f"value~{slugs[-1]}" if len(slugs) > 1 else (outputs or ["value"])[-1]
+    return {
+        "layer": LAYER if LAYER in results.layers else results.layers[0],
+        "id": results.manifest["id"],
+        "trajectory": bookmark["trajectory"] + 1,
+        "frame": bookmark["frame"] + 1,
+        "compare": f"value,{second}",
+    }
+
+
+def take_one(browser: Browser, directory: Path, picture: Picture, place: dict[str, Any]) -> None:
+    width, height = picture.size
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=picture.scheme, reduced_motion="reduce"
+    )
+    context.add_init_script(TOURED.format(**place))
+    page = context.new_page()
+    query = (ROWS + picture.query).format(**place)
+    page.goto((directory / "interface.html").resolve().as_uri() + query)
+    page.wait_for_function(READY)
+    picture.act(page)
+    page.wait_for_function(READY)
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    target = DOCS / f"{picture.name}.png"
+    page.screenshot(path=target)
+    context.close()
+    with Image.open(target) as image:
+        image.convert("RGB").save(target, optimize=True)
+    print(f"{target.name}: {target.stat().st_size // 1024} KB")
+
+
+if __name__ == "__main__":
+    main()
