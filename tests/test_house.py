@@ -15,7 +15,7 @@ from rl_clarity import resources
 
 PACKAGE = Path(rl_clarity.__file__).parent
 ROOMS = (
-    ("errors", "progress", "quiet", "resources"),
+    ("errors", "files", "progress", "quiet", "resources"),
     ("options",),
     ("networks",),
     ("agents",),

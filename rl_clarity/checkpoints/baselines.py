@@ -6,6 +6,7 @@ A joblib file of {"params": {tensor name: array}, "args": {...}} (also "extra" a
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from rl_clarity.checkpoints.bounded import brief
 from rl_clarity.checkpoints.checkpoint import Checkpoint, sha256
 from rl_clarity.checkpoints.torch_file import is_torch_stream
 from rl_clarity.errors import CheckpointError
+from rl_clarity.files import write_atomically
 
 if TYPE_CHECKING:
     from rl_clarity.agents.keras_agent import KerasAgent
@@ -88,21 +90,12 @@ def write(path: Path, parameters: Mapping[str, np.ndarray], args: Mapping[str, A
 
     The file's time is that of writing; all else depends on the arguments alone.
     """
-    import os
-
     import joblib
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     content = {"params": dict(parameters), "args": dict(args), "extra": extra or {}, "time": time.time()}
-    try:
-        with temporary.open("wb") as file:
-            joblib.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    packed = io.BytesIO()
+    joblib.dump(content, packed)
+    write_atomically(path, packed.getvalue())
 
 
 def _metadata(args: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from rl_clarity.checkpoints.bounded import BoundedReader, brief, check_size
 from rl_clarity.checkpoints.safe_zip import parse_json
 from rl_clarity.errors import CheckpointError
+from rl_clarity.files import write_atomically
 
 MAX_HEADER = 64 << 20
 METADATA = "__metadata__"
@@ -76,18 +76,7 @@ def write(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, s
         start += little.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            for little in parts:
-                file.write(little.tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(path, [len(text).to_bytes(8, "little") + text, *(little.tobytes() for little in parts)])
 
 
 def _header(reader: BoundedReader) -> tuple[dict[str, Any], Mapping[str, str]]:

@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from rl_clarity.errors import OutputError
+from rl_clarity.files import UNFINISHED, write_atomically
 
 _NAME = re.compile(r"[A-Za-z0-9._/-]+")
-_UNFINISHED = ".unfinished"
 _TYPES = {".js": "text/javascript", ".html": "text/html; charset=utf-8", ".png": "image/png"}
 _TYPE_KEYWORDS = {"s3": "ContentType", "s3a": "ContentType", "gs": "content_type", "gcs": "content_type"}
 
@@ -71,17 +71,9 @@ class LocalDirectory:
 
     def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
         target = self._path(name)
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}{_UNFINISHED}")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with unfinished.open("wb") as file:
-                file.writelines(_pieces(data))
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(target)
+            write_atomically(target, data)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                unfinished.unlink(missing_ok=True)
             raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
 
     def read(self, name: str) -> bytes:
@@ -93,7 +85,7 @@ class LocalDirectory:
 
     def names(self) -> Set[str]:
         files = (path for path in self.path.rglob("*") if path.is_file())
-        return {path.relative_to(self.path).as_posix() for path in files if not path.name.endswith(_UNFINISHED)}
+        return {path.relative_to(self.path).as_posix() for path in files if not path.name.endswith(UNFINISHED)}
 
     def _path(self, name: str) -> Path:
         return self.path / _checked(name)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rl_clarity.errors import SamplesError
+from rl_clarity.files import sync_folder, write_atomically
 from rl_clarity.sampling.array_stores import FileStore, open_array
 from rl_clarity.sampling.named_arrays import Samples, from_arrays, to_arrays
 from rl_clarity.sampling.samples import Observations, Trajectories
@@ -67,7 +68,7 @@ class SamplesWriter:
             }
             for name, array in to_arrays(samples).items()
         }
-        _sync_folder(folder)
+        sync_folder(folder)
         index = {"format": FORMAT, "version": VERSION, "kind": _kind_of(type(samples)), "arrays": arrays}
         write_json(self.folder / INDEX, {**index, "facts": dict(facts or {})})
 
@@ -129,16 +130,8 @@ def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Replace a file by JSON in one step: whenever this is stopped, the old file is there, or the new one, whole."""
     text = json.dumps(value, indent=1, sort_keys=True, default=_plain) + "\n"
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".", delete=False) as file:
-        try:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
-    _sync_folder(path.parent)
+    write_atomically(path, text.encode())
+    sync_folder(path.parent)
 
 
 def _load(folder: Path, kind: type[Samples]) -> Samples:
@@ -214,14 +207,6 @@ def _lock(folder: Path) -> Any:
         file.close()
         raise SamplesError(f"another run is writing samples to {folder}; wait for it, or give another path") from error
     return file
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _plain(value: Any) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.distributed.files import write_atomically
 from rl_clarity.errors import CheckpointError
+from rl_clarity.files import write_atomically
 
 JSON = "json"
 
