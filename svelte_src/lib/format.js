@@ -22,6 +22,9 @@ export function formatNumber(value, figures = 3) {
 export const formatPercent = (fraction) =>
   `${(100 * fraction).toLocaleString("en", { maximumFractionDigits: fraction < 0.1 ? 1 : 0 })}\u2009%`;
 
+/** What the channels of a layer are called. */
+export const channelWord = (layer) => (layer.kind === "input" ? "Channel" : "Feature");
+
 /** What an output is called. */
 export function outputName({ kind, label }) {
   if (kind === "action") return `action ${label}`;
