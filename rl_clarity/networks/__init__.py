@@ -21,6 +21,10 @@ ARCHITECTURES = {
 }
 
 
+OPTIONS: Mapping[str, Any] = {"use_lstm": False}
+"""What every architecture may have besides its own options."""
+
+
 def build(
     name: str,
     observation_shape: tuple[int, int, int],
@@ -32,7 +36,8 @@ def build(
 ) -> Network:
     """Build an architecture, from stored parameters or, without them, freshly initialised from `seed`.
 
-    `options` may hold more than the architecture asks for (`stack_channels`, `emb_size`): a checkpoint's metadata.
+    `options` may hold more than the architecture asks for (`stack_channels`, `emb_size`, `use_lstm`): a checkpoint's
+    metadata.
     Raises CheckpointError for an unknown name, and for parameters that do not fit, naming the tensor and both shapes.
     """
     from rl_clarity.networks.baselines import build_actor_critic
@@ -43,5 +48,5 @@ def build(
         raise CheckpointError(f"unknown network {name!r}; known ones are {', '.join(ARCHITECTURES)}{hint}")
     module = importlib.import_module(ARCHITECTURES[name])
     given = options or {}
-    chosen = {key: given.get(key, default) for key, default in module.OPTIONS.items()}
+    chosen = {key: given.get(key, default) for key, default in {**module.OPTIONS, **OPTIONS}.items()}
     return build_actor_critic(module.body, observation_shape, num_actions, chosen, parameters, seed)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.networks.lstm import State, lstm
 from rl_clarity.networks.network import Network, NetworkBuilder
 
 SCOPE = "ppo2_model"
@@ -21,10 +22,13 @@ def build_actor_critic(
     parameters: Mapping[str, np.ndarray] | None,
     seed: int,
 ) -> Network:
-    """A body, from observations / 255 to features, and linear heads for policy and value on top of it."""
+    """A body, from observations / 255 to features, with `use_lstm` a memory, and linear heads for policy and value."""
     builder = NetworkBuilder(parameters, seed)
     observations = builder.input(observation_shape, "observations")
     features = body(builder, observations, options)
+    states: list[State] = []
+    if options.get("use_lstm"):
+        features, states = lstm(builder, features)
     heads = {
         "policy_logits": builder.dense(
             features,
@@ -43,4 +47,4 @@ def build_actor_critic(
             initializer=builder.orthogonal(1.0),
         ),
     }
-    return builder.finish([observations], heads)
+    return builder.finish([observations], heads, states)

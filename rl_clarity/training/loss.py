@@ -31,6 +31,8 @@ class Minibatch:
     advantages: Tensor  # (B,) float32, normalised
     returns: Tensor  # (B,) float32
     weights: Tensor  # (B,) float32: the share of each step in the mean; 0 for padding
+    firsts: Tensor  # (B,) bool: the observation begins an episode, so that a memory is reset
+    states: tuple[Tensor, ...] = ()  # (S, n) each: what a memory held before each of S sequences, which make up the B
 
 
 def normalize(advantages: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -13,10 +13,14 @@ from rl_clarity.sampling.advantages import generalized_advantage_estimation
 from rl_clarity.training.clock import Clock
 from rl_clarity.training.rewards import RewardProcessor
 
+Arrays = tuple[np.ndarray, ...]
+
 
 class Policy(Protocol):
-    def act(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Policy logits (N, A) and values (N,)."""
+    def initial_state(self, n: int) -> Arrays: ...
+
+    def act(self, observations: np.ndarray, firsts: np.ndarray, state: Arrays) -> tuple[np.ndarray, np.ndarray, Arrays]:
+        """Policy logits (N, A), values (N,) and the state after; the state before is reset where `firsts` (N,)."""
         ...
 
 
@@ -38,11 +42,13 @@ class Rollout:
     log_probs: np.ndarray  # (T, N) float32
     values: np.ndarray  # (T, N) float32
     rewards: np.ndarray  # (T, N) float32, processed
+    firsts: np.ndarray  # (T, N) bool: the observation begins an episode
     dones: np.ndarray  # (T, N) bool: the step ended the episode
     truncated: np.ndarray  # (T, N) bool: by time, and its last observation is known
     final_values: np.ndarray  # (T, N) float32: the value of that observation
     last_values: np.ndarray  # (N,) float32, of the observations after the last step
-    episodes: list[Episode] = field(default_factory=list)
+    states: tuple[np.ndarray, ...]  # (N, n) each: what the agent's memory held before the first step
+    episodes: list[Episode]
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Player:
         self._rng = rng
         self._clock = clock
         self._observations = environment.reset().observations
+        self._firsts = np.ones(environment.num_envs, bool)
+        self._memory: Arrays | None = None
         self._returns = np.zeros(environment.num_envs)
         self._lengths = np.zeros(environment.num_envs, np.int64)
 
@@ -70,8 +78,14 @@ class Player:
         if not isinstance(self._environment, Resumable):
             return {}
         snapshot = {f"environment/{name}": array for name, array in self._environment.snapshot().items()}
-        own = {"observations": self._observations, "returns": self._returns, "lengths": self._lengths}
-        return snapshot | {name: np.array(array) for name, array in own.items()}
+        own = {
+            "observations": self._observations,
+            "firsts": self._firsts,
+            "returns": self._returns,
+            "lengths": self._lengths,
+        }
+        memory = {f"memory/{i}": part for i, part in enumerate(self._memory or ())}
+        return snapshot | memory | {name: np.array(array) for name, array in own.items()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from there, or, from an empty state, with new episodes."""
@@ -79,51 +93,60 @@ class Player:
             return
         start = "environment/"
         self._environment.restore({name.removeprefix(start): state[name] for name in state if name.startswith(start)})
-        self._observations = state["observations"]
+        memory = sorted((name for name in state if name.startswith("memory/")), key=lambda name: int(name[7:]))
+        self._memory = tuple(state[name] for name in memory)
+        self._observations, self._firsts = state["observations"], state["firsts"]
         self._returns, self._lengths = state["returns"].copy(), state["lengths"].copy()
 
     def play(self, policy: Policy, num_steps: int) -> Rollout:
         """The next `num_steps` steps, with actions drawn from the policy."""
-        shape = (num_steps, self._environment.num_envs)
+        n = self._environment.num_envs
+        shape = (num_steps, n)
         observations = np.empty((*shape, *self._environment.observation_shape), np.uint8)
         actions = np.empty(shape, np.int32)
         log_probs, values, rewards, final_values = np.zeros((4, *shape), np.float32)
-        dones, truncated = np.zeros((2, *shape), bool)
+        firsts, dones, truncated = np.zeros((3, *shape), bool)
         episodes: list[Episode] = []
+        memory = states = policy.initial_state(n) if self._memory is None else self._memory
         for t in range(num_steps):
-            observations[t] = self._observations
+            observations[t], firsts[t] = self._observations, self._firsts
             with self._clock.time("acting"):
-                logits, values[t] = policy.act(observations[t])
+                logits, values[t], memory = policy.act(observations[t], firsts[t], memory)
                 actions[t], log_probs[t] = sample(logits, self._rng)
             with self._clock.time("environment"):
                 step = self._environment.step(actions[t])
-            self._observations, dones[t] = step.observations, step.firsts
+            self._observations, self._firsts, dones[t] = step.observations, step.firsts, step.firsts
             rewards[t] = self._process(step.rewards, step.firsts)
             if step.final_observations:
-                truncated[t], final_values[t] = self._values_of(policy, step.final_observations)
+                truncated[t], final_values[t] = self._values_of(policy, step.final_observations, memory)
             self._count(step.rewards, step.firsts, episodes)
         with self._clock.time("acting"):
-            last_values = policy.act(self._observations)[1]
+            last_values = policy.act(self._observations, self._firsts, memory)[1]
+        self._memory = memory
         return Rollout(
             observations,
             actions,
             log_probs,
             values,
             rewards,
+            firsts,
             dones,
             truncated,
             final_values,
             last_values,
+            states,
             episodes,
         )
 
-    def _values_of(self, policy: Policy, observations: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def _values_of(
+        self, policy: Policy, observations: Mapping[int, np.ndarray], memory: Arrays
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Which environments (N,) have an observation here, and its values (N,)."""
         batch = np.zeros((self._environment.num_envs, *self._environment.observation_shape), np.uint8)
         there = np.zeros(self._environment.num_envs, bool)
         for i, observation in observations.items():
             batch[i], there[i] = observation, True
-        return there, policy.act(batch)[1]
+        return there, policy.act(batch, ~there, memory)[1]
 
     def _count(self, rewards: np.ndarray, firsts: np.ndarray, episodes: list[Episode]) -> None:
         self._returns += rewards

@@ -67,7 +67,7 @@ class Trainer:
             options.cnn,
             environment.observation_shape,
             environment.num_actions,
-            {"stack_channels": options.stack_channels, "emb_size": options.emb_size},
+            options.checkpoint_args(),
             seed=options.seed,
         )
         self.learner = Learner(
@@ -75,6 +75,7 @@ class Trainer:
             LossOptions(options.clip_range, options.clip_vf, options.entropy_coeff, options.value_loss_coeff),
             learning_rate=options.learning_rate,
             max_grad_norm=options.max_grad_norm,
+            sequence=options.num_steps,
             average=self.ranks.average if self.ranks.size > 1 else None,
         )
         self.player = Player(environment, self.rewards, self.rng, self.clock)
@@ -184,25 +185,27 @@ class Trainer:
 def minibatches(
     rollout: Rollout, estimated: np.ndarray, options: TrainOptions, rng: np.random.Generator
 ) -> Iterator[Minibatch]:
-    """The rollout's steps, `ppo_epochs` times in another order, in `num_minibatches` parts each."""
-    size = rollout.actions.size
+    """The rollout's steps, `ppo_epochs` times in another order, in `num_minibatches` parts each.
 
-    def flat(array: np.ndarray) -> np.ndarray:
-        return array.reshape(size, *array.shape[2:])
-
-    arrays = (rollout.observations, rollout.actions, rollout.values, rollout.log_probs)
-    observations, actions, values, log_probs = map(flat, arrays)
-    estimated = flat(estimated)
+    A part for a network with a memory is the steps of some environments in order, else steps from anywhere.
+    """
+    num_steps, num_envs = rollout.actions.shape
+    length = num_steps if rollout.states else 1  # steps that stay together
+    sequences = np.arange(num_steps * num_envs).reshape(-1, length)  # step t of environment i is number i T + t
     for _ in range(options.ppo_epochs):
-        for part in np.split(rng.permutation(size), options.num_minibatches):
+        for part in np.split(rng.permutation(len(sequences)), options.num_minibatches):
+            environments, steps = np.divmod(sequences[part].ravel(), num_steps)
+            chosen = steps, environments
             yield Minibatch(
-                observations[part],
-                actions[part],
-                values[part],
-                log_probs[part],
-                normalize(estimated[part]),
-                estimated[part] + values[part],
-                np.full(len(part), 1 / len(part), np.float32),
+                observations=rollout.observations[chosen],
+                actions=rollout.actions[chosen],
+                values=rollout.values[chosen],
+                log_probs=rollout.log_probs[chosen],
+                advantages=normalize(estimated[chosen]),
+                returns=estimated[chosen] + rollout.values[chosen],
+                weights=np.full(len(steps), 1 / len(steps), np.float32),
+                firsts=rollout.firsts[chosen],
+                states=tuple(state[part] for state in rollout.states),
             )
 
 

@@ -27,6 +27,7 @@ def minibatch(size: int) -> Minibatch:
         normalize(rng.normal(3, 2, size)),
         rng.normal(1, 1, size).astype(np.float32),
         np.full(size, 1 / size, np.float32),
+        np.zeros(size, bool),
     )
 
 

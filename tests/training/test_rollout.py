@@ -15,9 +15,14 @@ from tests.training.toys import ACTIONS, Columns
 class Brightness:
     """A policy whose logits and values are a function of the pictures, so that they can be computed again."""
 
-    def act(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def initial_state(self, n: int) -> tuple[()]:
+        return ()
+
+    def act(
+        self, observations: np.ndarray, firsts: np.ndarray, state: tuple[()]
+    ) -> tuple[np.ndarray, np.ndarray, tuple[()]]:
         columns = observations.mean(axis=(1, 3))[:, : 5 * ACTIONS].reshape(len(observations), ACTIONS, 5).mean(2)
-        return (columns / 50).astype(np.float32), observations.mean(axis=(1, 2, 3)).astype(np.float32)
+        return (columns / 50).astype(np.float32), observations.mean(axis=(1, 2, 3)).astype(np.float32), ()
 
 
 def play(environment: Columns, num_steps: int) -> Rollout:
@@ -28,7 +33,7 @@ def play(environment: Columns, num_steps: int) -> Rollout:
 def test_what_was_stored_can_be_computed_again() -> None:
     rollout = play(Columns(5, seed=0), 12)
     flat = rollout.observations.reshape(60, 16, 16, 3)
-    logits, values = Brightness().act(flat)
+    logits, values, _ = Brightness().act(flat, np.zeros(60, bool), ())
     np.testing.assert_array_equal(rollout.values.ravel(), values)
     log_policy = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     np.testing.assert_allclose(
@@ -61,7 +66,7 @@ def random_rollout(steps: int, n: int) -> Rollout:
     values, rewards, final_values = rng.normal(size=(3, steps, n)).astype(np.float32)
     nothing = np.zeros((steps, n), np.int32)
     last = rng.normal(size=n).astype(np.float32)
-    return Rollout(nothing, nothing, values, values, rewards, dones, truncated, final_values, last, [])
+    return Rollout(nothing, nothing, values, values, rewards, dones, dones, truncated, final_values, last, (), [])
 
 
 def test_advantages_are_sums_of_discounted_errors() -> None:

@@ -49,7 +49,7 @@ def test_it_learns_which_column_is_bright() -> None:
     assert returns[-1] > 3.6
     rng = np.random.default_rng(9)
     pictures = np.stack([picture(column, rng) for column in range(ACTIONS)])
-    logits, values = trainer.learner.act(pictures)
+    logits, values, _ = trainer.learner.act(pictures, np.zeros(ACTIONS, bool), ())
     np.testing.assert_array_equal(logits.argmax(1), range(ACTIONS))
     assert (values > 0.5).all()
 

@@ -1,0 +1,123 @@
+"""Agents with a memory (`use_lstm`): acting and learning see the same states, and they learn to remember."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_clarity.checkpoints import load_agent
+from rl_clarity.environments.protocol import Step
+from rl_clarity.errors import OptionError
+from rl_clarity.training.learner import chunks
+from rl_clarity.training.options import TrainOptions, train_options
+from rl_clarity.training.trainer import Trainer, minibatches
+from tests.training.toys import Columns, picture
+
+OPTIONS = {"num_envs": 6, "num_steps": 10, "num_minibatches": 3, "ppo_epochs": 1, "use_lstm": True}
+
+
+class Remember(Columns):
+    """The right column is bright in the first picture of an episode only; the third step is rewarded for it."""
+
+    def __init__(self, num_envs: int, seed: int) -> None:
+        super().__init__(num_envs, seed)
+        self._steps = np.arange(num_envs) % 3
+
+    def step(self, actions: np.ndarray) -> Step:
+        ends = self._steps % 3 == 2
+        rewards = ((actions == self._columns) & ends).astype(np.float32)
+        self._steps += 1
+        return Step(self._draw(), rewards, ends, np.zeros(self.num_envs, bool))
+
+    def _draw(self) -> np.ndarray:
+        begins = self._steps % 3 == 0
+        self._columns = np.where(begins, self._rng.integers(3, size=self.num_envs), self._columns)
+        dark = self._rng.integers(0, 60, (self.num_envs, 16, 16, 3), np.uint8)
+        for i in np.flatnonzero(begins):
+            dark[i] = picture(int(self._columns[i]), self._rng)
+        return dark
+
+
+def make_trainer(environment: type[Columns] = Columns, **changes: object) -> Trainer:
+    options = TrainOptions(env_name="columns", **{**OPTIONS, **changes})  # type: ignore[arg-type]
+    return Trainer(options, environment(options.num_envs, seed=1))
+
+
+def log_probs_of(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    log_policy = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    return log_policy[np.arange(len(actions)), actions]
+
+
+def test_replaying_what_was_stored_gives_the_stored_states_across_the_ends_of_episodes() -> None:
+    trainer = make_trainer()
+    first = trainer.player.play(trainer.learner, 10)
+    second = trainer.player.play(trainer.learner, 10)
+    assert first.dones.any()
+    memory = first.states
+    for rollout in (first, second):
+        for before, after in zip(memory, rollout.states, strict=True):
+            np.testing.assert_array_equal(before, after)
+        for t in range(10):
+            _, values, memory = trainer.learner.act(rollout.observations[t], rollout.firsts[t], memory)
+            np.testing.assert_array_equal(values, rollout.values[t])
+    # An episode's states are those of the episode alone.
+    t, i = next((t, i) for t, i in np.argwhere(second.firsts) if 0 < t < 9)
+    alone = trainer.learner.initial_state(6)
+    for step in (t, t + 1):
+        _, values, alone = trainer.learner.act(second.observations[step], second.firsts[step], alone)
+    assert values[i] == pytest.approx(second.values[t + 1, i], abs=1e-6)
+
+
+def test_learning_sees_the_states_of_acting() -> None:
+    trainer = make_trainer()
+    trainer.player.play(trainer.learner, 7)  # so that the next rollout begins within episodes
+    rollout = trainer.player.play(trainer.learner, 10)
+    assert any(np.abs(state).max() > 0 for state in rollout.states)
+    memory = trainer.learner._memory
+    assert memory is not None
+    for batch in minibatches(rollout, np.zeros((10, 6), np.float32), trainer.options, np.random.default_rng(0)):
+        assert len(batch.actions) == 20
+        for chunk in chunks(batch, 10):
+            logits, values = memory.unroll(chunk.observations.astype(np.float32) / 255, chunk.firsts, chunk.states)
+            count = len(batch.actions)
+            np.testing.assert_allclose(values.numpy()[:count], batch.values, atol=1e-5)
+            np.testing.assert_allclose(log_probs_of(logits.numpy()[:count], batch.actions), batch.log_probs, atol=1e-5)
+
+
+def test_padding_sequences_changes_nothing() -> None:
+    trainer = make_trainer(num_minibatches=1)
+    rollout = trainer.player.play(trainer.learner, 10)
+    (batch,) = minibatches(rollout, rollout.rewards, trainer.options, np.random.default_rng(0))
+    parts = list(chunks(batch, 10))
+    assert [len(part.actions) for part in parts] == [120]  # twelve sequences, of which six are padding
+    assert parts[0].weights.sum() == pytest.approx(1)
+    assert all(len(state) == 12 for state in parts[0].states)
+
+
+@pytest.mark.slow
+def test_it_learns_to_remember() -> None:
+    settings = {"num_envs": 32, "num_steps": 12, "num_minibatches": 4, "ppo_epochs": 3, "learning_rate": 2e-3}
+    trainer = make_trainer(Remember, **settings, gamma=0.9)
+    returns = [trainer.update()["mean_return"] for _ in range(60)]
+    assert returns[0] < 0.55  # a third by chance
+    assert max(returns) > 0.8
+
+
+def test_a_checkpoint_is_an_agent_with_a_state(tmp_path: Path) -> None:
+    trainer = make_trainer()
+    trainer.update()
+    trainer.save(tmp_path)
+    # The toy environment is of no kind that a checkpoint knows; its shape is in the arguments.
+    agent = load_agent(tmp_path / "checkpoint.jd")
+    rollout = trainer.player.play(trainer.learner, 10)
+    state = rollout.states
+    for t in range(10):
+        outputs, state = agent.step(rollout.observations[t], state, rollout.firsts[t])
+        np.testing.assert_allclose(outputs.values, rollout.values[t], atol=1e-5)
+
+
+def test_minibatches_must_hold_whole_environments() -> None:
+    with pytest.raises(OptionError, match="whole environments"):
+        train_options({"env_name": "coinrun", "use_lstm": 1, "num_envs": 6, "num_steps": 256, "num_minibatches": 4})
