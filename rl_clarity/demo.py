@@ -17,7 +17,7 @@ from rl_clarity.resources import models_directory
 MODEL = "coinrun"
 SAMPLES = "coinrun.samples.npz"
 TRAJECTORIES = {"num_envs": 2, "num_steps": 128}
-OBSERVATIONS = {"num_envs": 64, "num_obs": 8, "obs_every": 32}
+OBSERVATIONS = {"num_envs": 32, "num_obs": 16, "obs_every": 32}
 
 
 def demo(output_dir: str | os.PathLike[str]) -> Page:
