@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from rl_clarity.attribution import integrated_gradients as integrated_gradients
     from rl_clarity.attribution import multi_path_attribution as multi_path_attribution
     from rl_clarity.attribution import select_layers as select_layers
-    from rl_clarity.checkpoints import load_agent as load_agent
     from rl_clarity.errors import ClarityError as ClarityError
     from rl_clarity.interface.compile import recompile_js as recompile_js
     from rl_clarity.interface.results import open_results as open_results
+    from rl_clarity.models import load_agent as load_agent
     from rl_clarity.options import ORIGINAL as ORIGINAL
     from rl_clarity.pipeline import generate as generate
     from rl_clarity.pipeline import run as run
@@ -39,7 +39,7 @@ _PUBLIC = {
     "generate": "rl_clarity.pipeline",
     "input_gradients": "rl_clarity.attribution",
     "integrated_gradients": "rl_clarity.attribution",
-    "load_agent": "rl_clarity.checkpoints",
+    "load_agent": "rl_clarity.models",
     "multi_path_attribution": "rl_clarity.attribution",
     "open_results": "rl_clarity.interface.results",
     "recompile_js": "rl_clarity.interface.compile",
