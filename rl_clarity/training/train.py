@@ -25,7 +25,6 @@ CHANGEABLE = frozenset(
         "learning_rate",
         "max_grad_norm",
         "num_minibatches",
-        "num_steps",
         "ppo_epochs",
         "precision",
         "save_all",
@@ -53,6 +52,7 @@ class TrainingSummary:
 
 def run(save_dir: Path | None, options: TrainOptions) -> TrainingSummary:
     """Train until `timesteps_per_proc`, from the state in `save_dir` where there is one."""
+    _require_tensorflow()
     together = ranks()
     try:
         return _run(save_dir, options, together)
@@ -97,6 +97,14 @@ def _log(save_dir: Path | None, trainer: Trainer) -> Iterator[Logs]:
             if options.tensorboard:
                 logs.append(stack.enter_context(closing(EventLog(save_dir / "tensorboard"))))
         yield Logs(logs)
+
+
+def _require_tensorflow() -> None:
+    import keras
+
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise OptionError(f"KERAS_BACKEND={backend}: training is compiled by TensorFlow; set KERAS_BACKEND=tensorflow")
 
 
 def _saves(options: TrainOptions, updates: int) -> bool:

@@ -1,0 +1,85 @@
+"""The script that ships an agent, and what its card says."""
+
+from __future__ import annotations
+
+import ast
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from rl_clarity.checkpoints import load_agent
+from rl_clarity.resources import models_directory
+from rl_clarity.training import train
+from rl_clarity.training.options import train_options
+from scripts.curve import curve, ticks
+from scripts.make_model_card import INDEX, MOST_BYTES, command, main
+from tests.training.test_train import tiny
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    train(tmp_path / "run", **tiny(3, save_interval=1, save_all=True))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "README.md").write_text(f"# Agents\n\n{INDEX[0]}\nold\n{INDEX[1]}\n\nThe end.\n")
+    return tmp_path
+
+
+def test_an_agent_is_shipped_with_card_curve_and_a_line_in_the_index(trained: Path) -> None:
+    models = trained / "models"
+    arguments = [str(trained / "run"), "columns", "--models", str(models), "--episodes", "6"]
+    main([*arguments, "--checkpoint", "checkpoint-2.jd", "--machine", "one core", "--note", "A note."])
+    assert load_agent(models / "columns.jd").num_actions == 3
+    card = (models / "columns.md").read_text()
+    assert "64 environment steps" in card
+    assert "one core" in card
+    assert "A note." in card
+    assert "| random policy" in card
+    facts = json.loads((models / "columns.json").read_text())
+    assert facts["timesteps"] == 64
+    assert {result["episodes"] for result in facts["returns"].values()} == {6}
+    index = (models / "README.md").read_text()
+    assert "[columns](columns.md)" in index
+    assert "old" not in index
+    assert index.endswith("The end.\n")
+    ET.parse(models / "columns.svg")
+    (models / "columns.md").unlink()
+    main([*arguments, "--only-write"])
+    assert (models / "columns.md").read_text() == card
+
+
+def test_the_cards_command_trains_with_the_same_options() -> None:
+    args = train_options({"env_name": "coinrun", "lambda": 0.9, "num_levels": 10, "save_all": True}).checkpoint_args()
+    (call,) = ast.parse(command(args)).body
+    assert isinstance(call, ast.Expr)
+    assert isinstance(call.value, ast.Call)
+    given: dict = {}
+    for keyword in call.value.keywords:
+        value = ast.literal_eval(keyword.value)
+        given |= value if keyword.arg is None else {keyword.arg: value}
+    assert train_options(given).checkpoint_args() == args
+
+
+def test_shipped_agents_are_small_and_clearly_better_than_chance() -> None:
+    facts = {path.stem: json.loads(path.read_text()) for path in models_directory().glob("*.json")}
+    assert set(facts) == {path.stem for path in models_directory().glob("*.jd")}
+    for name, fact in facts.items():
+        assert (models_directory() / f"{name}.jd").stat().st_size == fact["bytes"] <= MOST_BYTES
+    returns = facts["coinrun"]["returns"]
+    agent, chance = returns["training levels"], returns["random policy, training levels"]
+    assert agent["mean"] - chance["mean"] > 5 * (agent["standard_error"] ** 2 + chance["standard_error"] ** 2) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0, 10, [0, 2, 4, 6, 8, 10]), (-1, 1, [-1, -0.5, 0, 0.5, 1]), (0, 0.7, [0, 0.2, 0.4, 0.6])],
+)
+def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
+    assert ticks(low, high) == expected
+
+
+def test_a_curve_may_begin_without_an_episode() -> None:
+    picture = ET.fromstring(curve([100, 200, 300], [float("nan"), 1.0, 2.0], reference=0.5, shipped=200))
+    (line,) = picture.iter("{http://www.w3.org/2000/svg}polyline")
+    assert len(line.attrib["points"].split()) == 2
