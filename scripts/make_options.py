@@ -31,8 +31,8 @@ HEAD = """# Options
 In Python, options are keyword arguments, those of a group a dict: `run(checkpoint, output_dir, attr_policy=True,
 layer_kwargs={"name_contains_one_of": ["2b"]})`. On the command line `_` is written `-` and a group comes first:
 `--attr-policy --layer-kwargs.name-contains-one-of 2b`; the groups `load_kwargs`, `trajectories_kwargs` and
-`observations_kwargs` are called `--load`, `--trajectories` and `--observations` there. An unknown option is an error that
-names the nearest known one.
+`observations_kwargs` are called `--load`, `--trajectories` and `--observations` there. An unknown option is an error
+that names the nearest known one.
 
 The column "original" is the value in `rl_clarity.ORIGINAL`, where it differs: `run(checkpoint, output_dir,
 **rl_clarity.ORIGINAL)` and `rl-clarity run --original` work with the settings of understanding-rl-vision.

@@ -1,0 +1,81 @@
+"""Explain the same frames by two agents: what did one of them learn that the other does not see?
+
+    python examples/compare_checkpoints.py BEFORE.jd AFTER.jd
+
+The first agent plays; both are asked about what it saw. The two pages hold the same trajectories, so that a link to a
+frame of one (`?layer=2b&trajectory=1&frame=20`) shows the same frame in the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import rl_clarity
+from rl_clarity.sampling.storage import load_observations, load_trajectories
+
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "play": {"num_envs": 1, "num_steps": 16},
+        "varied": {"num_envs": 8, "num_obs": 2, "obs_every": 4},
+    },
+    "small": {
+        "play": {"num_envs": 2, "num_steps": 256},
+        "varied": {"num_envs": 64, "num_obs": 8, "obs_every": 32},
+    },
+}
+
+
+def main(first: str, second: str, output_dir: Path, size: str) -> None:
+    samples = output_dir / "samples"
+    places = {"trajectories_path": samples / "trajectories", "observations_path": samples / "observations"}
+    page = rl_clarity.run(
+        first,
+        output_dir / "first",
+        load_kwargs={**places, "model_path": samples / "model", "metadata_path": samples / "metadata.json"},
+        trajectories_kwargs=SIZES[size]["play"],
+        observations_kwargs=SIZES[size]["varied"],
+    )
+    played = load_trajectories(places["trajectories_path"])
+    varied = load_observations(places["observations_path"])
+    other = rl_clarity.generate(
+        rl_clarity.load_agent(second),
+        {name: getattr(played, name) for name in ("observations", "actions", "rewards", "firsts")},
+        varied.observations,
+        output_dir / "second",
+        action_combos=[action["combo"] for action in page.results().manifest["actions"]],
+    )
+    compare(page.results(), other.results())
+    print(f"open {page.path} and {other.path}")
+
+
+def compare(first: Any, second: Any) -> None:
+    """Print how far two agents agree about the frames that both pages hold."""
+    count = len(first.manifest["trajectories"])
+    one, two = ([results.series(t) for t in range(count)] for results in (first, second))
+
+    def joined(series: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
+        return np.concatenate([part[name] for part in series])
+
+    values = [joined(series, "values") for series in (one, two)]
+    choices = [joined(series, "probabilities").argmax(axis=-1) for series in (one, two)]
+    print(f"frames                     {len(values[0])}")
+    print(f"mean value                 {values[0].mean():.3f}, {values[1].mean():.3f}")
+    print(f"correlation of the values  {np.corrcoef(*values)[0, 1]:.3f}")
+    print(f"same most likely action    {np.mean(choices[0] == choices[1]):.0%}")
+    for layer in first.layers:
+        errors = [results.layer(layer)["nmf"]["error"] for results in (first, second)]
+        print(f"layer {layer}: eight features leave out {errors[0]:.0%}, {errors[1]:.0%} of the attribution")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", help="checkpoint of the agent that plays")
+    parser.add_argument("second", help="checkpoint of the agent to compare it with")
+    parser.add_argument("--output-dir", type=Path, default=Path("out/compare_checkpoints"))
+    parser.add_argument("--size", choices=SIZES, default="small")
+    arguments = parser.parse_args()
+    main(arguments.first, arguments.second, arguments.output_dir, arguments.size)

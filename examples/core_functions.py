@@ -1,0 +1,198 @@
+# ruff: noqa: E402  (imports stand where a reader needs them)
+# %% [markdown]
+# # The core functions, on one agent
+#
+# What `rl_clarity.run` does to make a page, step by step, on the CoinRun agent that ships with the package. It needs
+# Procgen (`pip install "rl-clarity[procgen]"`) and runs in some minutes.
+#
+# This notebook is made from `examples/core_functions.py` by `scripts/make_notebook.py`.
+
+# %%
+import numpy as np
+from PIL import Image
+
+import rl_clarity
+from rl_clarity.models import path_of
+
+agent = rl_clarity.load_agent(path_of("coinrun"))
+for name, shape in agent.layers.items():
+    print(name, shape)
+
+# %% [markdown]
+# ## Play
+#
+# The checkpoint says where the agent was trained. Eight environments play 64 steps for the frames we look at; more
+# observations, some steps apart, are for finding features.
+
+# %%
+from rl_clarity.environments import make, spec_from_metadata
+from rl_clarity.sampling.rollouts import collect_observations, collect_trajectories
+
+spec = spec_from_metadata(agent.metadata)
+trajectories = collect_trajectories(agent, make(spec, num_envs=8, seed=0), 64, np.random.default_rng(0))
+varied = collect_observations(agent, make(spec, num_envs=64, seed=100), 4, 32, np.random.default_rng(1)).observations
+print("trajectories", trajectories.observations.shape, "more observations", varied.shape)
+
+
+# %%
+def tiled(pictures: np.ndarray, zoom: int = 2) -> Image.Image:
+    """Pictures (rows, columns, H, W, 3) uint8 side by side."""
+    rows, columns, height, width, depth = pictures.shape
+    sheet = np.full((rows, columns, height + 2, width + 2, depth), 255, np.uint8)
+    sheet[:, :, 1:-1, 1:-1] = pictures
+    whole = sheet.transpose(0, 2, 1, 3, 4).reshape(rows * (height + 2), columns * (width + 2), depth)
+    return Image.fromarray(whole).resize((whole.shape[1] * zoom, whole.shape[0] * zoom), Image.Resampling.NEAREST)
+
+
+frames = trajectories.observations[:, 40]  # (8, 64, 64, 3): one frame of each trajectory
+tiled(frames[None])
+
+# %% [markdown]
+# ## What the agent says
+#
+# `forward` takes observations as the environment gives them, uint8. The value is the discounted return that the agent
+# expects.
+
+# %%
+outputs = agent.forward(frames)
+odds = np.exp(outputs.policy_logits - outputs.policy_logits.max(axis=1, keepdims=True))
+policy = odds / odds.sum(axis=1, keepdims=True)
+for value, chances in zip(outputs.values, policy, strict=True):
+    print(f"value {value:5.2f}, most likely action {chances.argmax():2d} at {chances.max():.0%}")
+
+# %% [markdown]
+# ## Attribution, and whether it adds up
+#
+# Integrated gradients split the value over the positions and channels of a layer. Summed up, they should give the value
+# less what it would be if the layer were silent: s(a) - s(0). What is missing is the completeness gap; it falls as the
+# steps grow, and faster for a better rule of integration. Here: the mean gap relative to the mean of |s(a) - s(0)|.
+
+# %%
+from rl_clarity.attribution import attribute
+
+layers = rl_clarity.select_layers(agent)
+layer = layers[2]
+print("layers", ", ".join(layers), "- from here on layer", layer)
+print("steps  riemann  midpoint  gauss-legendre")
+for steps in (1, 2, 5, 10, 20):
+    gaps = []
+    for rule in ("riemann", "midpoint", "gauss-legendre"):
+        found = attribute(agent, frames, layer, steps=steps, quadrature=rule)
+        gaps.append(np.abs(found.completeness_gap).mean() / np.abs(found.scores - found.scores_at_zero).mean())
+    print(f"{steps:5d}  {gaps[0]:7.2%}  {gaps[1]:8.2%}  {gaps[2]:14.2%}")
+
+# %% [markdown]
+# ## Fewer channels
+#
+# The layer has 32 channels, too many to look at. Non-negative matrix factorisation of the attribution of many
+# observations finds a few directions that carry most of it. More of them leave out less.
+
+# %%
+many = rl_clarity.integrated_gradients(agent, varied, layer, steps=5, quadrature="gauss-legendre")
+for features in (2, 4, 8, 16):
+    reduction = rl_clarity.ChannelReduction.fit(many, features=features)
+    print(f"{features:2d} features leave out {reduction.reconstruction_error(many):.0%} of the attribution")
+reduction = rl_clarity.ChannelReduction.fit(many, features=8)
+
+# %% [markdown]
+# `signed_transform` gives each reduced channel in units of attribution, so that channels and residual together still
+# sum to the attribution.
+
+# %%
+attribution = rl_clarity.integrated_gradients(agent, frames, layer, steps=5, quadrature="gauss-legendre")
+channels, residual = reduction.signed_transform(attribution)
+print("attribution", attribution.shape, "channels", channels.shape, "residual", residual.shape)
+difference = channels.sum(axis=-1) + residual[..., 0] - attribution.sum(axis=-1)
+print("largest difference of the sums", f"{np.abs(difference).max():.1g}")
+
+# %% [markdown]
+# ## Pictures
+#
+# Hue says which feature, opacity how much. First row: observations. Second: what raised the value. Third: what
+# lowered it.
+
+# %%
+from rl_clarity.visualization.rendering import attribution_scale, over_observations
+
+scale = attribution_scale(channels)
+raised = rl_clarity.render_attribution(channels, direction="pos", scale=scale)
+lowered = rl_clarity.render_attribution(channels, direction="neg", scale=scale)
+tiled(np.stack([frames, over_observations(raised, frames), over_observations(lowered, frames)]))
+
+# %% [markdown]
+# One frame, one feature at a time: what each adds (first row) and takes away (second row).
+
+# %%
+one = slice(0, 1)
+rows = [
+    [
+        over_observations(
+            rl_clarity.render_attribution(channels[one], direction=direction, channel=k, scale=scale), frames[one]
+        )[0]
+        for k in range(8)
+    ]
+    for direction in ("pos", "neg")
+]
+tiled(np.array(rows))
+
+# %% [markdown]
+# ## What a feature is: dataset examples
+#
+# For each feature, patches of the observations that excite it most. Only look-alikes among many patches justify a name.
+
+# %%
+from rl_clarity.visualization.dataset_examples import thumbnail
+from rl_clarity.visualization.patches import draw_thumbnail
+
+strengths = reduction.transform(agent.activations(varied, layer))  # (256, 32, 32, 8)
+examples = [
+    draw_thumbnail(thumbnail(strengths[..., k]), varied, agent.layers[layer][:2], expand_mult=4) for k in range(8)
+]
+on_white = [picture[..., :3] * picture[..., 3:] + 1 - picture[..., 3:] for picture in examples]
+tiled((255 * np.array([on_white])).astype(np.uint8), zoom=3)
+
+# %% [markdown]
+# ## Actions, and groups of actions
+#
+# `output` is an action's index, or several: their sum. Attribution of a sum is the sum of the attributions.
+
+# %%
+to_the_right = [6, 7, 8]
+together = rl_clarity.integrated_gradients(agent, frames, layer, output=to_the_right)
+apart = sum(rl_clarity.integrated_gradients(agent, frames, layer, output=action) for action in to_the_right)
+print("largest difference", f"{np.abs(together - apart).max():.1g}", "of", f"{np.abs(together).max():.2g}")
+
+# %% [markdown]
+# ## Many paths
+#
+# On a straight path all features move together. `multi_path_attribution` averages over paths that move one half of the
+# features before the other: features that can stand for each other are then credited more fairly. Where both agree, the
+# straight path was enough.
+
+# %%
+several = rl_clarity.multi_path_attribution(agent, frames[:4], layer, reduction, steps=5, max_paths=6)
+totals = [reduction.signed_transform(found)[0].sum(axis=(1, 2)) for found in (attribution[:4], several)]  # (4, 8) each
+print("correlation of the features' totals", f"{np.corrcoef(totals[0].ravel(), totals[1].ravel())[0, 1]:.3f}")
+
+# %% [markdown]
+# ## The page
+#
+# All of this, for whole trajectories, on a page.
+
+# %%
+page = rl_clarity.generate(
+    agent,
+    {name: getattr(trajectories, name)[:2] for name in ("observations", "actions", "rewards", "firsts")},
+    varied,
+    "../out/core_functions",
+    layer_kwargs={"name_contains_one_of": [layer]},
+    action_combos=make(spec, num_envs=1, seed=0).action_combos,
+    overwrite=True,
+)
+gap = page.results().totals(layer, 0)["value"].gap
+print("frames", len(gap), "- mean completeness gap", f"{np.abs(gap[:, 0] - gap[:, 1]).mean():.3f}")
+
+# %% [markdown]
+# In a notebook, the value of `page` shows it in a frame; `page.open()` opens it in the browser. It looks like this:
+#
+# ![The page](../docs/page-light.png)

@@ -1,0 +1,90 @@
+"""Train an agent in a Gymnasium environment of your own, and explain it.
+
+    python examples/own_environment.py                 # some minutes: an agent that has learnt the game
+    python examples/own_environment.py --size tiny     # one update: to see that it runs
+
+Needs no game package: the environment is the class `Catch` below. Yours only has to give images (uint8 or float, grey
+or colour, channels first or last) and take discrete actions.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+import rl_clarity
+
+SIDE, CELLS = 32, 8
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {"timesteps": 256, "play": {"num_envs": 1, "num_steps": 32}, "varied": {"num_envs": 8, "num_obs": 4}},
+    "small": {"timesteps": 60_000, "play": {"num_envs": 2, "num_steps": 256}, "varied": {"num_envs": 64, "num_obs": 8}},
+}
+
+
+class Catch(gymnasium.Env[np.ndarray, int]):
+    """An apple (red) or a stone (grey) falls; the basket (blue) must be under the one and not under the other."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def get_action_meanings(self) -> list[str]:
+        """What the page calls the actions; without it they are numbered."""
+        return ["LEFT", "NOOP", "RIGHT"]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.row, self.column, self.basket = 0, *self.np_random.integers(CELLS, size=2)
+        self.is_apple = bool(self.np_random.random() < 0.5)
+        return self._picture(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.basket = int(np.clip(self.basket + action - 1, 0, CELLS - 1))
+        self.row += 1
+        landed = self.row == CELLS - 1
+        reward = (1.0 if self.is_apple else -1.0) if landed and self.column == self.basket else 0.0
+        return self._picture(), reward, landed, False, {}
+
+    def _picture(self) -> np.ndarray:
+        cells = np.full((CELLS, CELLS, 3), (24, 32, 24), np.uint8)
+        cells[CELLS - 1, self.basket] = (60, 90, 255)
+        cells[self.row, self.column] = (230, 50, 40) if self.is_apple else (150, 150, 150)
+        return cells.repeat(SIDE // CELLS, axis=0).repeat(SIDE // CELLS, axis=1)
+
+
+def main(output_dir: Path, size: str) -> None:
+    chosen = SIZES[size]
+    gymnasium.register("Catch-v0", Catch)
+    summary = rl_clarity.train(
+        output_dir / "agent",
+        env_kind="gymnasium",
+        env_name="Catch-v0",
+        num_envs=16,
+        num_steps=16,
+        num_minibatches=4,
+        timesteps_per_proc=chosen["timesteps"],
+        gamma=0.95,
+        tensorboard=False,
+    )
+    print(f"mean return {summary.mean_return:.2f} of 0.5, after {summary.timesteps} steps")
+    page = rl_clarity.run(
+        summary.checkpoint,
+        output_dir / "page",
+        trajectories_kwargs=chosen["play"],
+        observations_kwargs={**chosen["varied"], "obs_every": 4},
+        layer_kwargs={"discard_first_n": 1},
+        scrub_range=(0.0, 1.0),  # the film strip shows whole frames, not the column that suits CoinRun
+        title="Catch",
+    )
+    print(f"open {page.path}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output-dir", type=Path, default=Path("out/own_environment"))
+    parser.add_argument("--size", choices=SIZES, default="small")
+    arguments = parser.parse_args()
+    main(arguments.output_dir, arguments.size)

@@ -1,0 +1,60 @@
+"""Train a small agent on a Procgen game, and make a page that explains it.
+
+    python examples/train_and_explain.py --game coinrun
+    python examples/train_and_explain.py --size tiny     # one update: to see that it runs
+
+Stopped, the same command goes on where it was. Half a million steps are too few for a good agent: raise
+`timesteps_per_proc` when you have the time. The cards in models/ say how the shipped agents were trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import rl_clarity
+
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "training": {"timesteps_per_proc": 128, "num_envs": 4, "num_steps": 32, "num_minibatches": 2},
+        "play": {"num_envs": 1, "num_steps": 16},
+        "varied": {"num_envs": 8, "num_obs": 2, "obs_every": 4},
+    },
+    "small": {
+        "training": {"timesteps_per_proc": 500_000},
+        "play": {"num_envs": 2, "num_steps": 256},
+        "varied": {"num_envs": 64, "num_obs": 8, "obs_every": 32},
+    },
+}
+
+
+def main(game: str, output_dir: Path, size: str) -> None:
+    chosen = SIZES[size]
+    summary = rl_clarity.train(
+        output_dir / "agent",
+        env_name=game,
+        distribution_mode="easy",
+        num_levels=10_000,  # of few levels an agent learns the levels, and its features are hard to interpret
+        reward_processing="normalize",
+        tensorboard=False,
+        **chosen["training"],
+    )
+    print(f"{summary.timesteps} steps in {summary.seconds:.0f} s; mean return at last {summary.mean_return:.2f}")
+    page = rl_clarity.run(
+        summary.checkpoint,
+        output_dir / "page",
+        trajectories_kwargs=chosen["play"],
+        observations_kwargs=chosen["varied"],
+        layer_kwargs={"name_contains_one_of": ["2b", "3a"]},
+    )
+    print(f"open {page.path}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--game", default="coinrun")
+    parser.add_argument("--output-dir", type=Path, default=Path("out/train_and_explain"))
+    parser.add_argument("--size", choices=SIZES, default="small")
+    arguments = parser.parse_args()
+    main(arguments.game, arguments.output_dir, arguments.size)

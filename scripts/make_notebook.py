@@ -1,0 +1,58 @@
+"""Write and execute examples/core_functions.ipynb: `python scripts/make_notebook.py`.
+
+The notebook is made from examples/core_functions.py, so that it can be executed again when something has changed; a
+test executes it. Its outputs are kept, pictures small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert.preprocessors import ExecutePreprocessor
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SOURCE = REPOSITORY / "examples" / "core_functions.py"
+TARGET = REPOSITORY / "examples" / "core_functions.ipynb"
+CELL_SECONDS = 900
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", type=Path, default=TARGET)
+    target = parser.parse_args().target
+    nbformat.write(execute(notebook(), TARGET.parent), target)
+    print(f"{target.name}: {target.stat().st_size // 1024} KB")
+
+
+def notebook() -> Any:
+    """The notebook, not executed. A line `# %%` begins a cell of the source, `# %% [markdown]` one of text."""
+    cells = []
+    parts = re.split(r"^# %%(.*)\n", SOURCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for kind, text in zip(parts[1::2], parts[2::2], strict=True):
+        if "[markdown]" in kind:
+            cells.append(nbformat.v4.new_markdown_cell(re.sub(r"^# ?", "", text.strip(), flags=re.MULTILINE)))
+        else:
+            cells.append(nbformat.v4.new_code_cell(text.strip()))
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
+
+
+def execute(made: Any, directory: Path) -> Any:
+    """The notebook with its outputs, run in a directory; times and what is written to standard error are left out."""
+    made, _ = ExecutePreprocessor(timeout=CELL_SECONDS).preprocess(made, {"metadata": {"path": str(directory)}})
+    for cell in made.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+    made.metadata["language_info"] = {"name": "python"}
+    return made
+
+
+if __name__ == "__main__":
+    main()
