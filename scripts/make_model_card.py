@@ -1,6 +1,6 @@
 """Ship an agent: copy a checkpoint to `models/`, let it play, write its card, its curve and its line in the index.
 
-    python scripts/make_model_card.py SAVE_DIR NAME --machine "2 cores of ..." [--checkpoint checkpoint-40.jd]
+    python -m scripts.make_model_card SAVE_DIR NAME --machine "2 cores of ..." [--checkpoint checkpoint-40.jd]
 
 The card's facts are in `NAME.json`, from which card and index can be written again (`--only-write`).
 """
