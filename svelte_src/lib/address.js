@@ -42,6 +42,17 @@ export function fromQuery(manifest, text) {
   return changed(manifest, initialSelection(manifest), patch);
 }
 
+/** The feature viewer that a query opens: a channel of the layer that it names, or null. */
+export function featureFromQuery(manifest, text) {
+  const channel = Number(new URLSearchParams(text).get("feature")) - 1;
+  const { layer } = fromQuery(manifest, text);
+  const known = Number.isInteger(channel) && channel >= 0 && channel < manifest.layers[layer].channels;
+  return known && manifest.layers[layer].features ? { name: "feature", layer, channel } : null;
+}
+
+/** A query that opens the feature viewer too. */
+export const withFeature = (query, { channel }) => `${query}&feature=${channel + 1}`;
+
 function rowToText(manifest, row) {
   const layer = row.layer === null ? "" : manifest.layers[row.layer].slug;
   const trajectory = row.trajectory === null ? "" : String(row.trajectory + 1);

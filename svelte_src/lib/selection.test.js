@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fromQuery, toQuery } from "./address.js";
+import { featureFromQuery, fromQuery, toQuery, withFeature } from "./address.js";
 import { createHistory, record, redo, undo } from "./history.js";
 import { actionOf } from "./keys.js";
 import { changed, chosenChannels, initialSelection, rowTarget, shownOutputs } from "./selection.js";
@@ -67,6 +67,19 @@ test("an address holds no defaults, and keeps what is not about the selection", 
     toQuery(MANIFEST, initialSelection(MANIFEST), { embed: "1" }),
     "?embed=1&layer=2+b%2F%C3%A9&trajectory=1&frame=1",
   );
+});
+
+test("a link may open a feature of its layer", () => {
+  const layers = MANIFEST.layers.map((layer) => ({
+    ...layer,
+    features: layer.kind === "layer" ? "features.js" : null,
+  }));
+  const manifest = { ...MANIFEST, layers };
+  const open = { name: "feature", layer: 3, channel: 7 };
+  assert.deepEqual(featureFromQuery(manifest, withFeature("?layer=3a", open)), open);
+  for (const text of ["?layer=3a", "?layer=3a&feature=9", "?layer=3a&feature=x", "?layer=input&feature=1"]) {
+    assert.equal(featureFromQuery(manifest, text), null);
+  }
 });
 
 test("nonsense in an address is passed over", () => {

@@ -1,5 +1,6 @@
 // Everything the components share, made once from the manifest and handed down as a Svelte context.
 import { derived, readable, writable } from "svelte/store";
+import { featureFromQuery } from "../lib/address.js";
 import { createChunks } from "../lib/chunks.js";
 import { channelColors } from "../lib/colors.js";
 import { createFrames } from "../lib/frames.js";
@@ -44,7 +45,9 @@ export function createPage(manifest, query) {
     isolated: writable(null),
     hovered: writable(null),
     visible: writable(visibleSteps(manifest)),
-    drawer: writable(null),
+    drawer: writable(featureFromQuery(manifest, query)),
+    /** The feature that was looked at last. */
+    feature: writable(null),
     marks: writable([]),
     notes: createKept(`rl-clarity:${manifest.id}:notes`, []),
     announcement: writable(""),

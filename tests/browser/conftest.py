@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from scripts.chromium import FLAGS
-from tests.browser.pages import SETTINGS, Visitor
+from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_synthetic_page
 
 
@@ -54,9 +54,7 @@ def open_page(chromium_browser: Browser) -> Iterator[Callable[..., Visitor]]:
         opened = chromium_browser.new_context(accept_downloads=True, **options)  # type: ignore[arg-type]
         opened.route("http*://**", lambda route: route.abort())
         page: Page = opened.new_page()
-        if toured:
-            page.add_init_script(SETTINGS)
-        visitor = Visitor(page, directory, expect_messages)
+        visitor = Visitor(page, directory, expect_messages=expect_messages, toured=toured)
         visitors.append(visitor)
         visitor.goto(query, wait=wait)
         return visitor

@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from scripts.chromium import FLAGS, find_chromium
-from tests.browser.pages import SETTINGS, Visitor
+from tests.browser.pages import Visitor
 
 WIDE = (1440, 900)
 
@@ -64,7 +64,6 @@ def _take(browser: Browser, shot: Shot, directory: Path, frame: int, target: Pat
     width, height = shot.size
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=shot.scheme)  # type: ignore[arg-type]
     page: Page = context.new_page()
-    page.add_init_script(SETTINGS)
     visitor = Visitor(page, directory)
     visitor.goto(f"?frame={frame}")
     if shot.extra:

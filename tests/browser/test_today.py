@@ -196,7 +196,20 @@ def test_notes_are_kept_exported_and_imported(synthetic: Path, open_page: Open, 
     visitor.page.get_by_role("button", name="Delete the note").click()
     assert visitor.by("notes").locator("textarea").count() == 0
     visitor.by("notes-import").set_input_files(saved)
-    assert visitor.by("notes").locator("textarea").count() == 1
+    visitor.by("notes").locator("textarea").wait_for()
+
+
+def test_notes_on_features_and_links_to_them(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=3a&frame=30&feature=4")
+    assert visitor.by("viewer-channel-4").get_attribute("aria-pressed") == "true"
+    visitor.press("n")
+    visitor.by("note-feature").check()
+    visitor.by("note-text").fill("Edges of platforms")
+    visitor.click("note-add")
+    visitor.click("layer-4a")
+    visitor.by("notes").get_by_role("button", name="feature 4 of layer 3a").first.click()
+    assert visitor.by("viewer-channel-4").get_attribute("aria-pressed") == "true"
+    assert visitor.page.get_by_role("heading", name="Features of layer 3a").is_visible()
 
 
 def test_exports(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
