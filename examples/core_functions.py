@@ -12,9 +12,8 @@ import numpy as np
 from PIL import Image
 
 import rl_clarity
-from rl_clarity.models import path_of
 
-agent = rl_clarity.load_agent(path_of("coinrun"))
+agent = rl_clarity.load_agent("models:coinrun")
 for name, shape in agent.layers.items():
     print(name, shape)
 

@@ -1,4 +1,4 @@
-"""Write and execute examples/core_functions.ipynb: `python scripts/make_notebook.py`.
+"""Write and execute examples/core_functions.ipynb: `python -m scripts.make_notebook`.
 
 The notebook is made from examples/core_functions.py, so that it can be executed again when something has changed; a
 test executes it. Its outputs are kept, pictures small.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbconvert.preprocessors import ExecutePreprocessor
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor, ExecutePreprocessor
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "examples" / "core_functions.py"
@@ -51,7 +51,7 @@ def execute(made: Any, directory: Path) -> Any:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     made.metadata["language_info"] = {"name": "python"}
-    return made
+    return CoalesceStreamsPreprocessor().preprocess(made, {})[0]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write docs/options.md from the option classes: `python scripts/make_options.py`; a test compares."""
+"""Write docs/options.md from the option classes: `python -m scripts.make_options`; a test compares."""
 
 from __future__ import annotations
 

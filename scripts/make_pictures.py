@@ -1,4 +1,4 @@
-"""Make the pictures of the page in docs/: `python scripts/make_pictures.py [PAGE]`.
+"""Make the pictures of the page in docs/: `python -m scripts.make_pictures [PAGE]`.
 
 Without a directory of a page, one of the shipped CoinRun agent is made first (some minutes; needs Procgen).
 """

@@ -76,7 +76,7 @@ def test_dependencies_are_explained() -> None:
 
 
 def test_table_of_options_is_current() -> None:
-    assert TARGET.read_text(encoding="utf-8") == document(), "run: python scripts/make_options.py"
+    assert TARGET.read_text(encoding="utf-8") == document(), "run: python -m scripts.make_options"
 
 
 @pytest.mark.slow

@@ -1,0 +1,92 @@
+"""Every script in examples/ runs at a tiny size, as a newcomer starts it: in a process and a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rl_clarity.interface.results import open_results
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+EXAMPLES = REPOSITORY / "examples"
+CHECKPOINT = REPOSITORY / "tests" / "golden" / "clear" / "checkpoint.jd"
+
+
+def run_example(name: str, directory: Path, *arguments: str) -> str:
+    """What a script prints."""
+    command = [sys.executable, str(EXAMPLES / name), "--output-dir", str(directory / "out"), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def is_finished(page: Path) -> bool:
+    return bool(open_results(page).manifest["complete"])
+
+
+def test_every_script_has_a_test() -> None:
+    scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"core_functions.py"}  # the notebook's source
+    assert set(re.findall(r'run_example\("(\w+\.py)"', Path(__file__).read_text(encoding="utf-8"))) == scripts
+
+
+@pytest.mark.slow
+def test_own_environment(tmp_path: Path) -> None:
+    assert "256 steps" in run_example("own_environment.py", tmp_path, "--size", "tiny")
+    page = open_results(tmp_path / "out" / "page")
+    assert [action["label"] for action in page.manifest["actions"]] == ["←", "no-op", "→"]
+    assert is_finished(tmp_path / "out" / "page")
+
+
+@pytest.mark.slow
+def test_own_network(tmp_path: Path) -> None:
+    assert "layers edges, shapes" in run_example("own_network.py", tmp_path, "--size", "tiny")
+    assert is_finished(tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_train_and_explain(tmp_path: Path) -> None:
+    pytest.importorskip("procgen")
+    run_example("train_and_explain.py", tmp_path, "--size", "tiny")
+    assert is_finished(tmp_path / "out" / "page")
+
+
+@pytest.mark.slow
+def test_compare_checkpoints(tmp_path: Path) -> None:
+    pytest.importorskip("procgen")
+    printed = run_example("compare_checkpoints.py", tmp_path, str(CHECKPOINT), str(CHECKPOINT), "--size", "tiny")
+    assert "correlation of the values  1.000" in printed  # an agent agrees with itself
+    assert "same most likely action    100%" in printed
+    for page in ("first", "second"):
+        assert is_finished(tmp_path / "out" / page)
+
+
+def test_notebook_is_made_from_its_source() -> None:
+    nbformat = pytest.importorskip("nbformat")
+    from scripts.make_notebook import TARGET, notebook
+
+    kept = nbformat.read(TARGET, as_version=4)
+    assert [(cell.cell_type, cell.source) for cell in kept.cells] == [
+        (cell.cell_type, cell.source) for cell in notebook().cells
+    ], "run: python -m scripts.make_notebook"
+    assert TARGET.stat().st_size < 1_500_000
+    pictures = [o for cell in kept.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
+    assert len(pictures) >= 4
+
+
+@pytest.mark.slow
+def test_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("procgen")
+    pytest.importorskip("nbconvert")
+    from scripts.make_notebook import execute, notebook
+
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    directory = tmp_path / "examples"
+    directory.mkdir()
+    execute(notebook(), directory)
+    assert is_finished(tmp_path / "out" / "core_functions")
