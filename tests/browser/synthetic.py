@@ -18,10 +18,21 @@ from PIL import Image
 
 from rl_clarity.interface.files import LocalDirectory
 from rl_clarity.interface.page import write_page
+from tests.browser.drawn import (
+    SIDE,
+    draw_frame,
+    draw_thumbnail,
+    drifting_blobs,
+    grey_color,
+    hex_colors,
+    hexagon_hues,
+    smooth_columns,
+    smooth_plane,
+    to_codes,
+)
 
 LAYERS = (("1a", 64, 16), ("2a", 32, 32), ("2b", 32, 32), ("3a", 16, 32), ("4a", 8, 32))
 K = 8
-SIDE = 64
 SEGMENT = 64
 SCRUB_STEPS = 512
 COMBOS = (
@@ -57,7 +68,7 @@ def write_synthetic_page(
 class _Writer:
     def __init__(self, page: LocalDirectory, size: Size, rng: np.random.Generator) -> None:
         self.page, self.size, self.rng = page, size, rng
-        self.outputs = [{"id": "value", "kind": "value", "label": "value function"}]
+        self.outputs: list[dict[str, Any]] = [{"id": "value", "kind": "value", "label": "value function"}]
         if size.policy:
             self.outputs += [{"id": f"action-{k}", "kind": "action", "action": k, "label": LABELS[k]} for k in (7,)] + [
                 {"id": "group-0", "kind": "group", "group": 0, "label": "RIGHT"}
@@ -75,7 +86,7 @@ class _Writer:
                 "height": SIDE, "width": SIDE, "channels": 3, "frame_height": SIDE, "frame_width": SIDE, "stack": 1,
             },
             "actions": [
-                {"label": label, "combo": list(combo), "color": _grey(k, len(LABELS))}
+                {"label": label, "combo": list(combo), "color": grey_color(k, len(LABELS))}
                 for k, (label, combo) in enumerate(zip(LABELS, COMBOS, strict=True))
             ],
             "action_groups": [{"label": "RIGHT", "actions": [6, 7, 8]}, {"label": "LEFT", "actions": [0, 1, 2]}],
@@ -108,19 +119,19 @@ class _Writer:
 
     def _series(self) -> dict[str, np.ndarray]:
         steps, actions = self.size.steps, len(LABELS)
-        logits = _smooth(self.rng.normal(size=(steps, actions)), 6) * 8
-        logits[:, 7] += 1.5
+        logits = smooth_columns(self.rng.normal(size=(steps, actions)), 6) * 8
+        logits = logits + 1.5 * (np.arange(actions) == 7)
         exponentials = np.exp(logits - logits.max(1, keepdims=True))
         firsts = np.zeros(steps, bool)
         firsts[np.r_[0, np.sort(self.rng.choice(np.arange(steps // 5, steps), 3, replace=False))]] = True
         rewards = np.where(np.r_[firsts[1:], False], 10.0, 0.0)
-        values = 5 + _smooth(self.rng.normal(size=(steps, 1)), 8)[:, 0] * 12
-        values[np.flatnonzero(firsts)] -= 2
+        values = 5 + smooth_columns(self.rng.normal(size=(steps, 1)), 8)[:, 0] * 12
+        values = values - 2.0 * firsts
         return {
             "actions": np.argmax(logits + self.rng.gumbel(size=logits.shape), 1).astype(np.int32),
             "rewards": rewards.astype(np.float32),
             "firsts": firsts.astype(np.uint8),
-            "advantages": (_smooth(self.rng.normal(size=(steps, 1)), 5)[:, 0] * 4).astype(np.float32),
+            "advantages": (smooth_columns(self.rng.normal(size=(steps, 1)), 5)[:, 0] * 4).astype(np.float32),
             "values": values.astype(np.float32),
             "probabilities": (exponentials / exponentials.sum(1, keepdims=True)).astype(np.float32),
             "logits": logits.astype(np.float32),
@@ -129,17 +140,19 @@ class _Writer:
 
     def _trajectory(self, index: int) -> dict[str, Any]:
         steps = self.size.steps
-        frames = [_frame(index, t) for t in range(steps)]
+        frames = [draw_frame(index, t) for t in range(steps)]
         names = []
         for segment, start in enumerate(range(0, steps, SEGMENT)):
             encoded = [_png(frame) for frame in frames[start : start + SEGMENT]]
             offsets = np.cumsum([0] + [len(data) for data in encoded]).astype(np.int32)
             names.append(
-                self._chunk(f"trajectories/{index + 1}/frames-{segment + 1}.js", offsets=offsets, png=b"".join(encoded))
+                self._chunk(
+                    f"trajectories/{index + 1}/frames-{segment + 1}.js", {"offsets": offsets, "png": b"".join(encoded)}
+                )
             )
         strip = np.concatenate([frame[:, 42:44] for frame in frames], axis=1)
         scrub = self._picture(f"trajectories/{index + 1}/scrub-1.png", strip)
-        series = self._chunk(f"trajectories/{index + 1}/series.js", **self.series[index])
+        series = self._chunk(f"trajectories/{index + 1}/series.js", self.series[index])
         return {"steps": steps, "series": series, "scrub": [scrub], "frames": names, "pictures": []}
 
     def _bookmarks(self) -> dict[str, Any]:
@@ -160,13 +173,13 @@ class _Writer:
         return ([self._input_layer()] if self.size.input_layer else []) + layers
 
     def _layer(self, name: str, side: int, depth: int) -> dict[str, Any]:
-        hues = _hues(K)
+        hues = hexagon_hues(K)
         layer = {
             "name": name, "slug": name, "full_name": f"ppo2_model/pi/{name}/Relu", "kind": "layer", "height": side,
-            "width": side, "depth": depth, "channels": K, "hues": hues.tolist(), "colors": _colors(hues),
+            "width": side, "depth": depth, "channels": K, "hues": hues.tolist(), "colors": hex_colors(hues),
             "nmf": {"error": 0.21 + side / 400, "error_held_out": 0.23 + side / 400, "fitted_on": 1024},
             "thumbnails": [
-                self._picture(f"thumbnails/{name}/thumbnail-{k + 1}.png", _thumbnail(self.rng)) for k in range(K)
+                self._picture(f"thumbnails/{name}/thumbnail-{k + 1}.png", draw_thumbnail(self.rng)) for k in range(K)
             ],
             "features": self._features(name, side),
         }  # fmt: skip
@@ -176,7 +189,7 @@ class _Writer:
         hues = np.eye(3)
         layer = {
             "name": "input", "slug": "input", "full_name": "input", "kind": "input", "height": SIDE, "width": SIDE,
-            "depth": 3, "channels": 3, "hues": hues.tolist(), "colors": _colors(hues), "nmf": None, "thumbnails": [],
+            "depth": 3, "channels": 3, "hues": hues.tolist(), "colors": hex_colors(hues), "nmf": None, "thumbnails": [],
             "features": None,
         }  # fmt: skip
         return layer | self._attribution("input", SIDE, 3, hues)
@@ -184,18 +197,19 @@ class _Writer:
     def _attribution(self, name: str, side: int, depth: int, hues: np.ndarray) -> dict[str, Any]:
         chunks: dict[str, list[list[str]]] = {output["id"]: [] for output in self.outputs}
         scales: dict[str, list[float]] = {output["id"]: [] for output in self.outputs}
-        totals, sums = [], {output["id"]: [] for output in self.outputs}
+        totals: list[str] = []
+        sums: dict[str, list[np.ndarray]] = {output["id"]: [] for output in self.outputs}
         for trajectory in range(self.size.trajectories):
             arrays = {}
             for output in self.outputs:
-                values = _blobs(self.rng, self.size.steps, side, depth, len(hues))
+                values = drifting_blobs(self.rng, self.size.steps, side, depth, len(hues))
                 peaks = values[..., : len(hues)].max(axis=(1, 2, 3))
                 scales[output["id"]].append(float(np.median(peaks)) or 1.0)
                 names = []
                 for segment, start in enumerate(range(0, self.size.steps, SEGMENT)):
-                    codes, frame_scales = _codes(values[start : start + SEGMENT])
+                    codes, frame_scales = to_codes(values[start : start + SEGMENT])
                     path = f"attribution/{name}/{trajectory + 1}/{output['id']}-{segment + 1}.js"
-                    names.append(self._chunk(path, delta=("codes",), codes=codes, scales=frame_scales))
+                    names.append(self._chunk(path, {"codes": codes, "scales": frame_scales}, delta="codes"))
                 chunks[output["id"]].append(names)
                 parts = np.stack([np.maximum(values, 0).sum((1, 2)), np.minimum(values, 0).sum((1, 2))], -1)
                 arrays[f"totals.{output['id']}"] = parts.astype(np.float32)
@@ -204,7 +218,7 @@ class _Writer:
                     whole = values.sum((1, 2, 3))
                     gap = whole * (1 + self.rng.normal(size=len(whole)) * 0.08)
                     arrays[f"gap.{output['id']}"] = np.stack([whole, gap, gap + 1], 1).astype(np.float32)
-            totals.append(self._chunk(f"attribution/{name}/{trajectory + 1}/totals.js", **arrays))
+            totals.append(self._chunk(f"attribution/{name}/{trajectory + 1}/totals.js", arrays))
         effects = {key: np.mean(rows, 0).tolist() for key, rows in sums.items()}
         return {"attribution": chunks, "scales": scales, "totals": totals, "effects": effects}
 
@@ -216,7 +230,7 @@ class _Writer:
             cells = round(density * (side + 1) + 1) - 2 if density != 1 else side
             centres = (np.arange(cells) + 0.5) * side / cells
             index = self.rng.integers(0, self.size.observations, (K, cells, cells))
-            strength = np.stack([_smooth2(self.rng.random((cells, cells))) for _ in range(K)])
+            strength = np.stack([smooth_plane(self.rng.random((cells, cells))) for _ in range(K)])
             strength = (strength - strength.min()) / np.ptp(strength)
             key = f"{density:g}"
             arrays[f"index.{key}"] = index.astype(np.int32)
@@ -233,11 +247,11 @@ class _Writer:
             "expand_mults": [1, 2, 4, 8],
             "expand_mult_default": 4,
         }
-        return self._chunk(f"features/{name}/grids.js", meta=meta, **arrays)
+        return self._chunk(f"features/{name}/grids.js", arrays, meta=meta)
 
     def _atlas(self) -> dict[str, Any]:
         count, columns = self.size.observations, 8
-        pictures = [_frame(9 + i % 5, i * 13) for i in range(count)]
+        pictures = [draw_frame(9 + i % 5, i * 13) for i in range(count)]
         rows = -(-count // columns)
         sheet = np.zeros((rows * SIDE, columns * SIDE, 3), np.uint8)
         for i, picture in enumerate(pictures):
@@ -252,7 +266,7 @@ class _Writer:
 
     # --- files
 
-    def _chunk(self, name: str, delta: tuple[str, ...] = (), meta: dict[str, Any] | None = None, **arrays: Any) -> str:
+    def _chunk(self, name: str, arrays: dict[str, Any], delta: str = "", meta: dict[str, Any] | None = None) -> str:
         header: dict[str, Any] = {"arrays": {}}
         parts = []
         for key, array in arrays.items():
@@ -261,7 +275,7 @@ class _Writer:
                 parts.append(array)
                 continue
             header["arrays"][key] = {"dtype": array.dtype.name, "shape": list(array.shape)}
-            if key in delta:
+            if key == delta:
                 header["arrays"][key]["filter"] = "delta"
                 array = np.diff(array.view(np.uint8), axis=0, prepend=np.zeros_like(array[:1]).view(np.uint8))
             parts.append(np.ascontiguousarray(array).tobytes())
@@ -300,80 +314,3 @@ def _png(picture: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(picture).save(buffer, "PNG", compress_level=6)
     return buffer.getvalue()
-
-
-def _frame(world: int, t: int) -> np.ndarray:
-    """A side-scrolling landscape: sky, hills of brick, a coin, a small figure that jumps."""
-    x = np.arange(SIDE) + t * 1.5 + world * 200
-    ground = (44 + 7 * np.sin(x / 9) + 4 * np.sin(x / 4 + world)).astype(int)
-    rows = np.arange(SIDE)[:, None]
-    sky = np.array([(60, 110, 170), (48, 44, 60), (120, 170, 190), (30, 34, 44), (150, 110, 90)][world % 5])
-    frame = np.broadcast_to(sky, (SIDE, SIDE, 3)) * (1 + rows[..., None] / 160)
-    brick = np.where(((rows // 4 + (x.astype(int) // 6)) % 2)[..., None] == 0, (176, 122, 74), (156, 104, 60))
-    frame = np.where((rows >= ground)[..., None], brick, frame)
-    frame = np.where((rows == ground)[..., None], (236, 224, 196), frame)
-    coin = int(170 - t * 1.5) % 120
-    circle = (rows - ground[32] + 14) ** 2 + (np.arange(SIDE) - coin) ** 2
-    frame = np.where((circle < 14)[..., None], (244, 200, 40), frame)
-    top = ground[30] - 8 - int(8 * abs(np.sin(t / 7)))
-    frame[max(0, top) : top + 7, 29:33] = (90, 200, 160)
-    frame[max(0, top) : max(0, top) + 3, 29:33] = (240, 210, 180)
-    return np.clip(frame, 0, 255).astype(np.uint8)
-
-
-def _blobs(rng: np.random.Generator, steps: int, side: int, depth: int, channels: int) -> np.ndarray:
-    """Values (steps, side, side, depth): a positive and a negative blob a channel that drift, and a weak residual."""
-    t = np.arange(steps)[:, None, None]
-    y, x = np.mgrid[:side, :side] / side
-    values = np.zeros((steps, side, side, depth), np.float32)
-    for k in range(channels):
-        phase, speed = rng.random(6) * 6.28, 0.02 + rng.random() * 0.05
-        for sign in (1, -1):
-            cy = 0.5 + 0.36 * np.sin(speed * t + phase[0] + sign)
-            cx = 0.5 + 0.38 * np.cos(speed * 0.8 * t + phase[1] + 2 * sign)
-            size = 0.05 + 0.06 * rng.random()
-            strength = np.maximum(0, 0.35 + np.sin(0.06 * t + phase[2] + sign)) * rng.random() * 0.02 * 64 / side**1.2
-            values[..., k] += sign * strength * np.exp(-((y - cy) ** 2 + (x - cx) ** 2) / (2 * size**2))
-    if depth > channels:
-        values[..., -1] = 0.1 * values[..., :channels].sum(-1) + rng.normal(size=(steps, 1, 1)) * 1e-4
-    values[np.abs(values) < 1e-4] = 0
-    return values
-
-
-def _codes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    scales = np.abs(values).max(axis=(1, 2, 3))
-    relative = values / np.where(scales > 0, scales, 1)[:, None, None, None]
-    codes = np.round(np.sign(relative) * np.sqrt(np.abs(relative)) * 127)
-    return codes.astype(np.int8), scales.astype(np.float32)
-
-
-def _hues(count: int) -> np.ndarray:
-    corners = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1], [1, 0, 0]], float)
-    at = np.arange(count) * 6 / count
-    low = at.astype(int)
-    mixed = corners[low] * (1 - (at - low))[:, None] + corners[low + 1] * (at - low)[:, None]
-    return mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
-
-
-def _colors(hues: np.ndarray) -> list[str]:
-    return ["#" + "".join(f"{round(255 * c / hue.max()):02x}" for c in hue) for hue in hues]
-
-
-def _grey(index: int, count: int) -> str:
-    return "#" + f"{round(48 + index * 191 / (count - 1)):02x}" * 3
-
-
-def _thumbnail(rng: np.random.Generator) -> np.ndarray:
-    cells = [_frame(int(rng.integers(9, 14)), int(rng.integers(400)))[28:44, 20:36] for _ in range(16)]
-    rows = [np.concatenate(cells[i : i + 4], axis=1) for i in range(0, 16, 4)]
-    return np.concatenate(rows, axis=0)
-
-
-def _smooth(noise: np.ndarray, width: int) -> np.ndarray:
-    kernel = np.exp(-0.5 * (np.arange(-3 * width, 3 * width + 1) / width) ** 2)
-    kernel /= kernel.sum()
-    return np.stack([np.convolve(column, kernel, mode="same") for column in noise.T], 1)
-
-
-def _smooth2(noise: np.ndarray) -> np.ndarray:
-    return _smooth(_smooth(noise, 2).T, 2).T

@@ -10,6 +10,7 @@ import pytest
 
 from rl_clarity.visualization.quantization import dequantize
 from rl_clarity.visualization.rendering import render_attribution
+from tests.browser.drawn import draw_frame
 from tests.browser.pages import Visitor, read_canvas, screenshot
 from tests.browser.synthetic import SEGMENT, K, read_chunk
 
@@ -100,10 +101,8 @@ def test_attribution_lies_over_the_grey_observation_or_alone(synthetic: Path, op
 
 
 def test_the_observation_is_the_frame(synthetic: Path, open_page: Open) -> None:
-    from tests.browser.synthetic import _frame
-
     visitor = open_page(synthetic, "?trajectory=3&frame=70")
-    assert np.array_equal(read_canvas(visitor.by("observation-canvas"))[..., :3], _frame(2, 69))
+    assert np.array_equal(read_canvas(visitor.by("observation-canvas"))[..., :3], draw_frame(2, 69))
 
 
 def test_buttons_play_step_and_jump(synthetic: Path, open_page: Open) -> None:

@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,7 +98,7 @@ def test_an_incomplete_page_says_so(tmp_path: Path, small_size: Size, open_page:
 
 def test_hostile_names_show_as_text(tmp_path: Path, small_size: Size, open_page: Open) -> None:
     manifest = write_synthetic_page(tmp_path / "plain", small_size)
-    changes = {
+    changes: dict[str, Any] = {
         "title": HOSTILE,
         "env_name": HOSTILE,
         "actions": [{**action, "label": HOSTILE} for action in manifest["actions"]],
