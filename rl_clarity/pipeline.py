@@ -12,7 +12,6 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.distributed import Communicator, WorkStore, communicator, locked, run_tasks
 from rl_clarity.interface.notebook import Page
-from rl_clarity.interface.page import write_page
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.models import resolve
 from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions, parse
@@ -20,10 +19,10 @@ from rl_clarity.progress import progress_bar
 from rl_clarity.quiet import import_keras
 from rl_clarity.sampling.samples import Observations, Trajectories
 from rl_clarity.stages.assembly import assemble
-from rl_clarity.stages.given import as_observations, as_trajectories
+from rl_clarity.stages.given import agent_key, as_observations, as_trajectories, samples_key
 from rl_clarity.stages.output import Output, open_output
-from rl_clarity.stages.plan import plan_page
-from rl_clarity.stages.provenance import agent_key, describe, samples_key
+from rl_clarity.stages.plan import check_options, plan_page
+from rl_clarity.stages.provenance import describe
 from rl_clarity.stages.samples import SamplingPlan, Source, open_source, samples_of
 from rl_clarity.stages.tasks import Explanation, attribution_tasks, first_tasks
 
@@ -59,14 +58,15 @@ def run(
         chosen.seed,
     )
     ranks = communicator()
-    with _failing_together(ranks):
-        source = open_source(resolve(checkpoint_path), load, plan, ranks)
-        output = open_output(output_dir, chosen, [source.checkpoint.sha256, source.key], ranks)
+    with _failing_together(ranks), open_source(resolve(checkpoint_path), load, plan, ranks) as source:
+        check_options(source.agent, chosen)
+        made_from = [source.checkpoint.sha256, source.trajectories_key, source.observations_key]
+        output = open_output(output_dir, chosen, made_from, ranks)
         if not output.finished:
             with _alone_in(output, ranks), samples_of(source, ranks) as samples:
                 metadata = {**source.checkpoint.metadata, **samples.metadata}
                 _explain(output, source.agent, samples.trajectories, samples.observations, metadata, source, ranks)
-        return output.page()
+        return _finished(output, ranks)
 
 
 def generate(
@@ -95,13 +95,15 @@ def generate(
     import_keras()
     ranks = communicator()
     with _failing_together(ranks):
+        check_options(agent, chosen)
         played = as_trajectories(agent, trajectories)
         varied = as_observations(agent, observations, observations_full)
-        output = open_output(output_dir, chosen, [agent_key(agent, played), samples_key(played, varied)], ranks)
+        made_from = [agent_key(agent, played), samples_key(played), samples_key(varied)]
+        output = open_output(output_dir, chosen, made_from, ranks)
         if not output.finished:
             with _alone_in(output, ranks):
                 _explain(output, agent, played, varied, agent.metadata, None, ranks)
-        return output.page()
+        return _finished(output, ranks)
 
 
 def _explain(
@@ -117,6 +119,8 @@ def _explain(
     plan = plan_page(agent, trajectories, observations, output.options, metadata)
     files = PageFiles(output.data, plan.layout)
     job = Explanation(files, agent, plan, trajectories, observations, output.key)
+    if ranks.rank == 0:
+        output.begin()
     store = WorkStore(output.data)
     with progress_bar("Features and frames", shown=ranks.rank == 0) as report:
         facts = run_tasks(first_tasks(job), store, ranks, report)
@@ -124,18 +128,17 @@ def _explain(
         facts |= run_tasks(attribution_tasks(job), store, ranks, report)
     if ranks.rank == 0:
         with progress_bar("Page"):
-            manifest = assemble(
-                files, plan, trajectories, observations, job.advantages, facts, describe(plan, source), output.page_id
-            )
-            write_page(
-                output.directory,
-                manifest.to_dict(),
-                inline_js=plan.options.inline_js,
-                single_file=output.single_file,
-                data=output.data,
-            )
-            output.clean()
+            page_id = output.page_id([action.combo for action in plan.actions])
+            provenance = describe(plan, source, metadata)
+            manifest = assemble(files, plan, trajectories, observations, job.advantages, facts, provenance, page_id)
+            output.write(manifest, facts)
     ranks.barrier()
+
+
+def _finished(output: Output, ranks: Communicator) -> Page:
+    if ranks.rank == 0:
+        output.remove_parts()
+    return output.page()
 
 
 def _alone_in(output: Output, ranks: Communicator) -> Any:

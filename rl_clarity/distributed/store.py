@@ -7,13 +7,13 @@ task is finished when its entry is there, its key is the one that is asked for, 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from rl_clarity.errors import OutputError
 
 DIRECTORY = ".rl-clarity"
 LOCK = "lock"
+_ENTRY = re.compile(rf"{re.escape(DIRECTORY)}/[A-Za-z0-9._-]+-[0-9a-f]{{8}}\.json")
 
 
 class Files(Protocol):
@@ -33,6 +34,8 @@ class Files(Protocol):
     def write(self, name: str, data: bytes) -> None: ...
 
     def read(self, name: str) -> bytes: ...
+
+    def remove(self, name: str) -> None: ...
 
     def names(self) -> Set[str]: ...
 
@@ -82,6 +85,20 @@ class WorkStore:
             return None
         return facts if current else None
 
+    def written(self, tasks: Iterable[str] | None = None) -> set[str]:
+        """Names of the files of finished tasks, or of these ones, and of their entries, whatever their keys."""
+        entries = self._names if tasks is None else map(_entry, tasks)
+        written: set[str] = set()
+        for entry in entries:
+            if _ENTRY.fullmatch(entry):
+                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                    written |= {entry, *json.loads(self._files.read(entry))["files"]}
+        return written
+
+    def withdraw(self, name: str) -> None:
+        """Forget a task: its files are about to change, and an entry must not speak for what is no longer in them."""
+        self._files.remove(_entry(name))
+
     def enter(self, name: str, key: str, facts: Mapping[str, Any], files: Sequence[str]) -> None:
         """Enter a task as finished."""
         entry = {"facts": facts, "files": list(files), "key": key, "name": name}
@@ -94,7 +111,7 @@ def _entry(name: str) -> str:
     return f"{DIRECTORY}/{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.json"
 
 
-@contextmanager
+@contextlib.contextmanager
 def locked(location: str) -> Iterator[None]:
     """Refuse a second run into the same directory while the context lasts; the lock falls with the process.
 
@@ -106,6 +123,7 @@ def locked(location: str) -> Iterator[None]:
     import fcntl
 
     path = Path(location) / DIRECTORY / LOCK
+    made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
         try:
@@ -126,3 +144,6 @@ def locked(location: str) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a run that wrote nothing leaves nothing
+                for folder in made:
+                    folder.rmdir()

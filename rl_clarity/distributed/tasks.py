@@ -64,6 +64,7 @@ def run_tasks(
 
 def _run(task: Task, key: str, store: WorkStore, ranks: Communicator, report: Report) -> None:
     try:
+        store.withdraw(task.name)
         result = task.run(report)
         store.enter(task.name, key, result.facts, result.files)
     except BaseException as error:

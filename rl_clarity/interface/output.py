@@ -8,9 +8,8 @@ from typing import Any
 
 from rl_clarity.errors import ClarityError, OutputError
 from rl_clarity.interface.document import read_manifest
-from rl_clarity.interface.files import Directory, is_name, open_directory
-from rl_clarity.interface.layout import PAGE, SCRIPT
-from rl_clarity.interface.manifest import chunk_names, picture_names
+from rl_clarity.interface.files import Directory, open_directory
+from rl_clarity.interface.layout import PAGE
 
 
 def check_output_directory(
@@ -19,7 +18,7 @@ def check_output_directory(
     """The output directory, if a page may be written there.
 
     Raises OutputError where it cannot be written, or where another page (whose id is not `page_id`) lies there and
-    `overwrite` is false. With `overwrite` that page's files are removed, and no others.
+    `overwrite` is false. Changes nothing.
     """
     directory = open_directory(output_dir)
     if "://" not in directory.location:
@@ -38,17 +37,7 @@ def check_output_directory(
             f"{directory.location} already holds a page{shown}: choose another directory, "
             "or replace it with overwrite=True (--force)"
         )
-    remove_page(directory, manifest)
     return directory
-
-
-def remove_page(directory: Directory, manifest: dict[str, Any]) -> None:
-    """Remove a page: the document first, so that what is left is no page, then the files that its manifest names."""
-    directory.remove(PAGE)
-    names = (*chunk_names(manifest), *picture_names(manifest)) if manifest else ()
-    for name in (SCRIPT, *names):
-        if isinstance(name, str) and is_name(name):
-            directory.remove(name)
 
 
 def _check_writable(path: Path) -> None:

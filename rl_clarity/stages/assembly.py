@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,9 @@ import numpy as np
 from rl_clarity.interface.chunks import decode_chunk, parse_script
 from rl_clarity.interface.features import Atlas, GridFacts, atlas_info, write_atlas, write_grids
 from rl_clarity.interface.layers import LayerFacts, layer_entry
-from rl_clarity.interface.manifest import Bookmark, Bookmarks, Manifest, ProvenanceGroup
+from rl_clarity.interface.manifest import Bookmark, Bookmarks, Manifest, ProvenanceGroup, view_of
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.interface.trajectories import FILM_COLUMNS, scrub_info, trajectory_entry
-from rl_clarity.options import ViewOptions
 from rl_clarity.sampling.bookmarks import bookmarks
 from rl_clarity.sampling.samples import Observations, Trajectories
 from rl_clarity.stages.features import LayerFeatures, load_features
@@ -76,7 +74,7 @@ def assemble(
         layers=layers,
         bookmarks=_bookmarks(plan, trajectories, advantages),
         observations=atlas_facts,
-        view=_view(plan),
+        view=view_of(plan.options, single_channels=plan.options.attr_single_channels),
         numpy_precision=plan.options.numpy_precision,
         provenance=provenance,
     )
@@ -147,11 +145,6 @@ def _bookmarks(plan: Plan, trajectories: Trajectories, advantages: np.ndarray) -
         return [Bookmark(int(t), int(frame), float(advantages[t, frame])) for t, frame in places]
 
     return Bookmarks(listed(found.high), listed(found.low))
-
-
-def _view(plan: Plan) -> dict[str, Any]:
-    view = {field.name: getattr(plan.options, field.name) for field in fields(ViewOptions)}
-    return {**view, "single_channels": plan.options.attr_single_channels}
 
 
 def attribution_task(layer: PlannedLayer, trajectory: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, Outputs
+from rl_clarity.distributed import key_of
 from rl_clarity.errors import SamplesError
 from rl_clarity.options import unknown_option
 from rl_clarity.sampling.samples import Observations, Trajectories
@@ -53,6 +55,34 @@ def as_observations(agent: Agent, given: Observations | np.ndarray, full: np.nda
             f"observations_full has {len(given.observations_full)} frames, observations {len(given.observations)}"
         )
     return given
+
+
+def agent_key(agent: Agent, trajectories: Trajectories) -> str:
+    """Hash of what an agent computes, of its parameters where it has them, else of what it says; and of its origin."""
+    digest = hashlib.sha256(f"{type(agent).__name__} {key_of(agent.metadata)}".encode())
+    network = getattr(agent, "network", None)
+    if network is not None and hasattr(network, "parameters"):
+        for name, array in network.parameters().items():
+            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+    for name in ("policy_logits", "values", "q_values"):
+        array = getattr(trajectories, name)
+        if array is not None:
+            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def samples_key(samples: Trajectories | Observations) -> str:
+    """Hash of samples given as arrays."""
+    digest = hashlib.sha256()
+    for name in samples.__dataclass_fields__:
+        value = getattr(samples, name)
+        for array in value if isinstance(value, tuple) else [value]:
+            if array is not None:
+                digest.update(f"{name} {array.dtype} {array.shape}".encode())
+                for part in array:  # which may be mapped into memory, and larger than it
+                    digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
 
 
 def _trajectories(given: Mapping[str, Any]) -> Trajectories:

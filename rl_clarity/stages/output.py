@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.distributed import Communicator, code_version, key_of
+from rl_clarity.distributed import Communicator, WorkStore, code_version, key_of
 from rl_clarity.distributed.store import DIRECTORY
 from rl_clarity.errors import ClarityError
 from rl_clarity.interface.document import read_manifest
 from rl_clarity.interface.files import Directory, open_directory
-from rl_clarity.interface.layout import PAGE
+from rl_clarity.interface.layout import PAGE, SCRIPT
+from rl_clarity.interface.manifest import Manifest, chunk_names, picture_names
 from rl_clarity.interface.notebook import Page
 from rl_clarity.interface.output import check_output_directory
+from rl_clarity.interface.page import write_page
 from rl_clarity.options import InterfaceOptions
+from rl_clarity.stages.leftovers import note_leftovers, remove_leftovers
+from rl_clarity.stages.plan import groups_of
 from rl_clarity.stages.provenance import options_as_data
+
+PARTS = f"{DIRECTORY}/data"
+"""Where the parts of a page of one file are, until it is written."""
 
 
 @dataclass(frozen=True)
@@ -30,23 +38,39 @@ class Output:
     options: InterfaceOptions
     key: str
     """Stands for the agent, its samples and the code."""
-    page_id: str
-    """Stands for everything that decides the page."""
     finished: bool
     """The page is there, with all its parts."""
 
-    @property
-    def single_file(self) -> bool:
-        return is_single_file(self.options)
+    def page_id(self, combos: Sequence[Sequence[str]]) -> str:
+        """Stands for everything that decides the page of an agent whose actions press these buttons."""
+        return _page_id(self.key, self.options, combos)
+
+    def begin(self) -> None:
+        """Take another page, and what is left of unfinished ones, for leftovers."""
+        note_leftovers(self.directory)
+
+    def write(self, manifest: Manifest, tasks: Iterable[str]) -> None:
+        """Write the page's document, when all else that belongs to it is there; remove all that does not."""
+        page, options = manifest.to_dict(), self.options
+        single_file = is_single_file(options)
+        kept: set[str] = set() if options.inline_js or single_file else {SCRIPT}
+        if not single_file:
+            kept |= {*chunk_names(page), *picture_names(page), *WorkStore(self.data).written(tasks)}
+        remove_leftovers(self.directory, kept)
+        write_page(self.directory, page, inline_js=options.inline_js, single_file=single_file, data=self.data)
 
     def page(self) -> Page:
         """What `run` and `generate` return."""
         return Page(Path(self.directory.location) / PAGE)
 
-    def clean(self) -> None:
-        """Remove the parts of a page of one file."""
-        if self.single_file and "://" not in self.data.location:
-            shutil.rmtree(self.data.location, ignore_errors=True)
+    def remove_parts(self) -> None:
+        """Remove the parts of a page of one file, which are inside it now."""
+        if "://" not in self.directory.location:
+            shutil.rmtree(Path(self.directory.location) / PARTS, ignore_errors=True)
+            return
+        for name in self.directory.names():
+            if name.startswith(f"{PARTS}/"):
+                self.directory.remove(name)
 
 
 def open_output(
@@ -57,16 +81,16 @@ def open_output(
     `made_from` (JSON) stands for agent and samples. Raises OutputError where another page is and must not be replaced.
     """
     key = key_of([made_from, code_version()])
-    decisive = {k: v for k, v in options_as_data(options).items() if k != "overwrite"}
-    page_id = key_of([key, decisive])
     location = os.fspath(output_dir)
-    if ranks.rank == 0:
-        check_output_directory(location, options.overwrite, page_id)
-    ranks.barrier()
     directory = open_directory(location)
-    data = open_directory(f"{location}/{DIRECTORY}/data") if is_single_file(options) else directory
-    finished = ranks.broadcast(_is_finished(directory, page_id) if ranks.rank == 0 else None)
-    return Output(directory, data, options, key, page_id, finished)
+    finished = None
+    if ranks.rank == 0:
+        there = _manifest(directory)
+        page_id = _page_id(key, options, [action["combo"] for action in there.get("actions", [])])
+        check_output_directory(location, options.overwrite, page_id)
+        finished = there.get("id") == page_id and _is_whole(directory, there, is_single_file(options))
+    data = open_directory(f"{location}/{PARTS}") if is_single_file(options) else directory
+    return Output(directory, data, options, key, bool(ranks.broadcast(finished)))
 
 
 def is_single_file(options: InterfaceOptions) -> bool:
@@ -74,9 +98,21 @@ def is_single_file(options: InterfaceOptions) -> bool:
     return options.single_file or bool(options.inline_large_json)
 
 
-def _is_finished(directory: Directory, page_id: str) -> bool:
+def _page_id(key: str, options: InterfaceOptions, combos: Sequence[Sequence[str]]) -> str:
+    decisive = {name: value for name, value in options_as_data(options).items() if name != "overwrite"}
+    # Predicates have no value of their own: they are what they choose.
+    groups = None if options.action_group_fns is None else groups_of(combos, options.action_group_fns)
+    return key_of([key, decisive, groups])
+
+
+def _is_whole(directory: Directory, manifest: Mapping[str, Any], single_file: bool) -> bool:
+    parts = () if single_file else (*chunk_names(manifest), *picture_names(manifest))
+    return bool(manifest.get("complete")) and directory.names() >= set(parts)
+
+
+def _manifest(directory: Directory) -> dict[str, Any]:
+    """Of the page that is there; empty where there is none."""
     try:
-        manifest = read_manifest(directory.read(PAGE))
+        return read_manifest(directory.read(PAGE))
     except (OSError, ClarityError):
-        return False
-    return manifest.get("id") == page_id and bool(manifest.get("complete"))
+        return {}

@@ -10,6 +10,7 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent, Output
 from rl_clarity.attribution import choose_layers
+from rl_clarity.attribution.quadrature import quadrature
 from rl_clarity.errors import OptionError
 from rl_clarity.interface.layout import Layout, slugs
 from rl_clarity.interface.manifest import ActionGroup, ActionInfo, AgentInfo, ObservationInfo, OutputInfo
@@ -99,7 +100,7 @@ def plan_page(
     recurrent = agent.initial_state(1) is not None
     return Plan(
         options=options,
-        layout=Layout(DirectoryOptions(**{f: getattr(options, f) for f in DirectoryOptions.__dataclass_fields__})),
+        layout=_layout(options),
         agent=AgentInfo(network=network, kind=kind, recurrent=recurrent, num_actions=agent.num_actions),
         observation=_observation(trajectories, metadata),
         layers=_layers(agent, options),
@@ -111,6 +112,17 @@ def plan_page(
         gamma=_first(options.gae_gamma, metadata.get("gamma"), GAMMA),
         lam=_first(options.gae_lambda, metadata.get("lambda"), LAMBDA),
     )
+
+
+def check_options(agent: Agent, options: InterfaceOptions) -> None:
+    """Raise OptionError for options that do not fit the agent, before anything is played, computed or written."""
+    _layers(agent, options)
+    _layout(options)
+    quadrature(options.attr_quadrature, options.attr_integrate_steps)
+    if options.action_combos is not None:
+        _combos(agent, options, {})
+    if options.optimized_features and not hasattr(agent, "gradient_of_direction"):
+        raise OptionError(f"optimized_features: {type(agent).__name__} has no gradient_of_direction")
 
 
 def outputs_to_compute(plan: Plan) -> list[Output]:
@@ -151,11 +163,16 @@ def _groups(
         labelled = [(f"any {ARROWS[frozenset([button])]}", _presses(button)) for button in DIRECTIONS]
         labelled.append(("no direction", lambda combo: not set(DIRECTIONS) & set(combo)))
     groups = []
-    for label, belongs in labelled:
-        members = [i for i, combo in enumerate(combos) if belongs(combo)]
+    chosen = groups_of(combos, [predicate for _, predicate in labelled])
+    for (label, _), members in zip(labelled, chosen, strict=True):
         if len(members) > 1:  # a group of one is that action
             groups.append(ActionGroup(label or " / ".join(actions[i].label for i in members), members))
     return tuple(groups)
+
+
+def groups_of(combos: Sequence[Sequence[str]], predicates: Sequence[Callable[..., bool]]) -> list[list[int]]:
+    """For each predicate the actions whose buttons it holds of."""
+    return [[i for i, combo in enumerate(combos) if belongs(tuple(combo))] for belongs in predicates]
 
 
 def _presses(button: str) -> Callable[[Combo], bool]:
@@ -195,6 +212,10 @@ def _layers(agent: Agent, options: InterfaceOptions) -> tuple[PlannedLayer, ...]
         name, shape = options.input_layer_name, agent.observation_shape
         layers.insert(0, PlannedLayer(name, all_slugs[name], name, shape, shape[-1], is_input=True))
     return tuple(layers)
+
+
+def _layout(options: InterfaceOptions) -> Layout:
+    return Layout(DirectoryOptions(**{f: getattr(options, f) for f in DirectoryOptions.__dataclass_fields__}))
 
 
 def _observation(trajectories: Trajectories, metadata: Mapping[str, Any]) -> ObservationInfo:

@@ -31,6 +31,7 @@ from rl_clarity.sampling.storage import (
     load_trajectories,
     save_metadata,
 )
+from rl_clarity.stages.given import samples_key
 
 TRAJECTORIES, OBSERVATIONS = 0, 1  # streams of randomness of their own
 
@@ -47,7 +48,7 @@ class SamplingPlan:
 
 @dataclass(frozen=True)
 class Source:
-    """Where an agent and its samples come from; `key` stands for the samples, made or not."""
+    """Where an agent and its samples come from; the keys stand for the samples, made or not."""
 
     checkpoint: Checkpoint
     agent: Agent
@@ -55,7 +56,8 @@ class Source:
     plan: SamplingPlan
     spec: EnvironmentSpec | None
     """Where to play; None if samples that are there are used."""
-    key: str
+    trajectories_key: str
+    observations_key: str
 
 
 @dataclass(frozen=True)
@@ -67,21 +69,43 @@ class Samples:
     metadata: Mapping[str, Any]
 
 
-def open_source(checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, ranks: Communicator) -> Source:
-    """Read the checkpoint and decide what its samples are, without making them."""
+@contextmanager
+def open_source(checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, ranks: Communicator) -> Iterator[Source]:
+    """Read the checkpoint and decide what its samples are, without making them; a temporary place for them is removed
+    with the context.
+    """
     paths = ranks.broadcast(_paths(checkpoint_path, load) if ranks.rank == 0 else None)
+    try:
+        yield _read_source(checkpoint_path, load, plan, paths)
+    finally:
+        if paths.temporary is not None and ranks.rank == 0:
+            shutil.rmtree(paths.temporary, ignore_errors=True)
+
+
+def _read_source(checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, paths: SamplePaths) -> Source:
     if load.resample:
         checkpoint = checkpoints.read(checkpoint_path)
         import_keras()
         agent = checkpoints.build_agent(checkpoint)
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
-        key = key_of([checkpoint.sha256, asdict(spec), asdict(plan), code_version()])
-        return Source(checkpoint, agent, paths, plan, spec, key)
+        return Source(checkpoint, agent, paths, plan, spec, *_keys(checkpoint, spec, plan))
     saved = checkpoints.read(paths.model if paths.model.exists() else checkpoint_path)
     checkpoint = replace(saved, path=Path(checkpoint_path))
+    trajectories_key = load_facts(paths.trajectories).get("key") or samples_key(load_trajectories(paths.trajectories))
+    observations_key = load_facts(paths.observations).get("key") or samples_key(load_observations(paths.observations))
     import_keras()
-    keys = [load_facts(paths.trajectories).get("key"), load_facts(paths.observations).get("key")]
-    return Source(checkpoint, checkpoints.build_agent(checkpoint), paths, plan, None, key_of(keys))
+    agent = checkpoints.build_agent(checkpoint)
+    return Source(checkpoint, agent, paths, plan, None, trajectories_key, observations_key)
+
+
+def _keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingPlan) -> tuple[str, str]:
+    """Hashes of everything that decides trajectories, and observations."""
+    made_by = [checkpoint.sha256, asdict(spec), plan.full_resolution, plan.seed, code_version()]
+    seeds_taken = plan.trajectories.num_envs
+    return (
+        key_of(["trajectories", made_by, asdict(plan.trajectories)]),
+        key_of(["observations", made_by, asdict(plan.observations), seeds_taken]),
+    )
 
 
 @contextmanager
@@ -92,19 +116,15 @@ def samples_of(source: Source, ranks: Communicator) -> Iterator[Samples]:
     would come out the same.
     """
     paths = source.paths
-    try:
-        if source.spec is not None and ranks.rank == 0:
-            _sample(source, source.spec)
-        ranks.barrier()
-        trajectories = load_trajectories(paths.trajectories)
-        observations = load_observations(paths.observations)
-        _check(trajectories.observations.shape[2:], source.agent, paths.trajectories)
-        _check(observations.observations.shape[1:], source.agent, paths.observations)
-        yield Samples(trajectories, observations, load_metadata(paths.metadata))
-        ranks.barrier()
-    finally:
-        if paths.temporary is not None and ranks.rank == 0:
-            shutil.rmtree(paths.temporary, ignore_errors=True)
+    if source.spec is not None and ranks.rank == 0:
+        _sample(source, source.spec)
+    ranks.barrier()
+    trajectories = load_trajectories(paths.trajectories)
+    observations = load_observations(paths.observations)
+    _check(trajectories.observations.shape[2:], source.agent, paths.trajectories)
+    _check(observations.observations.shape[1:], source.agent, paths.observations)
+    yield Samples(trajectories, observations, load_metadata(paths.metadata))
+    ranks.barrier()
 
 
 def _paths(checkpoint_path: Path, load: LoadOptions) -> SamplePaths:
@@ -128,10 +148,10 @@ def _check(shape: tuple[int, ...], agent: Agent, folder: Path) -> None:
 
 def _sample(source: Source, spec: EnvironmentSpec) -> None:
     paths, plan, agent = source.paths, source.plan, source.agent
-    if _kept_key(paths.trajectories) != source.key:
-        _sample_trajectories(agent, spec, paths.trajectories, plan, source.key)
-    if _kept_key(paths.observations) != source.key:
-        _sample_observations(agent, spec, paths.observations, plan, source.key)
+    if _kept_key(paths.trajectories) != source.trajectories_key:
+        _sample_trajectories(agent, spec, paths.trajectories, plan, source.trajectories_key)
+    if _kept_key(paths.observations) != source.observations_key:
+        _sample_observations(agent, spec, paths.observations, plan, source.observations_key)
     paths.model.parent.mkdir(parents=True, exist_ok=True)
     if paths.model.absolute() != source.checkpoint.path.absolute():
         shutil.copyfile(source.checkpoint.path, paths.model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,43 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.distributed import Task
 from rl_clarity.interface.page_files import PageFiles
-from rl_clarity.options import DirectoryOptions
 from rl_clarity.sampling.advantages import advantages_of
 from rl_clarity.sampling.samples import Observations, Trajectories
 from rl_clarity.stages.assembly import attribution_task, features_task, trajectory_task
 from rl_clarity.stages.attribution import attribute_trajectory
 from rl_clarity.stages.features import find_features
 from rl_clarity.stages.plan import Plan, PlannedLayer
+from rl_clarity.stages.provenance import options_as_data
 from rl_clarity.stages.trajectories import write_trajectory
 
-FEATURE_OPTIONS = ("nmf_", "vis_", "optimized_features", "feature_images", "seed", "batch_size", "attr_quadrature")
-ATTRIBUTION_OPTIONS = ("attr_", "nmf_", "seed", "scrub_range")
-TRAJECTORY_OPTIONS = ("scrub_range",)
+REDUCTION_OPTIONS = (
+    "attr_quadrature",
+    "batch_size",
+    "nmf_attr_opts",
+    "nmf_features",
+    "nmf_fit_observations",
+    "seed",
+)
+FEATURE_OPTIONS = (
+    *REDUCTION_OPTIONS,
+    "feature_images",
+    "features_subdir",
+    "optimized_features",
+    "thumbnails_subdir",
+    "vis_subdiv_mults",
+    "vis_thumbnail_expand_mult",
+    "vis_thumbnail_num_mult",
+)
+ATTRIBUTION_OPTIONS = (
+    *REDUCTION_OPTIONS,
+    "attr_images",
+    "attr_integrate_steps",
+    "attr_max_paths",
+    "attribution_scrub_subdir",
+    "attribution_subdir",
+    "attribution_totals_subdir",
+)
+TRAJECTORY_OPTIONS = ("scrub_range", "trajectories_scrub_subdir", "trajectories_subdir")
 
 
 @dataclass(frozen=True)
@@ -50,14 +75,15 @@ def first_tasks(job: Explanation) -> list[Task]:
     for layer in job.plan.layers:
         if not layer.is_input:
             work = functools.partial(find_features, job.files, job.agent, job.plan, layer, job.observations)
-            inputs = _inputs(job, layer, FEATURE_OPTIONS)
-            tasks.append(
-                Task(features_task(layer), work, inputs, cost=_cost(layer, len(job.observations.observations)))
-            )
+            zooms = job.plan.options.vis_expand_mults if job.plan.options.feature_images else None
+            inputs = _inputs(job, FEATURE_OPTIONS, asdict(layer), zooms)
+            cost = _cost(layer, len(job.observations.observations))
+            tasks.append(Task(features_task(layer), work, inputs, cost))
     count, steps = job.trajectories.actions.shape
     for trajectory in range(count):
         work = functools.partial(write_trajectory, job.files, job.plan, job.trajectories, job.advantages, trajectory)
-        inputs = _inputs(job, None, TRAJECTORY_OPTIONS, [trajectory, job.plan.gamma, job.plan.lam])
+        groups = [group.actions for group in job.plan.groups]
+        inputs = _inputs(job, TRAJECTORY_OPTIONS, trajectory, job.plan.gamma, job.plan.lam, groups)
         tasks.append(Task(trajectory_task(trajectory), work, inputs, cost=10 * steps))
     return tasks
 
@@ -65,30 +91,28 @@ def first_tasks(job: Explanation) -> list[Task]:
 def attribution_tasks(job: Explanation) -> list[Task]:
     """Attribution of each trajectory to each layer: it needs the layer's reduction."""
     count, steps = job.trajectories.actions.shape
+    strips = job.plan.options.scrub_range if job.plan.options.attr_images else None
     tasks = []
     for layer in job.plan.layers:
         for trajectory in range(count):
             work = functools.partial(
                 attribute_trajectory, job.files, job.agent, job.plan, layer, job.trajectories, trajectory
             )
-            inputs = _inputs(job, layer, ATTRIBUTION_OPTIONS, trajectory)
+            inputs = _inputs(job, ATTRIBUTION_OPTIONS, asdict(layer), trajectory, _outputs(job.plan), strips)
             cost = _cost(layer, steps) * len(job.plan.outputs)
             tasks.append(Task(attribution_task(layer, trajectory), work, inputs, cost))
     return tasks
 
 
-def _inputs(job: Explanation, layer: PlannedLayer | None, options: Sequence[str], more: Any = None) -> Any:
-    """What decides a task's result: agent, samples and code, its part of the plan, options by (the start of) name."""
-    plan = job.plan
-    chosen = {
-        field.name: getattr(plan.options, field.name)
-        for field in fields(plan.options)
-        if any(field.name.startswith(part) for part in options)
-    }
-    chosen["nmf_attr_opts"] = asdict(plan.options.nmf_attr_opts)
-    directories = [getattr(plan.options, field.name) for field in fields(DirectoryOptions)]
-    shared = [asdict(plan.observation), [asdict(group) for group in plan.groups], [o.id for o in plan.outputs]]
-    return [job.key, None if layer is None else asdict(layer), chosen, directories, shared, more]
+def _inputs(job: Explanation, options: Sequence[str], *more: Any) -> Any:
+    """What decides a task's result: agent, samples and code, what an observation is, these options, and more."""
+    chosen = options_as_data(job.plan.options)
+    return [job.key, asdict(job.plan.observation), {name: chosen[name] for name in options}, more]
+
+
+def _outputs(plan: Plan) -> list[Any]:
+    """What is attributed: ids of outputs, and the actions of those that are groups."""
+    return [(output.id, None if output.group is None else plan.groups[output.group].actions) for output in plan.outputs]
 
 
 def _cost(layer: PlannedLayer, frames: int) -> float:

@@ -75,6 +75,36 @@ def test_an_error_keeps_what_was_finished(tmp_path, store):
     assert calls == ["ccc", "bb", "a"]
 
 
+def test_work_that_was_begun_anew_is_not_taken_for_the_old(tmp_path, store):
+    calls = []
+    run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
+
+    def stopped(report):
+        (tmp_path / "a.txt").write_text("half of another result")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks([Task("a", stopped, 2)], store, SingleProcess())
+    run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
+    assert calls == ["ccc", "bb", "a", "a"]
+    assert (tmp_path / "a.txt").read_text() == "a"
+
+
+def test_names_of_what_was_written(tmp_path, store):
+    run_tasks(make_tasks(tmp_path, []), store, SingleProcess())
+    (tmp_path / ".rl-clarity" / "notes.json").write_text("[1]")
+    files = {path.relative_to(tmp_path).as_posix() for path in (tmp_path / ".rl-clarity").glob("*-*.json")}
+    store.refresh()
+    assert store.written() == {"a.txt", "bb.txt", "ccc.txt"} | files
+    assert {name for name in store.written(["bb"]) if name.endswith(".txt")} == {"bb.txt"}
+
+
+def test_a_run_that_writes_nothing_leaves_nothing(tmp_path):
+    with locked(str(tmp_path / "new" / "page")):
+        pass
+    assert not (tmp_path / "new").exists()
+
+
 def test_equal_values_have_equal_keys():
     assert key_of({"a": 1, "b": (2, 3)}) == key_of({"b": [2, 3], "a": 1})
     assert key_of({"a": 1}) != key_of({"a": 2})
