@@ -17,6 +17,18 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from rl_clarity.errors import OptionError
 
 Options_ = TypeVar("Options_")
+GRAPHS = ("v", "action", "action_group", "advantage")
+
+
+def _at_least(options: Any, least: int, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        _require(options, name, value is None or value >= least, f"must be at least {least}")
+
+
+def _require(options: Any, name: str, holds: bool, what: str) -> None:
+    if not holds:
+        raise OptionError(f"{name}={getattr(options, name)!r} {what}")
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,9 @@ class TrajectoriesOptions:
     num_steps: int = 512
     """Steps of each."""
 
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "num_envs", "num_steps")
+
 
 @dataclass(frozen=True)
 class ObservationsOptions:
@@ -59,6 +74,9 @@ class ObservationsOptions:
     """Observations of each."""
     obs_every: int = 32
     """Steps from one to the next."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "num_envs", "num_obs", "obs_every")
 
 
 @dataclass(frozen=True)
@@ -74,6 +92,9 @@ class LayerOptions:
     discard_first_n: int = 0
     """Leave out the first n, which cost most and often say least."""
 
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "discard_first_n")
+
 
 @dataclass(frozen=True)
 class AttributionFitOptions:
@@ -83,6 +104,9 @@ class AttributionFitOptions:
     """Points on the path."""
     max_paths: int | None = None
     """Kept for calls of the original; the fit is single-path."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "integrate_steps")
 
 
 @dataclass(frozen=True)
@@ -123,6 +147,14 @@ class ViewOptions:
     """Colours of the graphs under the film strip."""
     trajectory_color: str = "blue"
     """Colour of the chosen trajectory."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "scrubber_visible_duration")
+        _require(self, "video_speed", self.video_speed > 0, "must be above 0")
+        _require(self, "attribution_weight", 0 <= self.attribution_weight <= 1, "must be from 0 to 1")
+        for key in self.graph_colors:
+            if key not in GRAPHS:
+                raise unknown_option(f"graph_colors.{key}", GRAPHS)
 
 
 @dataclass(frozen=True)
@@ -214,6 +246,22 @@ class InterfaceOptions(DirectoryOptions, ViewOptions):
     """Also write the pictures of dataset examples."""
     optimized_features: bool = False
     """Also make, for each channel, an image that maximises it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least(self, 0, "seed", "trajectory_bookmarks")
+        _at_least(self, 1, "numpy_precision", "batch_size", "nmf_features", "nmf_fit_observations")
+        _at_least(self, 1, "attr_integrate_steps", "attr_max_paths", "vis_thumbnail_num_mult")
+        for name in ("gae_gamma", "gae_lambda"):
+            value = getattr(self, name)
+            _require(self, name, value is None or 0 <= value <= 1, "must be from 0 to 1")
+        for name in ("vis_subdiv_mult", "vis_expand_mult"):
+            offered = getattr(self, f"{name}s")
+            _require(self, f"{name}s", bool(offered) and min(offered) > 0, "must be numbers above 0, at least one")
+            _require(self, f"{name}_default", getattr(self, f"{name}_default") in offered, f"is none of {offered}")
+        _require(self, "vis_thumbnail_expand_mult", self.vis_thumbnail_expand_mult > 0, "must be above 0")
+        ordered = len(self.scrub_range) == 2 and 0 <= self.scrub_range[0] < self.scrub_range[1] <= 1
+        _require(self, "scrub_range", ordered, "must be two shares of the width, the smaller one first")
 
 
 ORIGINAL: Mapping[str, Any] = types.MappingProxyType(

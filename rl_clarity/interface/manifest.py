@@ -179,7 +179,8 @@ class Manifest:
 def view_of(options: ViewOptions, *, single_channels: bool) -> dict[str, Any]:
     """The manifest's `view`: layout and colours, from the options."""
     view = {one.name: getattr(options, one.name) for one in dataclasses.fields(ViewOptions)}
-    return {**view, "single_channels": single_channels}
+    graph_colors = {**ViewOptions().graph_colors, **options.graph_colors}
+    return {**view, "graph_colors": graph_colors, "single_channels": single_channels}
 
 
 def chunk_names(manifest: Mapping[str, Any]) -> Iterator[str]:

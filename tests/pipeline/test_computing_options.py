@@ -1,0 +1,390 @@
+"""Every option that decides what is computed does what docs/options.md says of it.
+
+Each case gives options and, as the function under it, looks for their effect on a page of a little of the small run.
+`test_every_option_has_a_case` finds options without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.errors import OptionError
+from rl_clarity.interface.results import Results
+from rl_clarity.visualization.dataset_examples import dataset_grid
+from rl_clarity.visualization.patches import draw_grid
+from rl_clarity.visualization.rendering import render_attribution
+from tests.pipeline.conftest import Explain
+from tests.pipeline.small import COMBOS, LAST_LAYER, SmallRun, coding_error
+
+LAYER = "Relu_2"
+Check = Callable[[Results, SmallRun], None]
+CASES: list[Any] = []
+
+
+def case(**options: Any) -> Callable[[Check], Check]:
+    def enter(check: Check) -> Check:
+        CASES.append(pytest.param(options, check, id=check.__name__.strip("_")))
+        return check
+
+    return enter
+
+
+@pytest.mark.parametrize(("options", "check"), CASES)
+def test_option(options: dict[str, Any], check: Check, explain: Explain, small_run: SmallRun) -> None:
+    check(explain(**options), small_run)
+
+
+def frames_of(small_run: SmallRun) -> np.ndarray:
+    """What the pages of these tests explain of the first trajectory."""
+    return small_run.trajectories.observations[0, :24]
+
+
+def reduction_of(small_run: SmallRun, features: int = 8, steps: int = 5, rule: str = "gauss-legendre", count: int = 16):
+    """The layer's reduction, fitted to `count` of the 16 observations."""
+    observations = small_run.observations.observations[:16]
+    chosen = observations[np.linspace(0, 15, count).round().astype(int)]
+    attribution = rl_clarity.integrated_gradients(small_run.agent, chosen, LAYER, "value", steps, rule)
+    return rl_clarity.ChannelReduction.fit(attribution, features, 0)
+
+
+def assert_shows(results: Results, attribution: np.ndarray, reduction: rl_clarity.ChannelReduction, output="value"):
+    """The page shows this attribution, reduced."""
+    channels, residual = reduction.signed_transform(attribution)
+    found = results.attribution(LAYER, 0, output)
+    for read, values in ((found.channels, channels), (found.residual, residual)):
+        assert (np.abs(read - values) <= coding_error(np.concatenate([channels, residual], axis=-1)).max()).all()
+
+
+# --- layers --------------------------------------------------------------------------------------------------------
+
+
+@case(layer_kwargs={"name_contains_one_of": ["Relu_1", "Relu_2"], "discard_first_n": 1})
+def layers_by_name(results: Results, small_run: SmallRun) -> None:
+    assert results.layers == ["Relu_2"]
+
+
+@case(layer_kwargs={"op_is_one_of": ["conv2d"], "discard_first_n": 2}, nmf_features=2)
+def layers_by_kind(results: Results, small_run: SmallRun) -> None:
+    (layer,) = results.manifest["layers"]
+    assert "relu" not in layer["full_name"].lower()
+    assert (layer["height"], layer["width"], layer["depth"]) == (4, 4, 64)
+
+
+@case(input_layer_include=True, input_layer_name="what it sees")
+def input_layer(results: Results, small_run: SmallRun) -> None:
+    assert results.layers == ["what it sees", LAYER]
+    layer = results.layer("what it sees")
+    assert layer["kind"] == "input"
+    assert layer["colors"] == ["#ff0000", "#00ff00", "#0000ff"]
+    gradients = rl_clarity.input_gradients(small_run.agent, frames_of(small_run))
+    found = results.attribution("what it sees", 0)
+    assert (np.abs(found.channels - gradients) <= coding_error(gradients)).all()
+
+
+def test_layers_that_can_be_by_passed(impala: Any) -> None:
+    names = [layer.name for layer in impala(bottleneck_only=False)]
+    assert set(names) > {layer.name for layer in impala(bottleneck_only=True)}
+
+
+@pytest.fixture
+def impala(small_run: SmallRun) -> Callable[..., Any]:
+    """The layers that a page of an IMPALA network would have."""
+    from rl_clarity.options import InterfaceOptions, parse
+    from rl_clarity.stages.plan import plan_page
+    from tests.golden_data import load_golden
+
+    agent = rl_clarity.load_agent(load_golden("impala").checkpoint)
+
+    def layers(**layer_kwargs: Any) -> Any:
+        options = parse(InterfaceOptions, {"layer_kwargs": layer_kwargs})
+        return plan_page(agent, small_run.trajectories, small_run.observations, options, agent.metadata).layers
+
+    return layers
+
+
+# --- attribution ---------------------------------------------------------------------------------------------------
+
+
+@case(attr_integrate_steps=3, attr_quadrature="riemann")
+def steps_of_attribution(results: Results, small_run: SmallRun) -> None:
+    attribution = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, "value", 3, "riemann")
+    assert_shows(results, attribution, reduction_of(small_run, rule="riemann"))
+
+
+@case(attr_quadrature="midpoint")
+def quadrature(results: Results, small_run: SmallRun) -> None:
+    attribution = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, "value", 5, "midpoint")
+    assert_shows(results, attribution, reduction_of(small_run, rule="midpoint"))
+
+
+@case(attr_max_paths=4, attr_integrate_steps=3, nmf_features=4)
+def paths(results: Results, small_run: SmallRun) -> None:
+    reduction = reduction_of(small_run, features=4)
+    attribution = rl_clarity.multi_path_attribution(
+        small_run.agent,
+        frames_of(small_run),
+        LAYER,
+        reduction,
+        steps=3,
+        max_paths=4,
+        rng=np.random.default_rng([0, 0, 0]),  # seed, trajectory, segment
+    )
+    assert_shows(results, attribution, reduction)
+    straight = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, "value", 3)
+    assert np.abs(attribution - straight).max() > 0.01 * np.abs(straight).max()
+
+
+@case(attr_policy=True)
+def policy(results: Results, small_run: SmallRun) -> None:
+    assert results.outputs == ["value", *(f"action-{i}" for i in range(15)), *(f"group-{i}" for i in range(5))]
+    reduction = reduction_of(small_run)
+    logit = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, 7, 5, "gauss-legendre")
+    assert_shows(results, logit, reduction, "action-7")
+    # A group's attribution is the sum over its logits before it is reduced; the sum of the reduced is another.
+    logits = [6, 7, 8]
+    group = sum(
+        rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, i, 5, "gauss-legendre")
+        for i in logits
+    )
+    assert_shows(results, group, reduction, "group-0")
+    reduced_first = sum(results.attribution(LAYER, 0, f"action-{i}").channels for i in logits)
+    found = results.attribution(LAYER, 0, "group-0").channels
+    assert np.abs(reduced_first - found).max() > 0.02 * np.abs(found).max()
+
+
+@case(attr_images=True, input_layer_include=True)
+def pictures_of_attribution(results: Results, small_run: SmallRun) -> None:
+    for name, selections in ((LAYER, 33), ("input", 12)):
+        layer = results.layer(name)
+        films = layer["attribution_pictures"]["value"]
+        assert len(films) == selections
+        assert films.keys() == layer["attribution_scrubs"]["value"].keys()
+    attribution = rl_clarity.integrated_gradients(
+        small_run.agent, frames_of(small_run), LAYER, "value", 5, "gauss-legendre"
+    )
+    channels, residual = reduction_of(small_run).signed_transform(attribution)
+    films = results.layer(LAYER)["attribution_pictures"]["value"]
+    strips = results.layer(LAYER)["attribution_scrubs"]["value"]
+    for name, direction, channel in (
+        ("pos-prin", "pos", "prin"),
+        ("abs-all", "abs", "all"),
+        ("neg-res", "neg", "res"),
+        ("neg-4", "neg", 3),
+    ):
+        rendered = np.clip(render_attribution(channels, residual, direction=direction, channel=channel), 0, 1)
+        film = results.picture(films[name][0][0]) / 255
+        side = 4
+        for step in range(24):
+            row, column = (side * at for at in divmod(step, 8))
+            shown = film[row : row + side, column : column + side]
+            assert np.abs(shown - rendered[step]).max() <= 1.01 / 255
+        strip = results.picture(strips[name][0][0]) / 255
+        first, last = int(42 / 64 * side), round(44 / 64 * side)
+        np.testing.assert_allclose(strip, np.concatenate(list(rendered[:, :, first:last]), axis=1), atol=1.01 / 255)
+
+
+@case(attr_single_channels=False)
+def single_channels(results: Results, small_run: SmallRun) -> None:
+    assert results.manifest["view"]["single_channels"] is False
+
+
+# --- features ------------------------------------------------------------------------------------------------------
+
+
+@case(nmf_features=3)
+def number_of_features(results: Results, small_run: SmallRun) -> None:
+    layer = results.layer(LAYER)
+    assert layer["channels"] == len(layer["colors"]) == len(layer["thumbnails"]) == 3
+    assert results.attribution(LAYER, 0).channels.shape[-1] == 3
+
+
+@case(nmf_attr_opts={"integrate_steps": 1})
+def attribution_that_features_are_fitted_to(results: Results, small_run: SmallRun) -> None:
+    attribution = rl_clarity.integrated_gradients(
+        small_run.agent, frames_of(small_run), LAYER, "value", 5, "gauss-legendre"
+    )
+    assert_shows(results, attribution, reduction_of(small_run, steps=1))
+
+
+@case(nmf_fit_observations=5)
+def observations_that_features_are_fitted_to(results: Results, small_run: SmallRun) -> None:
+    nmf = results.layer(LAYER)["nmf"]
+    assert nmf["fitted_on"] == 5
+    observations = small_run.observations.observations[:16]
+    others = np.setdiff1d(np.arange(16), np.linspace(0, 15, 5).round().astype(int))
+    attribution = rl_clarity.integrated_gradients(
+        small_run.agent, observations[others], LAYER, "value", 5, "gauss-legendre"
+    )
+    error = reduction_of(small_run, count=5).reconstruction_error(attribution)
+    assert nmf["error_held_out"] == pytest.approx(error, rel=1e-3)
+
+
+@case(nmf_fit_observations=None)
+def features_fitted_to_all_observations(results: Results, small_run: SmallRun) -> None:
+    nmf = results.layer(LAYER)["nmf"]
+    assert nmf["fitted_on"] == 16
+    assert "error_held_out" not in nmf or nmf["error_held_out"] is None
+
+
+@case(vis_subdiv_mults=[0.5, 1.5], vis_subdiv_mult_default=1.5, vis_expand_mults=[2, 3], vis_expand_mult_default=3)
+def grids(results: Results, small_run: SmallRun) -> None:
+    assert results.features_meta(LAYER) == {
+        "subdiv_mults": [0.5, 1.5],
+        "subdiv_mult_default": 1.5,
+        "expand_mults": [2, 3],
+        "expand_mult_default": 3,
+    }
+    features = results.features(LAYER)
+    observations = small_run.observations.observations[:16]
+    reduced = reduction_of(small_run).transform(small_run.agent.activations(observations, LAYER))
+    for density in (0.5, 1.5):
+        grid = dataset_grid(np.ascontiguousarray(reduced[..., 5]), density)
+        cells = features[f"index.{density}"][5]
+        np.testing.assert_array_equal(np.array(results.manifest["observations"]["indices"])[cells], grid.indices)
+        np.testing.assert_allclose(features[f"position.{density}"], grid.centers, atol=1e-6)
+
+
+@case(vis_thumbnail_num_mult=2, vis_thumbnail_expand_mult=1)
+def thumbnails(results: Results, small_run: SmallRun) -> None:
+    for name in results.layer(LAYER)["thumbnails"]:
+        assert results.picture(name).shape == (2 * 16, 2 * 16, 4)  # a position is 16 pixels wide
+
+
+@case(feature_images=True, vis_expand_mults=[2, 4])
+def pictures_of_features(results: Results, small_run: SmallRun) -> None:
+    pictures = results.layer(LAYER)["feature_pictures"]
+    assert set(pictures) == {f"{density} x {zoom}" for density in ("0.25", "0.5", "1", "2") for zoom in (2, 4)}
+    observations = small_run.observations.observations[:16]
+    reduced = reduction_of(small_run).transform(small_run.agent.activations(observations, LAYER))
+    grid = dataset_grid(np.ascontiguousarray(reduced[..., 2]), 1)
+    drawn = draw_grid(grid, observations, (4, 4), 2)
+    np.testing.assert_allclose(results.picture(pictures["1 x 2"][2]) / 255, drawn, atol=0.51 / 255)
+
+
+@case(optimized_features=True, nmf_features=2)
+def optimized_features(results: Results, small_run: SmallRun) -> None:
+    pictures = np.stack([results.picture(name) for name in results.layer(LAYER)["optimized"]])
+    assert pictures.shape == (2, 64, 64, 3)
+    reduction = reduction_of(small_run, features=2)
+    directions = reduction.components / np.linalg.norm(reduction.components, axis=1, keepdims=True)
+    excited = small_run.agent.activations(pictures, LAYER).mean(axis=(1, 2)) @ directions.T  # (picture, direction)
+    seen = small_run.agent.activations(small_run.observations.observations, LAYER).mean(axis=(1, 2)) @ directions.T
+    assert (np.diag(excited) > 1.2 * seen.max(axis=0)).all()
+
+
+# --- along trajectories --------------------------------------------------------------------------------------------
+
+
+@case(gae_gamma=0.5, gae_lambda=0.0)
+def discounts(results: Results, small_run: SmallRun) -> None:
+    played = small_run.trajectories
+    values = played.values[0, :24]
+    one_step = played.rewards[0, :23] + 0.5 * values[1:] * ~played.firsts[0, 1:24] - values[:-1]
+    np.testing.assert_allclose(results.series(0)["advantages"], [*one_step, 0], atol=1e-5)
+
+
+@case(trajectory_bookmarks=1)
+def one_bookmark(results: Results, small_run: SmallRun) -> None:
+    assert [len(marks) for marks in results.manifest["bookmarks"].values()] == [1, 1]
+
+
+@case(trajectory_bookmarks=0)
+def no_bookmarks(results: Results, small_run: SmallRun) -> None:
+    assert results.manifest["bookmarks"] == {"high": [], "low": []}
+
+
+@case(action_combos=[[button] for button in "ABCDEFGHIJKLMN"] + [[]], attr_policy=True)
+def combos(results: Results, small_run: SmallRun) -> None:
+    assert [action["label"] for action in results.manifest["actions"]] == [*"ABCDEFGHIJKLMN", "no-op"]
+    # None presses LEFT, RIGHT, UP or DOWN: one group is left, of all.
+    assert [group["actions"] for group in results.manifest["action_groups"]] == [list(range(15))]
+
+
+@case(action_combos=None)
+def combos_unknown(results: Results, small_run: SmallRun) -> None:
+    assert [action["label"] for action in results.manifest["actions"]] == [str(index) for index in range(15)]
+
+
+@case(action_group_fns=(lambda combo: "UP" in combo, lambda combo: "Q" in combo, lambda combo: len(combo) == 1))
+def groups(results: Results, small_run: SmallRun) -> None:
+    # Only one action presses Q: a group of one is no group.
+    single = [index for index, combo in enumerate(COMBOS) if len(combo) == 1]
+    assert [group["actions"] for group in results.manifest["action_groups"]] == [[2, 5, 8], single]
+
+
+@case(action_group_fns=())
+def no_groups(results: Results, small_run: SmallRun) -> None:
+    assert results.manifest["action_groups"] == []
+    assert results.series(0)["groups"].shape == (24, 0)
+
+
+@case(scrub_range=(0.25, 0.5))
+def scrub_range(results: Results, small_run: SmallRun) -> None:
+    (strip,) = results.trajectory(0)["scrub"]
+    columns = np.concatenate(list(frames_of(small_run)[:, :, 16:32]), axis=1)
+    np.testing.assert_array_equal(results.picture(strip), columns)
+    assert results.manifest["scrub"]["step_width"] == 16
+
+
+# --- how it is computed --------------------------------------------------------------------------------------------
+
+
+def test_batch_size_changes_no_number(explain: Explain, tmp_path: Any) -> None:
+    pages = [explain(tmp_path / str(size), batch_size=size) for size in (3, 512)]
+    features = [page.features(LAYER) for page in pages]
+    for name, values in features[0].items():
+        np.testing.assert_allclose(values, features[1][name], rtol=1e-4, err_msg=name)
+    totals = [page.totals(LAYER, 0)["value"] for page in pages]
+    np.testing.assert_allclose(
+        totals[0].totals, totals[1].totals, rtol=1e-3, atol=1e-4 * np.abs(totals[0].totals).max()
+    )
+
+
+def test_the_seed_decides_the_paths(explain: Explain, tmp_path: Any) -> None:
+    found = {
+        name: explain(tmp_path / name, seed=seed, attr_max_paths=2, attr_integrate_steps=2, nmf_features=4)
+        for name, seed in (("a", 0), ("again", 0), ("b", 1))
+    }
+    gaps = {name: page.totals(LAYER, 0)["value"].gap for name, page in found.items()}
+    np.testing.assert_array_equal(gaps["a"], gaps["again"])
+    assert (gaps["a"] != gaps["b"]).any()
+    assert found["a"].manifest["id"] == found["again"].manifest["id"] != found["b"].manifest["id"]
+
+
+def test_the_originals_settings(explain: Explain, small_run: SmallRun) -> None:
+    results = explain(**rl_clarity.ORIGINAL)
+    attribution = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER)  # 10 steps, riemann
+    assert_shows(results, attribution, reduction_of(small_run, steps=10, rule="riemann"))
+    with pytest.raises(TypeError):
+        rl_clarity.ORIGINAL["attr_policy"] = True  # type: ignore[index]
+
+
+def test_calls_change_no_option_given(explain: Explain, tmp_path: Any) -> None:
+    given = {"layer_kwargs": dict(LAST_LAYER), "nmf_attr_opts": {"integrate_steps": 2}, "vis_subdiv_mults": [1]}
+    before = repr(given)
+    explain(tmp_path / "a", **given)
+    assert repr(given) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layer_kwargs": {"name_contains_one_of": ["5a"]}}, r"name_contains_one_of=\['5a'\] matches none of .*Relu_2"),
+        ({"layer_kwargs": {"discard_first_n": 3}}, "discard_first_n=3 leaves none"),
+        ({"attr_quadrature": "simpson"}, "'simpson'.*gauss-legendre"),
+        ({"action_combos": [["LEFT"]]}, "action_combos has 1 entries; the agent has 15"),
+        ({"thumbnails_subdir": "../elsewhere/"}, "thumbnails_subdir='../elsewhere/'"),
+        ({"scrub_range": (0.5, 0.2)}, "scrub_range"),
+    ],
+)
+def test_options_that_do_not_fit_write_nothing(
+    options: dict[str, Any], message: str, explain: Explain, tmp_path: Any
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        explain(**options)
+    assert not (tmp_path / "page").exists()

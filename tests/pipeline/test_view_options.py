@@ -1,0 +1,128 @@
+"""Every option of how the page looks and where its files lie reaches the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rl_clarity.interface.results import Results
+from rl_clarity.options import DirectoryOptions, InterfaceOptions, ViewOptions
+from tests.pipeline import test_computing_options
+from tests.pipeline.conftest import Explain
+from tests.pipeline.small import page_files
+
+VIEW: dict[str, Any] = {
+    "video_height": "10em",
+    "video_width": "11em",
+    "video_speed": 30.5,
+    "policy_display_height": "3em",
+    "policy_display_width": "20em",
+    "navigator_width": "12em",
+    "scrubber_height": "5em",
+    "scrubber_width": "30em",
+    "scrubber_visible_duration": 128,
+    "legend_item_height": "4em",
+    "legend_item_width": "5em",
+    "feature_viewer_height": "20em",
+    "feature_viewer_width": "21em",
+    "attribution_weight": 0.7,
+    "graph_colors": {"v": "teal", "action": "navy", "action_group": "#ffaa00", "advantage": "black"},
+    "trajectory_color": "purple",
+}
+DIRECTORIES = {
+    "observations_subdir": "seen/",
+    "trajectories_subdir": "played",
+    "trajectories_scrub_subdir": "strips/of/play/",
+    "features_subdir": "feats/",
+    "thumbnails_subdir": "thumbs/",
+    "attribution_subdir": "attr/",
+    "attribution_scrub_subdir": "attr_strips/",
+    "features_grids_subdir": "grids/",
+    "attribution_totals_subdir": "totals/",
+}
+ELSEWHERE = {"seed", "batch_size", "overwrite"}
+"""Options with tests of their own."""
+
+
+def test_every_option_has_a_case() -> None:
+    cases = {name for one in test_computing_options.CASES for name in one.values[0]}
+    here = {"env_name", "title", "numpy_precision", "inline_js", "inline_large_json", "single_file"}
+    assert {field.name for field in fields(InterfaceOptions)} == cases | here | {*VIEW} | {*DIRECTORIES} | ELSEWHERE
+    assert {field.name for field in fields(ViewOptions)} == {*VIEW}
+    assert {field.name for field in fields(DirectoryOptions)} == {*DIRECTORIES}
+
+
+def test_view_options_reach_the_page(explain: Explain) -> None:
+    results = explain(**VIEW, env_name="a game", title="A <title>")
+    assert results.manifest["view"] == {**VIEW, "single_channels": True}
+    assert results.manifest["env_name"] == "a game"
+    assert results.manifest["title"] == "A <title>"
+
+
+def test_names_come_from_the_checkpoint_where_they_are_not_given(explain: Explain) -> None:
+    manifest = explain(title=None).manifest
+    assert manifest["env_name"] == "coinrun"
+    assert manifest["title"] == "coinrun, nature"
+
+
+def test_graph_colors_not_given_keep_their_default(explain: Explain) -> None:
+    colors = explain(graph_colors={"v": "teal"}).manifest["view"]["graph_colors"]
+    assert colors == {"v": "teal", "action": "red", "action_group": "orange", "advantage": "blue"}
+
+
+def test_directories(explain: Explain, tmp_path: Path) -> None:
+    results = explain(**DIRECTORIES, attr_images=True, feature_images=True)
+    found = page_files(tmp_path / "page") - {"interface.html"}
+    used = {name for name in DIRECTORIES.values() if any(file.startswith(name.strip("/") + "/") for file in found)}
+    assert used == {*DIRECTORIES.values()}
+    assert all(file.startswith(tuple(name.strip("/") + "/" for name in DIRECTORIES.values())) for file in found)
+    assert results.frames(0).shape == (24, 64, 64, 3)
+    assert results.attribution("Relu_2", 1).channels.shape == (24, 4, 4, 8)
+
+
+def test_all_directories_may_be_one(explain: Explain, tmp_path: Path) -> None:
+    apart = explain(tmp_path / "apart")
+    together = explain(tmp_path / "together", **dict.fromkeys(DIRECTORIES, ""))
+    assert len(page_files(tmp_path / "apart")) == len(page_files(tmp_path / "together"))
+    assert (apart.frames(0) == together.frames(0)).all()
+
+
+def test_numbers_have_so_many_figures(explain: Explain, tmp_path: Path) -> None:
+    explain(numpy_precision=3)
+    numbers = re.findall(r"-?\d+\.\d+(?:e-?\d+)?", json.dumps(numbers_of(tmp_path / "page")))
+    assert len(numbers) > 10
+    assert max(len(re.sub(r"e.*|[-.]", "", number).strip("0")) for number in numbers) == 3
+
+
+def numbers_of(directory: Path) -> Any:
+    document = (directory / "interface.html").read_text()
+    manifest = json.loads(re.search(r'id="manifest">(.*?)</script>', document)[1])
+    return [manifest["bookmarks"], [layer["scales"] for layer in manifest["layers"]], manifest["layers"][0]["hues"]]
+
+
+def test_script_beside_the_page(explain: Explain, tmp_path: Path) -> None:
+    explain(tmp_path / "inside")
+    explain(tmp_path / "beside", inline_js=False)
+    inside, beside = (page_files(tmp_path / name) for name in ("inside", "beside"))
+    assert beside - inside == {"interface.js"}
+    documents = [(tmp_path / name / "interface.html").read_text() for name in ("inside", "beside")]
+    assert '<script src="interface.js">' in documents[1]
+    assert len(documents[1]) < len(documents[0]) / 2
+
+
+@pytest.mark.parametrize("name", ["single_file", "inline_large_json"])
+def test_everything_in_one_file(explain: Explain, tmp_path: Path, name: str) -> None:
+    one: Results = explain(tmp_path / "one", **{name: True}, attr_images=True)
+    many: Results = explain(tmp_path / "many", attr_images=True)
+    assert [path.name for path in (tmp_path / "one").rglob("*") if path.is_file()] == ["interface.html"]
+    for layer in many.layers:
+        assert (one.attribution(layer, 1).channels == many.attribution(layer, 1).channels).all()
+        thumbnail = many.layer(layer)["thumbnails"][0]
+        assert (one.picture(thumbnail) == many.picture(thumbnail)).all()
+    assert (one.frames(1) == many.frames(1)).all()
+    assert one.manifest["complete"]
