@@ -97,6 +97,7 @@ def main(output_dir: Path, size: str) -> None:
         output_dir,
         action_combos=[("LEFT",), (), ("RIGHT",)],
         scrub_range=(0.0, 1.0),
+        title="Catch, by a network of your own",
     )
     print(f"layers {', '.join(agent.layers)}; open {page.path}")
 

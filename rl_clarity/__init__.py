@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from rl_clarity.agents.keras_agent import KerasAgent as KerasAgent
     from rl_clarity.agents.protocol import Agent as Agent
     from rl_clarity.agents.protocol import Outputs as Outputs
     from rl_clarity.attribution import input_gradients as input_gradients
@@ -33,6 +34,7 @@ _PUBLIC = {
     "Agent": "rl_clarity.agents.protocol",
     "ChannelReduction": "rl_clarity.reduction",
     "ClarityError": "rl_clarity.errors",
+    "KerasAgent": "rl_clarity.agents.keras_agent",
     "ORIGINAL": "rl_clarity.options",
     "Outputs": "rl_clarity.agents.protocol",
     "generalized_advantage_estimation": "rl_clarity.sampling.advantages",

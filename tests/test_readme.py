@@ -92,6 +92,7 @@ def test_code_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("rl_clarity.models.models_directory", lambda: models)
     monkeypatch.setattr(webbrowser, "open", opened.append)
     _restored(monkeypatch)
+    shutil.copy(models / "coinrun.jd", tmp_path / "agent.zip")  # a checkpoint's format is told by its content
     namespace: dict[str, object] = {}
     for number, block in enumerate(blocks("python"), start=1):
         module = re.match(r"# (\w+)\.py\n", block)
