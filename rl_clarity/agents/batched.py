@@ -6,6 +6,7 @@ arrays.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,6 +86,10 @@ class BatchedAgent(ABC):
     @abstractmethod
     def _cut(self, layer: str) -> Cut:
         """The network cut at a layer (a short or full name), or at `INPUT`."""
+
+    @abstractmethod
+    def _mean_activations(self, layer: str) -> Any:
+        """A function from the network's input and its state to the mean (B, c) of a layer over its positions."""
 
     @property
     def _score_count(self) -> int:
@@ -190,6 +195,31 @@ class BatchedAgent(ABC):
         # are.
         result = result * np.float32(255) / self._divisor
         return result if self._channels_last(np.shape(observations)) else np.moveaxis(result, -1, 2)
+
+    def gradient_of_direction(
+        self, images: np.ndarray, layer: str, directions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """How strongly images (N, H, W, C) in 0..1 excite directions (N, c) of a layer's channels, and the gradient.
+
+        The value (N,) is the mean over positions of the activations times the image's direction, from the initial
+        state; the gradient (N, H, W, C) is with respect to the images. Feature visualisation climbs it.
+        """
+        step = self._direction_step(layer)
+        values, gradients = [], []
+        for start in range(0, len(images), self.gradient_batch_size):
+            part = np.asarray(images[start : start + self.gradient_batch_size], np.float32)
+            selection = np.asarray(directions[start : start + len(part)], np.float32)[:, None]  # (n, 1, c)
+            state = self.initial_state(len(part)) or ()
+            gradient, value = differentiation.path_integral(step, part, [1.0], [1.0], selection, state)
+            values.append(self._backend.array(value)[0])
+            gradients.append(self._backend.array(gradient)[0])
+        return np.concatenate(values), np.concatenate(gradients)
+
+    @functools.cache  # noqa: B019 (an agent lives as long as the program needs it)
+    def _direction_step(self, layer: str) -> Any:
+        scale = float(np.float32(255) / self._divisor)
+        mean_activations = self._mean_activations(layer)
+        return self._backend.gradient_step(lambda images, *state: mean_activations(images * scale, *state))
 
     def _batches(
         self, observations: np.ndarray, state: State, size: int

@@ -88,6 +88,15 @@ class JaxBackend:
 
 
 class TorchBackend:
+    """`to_tensor` puts an array where the network is; Keras's own if not given."""
+
+    def __init__(self, to_tensor: Callable[[Any], Tensor] | None = None) -> None:
+        if to_tensor is None:
+            import keras
+
+            to_tensor = keras.ops.convert_to_tensor
+        self._to_tensor = to_tensor
+
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         import torch
 
@@ -99,24 +108,33 @@ class TorchBackend:
         return run
 
     def gradient_step(self, tail: Tail) -> Callable[..., tuple[Tensor, Tensor]]:
-        import keras
         import torch
+
+        to_tensor = self._to_tensor
 
         def step(
             total: Tensor, activations: Tensor, alpha: Tensor, weight: Tensor, selection: Tensor, *bypass: Tensor
         ) -> tuple[Tensor, Tensor]:
-            to_tensor = keras.ops.convert_to_tensor
             point = (to_tensor(activations) * float(alpha)).detach().requires_grad_(True)
-            scores = torch.einsum("bsn,bn->sb", to_tensor(selection), tail(point, *map(to_tensor, bypass)))
-            gradients = [torch.autograd.grad(score.sum(), point, retain_graph=True)[0] for score in scores]
-            return to_tensor(total) + float(weight) * torch.stack(gradients), scores.detach()
+            with torch.enable_grad():
+                scores = torch.einsum("bsn,bn->sb", to_tensor(selection), tail(point, *map(to_tensor, bypass)))
+            gradients = torch.stack([_gradient(score, point) for score in scores])
+            return to_tensor(total) + float(weight) * gradients, scores.detach()
 
         return step
 
     def array(self, tensor: Tensor) -> np.ndarray:
-        import keras
+        return np.asarray(tensor.detach().cpu().numpy())
 
-        return np.asarray(keras.ops.convert_to_numpy(tensor))
+
+def _gradient(score: Tensor, point: Tensor) -> Tensor:
+    """Gradient of the sum of (B,); zeros where the score does not depend on the point."""
+    import torch
+
+    if not score.requires_grad:
+        return torch.zeros_like(point)
+    (gradient,) = torch.autograd.grad(score.sum(), point, retain_graph=True, allow_unused=True)
+    return torch.zeros_like(point) if gradient is None else gradient
 
 
 BACKENDS: dict[str, type] = {"tensorflow": TensorFlowBackend, "jax": JaxBackend, "torch": TorchBackend}

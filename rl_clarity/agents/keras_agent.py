@@ -103,40 +103,18 @@ class KerasAgent(BatchedAgent):
         tensors = self._compiled_forward(observations, *state)
         return tensors if isinstance(tensors, list | tuple) else [tensors]
 
-    def gradient_of_direction(
-        self, images: np.ndarray, layer: str, directions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """How strongly images (N, H, W, C) in 0..1 excite directions (N, c) of a layer's channels, and the gradient.
-
-        The value (N,) is the mean over positions of the activations times the image's direction, from the initial
-        state; the gradient (N, H, W, C) is with respect to the images. Feature visualisation climbs it.
-        """
-        step = self._direction_step(layer)
-        values, gradients = [], []
-        for start in range(0, len(images), self.gradient_batch_size):
-            part = np.asarray(images[start : start + self.gradient_batch_size], np.float32)
-            selection = np.asarray(directions[start : start + len(part)], np.float32)[:, None]  # (n, 1, c)
-            state = self.initial_state(len(part)) or ()
-            gradient, value = differentiation.path_integral(step, part, [1.0], [1.0], selection, state)
-            values.append(self._backend.array(value)[0])
-            gradients.append(self._backend.array(gradient)[0])
-        return np.concatenate(values), np.concatenate(gradients)
-
-    @functools.cache  # noqa: B019 (as below)
-    def _direction_step(self, layer: str) -> Any:
-        """The compiled gradient step from images to the mean of each of a layer's channels over its positions."""
+    def _mean_activations(self, layer: str) -> Any:
         import keras
 
         names = [node.name for node in self._graph.nodes]
         (at,) = self._graph.nodes[names.index(find_operation(self.operations, layer).name)].tensors
         model = keras.Model(self.network.model.inputs, [at])
-        scale = float(np.float32(255) / self._divisor)
 
         def mean_activations(images: Any, *state: Any) -> Any:
-            (activations,) = keras.tree.flatten(model([images * scale, *state], training=False))
+            (activations,) = keras.tree.flatten(model([images, *state], training=False))
             return keras.ops.mean(activations, axis=(1, 2))
 
-        return self._backend.gradient_step(mean_activations)
+        return mean_activations
 
     @functools.cache  # noqa: B019 (an agent lives as long as the program needs it)
     def _cut(self, layer: str) -> Cut:
@@ -147,14 +125,21 @@ class KerasAgent(BatchedAgent):
         index = self._graph.source if layer == INPUT else names.index(find_operation(self.operations, layer).name)
         (at,) = self._graph.nodes[index].tensors
         bypass = list(cut(self._graph, index))
+        heads = list(model.outputs[: len(self.heads)])
         before = keras.Model(model.inputs, [at, *bypass])
-        after = keras.Model([at, *bypass], list(model.outputs[: len(self.heads)]))
+        # A head that does not depend on the layer by-passes it; Keras has no models whose inputs are outputs.
+        direct = {id(tensor): i for i, tensor in enumerate(bypass) if any(tensor is head for head in heads)}
+        inner = [tensor for tensor in bypass if id(tensor) not in direct]
+        after = keras.Model([at, *inner], [head for head in heads if id(head) not in direct])
 
         def run_before(*inputs: Any) -> Any:
             return keras.tree.flatten(before(list(inputs), training=False))
 
-        def run_after(*inputs: Any) -> Any:
-            return keras.ops.concatenate(keras.tree.flatten(after(list(inputs), training=False)), axis=-1)
+        def run_after(activations: Any, *others: Any) -> Any:
+            read = [other for i, other in enumerate(others) if i not in direct.values()]
+            computed = iter(keras.tree.flatten(after([activations, *read], training=False)))
+            scores = [others[direct[id(head)]] if id(head) in direct else next(computed) for head in heads]
+            return keras.ops.concatenate(scores, axis=-1)
 
         compiled = self._backend.compile
         return Cut(compiled(run_before), compiled(run_after), self._backend.gradient_step(run_after))

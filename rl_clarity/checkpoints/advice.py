@@ -71,8 +71,8 @@ def pickled_object(path: Path, name: str) -> str:
     module = name.split(".")[0]
     if module == "ray":
         return rllib(path)
-    if module in sys.stdlib_module_names and module != "__main__":
-        return refused
+    if module != "__main__" and module in (*sys.stdlib_module_names, "__builtin__", "numpy", "joblib"):
+        return refused  # no part of an agent: a script that loads it would be bad advice
     script = MODULE_SCRIPT if module in ("torch", "__main__") else PICKLE_SCRIPT
     return f"{refused}. In the environment that made it, a script can hand them over:\n{script.format(path=path)}"
 

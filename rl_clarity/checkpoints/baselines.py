@@ -61,7 +61,7 @@ def agent(checkpoint: Checkpoint) -> KerasAgent:
         found = "is missing" if head is None else f"has the shape {head.shape}"
         raise CheckpointError(f"tensor {POLICY_HEAD!r} {found}; it must be (features, actions)")
     network = build(
-        checkpoint.network,
+        str(checkpoint.metadata.get("cnn", checkpoint.network)),
         observation_shape(checkpoint.metadata),
         head.shape[1],
         checkpoint.metadata,

@@ -73,12 +73,28 @@ class BoundedReader:
         return data
 
     def readline(self) -> bytes:
-        line = bytearray()
+        line = b""
         while not line.endswith(b"\n"):
-            line += self._take(1)
-        return bytes(line)
+            self._fill(1)
+            end = self._buffer.find(b"\n", self._position) + 1 or len(self._buffer)
+            line += self._take(end - self._position)
+        return line
+
+    def finish(self) -> None:
+        """Raise CheckpointError unless the source ends here; what is packed has a checksum at its end."""
+        if self._position < len(self._buffer) or self._source.read(CHUNK):
+            raise CheckpointError("damaged: more follows where it should end")
+        if not getattr(self._source, "complete", True):
+            raise CheckpointError("truncated: its end, with the checksum, is missing")
 
     def _take(self, size: int) -> bytes:
+        self._fill(size)
+        taken = self._buffer[self._position : self._position + size]
+        self._position += size
+        self.left -= size
+        return taken
+
+    def _fill(self, size: int) -> None:
         self._check(size)
         while len(self._buffer) - self._position < size:
             more = self._source.read(CHUNK)
@@ -87,10 +103,6 @@ class BoundedReader:
                 raise CheckpointError(f"truncated or damaged: ends {missing} bytes before it should")
             self._buffer = self._buffer[self._position :] + more
             self._position = 0
-        taken = self._buffer[self._position : self._position + size]
-        self._position += size
-        self.left -= size
-        return taken
 
     def _check(self, size: int) -> None:
         if size > self.left:
@@ -115,6 +127,11 @@ class _Unpacked:
             if data or (hungry and not compressed):
                 return data
         return b""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the end was reached, where the checksum is."""
+        return bool(self._machine.eof)
 
 
 Opener = Callable[[BinaryIO], Source]

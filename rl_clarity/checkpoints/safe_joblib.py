@@ -33,7 +33,9 @@ def load(path: Path) -> Any:
     with path.open("rb") as file:
         opener = decompressor(file.peek(8)[:8])
         reader = BoundedReader(opener(file), unpacked_limit(size)) if opener else BoundedReader(file, size)
-        return safe_pickle.plain(safe_pickle.load(reader, NAMES), (np.ndarray,))
+        content = safe_pickle.load(reader, NAMES)
+        reader.finish()
+    return safe_pickle.plain(content, (np.ndarray,))
 
 
 def is_joblib(head: bytes) -> bool:

@@ -20,7 +20,7 @@ def ppo_atari(parameters: Mapping[str, np.ndarray], observation_shape: tuple[int
     observations = layers.builder.input(observation_shape, "observations")
     x = layers.relu(layers.dense(nature(layers, observations, "network"), "network.7"), "network.7.relu")
     states: list[State] = []
-    if layers.has("lstm.weight_ih_l0"):
+    if layers.uses("lstm"):
         x, states = layers.lstm(x, "lstm")
     return layers.builder.finish([observations], _heads(layers, x), states)
 

@@ -176,4 +176,5 @@ def _call(operation: Any, *arguments: Any, **options: Any) -> Any:
         return operation(*arguments, **options)
     if getattr(operation, "inputs", None) is None:
         raise OptionError(f"the model's part {operation.name!r} has no graph to look into; make it a functional model")
-    return keras.tree.pack_sequence_as(operation.output, laid_flat(operation, keras.tree.flatten(arguments)))
+    outputs = laid_flat(operation, keras.tree.flatten(arguments))
+    return outputs[0] if len(outputs) == 1 else keras.tree.pack_sequence_as(operation.output, outputs)

@@ -27,7 +27,7 @@ def build(parameters: Mapping[str, np.ndarray], observation_shape: tuple[int, in
     observations = layers.builder.input(observation_shape, "observations")
     x = layers.relu(layers.dense(impala(layers, observations, BLOCK_NAMES), "embedder.fc"), "embedder.fc.relu")
     states: list[State] = []
-    if layers.has(f"{GRU}.weight_ih_l0"):
+    if layers.uses(GRU):
         x, states = layers.gru(x, GRU)
     heads = {"policy_logits": layers.dense(x, "fc_policy"), "values": layers.dense(x, "fc_value")}
     network = layers.builder.finish([observations], heads, states)

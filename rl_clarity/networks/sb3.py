@@ -78,13 +78,13 @@ def _features(layers: TorchLayers, observations: Any, body: str) -> Any:
 
 def _memories(layers: TorchLayers, of_policy: Any, of_value: Any) -> tuple[Any, Any, list[State]]:
     """LSTMs of RecurrentPPO: one each for policy and value, or one for both, or none for the value."""
-    if not layers.has("lstm_actor.weight_ih_l0"):
+    if not layers.uses("lstm_actor"):
         return of_policy, of_value, []
     after_policy, states = _lstm(layers, of_policy, "lstm_actor")
-    if layers.has("lstm_critic.weight_ih_l0"):
+    if layers.uses("lstm_critic"):
         after_value, more = _lstm(layers, of_value, "lstm_critic")
         return after_policy, after_value, states + more
-    if layers.has("critic"):
+    if layers.uses("critic"):
         return after_policy, layers.dense(of_value, "critic"), states
     return after_policy, after_policy, states
 
@@ -92,7 +92,7 @@ def _memories(layers: TorchLayers, of_policy: Any, of_value: Any) -> tuple[Any, 
 def _lstm(layers: TorchLayers, x: Any, name: str) -> tuple[Any, list[State]]:
     states: list[State] = []
     for i in range(MAX_LAYERS):
-        if not layers.has(f"{name}.weight_ih_l{i}"):
+        if i and not layers.has(f"{name}.weight_ih_l{i}"):
             break
         x, more = layers.lstm(x, name, suffix=f"_l{i}")
         states += more

@@ -32,6 +32,10 @@ class TorchLayers:
         """Whether there is a layer or a tensor of this name."""
         return name in self.parameters or f"{name}.weight" in self.parameters
 
+    def uses(self, part: str) -> bool:
+        """Whether any tensor belongs to this part of the network."""
+        return any(name.startswith(f"{part}.") for name in self.parameters)
+
     def size(self, tensor: str, axis: int = 0) -> int:
         """A length that the network takes from the shape of a stored tensor."""
         if tensor not in self.parameters:

@@ -66,10 +66,12 @@ def _all_layers(model: Any) -> list[Any]:
 
 
 def _output_names(model: Any, count: int) -> list[str | None]:
-    structure = model.output if not isinstance(model.output, list | tuple) else None
-    if isinstance(structure, dict):
-        return [str(key) for key in sorted(structure)]  # the order in which Keras flattens dicts
-    names = list(getattr(model, "output_names", []) or [])
+    """Keys of a dict of outputs, in the order in which Keras flattens it, or names of the layers they come from."""
+    import keras
+
+    if not isinstance(model, keras.Sequential) and isinstance(model.output, dict):
+        return [str(key) for key in sorted(model.output)]
+    names = [operation_of(tensor).name for tensor in model.outputs]
     return [*names, *[None] * count][:count]
 
 
