@@ -13,7 +13,7 @@ from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.attribution import attribute
 from rl_clarity.distributed import TaskResult
 from rl_clarity.distributed.store import DIRECTORY
-from rl_clarity.errors import OptionError
+from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.interface.features import write_feature_picture, write_optimized, write_thumbnail
 from rl_clarity.interface.frames import newest_frames
 from rl_clarity.interface.manifest import ReductionInfo
@@ -121,7 +121,7 @@ def _fit(
 def _attribution(
     agent: Agent, plan: Plan, layer: PlannedLayer, observations: Observations, chosen: np.ndarray
 ) -> np.ndarray:
-    return attribute(
+    values = attribute(
         agent,
         observations.observations[chosen],
         layer.full_name,
@@ -130,6 +130,9 @@ def _attribution(
         quadrature=plan.options.attr_quadrature,
         state=states_at(observations.states, chosen),
     ).values[0]
+    if not np.isfinite(values).all():
+        raise ClarityError(f"attribution to layer {layer.name} is not finite; look for NaN in the agent's parameters")
+    return values
 
 
 def _reduced_activations(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, Outputs
+from rl_clarity.agents.states import before_step
 from rl_clarity.distributed import key_of
 from rl_clarity.errors import SamplesError
 from rl_clarity.options import unknown_option
@@ -32,10 +33,10 @@ def as_trajectories(agent: Agent, given: Trajectories | Mapping[str, Any]) -> Tr
         array = getattr(given, name)
         if array.shape != shape:
             raise SamplesError(f"trajectories: {name} has the shape {array.shape}, observations begin with {shape}")
-    if given.observations_full is not None and given.observations_full.shape[:2] != shape:
-        found = given.observations_full.shape
-        raise SamplesError(f"trajectories: observations_full has the shape {found}, observations begin with {shape}")
+    _check_frames(given.observations_full, shape, "trajectories: observations_full")
     actions = given.actions
+    if actions.dtype.kind not in "iu":
+        raise SamplesError(f"trajectories: actions have the type {actions.dtype}; they must be whole numbers")
     if actions.size and not (actions.min() >= 0 and actions.max() < agent.num_actions):
         raise SamplesError(
             f"trajectories: actions reach from {actions.min()} to {actions.max()}; the agent has {agent.num_actions}"
@@ -50,10 +51,7 @@ def as_observations(agent: Agent, given: Observations | np.ndarray, full: np.nda
     if not isinstance(given, Observations):
         given = Observations(np.asarray(given), observations_full=None if full is None else np.asarray(full))
     _check_images(given.observations, agent, "observations", 4)
-    if given.observations_full is not None and len(given.observations_full) != len(given.observations):
-        raise SamplesError(
-            f"observations_full has {len(given.observations_full)} frames, observations {len(given.observations)}"
-        )
+    _check_frames(given.observations_full, given.observations.shape[:1], "observations_full")
     return given
 
 
@@ -121,6 +119,16 @@ def _check_images(observations: np.ndarray, agent: Agent, what: str, rank: int) 
         raise SamplesError(f"{what} have the type {observations.dtype}; they must be uint8, from 0 to 255")
 
 
+def _check_frames(frames: np.ndarray | None, begin: tuple[int, ...], what: str) -> None:
+    """Frames that are shown have the shape (*begin, H, W, 1 or 3)."""
+    if frames is None:
+        return
+    if frames.ndim != len(begin) + 3 or frames.shape[: len(begin)] != begin or frames.shape[-1] not in (1, 3):
+        raise SamplesError(f"{what} has the shape {frames.shape}; it must be {begin} and (H, W, 1 or 3) after that")
+    if frames.dtype != np.uint8:
+        raise SamplesError(f"{what} has the type {frames.dtype}; it must be uint8, from 0 to 255")
+
+
 def _replayed(agent: Agent, given: Trajectories) -> Trajectories:
     """The same with what the agent says at each step; a recurrent agent's state is carried from the start."""
     count, steps = given.actions.shape
@@ -133,12 +141,7 @@ def _replayed(agent: Agent, given: Trajectories) -> Trajectories:
     states, found = [], []
     for t in range(steps):
         firsts = given.firsts[:, t]
-        initial = agent.initial_state(count)
-        state = tuple(
-            np.where(firsts.reshape(-1, *[1] * (part.ndim - 1)), first, part)
-            for first, part in zip(initial, state, strict=True)
-        )
-        states.append(state)
+        states.append(before_step(agent, state, firsts))
         outputs, state = agent.step(given.observations[:, t], state, firsts)
         found.append(_present(outputs))
     joined: Any = {name: np.stack([one[name] for one in found], axis=1) for name in found[0]}

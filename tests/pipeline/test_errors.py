@@ -1,0 +1,233 @@
+"""What cannot be used is said in one clear message, and nothing is written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.cli import main
+from rl_clarity.errors import CheckpointError, ClarityError, EnvironmentSetupError, OptionError, SamplesError
+from tests.pipeline.small import ARGS, LAST_LAYER, OBSERVATIONS, REPOSITORY, SmallRun, files_of
+
+CONV = "ppo2_model/pi/c1/w:0"
+BIAS = "ppo2_model/pi/fc1/b:0"
+
+
+def broken(change: Callable[[dict[str, Any]], None]) -> Callable[[Path, Path], None]:
+    """Writes a checkpoint whose content was changed."""
+
+    def write(source: Path, target: Path) -> None:
+        content = joblib.load(source)
+        change(content)
+        joblib.dump(content, target)
+
+    return write
+
+
+def cut(source: Path, target: Path) -> None:
+    target.write_bytes(source.read_bytes()[:50_000])
+
+
+def with_nan(content: dict[str, Any]) -> None:
+    array = content["params"][CONV].copy()
+    array[0, 0, 0, 0] = np.nan
+    content["params"][CONV] = array
+
+
+BROKEN = {
+    "wrong shape": (
+        broken(lambda c: c["params"].update({CONV: c["params"][CONV][:, :, :, :16]})),
+        r"ppo2_model/pi/c1/w:0.*\(8, 8, 3, 16\).*\(8, 8, 3, 32\)",
+    ),
+    "missing": (broken(lambda c: c["params"].pop(BIAS)), r"ppo2_model/pi/fc1/b:0.*(missing|lack)"),
+    "extra": (broken(lambda c: c["params"].update({"ppo2_model/pi/c4/w:0": np.zeros(3)})), "ppo2_model/pi/c4/w:0"),
+    "not a number": (broken(with_nan), r"ppo2_model/pi/c1/w:0.*(NaN|finite)"),
+    "unknown network": (broken(lambda c: c["args"].update(cnn="natur")), "'natur'.*did you mean 'nature'"),
+    "truncated": (cut, "truncated"),
+    "no parameters": (broken(lambda c: c.pop("params")), "params"),
+    "no environment": (broken(lambda c: c["args"].pop("env_name")), "neither env_name nor env_id"),
+}
+
+
+@pytest.fixture(params=BROKEN)
+def broken_checkpoint(request: pytest.FixtureRequest, checkpoint: Path, tmp_path: Path) -> tuple[Path, str]:
+    write, message = BROKEN[request.param]
+    path = tmp_path / "checkpoints" / "agent.jd"
+    path.parent.mkdir()
+    write(checkpoint, path)
+    return path, message
+
+
+def test_broken_checkpoints(broken_checkpoint: tuple[Path, str], tmp_path: Path, capsys: Any) -> None:
+    path, message = broken_checkpoint
+    with pytest.raises(ClarityError, match=message):
+        rl_clarity.run(path, tmp_path / "page")
+    assert main(["run", str(path), str(tmp_path / "page"), "--json"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("rl-clarity: ")
+    assert "Traceback" not in printed.err
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "checkpoints"]
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("given", ["nowhere.jd", "models:coinrum"])
+def test_checkpoints_that_are_not_there(given: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"nowhere\.jd|no agent called models:coinrum"):
+        rl_clarity.run(given, tmp_path / "page")
+    assert not (tmp_path / "page").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attr_polcy": True}, "unknown option 'attr_polcy'; did you mean 'attr_policy'"),
+        ({"load_kwargs": {"resampel": True}}, "unknown option 'load_kwargs.resampel'; did you mean 'resample'"),
+        ({"trajectories_kwargs": {"n_envs": 1}}, r"trajectories_kwargs\.n_envs.*'num_envs'"),
+        ({"observations_kwargs": {"obs_evry": 1}}, r"observations_kwargs\.obs_evry.*'obs_every'"),
+        ({"layer_kwargs": {"names": ["2b"]}}, r"layer_kwargs\.names"),
+        ({"attr_policy": "yes"}, "attr_policy='yes' must be True or False"),
+        ({"trajectories_kwargs": {"num_steps": 0}}, "num_steps=0 must be at least 1"),
+        ({"attr_quadrature": "trapezoid"}, "'trapezoid'"),
+        ({"layer_kwargs": {"name_contains_one_of": ["5a"]}}, r"\['5a'\] matches none of the layers Relu, Relu_1"),
+    ],
+)
+def test_options_are_refused_before_anything_is_done(
+    options: dict[str, Any], message: str, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rl_clarity.stages.samples.make", None)  # nothing may be played
+    with pytest.raises(OptionError, match=message):
+        rl_clarity.run(small_run.checkpoint, tmp_path / "page", **options)
+    assert not (tmp_path / "page").exists()
+
+
+def test_unknown_games(checkpoint: Path, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints" / "agent.jd"
+    path.parent.mkdir()
+    broken(lambda content: content["args"].update(env_name="coinrunn"))(checkpoint, path)
+    with pytest.raises(EnvironmentSetupError, match=r"coinrunn.*coinrun"):
+        rl_clarity.run(path, tmp_path / "page")
+    assert not (tmp_path / "page").exists()
+
+
+def test_agents_and_games_that_do_not_fit(checkpoint: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ale_py", reason="the agent is told to play Atari")
+    path = tmp_path / "checkpoints" / "agent.jd"
+    path.parent.mkdir()
+    args = {**ARGS, "env_kind": "atari", "env_name": "pong", "observation_shape": [64, 64, 3]}
+    broken(lambda content: content.update(args=args))(checkpoint, path)
+    with pytest.raises(SamplesError, match="15 actions, the environment 6"):
+        rl_clarity.run(path, tmp_path / "page", trajectories_kwargs={"num_envs": 1, "num_steps": 2})
+    assert not (tmp_path / "page").exists()
+
+
+def test_no_place_to_write(small_run: SmallRun, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ClarityError, match="is a file, not a directory"):
+        rl_clarity.run(small_run.checkpoint, tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """From so many files on the disk is full."""
+    fsync, written = os.fsync, []
+
+    def failing(descriptor: int) -> None:
+        written.append(descriptor)
+        if len(written) > after:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", failing)
+
+
+@pytest.mark.parametrize("after", [0, 1, 20])
+def test_a_full_disk(
+    after: int, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    path = tmp_path / "checkpoints" / "agent.jd"
+    path.parent.mkdir()
+    path.write_bytes(small_run.checkpoint.read_bytes())
+    command = ["run", str(path), str(tmp_path / "page"), "--layer-kwargs.name-contains-one-of", "Relu_2"]
+    command += ["--trajectories.num-envs", "1", "--trajectories.num-steps", "9", "--observations.num-envs", "2"]
+    command += ["--observations.num-obs", "4", "--observations.obs-every", "1", "--json"]
+    with monkeypatch.context() as patch:
+        full_disk(patch, after)
+        assert main(command) == 1
+    printed = capsys.readouterr()
+    assert "No space left on device" in printed.err
+    assert printed.err.count("\n") == 1
+    assert not list(tmp_path.rglob("*.unfinished"))
+    assert not (tmp_path / "page" / "interface.html").exists()
+    assert main(command) == 0  # there is room again
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_really_full(small_run: SmallRun, tmp_path: Path) -> None:
+    """With a limit on the size of files, which a checkpoint's copy exceeds."""
+    command = f"ulimit -f 100; {sys.executable} -m rl_clarity run {small_run.checkpoint} {tmp_path / 'page'}"
+    command += f" --load.trajectories-path {tmp_path / 't'} --trajectories.num-envs 1 --trajectories.num-steps 99"
+    result = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "File too large" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+def test_interrupted(small_run: SmallRun, tmp_path: Path) -> None:
+    """Ctrl-C in the midst of the work: exit code 130, one message, no page; the same command goes on."""
+    path = tmp_path / "checkpoints" / "agent.jd"
+    path.parent.mkdir()
+    path.write_bytes(small_run.checkpoint.read_bytes())
+    command = [sys.executable, "-m", "rl_clarity", "run", str(path), str(tmp_path / "page"), "--json"]
+    command += ["--trajectories.num-envs", "2", "--trajectories.num-steps", "400", "--observations.num-obs", "8"]
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "page" / "attribution").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(2)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert err == "rl-clarity: interrupted; the same command goes on where it was stopped\n"
+    assert not (tmp_path / "page" / "interface.html").exists()
+    assert files_of(tmp_path / "page")
+
+
+def test_attribution_that_is_no_number_is_said(small_run: SmallRun, tmp_path: Path) -> None:
+    from tests.fakes import TinyAgent
+
+    class Broken(TinyAgent):
+        def _head(self) -> np.ndarray:
+            return np.full((6, 16), np.nan)
+
+    arrays = {name: getattr(small_run.trajectories, name)[:1, :4] for name in ("observations", "actions", "rewards")}
+    arrays["firsts"] = small_run.trajectories.firsts[:1, :4]
+    with pytest.raises(ClarityError, match="attribution to layer 1a is not finite"):
+        rl_clarity.generate(Broken(), arrays, small_run.observations.observations[:4], tmp_path / "page")
+
+
+def test_too_few_observations(small_run: SmallRun, tmp_path: Path) -> None:
+    """One observation, one step, one environment: a small page, not an error."""
+    page = rl_clarity.run(
+        small_run.checkpoint,
+        tmp_path / "page",
+        load_kwargs={"temp_files": True},
+        trajectories_kwargs={"num_envs": 1, "num_steps": 1},
+        observations_kwargs={**OBSERVATIONS, "num_envs": 1, "num_obs": 1},
+        layer_kwargs=LAST_LAYER,
+    )
+    results = page.results()
+    assert results.manifest["complete"]
+    assert results.attribution("Relu_2", 0).channels.shape == (1, 4, 4, 8)
