@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.models import resolve
 from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.training.options import TrainOptions
@@ -216,10 +216,10 @@ def _frames(text: str | None) -> range | None:
     if text is None:
         return None
     first, _, last = text.partition(":")
-    try:
-        return range(int(first) - 1, int(last or first))
-    except ValueError:
-        raise ClarityError(f"--frames {text}: two numbers from 1 on, as in 100:180, or one") from None
+    numbers = [int(part) for part in (first, last or first) if part.isdecimal()]
+    if len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1]:
+        raise OptionError(f"--frames {text}: two numbers from 1 on, the smaller one first, as in 100:180, or one")
+    return range(numbers[0] - 1, numbers[1])
 
 
 def _page_answer(page: Any) -> Answer:

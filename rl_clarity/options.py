@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -266,10 +267,10 @@ class InterfaceOptions(DirectoryOptions, ViewOptions):
 
 ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
     {
-        "observations_kwargs": {"num_envs": 32, "num_obs": 128, "obs_every": 128},
+        "observations_kwargs": types.MappingProxyType({"num_envs": 32, "num_obs": 128, "obs_every": 128}),
         "attr_integrate_steps": 10,
         "attr_quadrature": "riemann",
-        "nmf_attr_opts": {"integrate_steps": 10},
+        "nmf_attr_opts": types.MappingProxyType({"integrate_steps": 10}),
         "nmf_fit_observations": None,
     }
 )
@@ -307,6 +308,8 @@ def unknown_option(name: str, known: Sequence[str]) -> OptionError:
 def _convert(value: Any, hint: Any, name: str) -> Any:
     """The value as the field's type has it: lists become tuples, dicts become option classes."""
     origin, arguments = get_origin(hint), get_args(hint)
+    if hasattr(value, "tolist"):  # of NumPy
+        value = value.tolist()
     if origin in (Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
@@ -317,6 +320,10 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise OptionError(f"{name}={value!r} must be a sequence")
         return tuple(_convert(item, arguments[0], name) for item in value)
+    if origin is Mapping and not isinstance(value, Mapping):
+        raise OptionError(f"{name}={value!r} must be a dict")
+    if origin is Callable and not callable(value):
+        raise OptionError(f"{name}: {value!r} must be a function")
     if hint is bool:
         if not isinstance(value, bool):
             raise OptionError(f"{name}={value!r} must be True or False")
@@ -324,6 +331,8 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     if hint in (int, float):
         return _number(value, hint, name)
     if hint is Path:
+        if not isinstance(value, str | os.PathLike):
+            raise OptionError(f"{name}={value!r} must be a path")
         return Path(value)
     if hint is str and not isinstance(value, str):
         raise OptionError(f"{name}={value!r} must be a string")

@@ -1,0 +1,203 @@
+"""Options have the original's names and defaults; what they cannot be is said with the way out."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_clarity.errors import OptionError
+from rl_clarity.options import (
+    ORIGINAL,
+    InterfaceOptions,
+    LoadOptions,
+    ObservationsOptions,
+    TrajectoriesOptions,
+    parse,
+)
+
+# understanding-rl-vision's parameters: (its default, ours where it differs).
+ORIGINALS: dict[str, Any] = {
+    "env_name": None,
+    "numpy_precision": 6,
+    "inline_js": True,
+    "batch_size": 512,
+    "action_combos": None,
+    "action_group_fns": None,
+    "input_layer_include": False,
+    "input_layer_name": "input",
+    "gae_gamma": None,
+    "gae_lambda": None,
+    "trajectory_bookmarks": 16,
+    "nmf_features": 8,
+    "vis_subdiv_mults": (0.25, 0.5, 1, 2),
+    "vis_subdiv_mult_default": 1,
+    "vis_expand_mults": (1, 2, 4, 8),
+    "vis_expand_mult_default": 4,
+    "vis_thumbnail_num_mult": 4,
+    "vis_thumbnail_expand_mult": 4,
+    "scrub_range": (42 / 64, 44 / 64),
+    "attr_integrate_steps": 10,
+    "attr_max_paths": None,
+    "attr_policy": False,
+    "attr_single_channels": True,
+    "observations_subdir": "observations/",
+    "trajectories_subdir": "trajectories/",
+    "trajectories_scrub_subdir": "trajectories_scrub/",
+    "features_subdir": "features/",
+    "thumbnails_subdir": "thumbnails/",
+    "attribution_subdir": "attribution/",
+    "attribution_scrub_subdir": "attribution_scrub/",
+    "features_grids_subdir": "features_grids/",
+    "attribution_totals_subdir": "attribution_totals/",
+    "video_height": "16em",
+    "video_width": "16em",
+    "video_speed": 12,
+    "policy_display_height": "2em",
+    "policy_display_width": "40em",
+    "navigator_width": "24em",
+    "scrubber_height": "4em",
+    "scrubber_width": "48em",
+    "scrubber_visible_duration": 256,
+    "legend_item_height": "6em",
+    "legend_item_width": "6em",
+    "feature_viewer_height": "40em",
+    "feature_viewer_width": "40em",
+    "attribution_weight": 0.9,
+    "graph_colors": {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"},
+    "trajectory_color": "blue",
+}
+
+
+def test_the_originals_defaults() -> None:
+    ours = {name: value for name, value in ORIGINAL.items() if name != "observations_kwargs"}
+    options = parse(InterfaceOptions, ours)
+    assert {name: getattr(options, name) for name in ORIGINALS} == ORIGINALS
+    assert dataclasses.asdict(options.nmf_attr_opts)["integrate_steps"] == 10
+    assert dataclasses.astuple(options.layer_kwargs) == (None, ("relu",), True, 0)
+    assert options.attr_quadrature == "riemann"
+    assert options.nmf_fit_observations is None
+    assert dataclasses.astuple(TrajectoriesOptions()) == (8, 512)
+    assert dataclasses.astuple(parse(ObservationsOptions, ORIGINAL["observations_kwargs"])) == (32, 128, 128)
+    assert dataclasses.astuple(LoadOptions()) == (True, None, None, None, None, False, False)
+
+
+def test_ours_differ_only_where_the_original_has_its_own() -> None:
+    options = InterfaceOptions()
+    different = {name for name, value in ORIGINALS.items() if getattr(options, name) != value}
+    assert different == {name for name in ORIGINAL if name in ORIGINALS} == {"attr_integrate_steps"}
+
+
+def test_nothing_given_is_changed_nor_can_be() -> None:
+    with pytest.raises(TypeError):
+        ORIGINAL["nmf_attr_opts"]["integrate_steps"] = 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        InterfaceOptions().seed = 1  # type: ignore[misc]
+    given: dict[str, Any] = {"vis_subdiv_mults": [1, 2], "layer_kwargs": {"op_is_one_of": ["relu"]}}
+    options = parse(InterfaceOptions, given)
+    given["vis_subdiv_mults"].append(3)
+    given["layer_kwargs"]["op_is_one_of"].append("add")
+    assert options.vis_subdiv_mults == (1, 2)
+    assert options.layer_kwargs.op_is_one_of == ("relu",)
+    InterfaceOptions().graph_colors["v"] = "black"  # type: ignore[index]
+    assert InterfaceOptions().graph_colors["v"] == "green"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"attr_integrate_steps": 3.0}, 3),
+        ({"attr_integrate_steps": np.int64(3)}, 3),
+        ({"attribution_weight": np.float32(0.5)}, 0.5),
+        ({"vis_subdiv_mults": np.array([1.0, 2.0])}, (1.0, 2.0)),
+        ({"attr_policy": np.bool_(True)}, True),
+        ({"gae_gamma": 1}, 1.0),
+        ({"action_combos": [["LEFT", "UP"], []]}, (("LEFT", "UP"), ())),
+        ({"nmf_fit_observations": None}, None),
+    ],
+)
+def test_values_are_taken_as_what_they_mean(given: dict[str, Any], expected: Any) -> None:
+    (name,) = given
+    value = getattr(parse(InterfaceOptions, given), name)
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+def test_paths() -> None:
+    options = parse(LoadOptions, {"model_path": "a/b.jd", "observations_path": Path("c")})
+    assert (options.model_path, options.observations_path, options.metadata_path) == (Path("a/b.jd"), Path("c"), None)
+
+
+def test_options_may_be_given_as_they_are() -> None:
+    options = InterfaceOptions(seed=3)
+    assert parse(InterfaceOptions, options) is options
+    assert parse(InterfaceOptions, None) == InterfaceOptions()
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("attr_polcy", "attr_policy"),
+        ("nmf_feature", "nmf_features"),
+        ("video_hight", "video_height"),
+        ("overwrit", "overwrite"),
+        ("singlefile", "single_file"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(OptionError, match=f"unknown option '{name}'; did you mean '{nearest}'"):
+        parse(InterfaceOptions, {name: 1})
+
+
+def test_unknown_names_that_are_near_to_none() -> None:
+    with pytest.raises(OptionError, match=r"unknown option 'zzz'; known ones are num_envs, num_steps"):
+        parse(TrajectoriesOptions, {"zzz": 1}, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (InterfaceOptions, {"attr_policy": 1}, "attr_policy=1 must be True or False"),
+        (InterfaceOptions, {"attr_integrate_steps": 2.5}, "attr_integrate_steps=2.5 must be a whole number"),
+        (InterfaceOptions, {"attr_integrate_steps": True}, "attr_integrate_steps=True must be a whole number"),
+        (InterfaceOptions, {"attr_integrate_steps": "3"}, "attr_integrate_steps='3' must be a whole number"),
+        (InterfaceOptions, {"attr_integrate_steps": None}, "attr_integrate_steps=None must be a whole number"),
+        (InterfaceOptions, {"gae_gamma": "high"}, "gae_gamma='high' must be a number"),
+        (InterfaceOptions, {"gae_gamma": float("nan")}, "gae_gamma=nan must be"),
+        (InterfaceOptions, {"video_height": 16}, "video_height=16 must be a string"),
+        (InterfaceOptions, {"vis_subdiv_mults": 2}, "vis_subdiv_mults=2 must be a sequence"),
+        (InterfaceOptions, {"vis_subdiv_mults": "12"}, "vis_subdiv_mults='12' must be a sequence"),
+        (InterfaceOptions, {"vis_subdiv_mults": [1, "2"]}, "vis_subdiv_mults='2' must be a number"),
+        (InterfaceOptions, {"action_combos": ["LEFT"]}, "action_combos='LEFT' must be a sequence"),
+        (InterfaceOptions, {"action_group_fns": ["LEFT"]}, "action_group_fns: 'LEFT' must be a function"),
+        (InterfaceOptions, {"graph_colors": "blue"}, "graph_colors='blue' must be a dict"),
+        (InterfaceOptions, {"graph_colors": {"value": "blue"}}, r"graph_colors\.value"),
+        (InterfaceOptions, {"layer_kwargs": ["2b"]}, r"layer_kwargs=\['2b'\] must be a dict of options"),
+        (InterfaceOptions, {"layer_kwargs": {"op_is": 1}}, r"layer_kwargs\.op_is.*op_is_one_of"),
+        (InterfaceOptions, {"layer_kwargs": {"discard_first_n": -1}}, "discard_first_n=-1 must be at least 0"),
+        (InterfaceOptions, {"nmf_attr_opts": {"integrate_steps": 0}}, "integrate_steps=0 must be at least 1"),
+        (InterfaceOptions, {"nmf_features": 0}, "nmf_features=0 must be at least 1"),
+        (InterfaceOptions, {"nmf_fit_observations": 0}, "nmf_fit_observations=0 must be at least 1"),
+        (InterfaceOptions, {"attr_max_paths": 0}, "attr_max_paths=0 must be at least 1"),
+        (InterfaceOptions, {"batch_size": -5}, "batch_size=-5 must be at least 1"),
+        (InterfaceOptions, {"numpy_precision": 0}, "numpy_precision=0 must be at least 1"),
+        (InterfaceOptions, {"trajectory_bookmarks": -1}, "trajectory_bookmarks=-1 must be at least 0"),
+        (InterfaceOptions, {"seed": -1}, "seed=-1 must be at least 0"),
+        (InterfaceOptions, {"gae_lambda": 1.5}, "gae_lambda=1.5 must be from 0 to 1"),
+        (InterfaceOptions, {"attribution_weight": 2}, r"attribution_weight=2\.0 must be from 0 to 1"),
+        (InterfaceOptions, {"video_speed": 0}, r"video_speed=0\.0 must be above 0"),
+        (InterfaceOptions, {"vis_subdiv_mults": []}, r"vis_subdiv_mults=\(\) must be numbers above 0, at least one"),
+        (InterfaceOptions, {"vis_expand_mult_default": 3}, r"vis_expand_mult_default=3\.0 is none of \(1, 2, 4, 8\)"),
+        (InterfaceOptions, {"scrub_range": [0.5]}, r"scrub_range=\(0\.5,\) must be two shares"),
+        (InterfaceOptions, {"scrub_range": [0.5, 0.5]}, "the smaller one first"),
+        (LoadOptions, {"model_path": 3}, "model_path=3 must be a path"),
+        (TrajectoriesOptions, {"num_envs": 0}, "num_envs=0 must be at least 1"),
+        (ObservationsOptions, {"obs_every": 0}, "obs_every=0 must be at least 1"),
+    ],
+)
+def test_values_that_cannot_be(kind: type, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse(kind, given)
