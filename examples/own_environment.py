@@ -20,13 +20,13 @@ import rl_clarity
 
 SIDE, CELLS = 32, 8
 SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"timesteps": 256, "play": {"num_envs": 1, "num_steps": 32}, "varied": {"num_envs": 8, "num_obs": 4}},
-    "small": {"timesteps": 60_000, "play": {"num_envs": 2, "num_steps": 256}, "varied": {"num_envs": 64, "num_obs": 8}},
+    "tiny": {"timesteps": 1792, "play": {"num_envs": 1, "num_steps": 32}, "varied": {"num_envs": 8, "num_obs": 4}},
+    "small": {"timesteps": 40_000, "play": {"num_envs": 2, "num_steps": 256}, "varied": {"num_envs": 64, "num_obs": 8}},
 }
 
 
 class Catch(gymnasium.Env[np.ndarray, int]):
-    """An apple (red) or a stone (grey) falls; the basket (blue) must be under the one and not under the other."""
+    """An apple (red) or a stone (grey) falls; the basket (blue, three cells wide) must catch the one, not the other."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
     action_space = gymnasium.spaces.Discrete(3)
@@ -37,20 +37,22 @@ class Catch(gymnasium.Env[np.ndarray, int]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
-        self.row, self.column, self.basket = 0, *self.np_random.integers(CELLS, size=2)
+        self.row, self.column = 0, int(self.np_random.integers(CELLS))
+        self.basket = int(self.np_random.integers(1, CELLS - 1))  # its middle
         self.is_apple = bool(self.np_random.random() < 0.5)
         return self._picture(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.basket = int(np.clip(self.basket + action - 1, 0, CELLS - 1))
+        self.basket = int(np.clip(self.basket + action - 1, 1, CELLS - 2))
         self.row += 1
         landed = self.row == CELLS - 1
-        reward = (1.0 if self.is_apple else -1.0) if landed and self.column == self.basket else 0.0
+        caught = landed and abs(self.column - self.basket) <= 1
+        reward = (1.0 if self.is_apple else -1.0) if caught else 0.0
         return self._picture(), reward, landed, False, {}
 
     def _picture(self) -> np.ndarray:
         cells = np.full((CELLS, CELLS, 3), (24, 32, 24), np.uint8)
-        cells[CELLS - 1, self.basket] = (60, 90, 255)
+        cells[CELLS - 1, self.basket - 1 : self.basket + 2] = (60, 90, 255)
         cells[self.row, self.column] = (230, 50, 40) if self.is_apple else (150, 150, 150)
         return cells.repeat(SIDE // CELLS, axis=0).repeat(SIDE // CELLS, axis=1)
 
@@ -62,10 +64,10 @@ def main(output_dir: Path, size: str) -> None:
         output_dir / "agent",
         env_kind="gymnasium",
         env_name="Catch-v0",
-        num_envs=16,
-        num_steps=16,
-        num_minibatches=4,
         timesteps_per_proc=chosen["timesteps"],
+        num_envs=64,
+        num_steps=28,  # four episodes
+        learning_rate=1e-3,
         gamma=0.95,
         tensorboard=False,
     )

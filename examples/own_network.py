@@ -41,11 +41,10 @@ def knowing_player(environment: Catch, rng: np.random.Generator) -> int:
     """Go under apples and out from under stones; one action in five is random, so that all places are seen."""
     if rng.random() < 0.2:
         return int(rng.integers(3))
-    offset = int(np.sign(environment.column - environment.basket))
+    offset = environment.column - environment.basket
     if environment.is_apple:
-        return 1 + offset
-    away = 1 if environment.basket < CELLS // 2 else -1
-    return 1 + (away if offset == 0 else -offset)
+        return 1 + int(np.sign(offset))
+    return 0 if environment.column >= CELLS // 2 else 2  # a stone falls on one side: go to the other
 
 
 def play(steps: int, seed: int = 0) -> Samples:

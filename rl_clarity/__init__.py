@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from rl_clarity.agents.keras_agent import KerasAgent as KerasAgent
     from rl_clarity.agents.protocol import Agent as Agent
     from rl_clarity.agents.protocol import Outputs as Outputs
+    from rl_clarity.agents.torch_agent import TorchAgent as TorchAgent
     from rl_clarity.attribution import input_gradients as input_gradients
     from rl_clarity.attribution import integrated_gradients as integrated_gradients
     from rl_clarity.attribution import multi_path_attribution as multi_path_attribution
     from rl_clarity.attribution import select_layers as select_layers
+    from rl_clarity.checkpoints import convert as convert
     from rl_clarity.errors import ClarityError as ClarityError
     from rl_clarity.interface.compile import recompile_js as recompile_js
     from rl_clarity.interface.results import open_results as open_results
@@ -37,6 +39,8 @@ _PUBLIC = {
     "KerasAgent": "rl_clarity.agents.keras_agent",
     "ORIGINAL": "rl_clarity.options",
     "Outputs": "rl_clarity.agents.protocol",
+    "TorchAgent": "rl_clarity.agents.torch_agent",
+    "convert": "rl_clarity.checkpoints",
     "generalized_advantage_estimation": "rl_clarity.sampling.advantages",
     "generate": "rl_clarity.pipeline",
     "input_gradients": "rl_clarity.attribution",
