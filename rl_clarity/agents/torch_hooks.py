@@ -30,7 +30,7 @@ class Call:
 
 @contextmanager
 def hooked(module: Any, hook: Hook) -> Iterator[None]:
-    """Within, `hook(call, result)` sees each picture (B, C, h, w) that a part gives, and replaces it unless it gives None."""
+    """Within, `hook(call, result)` sees each picture (B, C, h, w) that a part gives, and may give another for it."""
     counts: dict[str, int] = {}
     handles = []
 
@@ -71,12 +71,14 @@ def frozen(module: Any) -> Iterator[None]:
 def calls_of(module: Any, run: Callable[[], Any]) -> list[tuple[Call, tuple[int, ...]]]:
     """The calls that give a picture of their own, with its shape (C, h, w), in the order of computation."""
     found: list[tuple[Call, tuple[int, ...]]] = []
-    seen: list[Any] = []  # a container gives what the last of its parts gave
+    seen: list[tuple[Any, int]] = []
 
     def note(call: Call, result: Any) -> None:
-        if not any(result is other for other in seen):
+        version = result._version  # of a tensor that parts change in place
+        # A container gives what the last of its parts gave: that is not a picture of its own.
+        if not any(result is other and version == its_version for other, its_version in seen):
             found.append((call, tuple(map(int, result.shape[1:]))))
-        seen.append(result)
+        seen.append((result, version))
 
     with hooked(module, note):
         run()

@@ -54,9 +54,7 @@ def heads_of(outputs: Any, given: Sequence[str] | None) -> tuple[tuple[str, ...]
                 f"needed"
             )
     if given is not None:
-        heads = check_heads(given)
-        if len(heads) != len(named):
-            raise OptionError(f"heads={heads!r} are {len(heads)} outputs; the module returns {len(named)}")
+        heads = check_heads(given, len(named))
     else:
         widths = [int(tensor.shape[1]) if len(tensor.shape) == 2 else None for _, tensor in named]
         heads = find_heads([name for name, _ in named], widths)

@@ -64,7 +64,7 @@ def agent(checkpoint: Checkpoint) -> KerasAgent:
     from rl_clarity.networks import keras_config
 
     config = checkpoint.architecture["config"]
-    network = keras_config.build(config, checkpoint.parameters)
+    network = keras_config.build(config, checkpoint.parameters, checkpoint.metadata.get("heads"))
     return KerasAgent(network, checkpoint.metadata, input_divisor=1 if keras_config.scales_itself(config) else 255)
 
 

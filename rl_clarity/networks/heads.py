@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from rl_clarity.errors import OptionError
+from rl_clarity.networks.graph import operation_of
 
 HEADS = ("policy_logits", "values", "q_values")
 PATTERNS = (
@@ -14,6 +16,7 @@ PATTERNS = (
     ("policy_logits", r"pi|logits?|actor|policy|actions?|.*(logits|policy|actor)"),
 )
 """Tried in this order."""
+PROBABILITIES = ("softmax", "log_softmax", "logsoftmax")
 ACTOR_CRITIC = {"policy_logits", "values"}
 
 
@@ -37,13 +40,41 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
     )
 
 
-def check_heads(heads: Sequence[str]) -> tuple[str, ...]:
-    """The heads that a user gave; raises OptionError if there is no such combination."""
+def check_heads(heads: Sequence[str], count: int) -> tuple[str, ...]:
+    """The heads that a user gave for a network of so many; raises OptionError if there is no such combination."""
     if set(heads) != ACTOR_CRITIC and tuple(heads) != ("q_values",):
         raise OptionError(
             f"heads={tuple(heads)!r}: either 'policy_logits' and 'values', in the network's order, or 'q_values'"
         )
+    if len(heads) != count:
+        raise OptionError(f"heads={tuple(heads)!r} are {len(heads)} outputs; the network has {count}")
     return tuple(heads)
+
+
+def head_width(tensor: Any) -> int | None:
+    """Columns of an output of a Keras model; None for a (B,)."""
+    if len(tensor.shape) > 2:
+        raise OptionError(
+            f"an output of the model has the shape {tuple(tensor.shape)}; (batch, n) or (batch,) is needed"
+        )
+    return int(tensor.shape[-1]) if len(tensor.shape) == 2 else None
+
+
+def head_output(head: str, tensor: Any) -> Any:
+    """An output of a Keras model as (B, n); raises OptionError for a wide value, and for a policy's probabilities."""
+    import keras
+
+    if head == "values" and head_width(tensor) not in (None, 1):
+        raise OptionError(f"the output for the value has {head_width(tensor)} columns; it has one")
+    operation = operation_of(tensor)
+    activation = getattr(getattr(operation, "activation", None), "__name__", type(operation).__name__.lower())
+    if head == "policy_logits" and activation in PROBABILITIES:
+        raise OptionError(
+            f"the policy's output {operation.name!r} gives probabilities ({activation}); a model is needed whose "
+            f"output is "
+            "the logits before them: keras.Model(model.input, [logits, value])"
+        )
+    return tensor if len(tensor.shape) == 2 else keras.layers.Reshape((1,))(tensor)
 
 
 def _head_called(name: str | None) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.errors import CheckpointError, OptionError
-from rl_clarity.networks.heads import find_heads
+from rl_clarity.networks.heads import check_heads, find_heads, head_output, head_width
 from rl_clarity.networks.keras_layers import LAYERS, layer_options
 from rl_clarity.networks.network import SEPARATOR, Network, NetworkBuilder, keras_name, snake_case
 
@@ -25,15 +25,21 @@ MAX_SIDE = 8192
 TENSOR = "__keras_tensor__"
 
 
-def build(config: Mapping[str, Any], parameters: Mapping[str, np.ndarray]) -> Network:
-    """The network of a file's `config.json`. Raises CheckpointError, naming the layer, for what is not known."""
+def build(
+    config: Mapping[str, Any], parameters: Mapping[str, np.ndarray], heads: Sequence[str] | None = None
+) -> Network:
+    """The network of a file's `config.json`; `heads` name its outputs, if their names and widths do not.
+
+    Raises CheckpointError, naming the layer, for what is not known.
+    """
     builder = NetworkBuilder(parameters)
     try:
         shape, name = _input_of(config)
         observations = builder.input(shape, name)
         outputs = _Model(builder, "", "", config, depth=0).call([observations])
-        names, tensors = list(outputs), list(outputs.values())
-        heads = find_heads(names, [int(t.shape[-1]) if len(t.shape) == 2 else None for t in tensors])
+        widths = [head_width(tensor) for tensor in outputs.values()]
+        heads = find_heads(list(outputs), widths) if heads is None else check_heads(heads, len(widths))
+        tensors = [head_output(head, tensor) for head, tensor in zip(heads, outputs.values(), strict=True)]
     except OptionError as error:
         raise CheckpointError(str(error)) from None
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
@@ -42,7 +48,7 @@ def build(config: Mapping[str, Any], parameters: Mapping[str, np.ndarray]) -> Ne
         raise CheckpointError(
             f"its config is not one that Keras 3 writes ({type(error).__name__}: {str(error)[:300]})"
         ) from error
-    return builder.finish([observations], {head: as_matrix(t) for head, t in zip(heads, tensors, strict=True)})
+    return builder.finish([observations], dict(zip(heads, tensors, strict=True)))
 
 
 def scales_itself(config: Mapping[str, Any]) -> bool:
@@ -52,13 +58,6 @@ def scales_itself(config: Mapping[str, Any]) -> bool:
         "int" in str(layer["config"].get("dtype")) for layer in layers if layer["class_name"] == "InputLayer"
     )
     return integers or any(layer["class_name"] in ("Rescaling", "Normalization") for layer in layers)
-
-
-def as_matrix(tensor: Any) -> Any:
-    """A value (B,) as (B, 1)."""
-    import keras
-
-    return keras.layers.Reshape((1,))(tensor) if len(tensor.shape) == 1 else tensor
 
 
 def _input_of(config: Mapping[str, Any]) -> tuple[tuple[int, int, int], str]:

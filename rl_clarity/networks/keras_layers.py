@@ -20,6 +20,7 @@ RECTIFIERS = ("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "gelu", "sil
 SIGMOIDS = ("tanh", "sigmoid", "hard_sigmoid", "hard_silu", "softsign", "softplus", "softmax", "log_softmax")
 ACTIVATIONS = frozenset(("linear", *RECTIFIERS, *SIGMOIDS, "exponential"))
 IGNORED = frozenset(("name", "trainable", "dtype", "data_format", "seed", "momentum", "synchronized"))
+IGNORED |= {"renorm_clipping", "renorm_momentum"}  # without `renorm`, which is not known, they mean nothing
 IGNORED_ENDINGS = ("_initializer", "_regularizer", "_constraint")
 LARGEST = 1 << 20
 

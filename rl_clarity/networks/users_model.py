@@ -9,11 +9,8 @@ import numpy as np
 
 from rl_clarity.errors import OptionError
 from rl_clarity.networks.graph import laid_flat, operation_of
-from rl_clarity.networks.heads import check_heads, find_heads
-from rl_clarity.networks.keras_config import as_matrix
+from rl_clarity.networks.heads import check_heads, find_heads, head_output, head_width
 from rl_clarity.networks.network import Layout, Network, Tensor
-
-PROBABILITIES = ("softmax", "log_softmax")
 
 
 def network_of(
@@ -42,16 +39,16 @@ def network_of(
     count = len(outputs) - states
     if heads is None:
         names = _output_names(model, len(outputs))[:count]
-        heads = find_heads(names, [_width(tensor) for tensor in outputs[:count]])
-    elif len(check_heads(heads)) != count:
-        raise OptionError(
-            f"heads={tuple(heads)!r} are {len(heads)} of the model's outputs; it has {count} besides its state"
-        )
-    for head, tensor in zip(heads, outputs, strict=False):
-        _check_head(head, tensor)
-    model = keras.Model(inputs, [*map(as_matrix, outputs[:count]), *outputs[count:]])
+        heads = find_heads(names, [head_width(tensor) for tensor in outputs[:count]])
+    else:
+        heads = check_heads(heads, count)
+    matrices = [head_output(head, tensor) for head, tensor in zip(heads, outputs, strict=False)]
+    try:
+        model = keras.Model(inputs, [*matrices, *outputs[count:]])
+    except ValueError as error:  # layers of different models inside it have one name
+        raise OptionError(f"the model cannot be laid flat: {error}") from error
     tensors = {variable.path: Tensor(variable, Layout(tuple(variable.shape))) for variable in model.variables}
-    return Network(model, check_heads(heads), tensors, _initial_state(inputs[1:], outputs[count:], initial_state))
+    return Network(model, tuple(heads), tensors, _initial_state(inputs[1:], outputs[count:], initial_state))
 
 
 def scales_itself(model: Any) -> bool:
@@ -73,27 +70,6 @@ def _output_names(model: Any, count: int) -> list[str | None]:
         return [str(key) for key in sorted(model.output)]
     names = [operation_of(tensor).name for tensor in model.outputs]
     return [*names, *[None] * count][:count]
-
-
-def _width(tensor: Any) -> int | None:
-    if len(tensor.shape) > 2:
-        raise OptionError(
-            f"an output of the model has the shape {tuple(tensor.shape)}; (batch, n) or (batch,) is needed"
-        )
-    return int(tensor.shape[-1]) if len(tensor.shape) == 2 else None
-
-
-def _check_head(head: str, tensor: Any) -> None:
-    width = _width(tensor)
-    if head == "values" and width not in (None, 1):
-        raise OptionError(f"the output for the value has {width} columns; it has one")
-    operation = operation_of(tensor)
-    activation = getattr(getattr(operation, "activation", None), "__name__", "")
-    if head == "policy_logits" and activation in PROBABILITIES:
-        raise OptionError(
-            f"the policy's output {operation.name!r} gives probabilities ({activation}); give a "
-            "model whose output is the logits before it: keras.Model(model.input, [logits, value])"
-        )
 
 
 def _initial_state(

@@ -41,7 +41,7 @@ def test_unclear_outputs_are_an_error_that_says_how_to_name_them(names, widths):
 
 
 def test_heads_that_are_given_are_checked():
-    assert check_heads(["values", "policy_logits"]) == ("values", "policy_logits")
-    for wrong in (["policy_logits"], ["q_values", "values"], []):
+    assert check_heads(["values", "policy_logits"], 2) == ("values", "policy_logits")
+    for wrong, count in ((["policy_logits"], 1), (["q_values", "values"], 2), ([], 0), (["q_values"], 2)):
         with pytest.raises(OptionError, match="heads="):
-            check_heads(wrong)
+            check_heads(wrong, count)

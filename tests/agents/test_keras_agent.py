@@ -1,0 +1,194 @@
+"""What every agent on a Keras model keeps to, whatever its network, with or without a state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.states import before_step
+from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.networks import baby_a3c, build, cleanrl, procgen_pytorch, sb3
+from rl_clarity.networks.network import Network
+from tests import state_dicts
+
+NETWORKS: dict[str, Callable[[], Network]] = {
+    "clear": lambda: build("clear", (16, 16, 3), 5, seed=1),
+    "impala": lambda: build("impala", (16, 16, 3), 5, {"stack_channels": "4_6", "emb_size": 12}, seed=1),
+    "nature": lambda: build("nature", (44, 44, 4), 5, seed=1),
+    "ppo_atari": lambda: cleanrl.ppo_atari(state_dicts.ppo_atari(side=44), (44, 44, 4)),
+    "ppo_atari_lstm": lambda: cleanrl.ppo_atari(state_dicts.ppo_atari(side=44, lstm=True), (44, 44, 4)),
+    "dqn_atari": lambda: cleanrl.dqn_atari(state_dicts.dqn_atari(side=44), (44, 44, 4)),
+    "ppo_procgen": lambda: cleanrl.ppo_procgen(state_dicts.ppo_procgen(), (64, 64, 3)),
+    "gru": lambda: procgen_pytorch.build(state_dicts.procgen_pytorch(gru=True, initial=True), (64, 64, 3)),
+    "baby_a3c": lambda: baby_a3c.build(state_dicts.baby_a3c(), (80, 80, 1)),
+    "sb3": lambda: sb3.actor_critic(state_dicts.sb3(side=44, lstm=True, shared=False, net_arch=(6,)), (44, 44, 4)),
+}
+RECURRENT = ("ppo_atari_lstm", "gru", "baby_a3c", "sb3")
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def agent(request):
+    made = KerasAgent(NETWORKS[request.param](), batch_size=8, gradient_batch_size=8)
+    made.metadata = {"network": request.param}
+    return made
+
+
+def pictures(agent: KerasAgent, count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (count, *agent.observation_shape), np.uint8)
+
+
+def some_state(agent: KerasAgent, count: int) -> State:
+    rng = np.random.default_rng(5)
+    state = agent.initial_state(count)
+    return state and tuple(rng.normal(0, 0.5, part.shape).astype(np.float32) for part in state)
+
+
+def an_output(agent: KerasAgent) -> str:
+    return "greedy" if "q_values" in agent.heads else "value"
+
+
+def test_satisfies_the_protocol(agent):
+    assert isinstance(agent, Agent)
+    assert (agent.initial_state(3) is None) == (agent.metadata["network"] not in RECURRENT)
+    assert agent.layers
+    for operation in agent.operations:
+        assert "." not in operation.name
+    assert len({operation.name for operation in agent.operations}) == len(agent.operations)
+
+
+def test_integrated_gradients_sum_to_the_difference_of_the_score_as_steps_grow(agent):
+    """On every layer, by-passed or not, with a state held fixed."""
+    observations, state = pictures(agent, 2), some_state(agent, 2)
+    for layer in (next(iter(agent.layers)), list(agent.layers)[-1]):
+        gaps = []
+        for steps in (4, 128):
+            points = (np.arange(steps) + 0.5) / steps
+            path = agent.path_gradients(
+                observations, layer, points, np.full(steps, 1 / steps), [an_output(agent), 1], state
+            )
+            totals = (path.activations * path.gradients).sum(axis=(2, 3, 4))
+            scale = max(np.abs(path.scores).max(), np.abs(path.scores_at_zero).max())
+            gaps.append(np.abs(totals - (path.scores - path.scores_at_zero)).max() / scale)
+        assert gaps[1] < 0.02
+        assert gaps[1] < max(0.3 * gaps[0], 1e-3)
+
+
+def test_the_state_matters_and_is_held_fixed(agent):
+    observations, state = pictures(agent, 2), some_state(agent, 2)
+    if state is None:
+        return
+    layer = list(agent.layers)[-1]
+    with_state, without = (
+        agent.path_gradients(observations, layer, np.ones(1), np.ones(1), [1], s) for s in (state, None)
+    )
+    outputs, _ = agent.step(observations, state, np.zeros(2, bool))
+    assert np.allclose(with_state.scores[0], outputs.policy_logits[:, 1], atol=1e-5)
+    assert np.allclose(without.scores[0], agent.forward(observations).policy_logits[:, 1], atol=1e-5)
+    assert not np.allclose(with_state.scores, without.scores, atol=1e-3)
+    assert np.array_equal(with_state.activations, without.activations)  # the layers lie before the memory
+
+
+def test_replay_over_ends_of_episodes(agent):
+    """Steps from the states before them, in any company, give the same outputs as in play."""
+    rng = np.random.default_rng(1)
+    firsts = rng.random((6, 3)) < 0.3
+    firsts[0] = True
+    seen = np.stack([pictures(agent, 3, seed=t) for t in range(6)])
+    state = agent.initial_state(3)
+    if state is None:
+        return
+    saved, played = [], []
+    for observations, first in zip(seen, firsts, strict=True):
+        saved.append(before_step(agent, state, first))
+        outputs, state = agent.step(observations, state, first)
+        played.append(outputs)
+    states = tuple(np.concatenate(parts) for parts in zip(*saved, strict=True))
+    replayed, _ = agent.step(seen.reshape(18, *agent.observation_shape), states, np.zeros(18, bool))
+    for name in ("policy_logits", "values"):
+        wanted = np.concatenate([getattr(outputs, name) for outputs in played])
+        assert np.abs(getattr(replayed, name) - wanted).max() < 1e-5
+
+
+def test_an_observation_does_not_depend_on_its_batch(agent):
+    observations, state = pictures(agent, 21), some_state(agent, 21)
+    many, after = agent.step(observations, state, np.zeros(21, bool))
+    few, after_few = agent.step(observations[18:], state and tuple(s[18:] for s in state), np.zeros(3, bool))
+    for name in ("policy_logits", "values", "q_values"):
+        if getattr(many, name) is not None:
+            assert np.allclose(getattr(many, name)[18:], getattr(few, name), atol=1e-5)
+    for one, other in zip(after or (), after_few or (), strict=True):
+        assert np.allclose(one[18:], other, atol=1e-5)
+
+
+def test_gradients_at_given_activations_are_those_of_the_path(agent):
+    observations, state = pictures(agent, 2), some_state(agent, 2)
+    layer = next(iter(agent.layers))
+    path = agent.path_gradients(observations, layer, np.array([0.5]), np.ones(1), [an_output(agent)], state)
+    gradients = agent.gradients(observations, layer, 0.5 * path.activations, [an_output(agent)], state)
+    assert np.allclose(gradients, path.gradients, atol=1e-6 * max(1, np.abs(path.gradients).max()))
+
+
+def test_the_gradient_of_the_input_predicts_a_change(agent):
+    observations, state = pictures(agent, 1), some_state(agent, 1)
+    gradients = agent.gradients(observations, None, None, [1], state)[0, 0]
+    at = np.unravel_index(np.abs(gradients).argmax(), gradients.shape)
+    changed = observations.copy()
+    changed[(0, *at)] ^= 1
+    step = (int(changed[(0, *at)]) - int(observations[(0, *at)])) / 255
+    before, after = (agent.step(o, state, np.zeros(1, bool))[0] for o in (observations, changed))
+    head = "q_values" if before.policy_logits is None else "policy_logits"
+    difference = getattr(after, head)[0, 1] - getattr(before, head)[0, 1]
+    assert np.isclose(difference, gradients[at] * step, rtol=0.05, atol=2e-6)
+
+
+def test_greedy_is_the_best_action_at_the_observation_held_fixed():
+    agent = KerasAgent(NETWORKS["dqn_atari"](), gradient_batch_size=8)
+    observations = pictures(agent, 6)
+    best = agent.forward(observations).q_values.argmax(1)
+    layer = next(iter(agent.layers))
+    greedy = agent.path_gradients(observations, layer, np.array([0.1, 1.0]), np.full(2, 0.5), ["greedy"])
+    for i, action in enumerate(best):
+        alone = agent.path_gradients(
+            observations[i : i + 1], layer, np.array([0.1, 1.0]), np.full(2, 0.5), [int(action)]
+        )
+        assert np.allclose(greedy.gradients[0, i], alone.gradients[0, 0], atol=1e-6)
+        assert np.isclose(greedy.scores_at_zero[0, i], alone.scores_at_zero[0, 0], atol=1e-6)
+    with pytest.raises(OptionError, match=r"'value'.*'greedy'"):
+        agent.gradients(observations, layer, None, ["value"])
+
+
+def test_channels_may_come_first():
+    agent = KerasAgent(NETWORKS["ppo_atari_lstm"](), gradient_batch_size=8)
+    last = pictures(agent, 2)
+    first = last.transpose(0, 3, 1, 2)
+    assert np.array_equal(agent.forward(first).values, agent.forward(last).values)
+    layer = list(agent.layers)[1]
+    assert np.array_equal(agent.activations(first, layer), agent.activations(last, layer))
+    assert np.array_equal(
+        agent.gradients(first, None, None, ["value"]),
+        agent.gradients(last, None, None, ["value"]).transpose(0, 1, 4, 2, 3),
+    )
+    with pytest.raises(SamplesError, match=r"\(2, 44, 4, 44\).*\(B, 44, 44, 4\)"):
+        agent.forward(last.transpose(0, 1, 3, 2))
+
+
+def test_layers_are_found_by_any_of_their_names():
+    agent = KerasAgent(NETWORKS["ppo_procgen"]())
+    observations = pictures(agent, 1)
+    wanted = agent.activations(observations, "network/1/res_block0/relu0")
+    for name in ("1/res_block0/relu0", "network.1.res_block0.relu0"):
+        assert np.array_equal(agent.activations(observations, name), wanted)
+    assert agent.activations(observations, "network.1.conv").shape == (1, 32, 32, 6)
+    with pytest.raises(OptionError, match=r"'res_block0/relu9'.*did you mean"):
+        agent.activations(observations, "res_block0/relu9")
+
+
+def test_no_observations_at_all():
+    agent = KerasAgent(NETWORKS["clear"]())
+    outputs = agent.forward(pictures(agent, 0))
+    assert outputs.policy_logits.shape == (0, 5)
+    assert agent.activations(pictures(agent, 0), "4a").shape[0] == 0

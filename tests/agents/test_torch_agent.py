@@ -1,0 +1,316 @@
+"""Agents on PyTorch modules: layers by hooks, gradients by autograd, and the same numbers as in Keras."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from rl_clarity.agents.keras_agent import KerasAgent  # noqa: E402
+from rl_clarity.agents.protocol import Agent  # noqa: E402
+from rl_clarity.agents.torch_agent import TorchAgent  # noqa: E402
+from rl_clarity.checkpoints import load_agent  # noqa: E402
+from rl_clarity.errors import OptionError  # noqa: E402
+from tests import state_dicts  # noqa: E402
+from tests.checkpoints import torch_writer  # noqa: E402
+
+SHAPE = (44, 44, 4)
+
+
+@pytest.fixture(autouse=True)
+def single_thread():
+    """Threads of two libraries get in each other's way."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Nature(nn.Module):
+    """CleanRL's `ppo_atari`, with a `forward`."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.network = nn.Sequential(
+            nn.Conv2d(4, 32, 8, stride=4),
+            nn.ReLU(inplace),
+            nn.Conv2d(32, 64, 4, stride=2),
+            nn.ReLU(inplace),
+            nn.Conv2d(64, 64, 3, stride=1),
+            nn.ReLU(inplace),
+            nn.Flatten(),
+            nn.Linear(256, 24),
+            nn.ReLU(inplace),
+        )
+        self.actor = nn.Linear(24, 4)
+        self.critic = nn.Linear(24, 1)
+
+    def forward(self, x):
+        x = self.network(x)
+        return self.actor(x), self.critic(x)
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(4, 6, 8, stride=8), nn.ELU(), nn.Flatten())
+        self.cell = nn.GRUCell(6 * 25, 8)
+        self.actor, self.critic = nn.Linear(8, 4), nn.Linear(8, 1)
+
+    def forward(self, x, state):
+        state = self.cell(self.body(x), state)
+        return self.actor(state), self.critic(state), state
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.relu0, self.conv0, self.relu1, self.conv1 = (
+            nn.ReLU(),
+            nn.Conv2d(6, 6, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(6, 6, 3, padding=1),
+        )
+
+    def forward(self, x):
+        return x + self.conv1(self.relu1(self.conv0(self.relu0(x))))
+
+
+class Towers(nn.Module):
+    """Heads that share nothing, one ReLU for all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.relu = nn.ReLU()
+        self.pi, self.vf = nn.Conv2d(4, 3, 8, stride=8), nn.Conv2d(4, 3, 8, stride=8)
+        self.actor, self.critic = nn.Linear(75, 4), nn.Linear(75, 1)
+
+    def forward(self, x):
+        policy, value = (self.relu(conv(x)).flatten(1) for conv in (self.pi, self.vf))
+        return {"logits": self.actor(policy), "value": self.critic(value).squeeze(-1)}
+
+
+def pictures(count: int = 3) -> np.ndarray:
+    """Noise: where a picture is flat, maxima are not unique, and neither are their gradients."""
+    return np.random.default_rng(0).integers(0, 256, (count, *SHAPE), np.uint8)
+
+
+def loaded(module: nn.Module, seed: int = 0) -> nn.Module:
+    module.load_state_dict({k: torch.from_numpy(v) for k, v in state_dicts.ppo_atari(seed, side=44).items()})
+    return module
+
+
+@pytest.fixture
+def three(tmp_path):
+    """One network: from a file, as a Keras model, as a module."""
+    path = tmp_path / "agent.pt"
+    path.write_bytes(torch_writer.save(state_dicts.ppo_atari(side=44)))
+    from_file = load_agent(path, observation_shape=SHAPE)
+    return from_file, KerasAgent(from_file.network.model), TorchAgent(loaded(Nature()), SHAPE)
+
+
+def test_one_network_three_ways(three):
+    observations = pictures()
+    points, weights = np.array([0.2, 0.6, 1.0]), np.array([0.3, 0.4, 0.3])
+    layers = [list(agent.layers) for agent in three]
+    assert layers[2] == ["network.1", "network.3", "network.5"]
+    assert [list(agent.layers.values()) for agent in three][1:] == [list(three[0].layers.values())] * 2
+    reference = None
+    for agent, names in zip(three, layers, strict=True):
+        outputs = agent.forward(observations)
+        path = agent.path_gradients(observations, names[1], points, weights, ["value", 2, (0, 1)])
+        given = agent.gradients(observations, names[0], agent.activations(observations, names[0]) * 0.5, ["value"])
+        of_input = agent.gradients(observations, None, None, [3])
+        found = [
+            outputs.policy_logits,
+            outputs.values,
+            path.activations,
+            path.gradients,
+            path.scores,
+            path.scores_at_zero,
+        ]
+        found += [given, of_input]
+        reference = reference or found
+        for one, other in zip(found, reference, strict=True):
+            assert np.abs(one - other).max() < 1e-4 * np.abs(other).max()
+
+
+def test_satisfies_the_protocol():
+    agent = TorchAgent(Nature(), SHAPE, {"env_name": "breakout"})
+    assert isinstance(agent, Agent)
+    assert agent.num_actions == 4
+    assert agent.metadata["env_name"] == "breakout"
+    assert agent.layers == {"network.1": (10, 10, 32), "network.3": (4, 4, 64), "network.5": (2, 2, 64)}
+    assert [o.kind for o in agent.operations] == ["conv2d", "relu"] * 3
+    assert all(o.after_bottleneck for o in agent.operations)
+
+
+def test_parts_that_work_in_place_give_the_same():
+    plain, inplace = (TorchAgent(loaded(Nature(inplace=flag)), SHAPE) for flag in (False, True))
+    for layer in ("network.0", "network.1", "network.2"):
+        one, other = (agent.activations(pictures(), layer) for agent in (plain, inplace))
+        assert np.array_equal(one, other)
+        one, other = (agent.gradients(pictures(), layer, None, ["value"]) for agent in (plain, inplace))
+        assert np.array_equal(one, other)
+    assert plain.activations(pictures(), "network.0").min() < 0
+
+
+def test_the_module_is_left_as_it_was():
+    module = loaded(Nature())
+    agent = TorchAgent(module, SHAPE)
+    before = {name: parameter.clone() for name, parameter in module.named_parameters()}
+    assert agent.operations
+    agent.gradients(pictures(), "network.1", None, ["value"])
+    assert all(parameter.requires_grad and parameter.grad is None for parameter in module.parameters())
+    assert all(torch.equal(parameter, before[name]) for name, parameter in module.named_parameters())
+    assert not any(part._forward_hooks for part in module.modules())
+
+
+def test_residual_blocks_are_told_from_chains():
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.pool, self.block = nn.Conv2d(4, 6, 8, stride=4), nn.MaxPool2d(3, 2, 1), Residual()
+            self.last, self.flat, self.q = nn.ReLU(), nn.Flatten(), nn.Linear(6 * 25, 4)
+
+        def forward(self, x):
+            return self.q(self.flat(self.last(self.block(self.pool(self.stem(x))))))
+
+    agent = TorchAgent(Net(), SHAPE)
+    assert agent.heads == ("q_values",)
+    found = {o.name: (o.kind, o.after_bottleneck) for o in agent.operations}
+    assert found == {
+        "stem": ("conv2d", True),
+        "pool": ("maxpool", True),
+        "block.relu0": ("relu", True),
+        "block.conv0": ("conv2d", True),
+        "block.relu1": ("relu", False),
+        "block.conv1": ("conv2d", False),
+        "block": ("residual", True),
+        "last": ("relu", True),
+    }
+    path = agent.path_gradients(pictures(), "block.relu1", np.ones(1), np.ones(1), ["greedy"])
+    assert np.allclose(path.scores[0], agent.forward(pictures()).q_values.max(1), atol=1e-5)
+
+
+def test_heads_that_share_nothing_and_a_part_that_is_called_twice():
+    agent = TorchAgent(Towers(), SHAPE)
+    assert list(agent.layers) == ["relu", "relu_1"]
+    assert all(o.after_bottleneck for o in agent.operations)
+    of_policy, of_value = (agent.gradients(pictures(), layer, None, ["value", 0]) for layer in ("relu", "relu_1"))
+    assert np.all(of_policy[0] == 0)
+    assert np.any(of_policy[1] != 0)
+    assert np.any(of_value[0] != 0)
+    assert np.all(of_value[1] == 0)
+
+
+def test_a_recurrent_module():
+    module = Recurrent()
+    agent = TorchAgent(module, SHAPE, initial_state=np.full(8, 0.25))
+    assert list(agent.layers) == ["body.1"]  # an ELU, where there is no ReLU
+    state = agent.initial_state(3)
+    assert state[0].shape == (3, 8)
+    outputs, after = agent.step(pictures(), state, np.ones(3, bool))
+    x = torch.from_numpy(pictures().transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255))
+    with torch.no_grad():
+        logits, _, wanted = module(x, torch.full((3, 8), 0.25))
+    assert np.allclose(outputs.policy_logits, logits.numpy(), atol=1e-6)
+    assert np.allclose(after[0], wanted.numpy(), atol=1e-6)
+    again, _ = agent.step(pictures(), after, np.array([True, False, False]))
+    assert np.allclose(again.policy_logits[0], outputs.policy_logits[0], atol=1e-6)
+    with_state, without = (
+        agent.path_gradients(pictures(), "body.1", np.ones(1), np.ones(1), [1], s) for s in (after, None)
+    )
+    assert np.allclose(with_state.scores[0, 1:], again.policy_logits[1:, 1], atol=1e-5)
+    assert not np.allclose(with_state.gradients, without.gradients)
+
+
+def test_a_tuple_of_states_and_a_module_called_in_its_own_way():
+    class Lstm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.relu, self.lstm = nn.Conv2d(4, 3, 8, stride=8), nn.ReLU(), nn.LSTM(75, 6)
+            self.pi, self.v = nn.Linear(6, 4), nn.Linear(6, 1)
+
+    def forward(module, x, state):
+        x, after = module.lstm(module.relu(module.conv(x)).flatten(1)[None], tuple(part[None] for part in state))
+        return module.pi(x[0]), module.v(x[0]), tuple(part[0] for part in after)
+
+    agent = TorchAgent(Lstm(), SHAPE, initial_state=(np.zeros(6), np.zeros(6)), forward=forward)
+    _, state = agent.step(pictures(), agent.initial_state(3), np.ones(3, bool))
+    assert [part.shape for part in state] == [(3, 6), (3, 6)]
+    assert np.any(agent.gradients(pictures(), "relu", None, ["value"], state) != 0)
+
+
+def test_modules_that_take_the_channels_last_and_whole_numbers():
+    class Last(Nature):
+        def forward(self, x):
+            return super().forward(x.permute(0, 3, 1, 2) / 255)
+
+    plain = TorchAgent(loaded(Nature()), SHAPE)
+    last = TorchAgent(loaded(Last()), SHAPE, channels_first=False, input_divisor=1)
+    one, other = plain.forward(pictures()), last.forward(pictures())
+    assert np.allclose(one.policy_logits, other.policy_logits, atol=1e-5)
+    one, other = (agent.gradients(pictures(), None, None, ["value"]) for agent in (plain, last))
+    assert np.abs(one - other).max() < 1e-4 * np.abs(one).max()
+
+
+Named = namedtuple("Named", "value policy")
+
+
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        lambda logits, value: (value, logits),
+        lambda logits, value: {"value": value[:, 0], "policy_logits": logits},
+        lambda logits, value: Named(value, logits),
+        lambda logits, value: (torch.distributions.Categorical(logits=logits), value[:, 0]),
+    ],
+)
+def test_outputs_of_any_arrangement(arrange):
+    class Net(Nature):
+        def forward(self, x):
+            return arrange(*super().forward(x))
+
+    found, wanted = (TorchAgent(loaded(kind()), SHAPE).forward(pictures()) for kind in (Net, Nature))
+    assert np.allclose(found.values, wanted.values)
+    shift = found.policy_logits - wanted.policy_logits  # a distribution has normalised its logits
+    assert np.allclose(shift, shift[:, :1], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("result", "options", "words"),
+    [
+        (lambda x: (x.mean((1, 2, 3)), x.mean((1, 2, 3))), {}, "heads="),
+        (lambda x: x, {}, r"shape \(2, 4, 44, 44\)"),
+        (lambda x: x.mean((2, 3)), {"heads": ("policy_logits", "values")}, "2 outputs; the network has 1"),
+        (lambda x: x.mean((2, 3)), {"initial_state": np.zeros(3)}, "state last"),
+        (lambda x: {"q": x.mean((2, 3))}, {"initial_state": np.zeros(3)}, "'q'"),
+    ],
+)
+def test_what_is_no_agent_is_told_what_is_needed(result, options, words):
+    class Net(nn.Module):
+        def forward(self, x, *_):
+            return result(x)
+
+    with pytest.raises(OptionError, match=words):
+        TorchAgent(Net(), SHAPE, **options)
+
+
+def test_what_is_no_module():
+    with pytest.raises(OptionError, match=r"dict is not a torch\.nn\.Module"):
+        TorchAgent({}, SHAPE)
+
+
+def test_what_excites_a_direction_climbs_its_gradient(three):
+    images = pictures(2) / np.float32(255)
+    directions = np.random.default_rng(1).normal(size=(2, 32)).astype(np.float32)
+    found = [agent.gradient_of_direction(images, next(iter(agent.layers)), directions) for agent in three]
+    for values, gradients in found[1:]:
+        assert np.allclose(values, found[0][0], atol=1e-5)
+        assert np.abs(gradients - found[0][1]).max() < 1e-4 * np.abs(gradients).max()
