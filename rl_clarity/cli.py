@@ -6,6 +6,7 @@ Nothing heavy is imported before a command is chosen, so that `--help` answers a
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -138,8 +139,19 @@ def main(arguments: list[str] | None = None) -> int:
         print("rl-clarity: interrupted; the same command goes on where it was stopped", file=sys.stderr)
         return INTERRUPTED
     if summary:
-        print(json.dumps(summary, sort_keys=True) if command.json else text)
+        print(json.dumps(_plain(summary), sort_keys=True) if command.json else text)
     return 0
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has a word for: paths are strings, numbers that are not finite are null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _failed(message: str) -> int:

@@ -1,0 +1,314 @@
+"""The command line: what is printed where, exit codes, and that help is at hand at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+
+from rl_clarity import cli
+from rl_clarity.cli import main
+from rl_clarity.interface.results import open_results
+from tests.pipeline.small import ARGS, REPOSITORY, write_checkpoint
+
+COMMANDS = ("run", "train", "demo", "inspect", "evaluate", "export")
+HEAVY = ("tensorflow", "keras", "torch", "jax", "sklearn", "scipy", "mpi4py", "procgen", "gym", "gymnasium", "ale_py")
+SMALL = [
+    *(
+        "--layer-kwargs.name-contains-one-of",
+        "Relu_2",
+        "--trajectories.num-envs",
+        "2",
+        "--trajectories.num-steps",
+        "10",
+    ),
+    *("--observations.num-envs", "2", "--observations.num-obs", "4", "--observations.obs-every", "2"),
+]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    args = {**ARGS, "num_levels": np.int64(3), "learning_rate": np.float32(5e-4), "timesteps": float("inf")}
+    return write_checkpoint(tmp_path_factory.mktemp("agents") / "agent.jd", args)
+
+
+@pytest.fixture(scope="module")
+def page(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page made on the command line."""
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
+    directory = tmp_path_factory.mktemp("pages") / "page"
+    assert main(["run", str(checkpoint), str(directory), *SMALL, "--title", "Of the command line"]) == 0
+    return directory
+
+
+def summary_of(printed: Any) -> dict[str, Any]:
+    """The summary that is all of the standard output: one line of JSON, as strict readers take it."""
+    assert printed.out.count("\n") == 1
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    summary: dict[str, Any] = json.loads(printed.out, parse_constant=refuse)
+    return summary
+
+
+# --- help ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)], ids=" ".join)
+def test_help(arguments: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 0
+    printed = capsys.readouterr().out
+    if len(arguments) == 1:
+        assert all(command in printed for command in COMMANDS)
+    assert "usage: rl-clarity" in printed
+
+
+def test_help_of_run_has_every_option(capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    printed = capsys.readouterr().out
+    for option in ("--attr-policy", "--nmf-attr-opts.integrate-steps", "--load.temp-files", "--force", "--video-speed"):
+        assert option in printed
+    assert "--action-group-fns" not in printed
+
+
+def test_help_is_at_hand_at_once() -> None:
+    program = (
+        "import sys; from rl_clarity.cli import main\n"
+        "try:\n    main(['run', '--help'])\nexcept SystemExit:\n"
+        f"    print('heavy:', *[name for name in {HEAVY} if name in sys.modules])"
+    )
+    before = os.times()
+    result = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    after = os.times()
+    assert result.stdout.splitlines()[-1] == "heavy:"
+    # Of this machine's processors, since others may use them too.
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.8
+
+
+def test_as_a_module() -> None:
+    command = [sys.executable, "-m", "rl_clarity"]
+    helped = subprocess.run([*command, "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert helped.returncode == 0
+    assert helped.stdout.startswith("usage: rl-clarity")
+    wrong = subprocess.run(
+        [*command, "inspect", "nowhere.jd"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert wrong.stderr == "rl-clarity: cannot read the checkpoint nowhere.jd: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["explain"], ["run"], ["run", "a.jd", "out", "--seed", "many"], ["run", "a.jd", "out", "--sed"]]
+)
+def test_wrong_calls_exit_with_2(arguments: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_values_that_cannot_be_exit_with_1(capsys: Any) -> None:
+    assert main(["run", "a.jd", "out", "--batch-size", "0"]) == 1
+    assert capsys.readouterr().err == "rl-clarity: batch_size=0 must be at least 1\n"
+
+
+# --- run -----------------------------------------------------------------------------------------------------------
+
+
+def test_run(page: Path, checkpoint: Path, capsys: Any) -> None:
+    assert open_results(page).manifest["title"] == "Of the command line"
+    capsys.readouterr()
+    again = ["run", str(checkpoint), str(page), *SMALL, "--title", "Of the command line"]
+    assert main([*again, "--json"]) == 0
+    assert summary_of(capsys.readouterr()) == {"page": str(page / "interface.html")}
+    assert main(again) == 0
+    assert capsys.readouterr().out == f"The page is {page / 'interface.html'}\n"
+
+
+def test_another_page_is_replaced_with_force(page: Path, checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "interface.html").write_bytes((page / "interface.html").read_bytes())
+    command = ["run", str(checkpoint), str(tmp_path / "page"), *SMALL, "--load.no-resample"]
+    assert main(command) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        f"rl-clarity: {tmp_path / 'page'} already holds a page (Of the command line): choose another directory, "
+        "or replace it with overwrite=True (--force)\n"
+    )
+    assert main([*command, "--force"]) == 0
+    assert open_results(tmp_path / "page").manifest["title"] == "coinrun, nature"
+
+
+def test_settings_of_the_original(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import rl_clarity
+
+    calls: list[dict[str, Any]] = []
+
+    def run(*arguments: Any, **options: Any) -> None:
+        calls.append(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rl_clarity, "run", run)
+    assert main(["run", str(checkpoint), str(tmp_path), "--original", "--attr-policy"]) == 130
+    (options,) = calls
+    assert options["attr_policy"] is True
+    assert {name: options[name] for name in rl_clarity.ORIGINAL} == dict(rl_clarity.ORIGINAL)
+
+
+def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def interrupted(command: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(cli.ANSWERS, cli.Inspect, interrupted)
+    assert main(["inspect", "a.jd"]) == 130
+    assert capsys.readouterr() == ("", "rl-clarity: interrupted; the same command goes on where it was stopped\n")
+
+
+# --- inspect -------------------------------------------------------------------------------------------------------
+
+
+def test_inspect(checkpoint: Path, capsys: Any) -> None:
+    assert main(["inspect", str(checkpoint), "--json"]) == 0
+    summary = summary_of(capsys.readouterr())
+    assert summary["network"] == "nature"
+    assert summary["num_actions"] == 15
+    assert summary["layers"] == {"Relu": [15, 15, 32], "Relu_1": [6, 6, 64], "Relu_2": [4, 4, 64]}
+    assert summary["metadata"]["num_levels"] == 3
+    assert summary["metadata"]["env_name"] == "coinrun"
+    assert summary["metadata"]["timesteps"] is None  # JSON has no word for infinity
+    parameters = joblib.load(checkpoint)["params"]
+    assert summary["parameters"] == sum(array.size for array in parameters.values())
+    assert main(["inspect", str(checkpoint)]) == 0
+    printed = capsys.readouterr().out
+    assert "network nature" in printed
+    assert "Relu_1 (6 x 6 x 64)" in printed
+
+
+def test_inspect_a_shipped_agent(capsys: Any) -> None:
+    assert main(["inspect", "models:coinrun", "--json"]) == 0
+    assert summary_of(capsys.readouterr())["layers"]["1a"] == [64, 64, 16]
+    assert main(["inspect", "models:coinrum"]) == 1
+    assert "did you mean models:coinrun?" in capsys.readouterr().err
+
+
+# --- evaluate ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_evaluate(checkpoint: Path, capsys: Any) -> None:
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
+    command = ["evaluate", str(checkpoint), "--episodes", "4", "--random", "--unseen"]
+    assert main([*command, "--json"]) == 0
+    summary = summary_of(capsys.readouterr())
+    assert set(summary) == {"agent", "of a random policy", "on unseen levels"}
+    assert summary["agent"]["episodes"] == 4
+    assert 0 <= summary["agent"]["mean_return"] <= 10
+
+
+def test_evaluate_what_has_no_unseen_levels(tmp_path: Path, capsys: Any) -> None:
+    checkpoint = write_checkpoint(tmp_path / "agent.jd")
+    assert main(["evaluate", str(checkpoint), "--episodes", "1", "--unseen"]) == 1
+    assert "--unseen" in capsys.readouterr().err
+
+
+# --- export --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["frames.png", "frames.gif", "numbers.csv", "arrays.npz"])
+def test_export(name: str, page: Path, tmp_path: Path, capsys: Any) -> None:
+    command = ["export", str(page), str(tmp_path / name), "--trajectory", "2", "--frames", "3:5", "--json"]
+    assert main(command) == 0
+    assert summary_of(capsys.readouterr()) == {"file": str(tmp_path / name)}
+    if name.endswith("csv"):
+        lines = (tmp_path / name).read_text().splitlines()
+        assert [line.split(",")[:2] for line in lines[1:]] == [["2", "3"], ["2", "4"], ["2", "5"]]
+    elif name.endswith("npz"):
+        with np.load(tmp_path / name) as arrays:
+            assert arrays["frames"].shape == (3, 64, 64, 3)
+            np.testing.assert_array_equal(
+                arrays["channels"], open_results(page).attribution("Relu_2", 1, steps=range(2, 5)).channels
+            )
+    else:
+        assert (tmp_path / name).stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["page", "x.bmp"], "'x.bmp' ends in none of .png, .gif, .csv, .npz"),
+        (["page", "x.png", "--frames", "5:3"], "--frames 5:3: two numbers from 1 on"),
+        (["page", "x.png", "--frames", "0:3"], "--frames 0:3"),
+        (["page", "x.png", "--frames", "first"], "--frames first"),
+        (["page", "x.png", "--frames", "1:1000"], "is none of the trajectory's 10"),
+        (["page", "x.png", "--trajectory", "3"], "is none of the 2"),
+        (["page", "x.png", "--layer", "9z"], "layer '9z' is none of Relu_2"),
+        (["page", "x.png", "--output", "action-1"], "output 'action-1' is none of value"),
+        (["nowhere", "x.png"], "there is no page"),
+        (["page", "nowhere/x.csv"], "cannot write"),
+    ],
+)
+def test_exports_that_cannot_be(
+    arguments: list[str], message: str, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [str(page) if argument == "page" else argument for argument in arguments]
+    assert main(["export", *given]) == 1
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- train ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_train_and_explain(tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
+    command = "--env-name coinrun --cnn nature --num-envs 2 --num-steps 16 --num-minibatches 2 --timesteps-per-proc 64"
+    assert main(["train", str(tmp_path / "agent"), *command.split(), "--json"]) == 0
+    assert isinstance(summary_of(capsys.readouterr()), dict)
+    trained = tmp_path / "agent" / "checkpoint.jd"
+    assert main(["inspect", str(trained), "--json"]) == 0
+    assert summary_of(capsys.readouterr())["metadata"]["env_name"] == "coinrun"
+    assert main(["run", str(trained), str(tmp_path / "page"), *SMALL, "--json"]) == 0
+    assert open_results(tmp_path / "page").manifest["env_name"] == "coinrun"
+
+
+def test_train_without_a_game(tmp_path: Path, capsys: Any) -> None:
+    assert main(["train", str(tmp_path / "agent")]) == 1
+    assert "env_name" in capsys.readouterr().err
+    assert not (tmp_path / "agent").exists()
+
+
+# --- demo ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("procgen", [True, False], ids=["with Procgen", "with the samples that ship"])
+def test_demo(procgen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from rl_clarity import demo
+
+    if procgen:
+        pytest.importorskip("procgen", reason="the demonstration plays CoinRun")
+        monkeypatch.setattr(demo, "TRAJECTORIES", {"num_envs": 1, "num_steps": 16})
+        monkeypatch.setattr(demo, "OBSERVATIONS", {"num_envs": 4, "num_obs": 4, "obs_every": 8})
+    else:
+        monkeypatch.setattr(demo.importlib.util, "find_spec", lambda name: None)
+    assert main(["demo", "--output-dir", str(tmp_path / "demo"), "--json"]) == 0
+    assert summary_of(capsys.readouterr()) == {"page": str(tmp_path / "demo" / "interface.html")}
+    results = open_results(tmp_path / "demo")
+    assert results.layers == ["1a", "2a", "2b", "3a", "4a"]
+    assert "→" in [action["label"] for action in results.manifest["actions"]]
