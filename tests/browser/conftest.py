@@ -1,4 +1,4 @@
-"""A page of made-up data in a real Chromium, opened from a file, no network, no console message."""
+"""Pages in a real Chromium, opened from a file, no network, no console message."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from scripts.chromium import FLAGS
+from tests.browser.generated import Generated, generate_page
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_synthetic_page
 
@@ -24,10 +25,16 @@ def chromium_browser(chromium: Path) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directory of the page that most tests look at."""
+    """Directory of a page of made-up data, written apart from the program: more of everything than `generated`."""
     directory = tmp_path_factory.mktemp("page")
     write_synthetic_page(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Generated:
+    """A page of a small network's real attribution."""
+    return generate_page(tmp_path_factory.mktemp("generated"))
 
 
 @pytest.fixture(scope="session")
