@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from rl_clarity.distributed import communicator
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.models import resolve
 from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
@@ -138,7 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("rl-clarity: interrupted; the same command goes on where it was stopped", file=sys.stderr)
         return INTERRUPTED
-    if summary:
+    if summary and communicator().rank == 0:
         print(json.dumps(_plain(summary), sort_keys=True) if command.json else text)
     return 0
 

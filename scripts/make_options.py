@@ -107,6 +107,8 @@ def shown(value: Any) -> str:
         return "see below"
     if isinstance(value, tuple):
         value = list(value)
+    if isinstance(value, Mapping):
+        value = dict(value)
     return f"`{value!r}`"
 
 

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from rl_clarity.errors import ClarityError
 
 LAUNCHERS = ("PMI_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
 """Variables of the environment that say that an MPI launcher started this process."""
+
+FORWARDING_SECONDS = 0.5
+"""A launcher drops what ranks wrote and it has not yet passed on when they end the job."""
 
 
 class Communicator(Protocol):
@@ -29,8 +34,8 @@ class Communicator(Protocol):
 
     def barrier(self) -> None: ...
 
-    def counter(self) -> Callable[[], int]:
-        """A function that gives 0, 1, 2, ... once each, whichever rank asks. Made by all ranks together."""
+    def counter(self) -> AbstractContextManager[Callable[[], int]]:
+        """A function that gives 0, 1, 2, ... once each, whichever rank asks. All ranks enter and leave together."""
         ...
 
     def fail(self, error: BaseException, what: str) -> None:
@@ -50,7 +55,8 @@ class SingleProcess:
     def barrier(self) -> None:
         pass
 
-    def counter(self) -> Callable[[], int]:
+    @contextmanager
+    def counter(self) -> Iterator[Callable[[], int]]:
         count = -1
 
         def following() -> int:
@@ -58,7 +64,7 @@ class SingleProcess:
             count += 1
             return count
 
-        return following
+        yield following
 
     def fail(self, error: BaseException, what: str) -> None:
         pass
@@ -74,7 +80,6 @@ class MpiRanks:
         self._world = MPI.COMM_WORLD
         self.rank = self._world.Get_rank()
         self.size = self._world.Get_size()
-        self._windows: list[Any] = []
 
     def broadcast(self, value: Any) -> Any:
         return self._world.bcast(value, root=0)
@@ -82,13 +87,13 @@ class MpiRanks:
     def barrier(self) -> None:
         self._world.Barrier()
 
-    def counter(self) -> Callable[[], int]:
+    @contextmanager
+    def counter(self) -> Iterator[Callable[[], int]]:
         # One-sided, so that no rank has to stand by and answer: each draws its next task from rank 0's memory.
         import numpy as np
 
         memory = np.zeros(1 if self.rank == 0 else 0, np.int64)
         window = self._mpi.Win.Create(memory, comm=self._world)
-        self._windows.append((window, memory))  # the memory must outlive the calls
         one, count = np.ones(1, np.int64), np.zeros(1, np.int64)
 
         def following() -> int:
@@ -97,11 +102,13 @@ class MpiRanks:
             window.Unlock(0)
             return int(count[0])
 
-        return following
+        yield following
+        window.Free()  # not after an error, which ends the job: it waits for all ranks
 
     def fail(self, error: BaseException, what: str) -> None:
         text = str(error) if isinstance(error, ClarityError) else "".join(traceback.format_exception(error))
         print(f"rl-clarity: rank {self.rank} of {self.size} failed at {what}: {text}", file=sys.stderr, flush=True)
+        time.sleep(FORWARDING_SECONDS)
         self._world.Abort(1)
 
 

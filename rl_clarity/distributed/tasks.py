@@ -8,7 +8,7 @@ from typing import Any
 
 from rl_clarity.distributed.communicator import Communicator
 from rl_clarity.distributed.store import WorkStore, key_of
-from rl_clarity.progress import Report
+from rl_clarity.progress import Report, part_of
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ def run_tasks(
     waiting = [task for task in tasks if task.name in set(pending)]
     waiting.sort(key=lambda task: -task.cost)
     total = sum(task.cost for task in waiting)
-    following = ranks.counter()
-    done = 0.0
-    while (index := following()) < len(waiting):
-        task = waiting[index]
-        done = sum(earlier.cost for earlier in waiting[:index])  # begun before this one, by any rank
-        _run(task, keys[task.name], store, ranks, lambda share, d=done, c=task.cost: report((d + share * c) / total))  # type: ignore[misc]
+    with ranks.counter() as following:
+        while (index := following()) < len(waiting):
+            task = waiting[index]
+            done = sum(earlier.cost for earlier in waiting[:index])  # begun before this one, by any rank
+            share = part_of(report, done / total, (done + task.cost) / total)
+            _run(task, keys[task.name], store, ranks, share)
     ranks.barrier()
     store.refresh()
     report(1.0)

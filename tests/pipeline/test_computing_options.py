@@ -94,7 +94,8 @@ def test_layers_that_can_be_by_passed(impala: Any) -> None:
 @pytest.fixture
 def impala(small_run: SmallRun) -> Callable[..., Any]:
     """The layers that a page of an IMPALA network would have."""
-    from rl_clarity.options import InterfaceOptions, parse
+    from rl_clarity.options import InterfaceOptions
+    from rl_clarity.parsing import parse
     from rl_clarity.stages.plan import plan_page
     from tests.golden_data import load_golden
 

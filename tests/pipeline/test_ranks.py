@@ -1,0 +1,147 @@
+"""Several MPI ranks make the page that one process makes; an error on one of them ends all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rl_clarity.distributed import SingleProcess, communicator
+from rl_clarity.errors import ClarityError
+from tests.pipeline.small import REPOSITORY, files_of, write_checkpoint
+
+OPTIONS = [
+    *("--layer-kwargs.name-contains-one-of", "Relu_1", "Relu_2", "--trajectories.num-envs", "4"),
+    *("--trajectories.num-steps", "16", "--observations.num-envs", "4", "--observations.num-obs", "4"),
+    *("--observations.obs-every", "2", "--json"),
+]
+RUN = """
+import os, sys, time
+from rl_clarity.distributed.store import WorkStore
+
+enter = WorkStore.enter
+def entered(self, name, *rest):
+    enter(self, name, *rest)
+    rank = os.environ.get("PMI_RANK", "alone")
+    with open(os.path.join(os.environ["DONE"], rank), "a") as file:
+        print(name, file=file)
+    time.sleep(0.2)  # so that a rank that is slow to start finds something to do
+WorkStore.enter = entered
+
+if os.environ.get("BROKEN"):
+    from rl_clarity.stages import tasks
+    attribute = tasks.attribute_trajectory
+    def broken(files, agent, plan, layer, trajectories, trajectory, report):
+        if os.environ.get("PMI_RANK") == os.environ["BROKEN"]:
+            raise RuntimeError("the rank is out of luck")
+        return attribute(files, agent, plan, layer, trajectories, trajectory, report)
+    tasks.attribute_trajectory = broken
+
+from rl_clarity.cli import main
+sys.exit(main(["run", *sys.argv[1:]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def mpiexec() -> str:
+    """The launcher beside this Python, or on the PATH; its MPI must be the one that mpi4py runs on."""
+    pytest.importorskip("mpi4py", reason="ranks talk by MPI")
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None:
+        pytest.skip("no mpiexec: pip install rl-clarity[mpich] brings one")
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ranks")
+
+
+def start(command: list[str], folder: Path, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    checkpoint = write_checkpoint(folder / "agents" / name / "agent.jd")
+    if not (folder / "agents" / "first.jd").exists():
+        shutil.copyfile(checkpoint, folder / "agents" / "first.jd")
+    shutil.copyfile(folder / "agents" / "first.jd", checkpoint)  # a checkpoint's bytes say when it was written
+    (folder / "done" / name).mkdir(parents=True, exist_ok=True)
+    return subprocess.run(
+        [*command, sys.executable, "-c", RUN, str(checkpoint), str(folder / name), *OPTIONS],
+        cwd=REPOSITORY,
+        env={**os.environ, "DONE": str(folder / "done" / name), "PYTHONPATH": str(REPOSITORY), **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def done(folder: Path, name: str) -> dict[str, list[str]]:
+    """Tasks that each rank did."""
+    return {path.name: path.read_text().split() for path in (folder / "done" / name).iterdir()}
+
+
+@pytest.mark.slow
+def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> None:
+    alone = start([], folder, "alone")
+    assert alone.returncode == 0, alone.stderr
+    for ranks in (1, 2, 3):
+        result = start([mpiexec, "-n", str(ranks)], folder, f"ranks-{ranks}")
+        assert result.returncode == 0, result.stderr
+        assert files_of(folder / f"ranks-{ranks}") == files_of(folder / "alone")
+        found = done(folder, f"ranks-{ranks}")
+        assert set(found) == {str(rank) for rank in range(ranks)}
+        tasks = [name for names in found.values() for name in names]
+        assert len(tasks) == len(set(tasks)) == 2 + 4 + 8
+        pages = {json.loads(line)["page"] for line in result.stdout.splitlines()}
+        assert pages == {str(folder / f"ranks-{ranks}" / "interface.html")}
+        assert len(result.stdout.splitlines()) == 1  # one summary, not one of each rank
+
+
+@pytest.mark.slow
+def test_an_error_on_one_rank_ends_the_job(mpiexec: str, folder: Path) -> None:
+    began = time.monotonic()
+    result = start([mpiexec, "-n", "2"], folder, "broken", BROKEN="1")
+    assert result.returncode != 0
+    assert "rank 1 of 2 failed at attribution/" in result.stderr
+    assert "the rank is out of luck" in result.stderr
+    assert time.monotonic() - began < 120
+    assert not (folder / "broken" / "interface.html").exists()
+    # It goes on where it was, with another number of ranks.
+    before = done(folder, "broken")
+    result = start([mpiexec, "-n", "3"], folder, "broken")
+    assert result.returncode == 0, result.stderr
+    after = done(folder, "broken")
+    tasks = [name for names in after.values() for name in names]
+    assert len(tasks) == len(set(tasks)) == 2 + 4 + 8
+    assert before["0"] == after["0"][: len(before["0"])]
+
+
+@pytest.mark.slow
+def test_input_that_cannot_be_used_is_said(mpiexec: str, folder: Path, tmp_path: Path) -> None:
+    command = [mpiexec, "-n", "2", sys.executable, "-m", "rl_clarity", "run", "nowhere.jd", str(tmp_path / "page")]
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode != 0
+    assert "cannot read the checkpoint nowhere.jd: No such file or directory" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "page").exists()
+
+
+def test_one_process_imports_no_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[communicator.__module__], "MpiRanks", None)
+    for name in ("PMI_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"):
+        monkeypatch.delenv(name, raising=False)
+    assert isinstance(communicator(), SingleProcess)
+
+
+def test_ranks_without_mpi4py_are_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.setenv("PMI_SIZE", "2")
+    with pytest.raises(ClarityError, match=r"mpi4py cannot be imported.*rl-clarity\[mpi\]"):
+        communicator()
