@@ -1,29 +1,21 @@
-// Frames by condition.
+// Frames by condition, or by several that hold together.
 
-/**
- * The kinds of condition. `needs`: "series" or "totals"; `test(context, t)` says whether a step fits;
- * `score` orders what was found, strongest first.
- */
+/** The kinds of condition; `compare`: above or below a number; `output`, `channel`: which one is asked for. */
 export const CONDITIONS = [
-  { id: "action", label: "Action taken", value: "action", needs: "series" },
-  { id: "reward", label: "Reward", value: "number", compare: true, needs: "series", start: 0 },
-  { id: "advantage", label: "Advantage", value: "number", compare: true, needs: "series", start: 0 },
-  { id: "output", label: "Output", value: "number", output: true, compare: true, needs: "series", start: 0 },
-  { id: "jump", label: "Jump of an output", value: "number", output: true, compare: true, needs: "series", start: 0 },
-  {
-    id: "channel",
-    label: "Strength of a channel",
-    value: "number",
-    channel: true,
-    compare: true,
-    needs: "totals",
-    start: 0,
-  },
-  { id: "first", label: "First frame of an episode", value: null, needs: "series" },
+  { id: "action", label: "Action taken" },
+  { id: "reward", label: "Reward", compare: true },
+  { id: "advantage", label: "Advantage", compare: true },
+  { id: "output", label: "Output", output: true, compare: true },
+  { id: "jump", label: "Jump of an output", output: true, compare: true },
+  { id: "channel", label: "Strength of a channel", channel: true, compare: true },
+  { id: "first", label: "First frame of an episode" },
+  { id: "bookmark", label: "Bookmark" },
 ];
 
+export const kindOf = (condition) => CONDITIONS.find(({ id }) => id === condition.kind);
+
 /** What a condition measures at every step, as a function of the step; null where the page does not have it. */
-export function measureOf(condition, { series, firsts, output, channel }) {
+export function measureOf(condition, { series, firsts, output, channel, bookmarks }) {
   if (condition.kind === "action") return (t) => series.actions.data[t];
   if (condition.kind === "reward") return (t) => series.rewards.data[t];
   if (condition.kind === "advantage") return (t) => series.advantages.data[t];
@@ -31,18 +23,26 @@ export function measureOf(condition, { series, firsts, output, channel }) {
   if (condition.kind === "output") return output && ((t) => output[t]);
   if (condition.kind === "jump") return output && ((t) => (t === 0 || firsts[t] ? 0 : output[t] - output[t - 1]));
   if (condition.kind === "channel") return channel && ((t) => channel[t]);
+  if (condition.kind === "bookmark") return bookmarks && ((t) => bookmarks.get(t));
   return null;
 }
 
-/** @returns {{frame: number, measure: number}[]} steps that fit, in order of time */
-export function findFrames(condition, context) {
-  const measure = measureOf(condition, context);
-  if (!measure) return [];
-  const fits = fitting(condition);
+/**
+ * The steps at which all conditions hold, in order of time. Each has a context of its own; the measure is that of the
+ * first condition that has one.
+ *
+ * @returns {{frame: number, measure: number | null}[]}
+ */
+export function findFrames(conditions, contexts) {
+  const measures = conditions.map((condition, i) => measureOf(condition, contexts[i]));
+  if (!measures.length || measures.some((measure) => !measure)) return [];
+  const fits = conditions.map(fitting);
+  const ranking = conditions.findIndex(ranks);
   const found = [];
-  for (let t = 0; t < context.firsts.length; t += 1) {
-    const value = measure(t);
-    if (fits(value)) found.push({ frame: t, measure: value });
+  for (let t = 0; t < contexts[0].firsts.length; t += 1) {
+    if (measures.every((measure, i) => fits[i](measure(t)))) {
+      found.push({ frame: t, measure: ranking < 0 ? null : measures[ranking](t) });
+    }
   }
   return found;
 }
@@ -50,12 +50,16 @@ export function findFrames(condition, context) {
 function fitting({ kind, compare, value }) {
   if (kind === "action") return (x) => x === value;
   if (kind === "first") return (x) => x !== 0;
+  if (kind === "bookmark") return (x) => x !== undefined;
   return compare === "below" ? (x) => x < value : (x) => x > value;
 }
 
-/** Strongest first for numbers, in order of time for the rest. */
-export function ordered(found, condition) {
-  if (condition.kind === "action" || condition.kind === "first") return found;
-  const sign = condition.compare === "below" ? 1 : -1;
-  return [...found].sort((a, b) => sign * (a.measure - b.measure));
+const ranks = ({ kind }) => kind !== "action" && kind !== "first";
+
+/** Strongest first where a condition has numbers, else in order of time. */
+export function ordered(found, conditions) {
+  const ranking = conditions.find(ranks);
+  if (!ranking) return found;
+  const ascending = ranking.kind === "bookmark" ? ranking.which === "low" : ranking.compare === "below";
+  return [...found].sort((a, b) => (ascending ? a.measure - b.measure : b.measure - a.measure));
 }

@@ -4,6 +4,10 @@ import { createCache } from "./lru.js";
 const AHEAD = 24;
 const BEHIND = 8;
 
+/** What of a stacked observation is asked for, as its arrays' names begin. */
+export const NEWEST = "";
+export const STACK = "stack_";
+
 /**
  * @param {object} manifest
  * @param {ReturnType<import("./chunks.js").createChunks>} chunks
@@ -12,39 +16,41 @@ const BEHIND = 8;
 export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
   const decoded = createCache(budget, (bitmap) => bitmap.close());
   const pending = new Map();
-  const keyOf = (trajectory, frame) => `${trajectory}/${frame}`;
+  const keyOf = (trajectory, frame, part) => `${trajectory}/${frame}${part}`;
 
-  async function decode(trajectory, frame) {
-    const { bytes, error } = await pngBytes(trajectory, frame);
-    if (error) throw error;
+  async function decode(trajectory, frame, part) {
+    const bytes = await pngBytes(trajectory, frame, part);
     const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
-    decoded.set(keyOf(trajectory, frame), bitmap, bitmap.width * bitmap.height * 4);
+    decoded.set(keyOf(trajectory, frame, part), bitmap, bitmap.width * bitmap.height * 4);
     return bitmap;
   }
 
-  async function pngBytes(trajectory, frame) {
+  async function pngBytes(trajectory, frame, part) {
     const segment = Math.floor(frame / manifest.segment);
-    const { arrays } = await chunks.get(manifest.trajectories[trajectory].frames[segment]);
+    const name = manifest.trajectories[trajectory].frames[segment];
+    const { arrays } = await chunks.get(name);
+    const [offsets, png] = [arrays[`${part}offsets`], arrays[`${part}png`]];
+    if (!png) throw new Error(`${name} holds no stacked frames`);
     const at = frame - segment * manifest.segment;
-    const offsets = arrays.offsets.data;
-    return { bytes: arrays.png.data.subarray(offsets[at], offsets[at + 1]) };
+    return png.data.subarray(offsets.data[at], offsets.data[at + 1]);
   }
 
-  function get(trajectory, frame) {
-    const key = keyOf(trajectory, frame);
+  function get(trajectory, frame, part = NEWEST) {
+    const key = keyOf(trajectory, frame, part);
     const bitmap = decoded.get(key);
     if (bitmap) return Promise.resolve(bitmap);
     if (!pending.has(key)) {
       pending.set(
         key,
-        decode(trajectory, frame).finally(() => pending.delete(key)),
+        decode(trajectory, frame, part).finally(() => pending.delete(key)),
       );
     }
     return pending.get(key);
   }
 
   return {
-    peek: (trajectory, frame) => decoded.get(keyOf(trajectory, frame)),
+    peek: (trajectory, frame, part = NEWEST) => decoded.get(keyOf(trajectory, frame, part)),
+    /** @param {string} [part] NEWEST, or STACK: all frames of a stacked observation side by side */
     get,
     /** Decode the neighbours of a frame, more of them in the direction of travel. */
     warm(trajectory, frame, direction = 1) {
@@ -52,7 +58,8 @@ export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
       const [before, after] = direction < 0 ? [AHEAD, BEHIND] : [BEHIND, AHEAD];
       for (let other = Math.max(0, frame - before); other <= Math.min(steps - 1, frame + after); other += 1) {
         const name = manifest.trajectories[trajectory].frames[Math.floor(other / manifest.segment)];
-        if (!chunks.failure(name) && !decoded.has(keyOf(trajectory, other))) get(trajectory, other).catch(() => {});
+        if (!chunks.failure(name) && !decoded.has(keyOf(trajectory, other, NEWEST)))
+          get(trajectory, other).catch(() => {});
       }
     },
   };

@@ -102,7 +102,8 @@ function context() {
   return { series, firsts: [1, 0, 1, 0], output: [1, 4, 9, 7], channel: [0.1, 0.9, 0.5, 0] };
 }
 
-const frames = (condition) => ordered(findFrames(condition, context()), condition).map(({ frame }) => frame);
+const frames = (...conditions) =>
+  ordered(findFrames(conditions, conditions.map(context)), conditions).map(({ frame }) => frame);
 
 test("frames are found by condition, strongest first", () => {
   assert.deepEqual(frames({ kind: "action", value: 2 }), [0, 2]);
@@ -115,8 +116,29 @@ test("frames are found by condition, strongest first", () => {
   assert.deepEqual(frames({ kind: "channel", compare: "above", value: 0.2 }), [1, 2]);
 });
 
+test("conditions hold together, and the first that has numbers orders what was found", () => {
+  const above = { kind: "advantage", compare: "above", value: 0 };
+  assert.deepEqual(frames({ kind: "first" }, above), [0, 2]);
+  assert.deepEqual(frames(above, { kind: "action", value: 2 }), [0, 2]);
+  assert.deepEqual(frames(above, { kind: "reward", compare: "below", value: 0 }), [3]);
+  assert.deepEqual(frames({ kind: "first" }, { kind: "reward", compare: "above", value: 0 }), []);
+});
+
+test("bookmarks are a list of frames like any other", () => {
+  const bookmarks = new Map([
+    [0, 0.5],
+    [3, 0.25],
+  ]);
+  const found = (which) => {
+    const conditions = [{ kind: "bookmark", which }];
+    return ordered(findFrames(conditions, [{ ...context(), bookmarks }]), conditions).map(({ frame }) => frame);
+  };
+  assert.deepEqual(found("high"), [0, 3]);
+  assert.deepEqual(found("low"), [3, 0]);
+});
+
 test("frames cannot be found by what the page does not have", () => {
-  assert.deepEqual(findFrames({ kind: "output", compare: "above", value: 0 }, { ...context(), output: null }), []);
+  assert.deepEqual(findFrames([{ kind: "output", compare: "above", value: 0 }], [{ ...context(), output: null }]), []);
 });
 
 test("the completeness gap is relative to the typical difference of the score", () => {

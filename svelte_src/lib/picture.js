@@ -51,3 +51,13 @@ export function pictureOf({ manifest, chunks, selection, target, direction, isol
     threshold: selection.threshold,
   });
 }
+
+const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+/** The middle of the cell that a key leads to from a point (fractions of the picture), or null for other keys. */
+export function movedPoint({ x, y }, { height, width }, key) {
+  if (!(key in MOVES)) return null;
+  const along = (at, step, count) => (Math.max(0, Math.min(count - 1, Math.floor(at * count) + step)) + 0.5) / count;
+  const [dx, dy] = MOVES[key];
+  return { x: along(x, dx, width), y: along(y, dy, height) };
+}

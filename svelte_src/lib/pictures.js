@@ -1,9 +1,12 @@
 // Where a picture of the page is: a file beside it, or inside it (single file).
 import { fromBase64 } from "./decode.js";
+import { createCache } from "./lru.js";
 
-export function createPictures(document = globalThis.document) {
+/** @param {number} [budget] bytes of decoded images that are kept for drawing */
+export function createPictures(document = globalThis.document, budget = 64 * 2 ** 20) {
   const urls = new Map();
-  const images = new Map();
+  const images = createCache(budget);
+  const pending = new Map();
 
   function url(name) {
     if (!urls.has(name)) {
@@ -16,18 +19,27 @@ export function createPictures(document = globalThis.document) {
 
   /** An Image to draw with; never read its pixels. @returns {Promise<HTMLImageElement>} */
   function image(name) {
-    if (!images.has(name)) {
-      images.set(
+    const known = images.get(name);
+    if (known) return Promise.resolve(known);
+    if (!pending.has(name)) {
+      pending.set(
         name,
-        new Promise((resolve, reject) => {
-          const element = new Image();
-          element.onload = () => resolve(element);
-          element.onerror = () => reject(new Error(`${name} is missing`));
-          element.src = url(name);
-        }),
+        load(name).finally(() => pending.delete(name)),
       );
     }
-    return images.get(name);
+    return pending.get(name);
+  }
+
+  function load(name) {
+    return new Promise((resolve, reject) => {
+      const element = new Image();
+      element.onload = () => {
+        images.set(name, element, element.naturalWidth * element.naturalHeight * 4);
+        resolve(element);
+      };
+      element.onerror = () => reject(new Error(`${name} is missing`));
+      element.src = url(name);
+    });
   }
 
   return { url, image };

@@ -7,7 +7,8 @@ import { cellAt, cellBox, featureGrid, neededPictures } from "./drawFeatures.js"
 import { pixelsPerStep, stepToX, xToStep } from "./draw.js";
 import { atlasCell, clipPatch, patchRectangle } from "./features.js";
 import { addNote, editNote, exportNotes, importNotes, removeNote } from "./notes.js";
-import { attributionChunk, frameCodes, shownChannels } from "./picture.js";
+import { attributionChunk, frameCodes, movedPoint, shownChannels } from "./picture.js";
+import { createPictures } from "./pictures.js";
 
 test("a patch is expand times the pixels of a position, around its centre", () => {
   const patch = patchRectangle({ height: 8, width: 8 }, { height: 64, width: 32 }, [0.5, 4], 2);
@@ -131,4 +132,28 @@ test("files that hold no notes are refused, and links out of the page are passed
     notes: [{ ...NOTE, query: "javascript:alert(1)" }, { text: 3 }],
   });
   assert.deepEqual(importNotes([], file), []);
+});
+
+test("a point moves cell by cell and stays on the picture", () => {
+  const layer = { height: 4, width: 8 };
+  assert.deepEqual(movedPoint({ x: 0.5, y: 0.5 }, layer, "ArrowRight"), { x: 5.5 / 8, y: 2.5 / 4 });
+  assert.deepEqual(movedPoint({ x: 0.5, y: 0.05 }, layer, "ArrowUp"), { x: 4.5 / 8, y: 0.5 / 4 });
+  assert.equal(movedPoint({ x: 0.5, y: 0.5 }, layer, "a"), null);
+});
+
+test("pictures long unused are dropped, and loaded again when they are needed", async () => {
+  const loaded = [];
+  globalThis.Image = class {
+    naturalWidth = 10;
+    naturalHeight = 10;
+    set src(name) {
+      loaded.push(name);
+      queueMicrotask(() => this.onload());
+    }
+  };
+  globalThis.CSS ??= { escape: (text) => text };
+  const pictures = createPictures({ querySelector: () => null }, 1000); // room for two
+  for (const name of ["a", "b", "a", "c", "a", "b"]) await pictures.image(name);
+  assert.deepEqual(loaded, ["a", "b", "c", "b"]);
+  delete globalThis.Image;
 });

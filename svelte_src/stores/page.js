@@ -19,6 +19,7 @@ const DEFAULT_SETTINGS = {
   toured: false,
   totals: false,
   band: false,
+  stack: false,
 };
 
 export function createPage(manifest, query) {
