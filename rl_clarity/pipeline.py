@@ -14,7 +14,8 @@ from rl_clarity.distributed import Communicator, WorkStore, communicator, locked
 from rl_clarity.interface.notebook import Page
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.models import resolve
-from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions, parse
+from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.parsing import parse
 from rl_clarity.progress import progress_bar
 from rl_clarity.quiet import import_keras
 from rl_clarity.sampling.samples import Observations, Trajectories
@@ -58,7 +59,8 @@ def run(
         chosen.seed,
     )
     ranks = communicator()
-    with _failing_together(ranks), open_source(resolve(checkpoint_path), load, plan, ranks) as source:
+    path = resolve(checkpoint_path)
+    with _failing_together(ranks), open_source(path, load, plan, ranks, chosen.env_name) as source:
         check_options(source.agent, chosen)
         made_from = [source.checkpoint.sha256, source.trajectories_key, source.observations_key]
         output = open_output(output_dir, chosen, made_from, ranks)

@@ -15,7 +15,7 @@ from rl_clarity import resources
 
 PACKAGE = Path(rl_clarity.__file__).parent
 ROOMS = (
-    ("errors", "files", "progress", "quiet", "resources"),
+    ("errors", "files", "parsing", "progress", "quiet", "resources"),
     ("options",),
     ("networks",),
     ("agents",),

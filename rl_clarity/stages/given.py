@@ -13,7 +13,7 @@ from rl_clarity.agents.protocol import Agent, Outputs
 from rl_clarity.agents.states import before_step
 from rl_clarity.distributed import key_of
 from rl_clarity.errors import SamplesError
-from rl_clarity.options import unknown_option
+from rl_clarity.parsing import unknown_option
 from rl_clarity.sampling.samples import Observations, Trajectories
 
 KEYS = ("observations", "actions", "rewards", "firsts", "dones", "observations_full")

@@ -70,32 +70,43 @@ class Samples:
 
 
 @contextmanager
-def open_source(checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, ranks: Communicator) -> Iterator[Source]:
+def open_source(
+    checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, ranks: Communicator, env_name: str | None = None
+) -> Iterator[Source]:
     """Read the checkpoint and decide what its samples are, without making them; a temporary place for them is removed
-    with the context.
+    with the context. `env_name` says where to play if the checkpoint does not.
     """
     paths = ranks.broadcast(_paths(checkpoint_path, load) if ranks.rank == 0 else None)
     try:
-        yield _read_source(checkpoint_path, load, plan, paths)
+        yield _read_source(checkpoint_path, load, plan, paths, env_name)
     finally:
         if paths.temporary is not None and ranks.rank == 0:
             shutil.rmtree(paths.temporary, ignore_errors=True)
 
 
-def _read_source(checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, paths: SamplePaths) -> Source:
+def _read_source(
+    checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, paths: SamplePaths, env_name: str | None
+) -> Source:
     if load.resample:
-        checkpoint = checkpoints.read(checkpoint_path)
+        checkpoint = _read_checkpoint(checkpoint_path, load, env_name)
         import_keras()
         agent = checkpoints.build_agent(checkpoint)
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
         return Source(checkpoint, agent, paths, plan, spec, *_keys(checkpoint, spec, plan))
-    saved = checkpoints.read(paths.model if paths.model.exists() else checkpoint_path)
+    saved = _read_checkpoint(paths.model if paths.model.exists() else checkpoint_path, load, env_name)
     checkpoint = replace(saved, path=Path(checkpoint_path))
     trajectories_key = load_facts(paths.trajectories).get("key") or samples_key(load_trajectories(paths.trajectories))
     observations_key = load_facts(paths.observations).get("key") or samples_key(load_observations(paths.observations))
     import_keras()
     agent = checkpoints.build_agent(checkpoint)
     return Source(checkpoint, agent, paths, plan, None, trajectories_key, observations_key)
+
+
+def _read_checkpoint(path: Path, load: LoadOptions, env_name: str | None) -> Checkpoint:
+    checkpoint = checkpoints.read(path, **load.metadata)
+    if env_name and not any(checkpoint.metadata.get(key) for key in ("env_name", "env_id")):
+        return replace(checkpoint, metadata={**checkpoint.metadata, "env_name": env_name})
+    return checkpoint
 
 
 def _keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingPlan) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rl_clarity.environments.metadata import spec_from_metadata
 from rl_clarity.environments.protocol import EnvironmentSpec
 from rl_clarity.errors import OptionError
-from rl_clarity.options import parse, unknown_option
+from rl_clarity.parsing import parse, unknown_option
 
 REWARD_PROCESSING = ("none", "clip", "normalize")
 PRECISIONS = ("float32", "bfloat16")

@@ -37,6 +37,11 @@ class RewardProcessor:
             self.returns[firsts] = 0
         return rewards.astype(np.float32)
 
+    @property
+    def unit(self) -> float:
+        """What a learnt value of 1 is worth in the game's own (scaled) rewards; 1 where that cannot be said."""
+        return float(np.sqrt(self.variance + EPSILON)) if self.kind == "normalize" else 1.0
+
     def _update(self, batch: np.ndarray) -> None:
         total = self.count + batch.size
         delta = batch.mean() - self.mean

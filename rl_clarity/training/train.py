@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rl_clarity.environments import make
 from rl_clarity.errors import OptionError
+from rl_clarity.quiet import import_keras
 from rl_clarity.training import state as training_state
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.parallel import Ranks, ranks
@@ -100,6 +101,7 @@ def _log(save_dir: Path | None, trainer: Trainer) -> Iterator[Logs]:
 
 
 def _require_tensorflow() -> None:
+    import_keras()
     import keras
 
     backend = keras.backend.backend()

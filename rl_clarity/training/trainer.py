@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ COLUMNS = (
 )
 CHECKPOINT = "checkpoint.jd"
 STATE = "training-state.npz"
+VALUE_HEAD = "ppo2_model/vf/"
 
 
 class DivergenceError(ClarityError):
@@ -175,11 +176,23 @@ class Trainer:
             return
         args = {**self.options.checkpoint_args(), "observation_shape": list(self.observation_shape)}
         extra = {"updates": self.updates, "timesteps": self.timesteps}
-        parameters = self.learner.network.parameters()
+        parameters = in_units_of(self.rewards.unit, self.learner.network.parameters())
         if self.options.save_all:
             baselines.write(save_dir / f"checkpoint-{self.updates}.jd", parameters, args, extra)
         baselines.write(save_dir / CHECKPOINT, parameters, args, extra)
         training_state.save(save_dir / STATE, state)
+
+
+def in_units_of(unit: float, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The parameters with values multiplied by `unit`.
+
+    An agent that learnt from normalised rewards expects normalised returns; whoever explains it compares its values
+    with the game's own rewards. The value is a linear function of the last features, so its head can be scaled.
+    """
+    return {
+        name: (array * np.float32(unit)).astype(np.float32) if name.startswith(VALUE_HEAD) else array
+        for name, array in parameters.items()
+    }
 
 
 def minibatches(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.training.rewards import RewardProcessor
+from rl_clarity.training.trainer import in_units_of
 
 NO_END = np.zeros(3, bool)
 
@@ -45,3 +46,19 @@ def test_the_state_goes_on_where_it_was() -> None:
     second.restore(first.state())
     rewards = rng.normal(size=3)
     np.testing.assert_array_equal(first(rewards, NO_END), second(rewards, NO_END))
+
+
+def test_a_unit_of_value_is_worth_the_deviation_of_returns() -> None:
+    processor = RewardProcessor("normalize", 3, 0.9)
+    for _ in range(50):
+        normalized = processor(np.array([4.0, 0, 1]), NO_END)
+    np.testing.assert_allclose(normalized * processor.unit, [4, 0, 1], rtol=1e-5)
+    assert RewardProcessor("none", 3, 0.9).unit == 1
+
+
+def test_saved_values_are_in_units_of_the_game() -> None:
+    head = {"ppo2_model/vf/w:0": np.ones((2, 1)), "ppo2_model/vf/b:0": np.ones(1)}
+    parameters = {**head, "ppo2_model/pi/w:0": np.ones(3)}
+    saved = in_units_of(2.5, parameters)
+    assert [float(saved[name].max()) for name in parameters] == [2.5, 2.5, 1.0]
+    assert saved["ppo2_model/vf/w:0"].dtype == np.float32
