@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,8 +48,8 @@ def open_results(directory: str | os.PathLike[str]) -> Results:
     Raises ClarityError where there is no page, or one of another version.
     """
     text = os.fspath(directory)
-    location, name = (str(Path(text).parent), Path(text).name) if text.endswith(".html") else (text, PAGE)
-    return Results(open_directory(location), name)
+    location, name = os.path.split(text) if text.endswith(".html") else (text, PAGE)
+    return Results(open_directory(location or "."), name)
 
 
 class Results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ def attribute_trajectory(
             if explained.gap is not None:
                 gaps[output].append(explained.gap)
             if spool is not None:
-                spool.keep(output, chosen, channels, residual)
+                spool.keep(output, part, channels, residual)
         report(0.95 * (segment + 1) / len(segments))
     joined = {output: np.concatenate(parts) for output, parts in totals.items()}
     joined_gaps = {output: np.concatenate(parts) for output, parts in gaps.items() if parts}
@@ -158,15 +159,24 @@ class _Spool:
     """A trajectory's attribution in a temporary file: pictures need its scale, which is known when all is computed."""
 
     def __init__(self, plan: Plan, layer: PlannedLayer, steps: int) -> None:
-        self._depth = layer.channels + (not layer.is_input)
-        shape = (len(plan.outputs), steps, *layer.shape[:2], self._depth)
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed, and so removed, with the object)
-        self._values = np.memmap(self._file, np.float32, "w+", shape=shape)
+        self._steps = steps
+        self._frame = (*layer.shape[:2], layer.channels + (not layer.is_input))
         self._row = {output.id: i for i, output in enumerate(plan.outputs)}
+        # Not mapped into memory: a mapping has no way to say that the disk is full.
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed, and so removed, with the object)
 
-    def keep(self, output: str, chosen: slice, channels: np.ndarray, residual: np.ndarray | None) -> None:
+    def keep(self, output: str, chosen: range, channels: np.ndarray, residual: np.ndarray | None) -> None:
         parts = [channels] if residual is None else [channels, residual]
-        self._values[self._row[output], chosen] = np.concatenate(parts, axis=-1)
+        self._file.seek(self._offset(output, chosen))
+        self._file.write(np.concatenate(parts, axis=-1, dtype=np.float32).tobytes())
+
+    def _read(self, output: str, chosen: range) -> np.ndarray:
+        self._file.seek(self._offset(output, chosen))
+        values = np.frombuffer(self._file.read(len(chosen) * 4 * math.prod(self._frame)), np.float32)
+        return values.reshape(len(chosen), *self._frame)
+
+    def _offset(self, output: str, chosen: range) -> int:
+        return (self._row[output] * self._steps + chosen.start) * 4 * math.prod(self._frame)
 
     def draw(
         self,
@@ -179,10 +189,10 @@ class _Spool:
     ) -> Sequence[str]:
         """Write the original's pictures; returns their names."""
         names = []
-        segments = files.layout.segments(self._values.shape[1])
+        segments = files.layout.segments(self._steps)
         for row, output in enumerate(plan.outputs):
             for segment, part in enumerate(segments):
-                values = np.asarray(self._values[row, part.start : part.stop])
+                values = self._read(output.id, part)
                 channels = values[..., : layer.channels]
                 residual = None if layer.is_input else values[..., layer.channels :]
                 write_attribution_pictures(

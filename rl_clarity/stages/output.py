@@ -61,7 +61,8 @@ class Output:
 
     def page(self) -> Page:
         """What `run` and `generate` return."""
-        return Page(Path(self.directory.location) / PAGE)
+        location = self.directory.location
+        return Page(f"{location}/{PAGE}" if "://" in location else Path(location) / PAGE)
 
     def remove_parts(self) -> None:
         """Remove the parts of a page of one file, which are inside it now."""

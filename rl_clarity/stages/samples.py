@@ -17,6 +17,7 @@ from rl_clarity.checkpoints.checkpoint import Checkpoint
 from rl_clarity.distributed import Communicator, code_version, key_of
 from rl_clarity.environments import EnvironmentSpec, make, spec_from_metadata
 from rl_clarity.errors import SamplesError
+from rl_clarity.files import write_atomically
 from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.quiet import import_keras
@@ -134,6 +135,11 @@ def samples_of(source: Source, ranks: Communicator) -> Iterator[Samples]:
     observations = load_observations(paths.observations)
     _check(trajectories.observations.shape[2:], source.agent, paths.trajectories)
     _check(observations.observations.shape[1:], source.agent, paths.observations)
+    if source.spec is not None and _kept_keys(paths) != (source.trajectories_key, source.observations_key):
+        raise SamplesError(
+            f"another run has replaced the samples in {paths.trajectories.parent} meanwhile: run again when it is "
+            "done, or keep this run's samples elsewhere (temp_files=True, or paths of its own)"
+        )
     yield Samples(trajectories, observations, load_metadata(paths.metadata))
     ranks.barrier()
 
@@ -159,15 +165,19 @@ def _check(shape: tuple[int, ...], agent: Agent, folder: Path) -> None:
 
 def _sample(source: Source, spec: EnvironmentSpec) -> None:
     paths, plan, agent = source.paths, source.plan, source.agent
-    if _kept_key(paths.trajectories) != source.trajectories_key:
+    kept = _kept_keys(paths)
+    if kept[0] != source.trajectories_key:
         _sample_trajectories(agent, spec, paths.trajectories, plan, source.trajectories_key)
-    if _kept_key(paths.observations) != source.observations_key:
+    if kept[1] != source.observations_key:
         _sample_observations(agent, spec, paths.observations, plan, source.observations_key)
-    paths.model.parent.mkdir(parents=True, exist_ok=True)
-    if paths.model.absolute() != source.checkpoint.path.absolute():
-        shutil.copyfile(source.checkpoint.path, paths.model)
+    _keep_model(source.checkpoint.path, paths.model)
     combos = load_facts(paths.trajectories)["action_combos"]
     save_metadata(paths.metadata, {"action_combos": combos, "environment": asdict(spec), "sampling": asdict(plan)})
+
+
+def _kept_keys(paths: SamplePaths) -> tuple[Any, Any]:
+    """Keys of the trajectories and the observations that are there; None for those that are not."""
+    return _kept_key(paths.trajectories), _kept_key(paths.observations)
 
 
 def _kept_key(folder: Path) -> Any:
@@ -175,6 +185,16 @@ def _kept_key(folder: Path) -> Any:
         return load_facts(folder).get("key")
     except SamplesError:
         return None
+
+
+def _keep_model(checkpoint: Path, model: Path) -> None:
+    if model.absolute() != checkpoint.absolute():
+        try:
+            write_atomically(model, checkpoint.read_bytes())
+        except OSError as error:
+            raise SamplesError(
+                f"the agent cannot be kept at {model} ({error.strerror or error}); give another path"
+            ) from error
 
 
 def _sample_trajectories(agent: Agent, spec: EnvironmentSpec, folder: Path, plan: SamplingPlan, key: str) -> None:

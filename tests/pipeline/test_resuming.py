@@ -315,6 +315,22 @@ def test_a_hostile_page_removes_nothing_outside(explain: Explain, tmp_path: Path
     assert victim.read_text() == "mine"
 
 
+def test_pages_at_an_address(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = explain()
+    address = "memory://bucket/page"
+    there = explain(address)
+    assert there.manifest == here.manifest
+    np.testing.assert_array_equal(there.frames(1), here.frames(1))
+    with counted_tasks(monkeypatch) as done:
+        explain(address)
+        assert done == []
+        with pytest.raises(OutputError, match=r"memory://bucket/page already holds a page \(An agent\)"):
+            explain(address, title="B")
+        assert explain(address, title="B", overwrite=True, single_file=True).manifest["title"] == "B"
+    files = there._directory.names()
+    assert files == {"interface.html"}
+
+
 def test_a_second_run_is_refused_by_name_of_the_first(explain: Explain, tmp_path: Path) -> None:
     holder = (
         "import sys, time; from rl_clarity.distributed import locked\n"
