@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rl_clarity.checkpoints import state_dicts
+from rl_clarity.checkpoints.safe_zip import MAGIC as ZIP_MAGIC
+from rl_clarity.checkpoints.torch_file import is_torch_stream
 
 HDF5 = b"\x89HDF"
 RLLIB_FILES = ("rllib_checkpoint.json", "algorithm_state.pkl", "policy_state.pkl", "algorithm_state.msgpck")
@@ -73,8 +75,11 @@ def pickled_object(path: Path, name: str) -> str:
         return rllib(path)
     if module != "__main__" and module in (*sys.stdlib_module_names, "__builtin__", "numpy", "joblib"):
         return refused  # no part of an agent: a script that loads it would be bad advice
-    script = MODULE_SCRIPT if module in ("torch", "__main__") else PICKLE_SCRIPT
-    return f"{refused}. In the environment that made it, a script can hand them over:\n{script.format(path=path)}"
+    with path.open("rb") as file:
+        head = file.read(16)
+    is_torch = head.startswith(ZIP_MAGIC) or is_torch_stream(head)
+    script = (MODULE_SCRIPT if is_torch else PICKLE_SCRIPT).format(path=path)
+    return f"{refused}. In the environment that made it, a script can hand them over:\n{script}"
 
 
 def unknown(path: Path, head: bytes, known: Sequence[str]) -> str:

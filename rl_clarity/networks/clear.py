@@ -45,4 +45,4 @@ def l2_pool(x: Any) -> Any:
     """Root of the mean square over 2 x 2 positions; the small constant keeps its gradient finite at 0."""
     from keras import ops
 
-    return ops.sqrt(ops.average_pool(ops.square(x), 2, padding="same") + 1e-8)
+    return ops.sqrt(ops.average_pool(ops.square(x), 2, strides=2, padding="same") + 1e-8)

@@ -4,7 +4,7 @@ An architecture describes itself once, to a `NetworkBuilder`. The same descripti
 loads stored parameters (each is checked before anything of its size is allocated) and names the tensors for saving.
 
 Keras forbids `/` in names, TensorFlow 1 used it everywhere: an operation called `ppo2_model/pi/1a/Relu` is
-`ppo2_model.pi.1a.Relu` inside the Keras model.
+`ppo2_model>pi>1a>Relu` inside the Keras model. (PyTorch, on which Keras may run, forbids dots.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rl_clarity.errors import CheckpointError
 if TYPE_CHECKING:
     import keras
 
-SEPARATOR = "."
+SEPARATOR = ">"
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class TorchLayers:
         if padding:
             x = keras.layers.ZeroPadding2D(padding)(x)
         layer = keras.layers.Conv2D(
-            filters, size, strides=strides, padding="valid", kernel_initializer="zeros", name=keras_name(name)
+            filters, size, strides=strides, padding="valid", kernel_initializer="zeros", name=_name(name)
         )
         y = layer(x)
         self.builder.store(kernel, layer.kernel, Layout(stored, axes=(2, 3, 1, 0)))
@@ -79,20 +79,20 @@ class TorchLayers:
         return self._product(x, name, kernel, f"{name}.bias", self.size(kernel))
 
     def relu(self, x: Any, name: str) -> Any:
-        return self.builder.relu(x, name)
+        return self.builder.relu(x, name.replace(".", "/"))
 
     def activation(self, x: Any, kind: str, name: str) -> Any:
         """A non-linearity by Keras's name."""
         import keras
 
-        return keras.layers.Activation(kind, name=keras_name(name))(x)
+        return keras.layers.Activation(kind, name=_name(name))(x)
 
     def lstm(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[State]]:
         """One step of a long short-term memory: its output (B, H), and the states h and c, which start as zeros."""
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
-        h, c = (self.builder.input((size,), f"{name}.{part}{suffix}") for part in "hc")
+        h, c = (self.builder.input((size,), _name(f"{name}.{part}{suffix}")) for part in "hc")
         of_x, of_h = self._gates(x, h, name, suffix, 4 * size)
         i, f, g, o = ops.split(of_x + of_h, 4, axis=-1)
         c_after = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
@@ -105,7 +105,7 @@ class TorchLayers:
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
-        h = self.builder.input((size,), f"{name}.h{suffix}")
+        h = self.builder.input((size,), _name(f"{name}.h{suffix}"))
         of_x, of_h = self._gates(x, h, name, suffix, 3 * size)
         x_reset, x_update, x_new = ops.split(of_x, 3, axis=-1)
         h_reset, h_update, h_new = ops.split(of_h, 3, axis=-1)
@@ -136,8 +136,13 @@ class TorchLayers:
             height, width, depth = picture
             layout = Layout(stored, split=(units, depth, height, width), axes=(2, 3, 1, 0))
             x = keras.layers.Flatten()(x)
-        layer = keras.layers.Dense(units, kernel_initializer="zeros", name=keras_name(name))
+        layer = keras.layers.Dense(units, kernel_initializer="zeros", name=_name(name))
         y = layer(x)
         self.builder.store(kernel, layer.kernel, layout)
         self.builder.store(bias, layer.bias)
         return y
+
+
+def _name(name: str) -> str:
+    """Name of an operation, from that of a part of a module."""
+    return keras_name(name.replace(".", "/"))

@@ -74,7 +74,7 @@ def test_integrated_gradients_sum_to_the_difference_of_the_score_as_steps_grow(a
             scale = max(np.abs(path.scores).max(), np.abs(path.scores_at_zero).max())
             gaps.append(np.abs(totals - (path.scores - path.scores_at_zero)).max() / scale)
         assert gaps[1] < 0.02
-        assert gaps[1] < max(0.3 * gaps[0], 1e-3)
+        assert gaps[1] < max(0.3 * gaps[0], 5e-3)
 
 
 def test_the_state_matters_and_is_held_fixed(agent):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import textwrap
 import tracemalloc
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rl_clarity.errors import CheckpointError
 from tests import state_dicts
 from tests.checkpoints import hostile_files, hostile_pickles, torch_writer
 from tests.checkpoints.other_files import sb3_data, sb3_zip
+from tests.checkpoints.torch_writer import name, pickled
 
 MEMORY = 256 << 20
 FORMATS = {
@@ -75,7 +77,7 @@ def test_pickles_in_the_data_of_sb3_are_not_even_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("what", "words"),
     [
         ("a whole module", ["__main__.Agent", "torch.load", "TorchAgent"]),
         ("archive: os.system", ["os.system", "nothing was run"]),
@@ -84,14 +86,43 @@ def test_pickles_in_the_data_of_sb3_are_not_even_read(tmp_path):
         ("a tensor beyond its storage", ["beyond its storage"]),
     ],
 )
-def test_the_error_says_what_is_wrong_and_what_to_do(tmp_path, name, words):
+def test_the_error_says_what_is_wrong_and_what_to_do(tmp_path, what, words):
     path = tmp_path / "checkpoint.pt"
-    path.write_bytes(hostile_files.torch_files(tmp_path / "marker")[name])
+    path.write_bytes(hostile_files.torch_files(tmp_path / "marker")[what])
     with pytest.raises(CheckpointError) as raised:
         checkpoints.read(path)
     for word in words:
         assert word in str(raised.value)
-    assert ("torch.load" in str(raised.value)) == (name == "a whole module")  # no advice to run what is plainly hostile
+    assert ("torch.load" in str(raised.value)) == (what == "a whole module")  # no advice to run what is plainly hostile
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("policy.jd", pickled(name("my_program.agents", "Agent") + b")\x81"), ["joblib.load", "numpy.asarray"]),
+        (
+            "agent.pt",
+            torch_writer.archive(pickled(name("my_program", "Net") + b")\x81"), {}),
+            ["torch.load", "TorchAgent"],
+        ),
+        (
+            "state.pkl",
+            pickled(name("ray.rllib.policy", "Policy") + b")\x81"),
+            ["Algorithm.from_checkpoint", "TorchAgent"],
+        ),
+    ],
+)
+def test_the_script_for_other_programs_objects_is_a_program(tmp_path, file, content, words):
+    path = tmp_path / file
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError) as raised:
+        checkpoints.read(path)
+    script = textwrap.dedent(str(raised.value).partition("\n")[2])
+    compile(script, "script", "exec")
+    assert len(script.strip().splitlines()) <= 12
+    assert str(path) in script
+    for word in words:
+        assert word in script
 
 
 def test_rllib_is_told_how_to_convert(tmp_path):
