@@ -68,20 +68,27 @@ def small_run(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, _agent
     )
 
 
-@pytest.fixture
-def explain(small_run: SmallRun, tmp_path: Path) -> Explain:
-    """Explain a little of the small run with other options: its last layer, 24 steps and 16 observations."""
+@pytest.fixture(scope="session")
+def explain_in(small_run: SmallRun) -> Explain:
+    """Explain a little of the small run in a directory: its last layer, 24 steps and 16 observations."""
     played = small_run.trajectories
     trajectories = {name: getattr(played, name)[:, :24] for name in ("observations", "actions", "rewards", "firsts")}
     base = {"layer_kwargs": LAST_LAYER, "action_combos": COMBOS, "title": "An agent"}
 
-    def made(directory: Path = tmp_path / "page", **options: Any) -> Results:
-        given = (options.pop("trajectories", trajectories), options.pop("observations", _sixteen(small_run)))
-        page = rl_clarity.generate(small_run.agent, *given, directory, **{**base, **options})
+    def made(directory: Path, **options: Any) -> Results:
+        given = options.pop("trajectories", trajectories)
+        observations = options.pop("observations", small_run.observations.observations[:16])
+        page = rl_clarity.generate(small_run.agent, given, observations, directory, **{**base, **options})
         return open_results(page.path)
 
     return made
 
 
-def _sixteen(small_run: SmallRun) -> Any:
-    return small_run.observations.observations[:16]
+@pytest.fixture
+def explain(explain_in: Explain, tmp_path: Path) -> Explain:
+    """The same, in `page` if no directory is given."""
+
+    def made(directory: Path = tmp_path / "page", **options: Any) -> Results:
+        return explain_in(directory, **options)
+
+    return made

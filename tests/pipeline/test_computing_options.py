@@ -6,13 +6,16 @@ Each case gives options and, as the function under it, looks for their effect on
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.distributed.store import DIRECTORY
 from rl_clarity.errors import OptionError
 from rl_clarity.interface.results import Results
 from rl_clarity.visualization.dataset_examples import dataset_grid
@@ -35,8 +38,32 @@ def case(**options: Any) -> Callable[[Check], Check]:
 
 
 @pytest.mark.parametrize(("options", "check"), CASES)
-def test_option(options: dict[str, Any], check: Check, explain: Explain, small_run: SmallRun) -> None:
+def test_option(
+    options: dict[str, Any], check: Check, explain: Explain, small_run: SmallRun, usual: Path, tmp_path: Path
+) -> None:
     check(explain(**options), small_run)
+    assert_same_work_is_the_same(usual, tmp_path / "page")
+
+
+@pytest.fixture(scope="module")
+def usual(explain_in: Explain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of the same with no option."""
+    directory = tmp_path_factory.mktemp("usual") / "page"
+    explain_in(directory)
+    return directory
+
+
+def assert_same_work_is_the_same(one: Path, other: Path) -> None:
+    """Tasks that are taken to be the same wrote the same files: what decides them is in their keys."""
+    entries = [
+        {path.name: json.loads(path.read_text()) for path in (page / DIRECTORY).glob("*-*.json")}
+        for page in (one, other)
+    ]
+    for name in entries[0].keys() & entries[1].keys():
+        if entries[0][name]["key"] == entries[1][name]["key"]:
+            assert entries[0][name] == entries[1][name]
+            for file in entries[0][name]["files"]:
+                assert (one / file).read_bytes() == (other / file).read_bytes(), file
 
 
 def frames_of(small_run: SmallRun) -> np.ndarray:
