@@ -66,7 +66,7 @@ export function composeAttribution(options) {
 function colorPlanes({ codes, height, width, depth, frameScale, scale, hues, direction, chosen, residual }) {
   const size = height * width;
   const [red, green, blue] = [0, 1, 2].map(() => new Float32Array(size));
-  const strength = strengths(frameScale / scale, PARTS[direction]);
+  const strength = strengths(frameScale / scale, direction);
   const shown = chosen.map((channel) => [channel, ...hues[channel]]);
   if (residual && depth > hues.length) shown.push([depth - 1, 1, 1, 1]);
   for (const [channel, r, g, b] of shown) {
@@ -81,9 +81,20 @@ function colorPlanes({ codes, height, width, depth, frameScale, scale, hues, dir
   return [red, green, blue];
 }
 
+/** The part of each of the 256 codes that a direction shows, where code 127 stands for 1. */
+const UNITS = Object.fromEntries(
+  Object.entries(PARTS).map(([direction, part]) => [
+    direction,
+    Float32Array.from({ length: 256 }, (_, i) => part(decodeValue(i - 128, 1))),
+  ]),
+);
+
 /** What each of the 256 codes contributes. */
-function strengths(scale, part) {
-  return Float32Array.from({ length: 256 }, (_, i) => part(decodeValue(i - 128, scale)));
+function strengths(scale, direction) {
+  const units = UNITS[direction];
+  const out = new Float32Array(256);
+  for (let i = 0; i < 256; i += 1) out[i] = units[i] * scale;
+  return out;
 }
 
 /** Convolve a plane with the kernel, zeros outside; rows of zeros cost nothing. */

@@ -1,4 +1,5 @@
 // Drawing of the timeline's tracks. A view is {frame, visible, width, height, steps}: the frame stands in the middle.
+import { memoized } from "./memo.js";
 import { polylines, stackedEdges } from "./series.js";
 
 export const pixelsPerStep = (view) => view.width / view.visible;
@@ -59,20 +60,31 @@ function drawLevel(context, view, y, color) {
   context.setLineDash([]);
 }
 
-/** Probabilities of the actions, stacked. */
-export function drawBand(context, view, { data, shape }, colors) {
-  const unit = Math.max(1, pixelsPerStep(view));
-  const stride = Math.max(1, Math.floor(1 / pixelsPerStep(view)));
-  for (let t = firstVisible(view); t <= lastVisible(view); t += stride) {
-    const edges = stackedEdges(data, shape[1], t);
-    const x = stepToX(view, t - 0.5);
-    for (let k = 0; k < shape[1]; k += 1) {
+const BAND_HEIGHT = 64;
+const BAND_COLUMNS = 8192;
+
+/** Probabilities of the actions, stacked: the whole trajectory is painted once, then moved and stretched. */
+export function drawBand(context, view, probabilities, colors) {
+  const band = bandPicture(probabilities, colors);
+  const unit = pixelsPerStep(view);
+  context.imageSmoothingEnabled = unit < 1;
+  context.drawImage(band, stepToX(view, -0.5), 0, view.steps * unit, view.height);
+}
+
+const bandPicture = memoized(({ data, shape: [steps, count] }, colors) => {
+  const canvas = document.createElement("canvas");
+  Object.assign(canvas, { width: Math.min(steps, BAND_COLUMNS), height: BAND_HEIGHT });
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  for (let column = 0; column < canvas.width; column += 1) {
+    const edges = stackedEdges(data, count, Math.floor((column * steps) / canvas.width));
+    for (let k = 0; k < count; k += 1) {
+      const [top, bottom] = [edges[k], edges[k + 1]].map((edge) => Math.round(edge * BAND_HEIGHT));
       context.fillStyle = colors[k];
-      const top = edges[k] * view.height;
-      context.fillRect(x, top, unit + 0.5, (edges[k + 1] - edges[k]) * view.height);
+      context.fillRect(column, top, 1, bottom - top);
     }
   }
-}
+  return canvas;
+});
 
 /** Vertical lines where episodes begin, and ticks for rewards. */
 export function drawEvents(context, view, { firsts, rewards, line, positive, negative }) {

@@ -2,6 +2,22 @@
 
 const MINUS = "\u2212";
 
+/** Making a formatter takes long, and dozens of numbers change with every frame. */
+const figuresFormat = memoizedFormat((figures) => ({
+  maximumSignificantDigits: figures,
+  minimumSignificantDigits: Math.min(figures, 3),
+  useGrouping: false,
+}));
+const percentFormat = memoizedFormat((digits) => ({ maximumFractionDigits: digits }));
+
+function memoizedFormat(options) {
+  const made = new Map();
+  return (key, value) => {
+    if (!made.has(key)) made.set(key, new Intl.NumberFormat("en", options(key)));
+    return made.get(key).format(value);
+  };
+}
+
 /** A number with a few significant figures, a true minus sign, and no exponent where it can be helped. */
 export function formatNumber(value, figures = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "\u2013";
@@ -10,17 +26,11 @@ export function formatNumber(value, figures = 3) {
   let text;
   if (size === 0) text = "0";
   else if (size >= 1e5 || size < 1e-4) text = size.toExponential(Math.max(0, figures - 1));
-  else
-    text = size.toLocaleString("en", {
-      maximumSignificantDigits: figures,
-      minimumSignificantDigits: Math.min(figures, 3),
-      useGrouping: false,
-    });
+  else text = figuresFormat(figures, size);
   return value < 0 ? MINUS + text : text;
 }
 
-export const formatPercent = (fraction) =>
-  `${(100 * fraction).toLocaleString("en", { maximumFractionDigits: fraction < 0.1 ? 1 : 0 })}\u2009%`;
+export const formatPercent = (fraction) => `${percentFormat(fraction < 0.1 ? 1 : 0, 100 * fraction)}\u2009%`;
 
 /** What the channels of a layer are called. */
 export const channelWord = (layer) => (layer.kind === "input" ? "Channel" : "Feature");

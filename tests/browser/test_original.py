@@ -219,7 +219,6 @@ def test_status_says_what_happened(generated: Generated, page: Path, open_page: 
 
 def test_the_policy_is_a_bar_of_probabilities(generated: Generated, page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=30")
-    visitor.page.wait_for_timeout(200)  # the bar's transition
     widths = (
         visitor.by("policy")
         .locator("[data-action]")
