@@ -244,8 +244,7 @@ class BatchedAgent(ABC):
             return False
         raise SamplesError(
             f"observations have the shape {shape}; the network takes (B, {height}, {width}, {channels}), or the same "
-            f"with "
-            "the channels first"
+            "with the channels first"
         )
 
     def _scaled(self, observations: np.ndarray) -> np.ndarray:

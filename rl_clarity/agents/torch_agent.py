@@ -81,7 +81,6 @@ class TorchAgent(BatchedAgent):
         self._initial_state = tuple(np.asarray(part, np.float32) for part in parts)
         height, width, channels = map(int, observation_shape)
         self._given_heads = heads
-        self.heads: tuple[str, ...] = ()
         with self._computing(), torch.no_grad():
             state = [self._tensor(np.repeat(part[None], 2, axis=0)) for part in self._initial_state]
             found, tensors, _ = self._run(self._tensor(np.zeros((2, height, width, channels), np.float32)), *state)

@@ -50,8 +50,8 @@ def heads_of(outputs: Any, given: Sequence[str] | None) -> tuple[tuple[str, ...]
     for name, tensor in named:
         if len(tensor.shape) not in (1, 2):
             raise OptionError(
-                f"the module returns {name or 'a tensor'} of shape {tuple(tensor.shape)}; (batch, n) or (batch,) is "
-                f"needed"
+                f"the module returns {name or 'a tensor'} of shape {tuple(tensor.shape)}; "
+                "(batch, n) or (batch,) is needed"
             )
     if given is not None:
         heads = check_heads(given, len(named))

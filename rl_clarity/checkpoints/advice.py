@@ -60,8 +60,7 @@ def how_to_convert(path: Path) -> str | None:
 def rllib(path: Path) -> str:
     return (
         "an RLlib checkpoint is pickled objects, which cannot be read without running them. In the environment that "
-        "trained "
-        "it, a script can hand the network over:\n" + RLLIB_SCRIPT.format(path=path)
+        "trained it, a script can hand the network over:\n" + RLLIB_SCRIPT.format(path=path)
     )
 
 
@@ -91,7 +90,6 @@ def unknown(path: Path, head: bytes, known: Sequence[str]) -> str:
         shown = ", ".join(f"{name} {shape}" for name, shape in list(names.items())[:6])
         return (
             f"is a torch state dict of none of the known programs ({'; '.join(known)}). Its tensors: {shown}, ... With "
-            f"the "
-            "network's own class: rl_clarity.TorchAgent(module, observation_shape) and rl_clarity.generate"
+            "the network's own class: rl_clarity.TorchAgent(module, observation_shape) and rl_clarity.generate"
         )
     return f"is of no known format (it begins with {head[:8]!r}); known ones: {'; '.join(known)}"

@@ -78,8 +78,8 @@ def observation_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
     kind = metadata["env_kind"]
     if kind not in IMAGE_SIDES:
         raise CheckpointError(
-            f"env_kind {kind!r} says nothing of the observations' shape; give 'observation_shape' in the checkpoint's "
-            f"args"
+            f"env_kind {kind!r} says nothing of the observations' shape; "
+            "give 'observation_shape' in the checkpoint's args"
         )
     channels = (1 if kind == "atari" else 3) * int(metadata.get("frame_stack") or 1)
     return IMAGE_SIDES[kind], IMAGE_SIDES[kind], channels

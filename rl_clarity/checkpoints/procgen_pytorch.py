@@ -21,8 +21,7 @@ NEEDED = (FIRST, "embedder.fc.weight", "fc_policy.weight", "fc_value.weight")
 METADATA = {"library": "train-procgen-pytorch", "env_kind": "procgen", "gamma": 0.999, "lambda": 0.95}
 NOTE = (
     "the file does not say which game it is for, nor its options: give env_name, and distribution_mode if it is not "
-    "'hard'; "
-    "gamma and lambda are the program's defaults"
+    "'hard'; gamma and lambda are the program's defaults"
 )
 
 

@@ -203,8 +203,8 @@ class _StreamedStorages:
 def _checked(storage: Storage, data: bytes) -> bytes:
     if len(data) != storage.length * storage.itemsize:
         raise CheckpointError(
-            f"storage {brief(storage.key)} has {len(data)} bytes, not the {storage.length} x {storage.itemsize} it "
-            f"claims"
+            f"storage {brief(storage.key)} has {len(data)} bytes, "
+            f"not the {storage.length} x {storage.itemsize} it claims"
         )
     return data
 

@@ -35,8 +35,7 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
     shown = ", ".join(f"{name or 'one'} of width {width or 1}" for name, width in zip(names, widths, strict=True))
     raise OptionError(
         f"the network's outputs are {shown or 'none'}: a policy's logits and a value, or action values alone, are "
-        f"needed. "
-        "heads=('policy_logits', 'values') or heads=('q_values',) says which is which"
+        "needed. heads=('policy_logits', 'values') or heads=('q_values',) says which is which"
     )
 
 
@@ -71,8 +70,7 @@ def head_output(head: str, tensor: Any) -> Any:
     if head == "policy_logits" and activation in PROBABILITIES:
         raise OptionError(
             f"the policy's output {operation.name!r} gives probabilities ({activation}); a model is needed whose "
-            f"output is "
-            "the logits before them: keras.Model(model.input, [logits, value])"
+            "output is the logits before them: keras.Model(model.input, [logits, value])"
         )
     return tensor if len(tensor.shape) == 2 else keras.layers.Reshape((1,))(tensor)
 

@@ -26,8 +26,7 @@ def network_of(
     if not isinstance(model, keras.Model) or getattr(model, "inputs", None) is None:
         raise OptionError(
             f"a {type(model).__name__} has no graph to look into: give a functional or sequential Keras model that has "
-            f"been "
-            "called or has an Input; for a network of PyTorch there is TorchAgent, and any object that satisfies "
+            "been called or has an Input; for a network of PyTorch there is TorchAgent, and any object that satisfies "
             "rl_clarity.agents.Agent will do"
         )
     shape = tuple(model.inputs[0].shape[1:])
