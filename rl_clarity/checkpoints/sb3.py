@@ -23,6 +23,10 @@ DESCRIPTION = "Stable-Baselines3 and sb3-contrib (.zip: PPO, A2C, DQN, Recurrent
 MEMBERS = ("data", "policy.pth")
 ATARI_SIDES = [84, 84]
 ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "ELU": "elu", "GELU": "gelu", "SiLU": "silu", "Identity": "linear"}
+OTHER_POLICIES = (
+    "With Stable-Baselines3 at hand: rl_clarity.TorchAgent(model.policy, (height, width, channels), input_divisor=1, "
+    "forward=lambda policy, x, _: (policy.get_distribution(x).distribution.logits, policy.predict_values(x)))"
+)
 TOWERS = (
     "features_extractor.",
     "pi_features_extractor.",
@@ -81,12 +85,13 @@ def agent(checkpoint: Checkpoint) -> KerasAgent:
 def _network(parameters: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     others = [name for name in parameters if not name.startswith(TOWERS)]
     has_cnn = any(".cnn.0." in f".{name}" for name in parameters)
+    if "log_std" in parameters:
+        raise CheckpointError("its actions are continuous (it has a tensor 'log_std'); discrete ones are known")
     if others or not has_cnn:
         policy = _text(data.get("policy_class"), "__module__") or "its policy"
+        found = f"tensors such as {brief(others[0])}" if others else "no tensor features_extractor.cnn.0.weight"
         raise CheckpointError(
-            f"{policy} is not a CnnPolicy of PPO, A2C, DQN or RecurrentPPO: it has "
-            + (f"tensors such as {brief(others[0])}" if others else "no convolutions (features_extractor.cnn.0.weight)")
-            + ". Its network in your environment: rl_clarity.TorchAgent(model.policy, ...)"
+            f"{policy} is not a CnnPolicy of PPO, A2C, DQN or RecurrentPPO: it has {found}. {OTHER_POLICIES}"
         )
     return "q_network" if any(name.startswith("q_net.") for name in parameters) else "actor_critic"
 

@@ -139,20 +139,23 @@ def test_replay_from_saved_states_gives_the_saved_outputs(case):
     assert np.abs(replayed.policy_logits - np.concatenate(played)).max() < 1e-5
 
 
+@pytest.fixture(scope="module")
+def folder(shared_formats):
+    return shared_formats / "baby-a3c"
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    with np.load(folder / "breakout-v4" / "expected.npz") as arrays:
+        return {key: arrays[key] for key in arrays.files}
+
+
+@pytest.fixture(scope="module")
+def agent(folder):
+    return checkpoints.load_agent(folder / "breakout-v4" / "model.80.tar", env_name="breakout")
+
+
 class TestBabyA3C:
-    @pytest.fixture(scope="class")
-    def folder(self, shared_formats):
-        return shared_formats / "baby-a3c"
-
-    @pytest.fixture(scope="class")
-    def expected(self, folder):
-        with np.load(folder / "breakout-v4" / "expected.npz") as arrays:
-            return {key: arrays[key] for key in arrays.files}
-
-    @pytest.fixture(scope="class")
-    def agent(self, folder):
-        return checkpoints.load_agent(folder / "breakout-v4" / "model.80.tar", env_name="breakout")
-
     def test_preprocessing_is_exact(self, agent, expected):
         for part in ("", "start."):
             observations = agent.preprocess(expected[f"{part}observations"])
