@@ -76,7 +76,11 @@ class Agent(Protocol):
         ...
 
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
-        """Outputs for `observations` (B, H, W, C) uint8, and the state after; `firsts` (B,) bool resets the state."""
+        """Outputs for `observations` (B, H, W, C) uint8, and the state after; `firsts` (B,) bool resets the state.
+
+        What it resets a state to is the initial state, unless the agent has a method `reset(state, firsts)` that gives
+        the state before the step (see `agents.states.before_step`).
+        """
         ...
 
     def forward(self, observations: np.ndarray) -> Outputs:
@@ -84,7 +88,10 @@ class Agent(Protocol):
         ...
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
-        """Observations from the environment's frames; the frames themselves where nothing needs doing."""
+        """Observations from the environment's frames; the frames themselves where nothing needs doing.
+
+        They are uint8, or float32 from 0 to 1 in steps of 1 / 255: then `forward` takes them as uint8, too.
+        """
         ...
 
     def activations(self, observations: np.ndarray, layer: str, state: State = None) -> np.ndarray:
