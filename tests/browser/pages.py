@@ -10,6 +10,11 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Locator, Page
 
+from rl_clarity.interface.results import ReducedAttribution
+from rl_clarity.visualization.rendering import render_attribution
+
+TOLERANCE = 3 + 1  # of 255: coding, canvas
+
 _READ = """canvas => {
   const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   return { data: Array.from(data), width, height };
@@ -93,3 +98,22 @@ def premultiplied(rgba: np.ndarray) -> np.ndarray:
 def screenshot(locator: Locator) -> np.ndarray:
     """What is on the screen (h, w, 3)."""
     return np.asarray(Image.open(io.BytesIO(locator.screenshot())).convert("RGB")).astype(float)
+
+
+def picture_of(attribution: ReducedAttribution, frame: int, direction: str, channel: str | int = "prin") -> np.ndarray:
+    """What Python renders of a frame of attribution, premultiplied and clipped, (h, w, 4) in 0..255."""
+    residual = attribution.residual
+    picture = render_attribution(
+        attribution.channels[frame : frame + 1],
+        None if residual is None else residual[frame : frame + 1],
+        direction=direction,  # type: ignore[arg-type]
+        channel=channel,
+        scale=attribution.scale,
+        hues=attribution.hues,
+    )[0]
+    return 255 * np.concatenate([np.clip(picture[..., :3], 0, 1) * picture[..., 3:], picture[..., 3:]], -1)
+
+
+def close(shown: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether a canvas shows a picture, but for the coding of values and of the canvas."""
+    return shown.shape == wanted.shape and bool(np.abs(shown - wanted).max() <= TOLERANCE)

@@ -150,10 +150,15 @@ class _Writer:
                     f"trajectories/{index + 1}/frames-{segment + 1}.js", {"offsets": offsets, "png": b"".join(encoded)}
                 )
             )
-        strip = np.concatenate([frame[:, 42:44] for frame in frames], axis=1)
-        scrub = self._picture(f"trajectories/{index + 1}/scrub-1.png", strip)
+        scrub = [
+            self._picture(
+                f"trajectories/{index + 1}/scrub-{part + 1}.png",
+                np.concatenate([frame[:, 42:44] for frame in frames[start : start + SCRUB_STEPS]], axis=1),
+            )
+            for part, start in enumerate(range(0, steps, SCRUB_STEPS))
+        ]
         series = self._chunk(f"trajectories/{index + 1}/series.js", self.series[index])
-        return {"steps": steps, "series": series, "scrub": [scrub], "frames": names, "pictures": []}
+        return {"steps": steps, "series": series, "scrub": scrub, "frames": names, "pictures": []}
 
     def _bookmarks(self) -> dict[str, Any]:
         marks = [

@@ -166,3 +166,22 @@ def test_numbers_are_read_by_keys(synthetic: Path, open_page: Open) -> None:
     assert "row" not in visitor.text("read-out")
     visitor.press("ArrowRight")
     assert visitor.frame() == 31
+
+
+def test_a_panel_closed_while_its_pictures_load_leaves_no_error(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic)
+    visitor.press("f")
+    visitor.by("find-value").fill("-100")
+    visitor.page.evaluate(
+        """() => {
+          document.querySelector('[data-testid=find-go]').click();
+          const watch = new MutationObserver(() => {
+            if (!document.querySelector('[data-testid=find-results] canvas')) return;
+            watch.disconnect();
+            document.querySelector('[data-testid=close-drawer]').click();
+          });
+          watch.observe(document.body, { subtree: true, childList: true });
+        }"""
+    )
+    visitor.by("drawer").wait_for(state="detached")
+    visitor.page.wait_for_load_state("networkidle")

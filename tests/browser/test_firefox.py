@@ -9,10 +9,9 @@ import pytest
 
 from rl_clarity.interface.results import open_results
 from tests.browser.firefox import find_firefox, firefox
-from tests.browser.test_original import picture_of
+from tests.browser.pages import close, picture_of
 
 RIGHT = "\ue014"
-TOLERANCE = 3 + 1  # of 255: coding, canvas
 SETTLED = """
 const frame = () => window.rlClarity?.state().frame;
 const settled = () => {
@@ -44,7 +43,7 @@ def test_firefox_opens_the_page_and_scrubs(synthetic: Path, tmp_path: Path) -> N
         read = browser.run(READ)
         shown = np.array(read["data"], float).reshape(read["height"], read["width"], 4)
         shown[..., :3] *= shown[..., 3:] / 255
-        assert np.abs(shown - picture_of(attribution, 65, "pos")).max() <= TOLERANCE
+        assert close(shown, picture_of(attribution, 65, "pos"))
         browser.run("document.querySelector('[data-testid=frame-slider]').focus()")
         for name in ("layer-4a", "trajectory-2", "open-find", "find-go"):
             browser.run(f"document.querySelector('[data-testid={name}]').click()")

@@ -8,18 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity.interface.results import ReducedAttribution, open_results
-from rl_clarity.visualization.rendering import render_attribution
+from rl_clarity.interface.results import open_results
 from rl_clarity.visualization.totals import channel_totals
 from tests.browser.generated import COMBOS, STARTS, STEPS, Generated
-from tests.browser.pages import Visitor, read_canvas, screenshot
+from tests.browser.pages import Visitor, close, picture_of, read_canvas, screenshot
 from tests.browser.synthetic import read_chunk
 
 Open = Callable[..., Visitor]
 Expected = Callable[..., np.ndarray]
 FINE, MIDDLE, COARSE = "Relu", "Relu_1", "Relu_2"
 K = 8
-TOLERANCE = 3 + 1  # of 255: coding, canvas
 
 
 @pytest.fixture
@@ -39,23 +37,6 @@ def expected(generated: Generated) -> Expected:
         return picture_of(attribution, state["frame"], direction, channel)
 
     return rendered
-
-
-def picture_of(attribution: ReducedAttribution, frame: int, direction: str, channel: str | int = "prin") -> np.ndarray:
-    residual = attribution.residual
-    picture = render_attribution(
-        attribution.channels[frame : frame + 1],
-        None if residual is None else residual[frame : frame + 1],
-        direction=direction,  # type: ignore[arg-type]
-        channel=channel,
-        scale=attribution.scale,
-        hues=attribution.hues,
-    )[0]
-    return 255 * np.concatenate([np.clip(picture[..., :3], 0, 1) * picture[..., 3:], picture[..., 3:]], -1)
-
-
-def close(shown: np.ndarray, wanted: np.ndarray) -> bool:
-    return shown.shape == wanted.shape and bool(np.abs(shown - wanted).max() <= TOLERANCE)
 
 
 def test_trajectories_are_chosen(page: Path, open_page: Open) -> None:

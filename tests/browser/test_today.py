@@ -146,25 +146,6 @@ def test_frames_are_found(synthetic: Path, open_page: Open, kind: str) -> None:
     visitor.page.wait_for_function("() => document.querySelector('[data-testid=find-results] canvas')?.dataset.frame")
 
 
-def test_a_panel_closed_while_its_pictures_load_leaves_no_error(synthetic: Path, open_page: Open) -> None:
-    visitor = open_page(synthetic)
-    visitor.press("f")
-    visitor.by("find-value").fill("-100")
-    visitor.page.evaluate(
-        """() => {
-          document.querySelector('[data-testid=find-go]').click();
-          const watch = new MutationObserver(() => {
-            if (!document.querySelector('[data-testid=find-results] canvas')) return;
-            watch.disconnect();
-            document.querySelector('[data-testid=close-drawer]').click();
-          });
-          watch.observe(document.body, { subtree: true, childList: true });
-        }"""
-    )
-    visitor.by("drawer").wait_for(state="detached")
-    visitor.page.wait_for_load_state("networkidle")
-
-
 def test_layers_side_by_side(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30&rows=value,value~4a,value~~2")
     assert visitor.attribution("pos", 0).shape[0] == 32
