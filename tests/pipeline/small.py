@@ -46,13 +46,20 @@ class SmallRun:
 def write_checkpoint(
     path: Path, args: dict[str, Any] | None = None, shape: tuple[int, int, int] = (64, 64, 3), actions: int = 15
 ) -> Path:
-    """A checkpoint of a fresh `nature` network, whose outputs differ enough from frame to frame to be told apart."""
+    """A checkpoint of a `nature` network with made-up parameters.
+
+    Biases, since without them gradients are the same all along a path; and a policy that tells frames apart.
+    """
     from rl_clarity import networks
     from rl_clarity.checkpoints import baselines
     from rl_clarity.quiet import import_keras
 
     import_keras()
     parameters = networks.build("nature", shape, actions, seed=1).parameters()
+    rng = np.random.default_rng(0)
+    for name in parameters:
+        if name.endswith("/b:0"):
+            parameters[name] = rng.normal(0, 0.3, parameters[name].shape).astype(np.float32)
     parameters["ppo2_model/pi/w:0"] = parameters["ppo2_model/pi/w:0"] * 50
     baselines.write(path, parameters, args or ARGS)
     return path

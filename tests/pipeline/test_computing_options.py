@@ -21,6 +21,7 @@ from rl_clarity.interface.results import Results
 from rl_clarity.visualization.dataset_examples import dataset_grid
 from rl_clarity.visualization.patches import draw_grid
 from rl_clarity.visualization.rendering import render_attribution
+from rl_clarity.visualization.totals import channel_totals
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import COMBOS, LAST_LAYER, SmallRun, coding_error
 
@@ -82,9 +83,16 @@ def reduction_of(small_run: SmallRun, features: int = 8, steps: int = 5, rule: s
 def assert_shows(results: Results, attribution: np.ndarray, reduction: rl_clarity.ChannelReduction, output="value"):
     """The page shows this attribution, reduced."""
     channels, residual = reduction.signed_transform(attribution)
+    values = np.concatenate([channels, residual], axis=-1)
     found = results.attribution(LAYER, 0, output)
-    for read, values in ((found.channels, channels), (found.residual, residual)):
-        assert (np.abs(read - values) <= coding_error(np.concatenate([channels, residual], axis=-1)).max()).all()
+    read = np.concatenate([found.channels, found.residual], axis=-1)
+    assert (np.abs(read - values) <= coding_error(values)).all()
+    totals = channel_totals(channels, residual)
+    assert_close(results.totals(LAYER, 0)[output].totals, totals)
+
+
+def assert_close(found: np.ndarray, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
 
 
 # --- layers --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.attribution.integrated_gradients import attribute
 from rl_clarity.interface.results import Results
 from rl_clarity.sampling.advantages import dones_of
 from rl_clarity.visualization.rendering import attribution_scale
@@ -79,17 +80,22 @@ def test_attribution(
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None:
-    outputs = small_run.agent.forward(small_run.trajectories.observations[0])
-    totals = results.totals(layer, 0)
-    np.testing.assert_allclose(totals["value"].gap[:, 2], outputs.values, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(totals["action-4"].gap[:, 2], outputs.policy_logits[:, 4], rtol=1e-4, atol=1e-4)
+    frames = small_run.trajectories.observations[0]
+    outputs = small_run.agent.forward(frames)
     right = [index for index, combo in enumerate(COMBOS) if "RIGHT" in combo]
-    np.testing.assert_allclose(
-        totals["group-0"].gap[:, 2], outputs.policy_logits[:, right].sum(1), rtol=1e-4, atol=1e-3
-    )
-    for found in totals.values():
-        total, difference, _ = found.gap.T
-        assert np.abs(total - difference).max() < 0.05 * max(np.abs(difference).max(), 0.01)
+    scores = {
+        "value": outputs.values,
+        "action-4": outputs.policy_logits[:, 4],
+        "group-0": outputs.policy_logits[:, right].sum(axis=1),
+    }
+    totals = results.totals(layer, 0)
+    found = attribute(small_run.agent, frames, layer, ["value", 4, right], steps=5, quadrature="gauss-legendre")
+    for name, at_zero, gap in zip(scores, found.scores_at_zero, found.completeness_gap, strict=True):
+        total, difference, score = totals[name].gap.T
+        np.testing.assert_allclose(score, scores[name], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(difference, scores[name] - at_zero, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(total - difference, gap, rtol=1e-3, atol=1e-3)
+        assert np.abs(gap).mean() < 0.5 * np.abs(difference).mean()
 
 
 @pytest.mark.parametrize("output", ["value", "action-2", "group-1"])

@@ -114,8 +114,18 @@ def test_samples_of_a_checkpoint_in_a_place_that_cannot_be_written(
     assert run("again", resample=False).manifest == first.manifest
 
 
-def test_full_resolution(run: Run, small_run: SmallRun) -> None:
-    results = run(full_resolution=True)
+def test_full_resolution(copied: Path, small_run: SmallRun, tmp_path: Path) -> None:
+    page = rl_clarity.run(
+        copied,
+        tmp_path / "page",
+        load_kwargs={"full_resolution": True},
+        trajectories_kwargs={"num_envs": 2, "num_steps": 9},
+        observations_kwargs={**OBSERVATIONS, "num_obs": 2},
+        layer_kwargs=LAST_LAYER,
+        nmf_features=2,
+        vis_thumbnail_num_mult=2,
+    )
+    results = page.results()
     observation = results.manifest["observation"]
     assert (observation["height"], observation["frame_height"], observation["frame_width"]) == (64, 512, 512)
     frames = results.frames(0, range(3))
@@ -126,7 +136,7 @@ def test_full_resolution(run: Run, small_run: SmallRun) -> None:
     assert np.abs(averaged - small).mean() < 25
     atlas = results.manifest["observations"]
     assert (atlas["height"], atlas["columns"]) == (512, 4)
-    assert results.picture(results.manifest["layers"][0]["thumbnails"][0]).shape == (4 * 512, 4 * 512, 4)
+    assert results.picture(results.manifest["layers"][0]["thumbnails"][0]).shape == (2 * 512, 2 * 512, 4)
 
 
 # --- made anew, or not ---------------------------------------------------------------------------------------------
