@@ -66,7 +66,7 @@ def run(
         output = open_output(output_dir, chosen, made_from, ranks)
         if not output.finished:
             with _alone_in(output, ranks), samples_of(source, ranks) as samples:
-                metadata = {**source.checkpoint.metadata, **samples.metadata}
+                metadata = {"network": source.checkpoint.network, **source.checkpoint.metadata, **samples.metadata}
                 _explain(output, source.agent, samples.trajectories, samples.observations, metadata, source, ranks)
         return _finished(output, ranks)
 

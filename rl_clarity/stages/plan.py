@@ -96,7 +96,7 @@ def plan_page(
     )
     groups = _groups(combos, actions, options.action_group_fns) if kind == "policy" else ()
     env_name = options.env_name or metadata.get("env_name") or metadata.get("env_id") or "unknown"
-    network = str(metadata.get("cnn") or type(agent).__name__)
+    network = str(metadata.get("network") or metadata.get("cnn") or type(agent).__name__)
     recurrent = agent.initial_state(1) is not None
     return Plan(
         options=options,
