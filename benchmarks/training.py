@@ -15,7 +15,7 @@ import tyro
 
 from rl_clarity.environments import make
 from rl_clarity.training.options import TrainOptions
-from rl_clarity.training.train import compute_precision
+from rl_clarity.training.session import compute_precision
 from rl_clarity.training.trainer import CLOCKS, Trainer
 
 MATRIX = 2048

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rl_clarity.training.train import TrainingSummary
+    from rl_clarity.training.session import TrainingSummary
 
 
 def train(save_dir: str | Path | None = None, **kwargs: Any) -> TrainingSummary:
@@ -17,6 +17,6 @@ def train(save_dir: str | Path | None = None, **kwargs: Any) -> TrainingSummary:
     stop being finite.
     """
     from rl_clarity.training.options import train_options
-    from rl_clarity.training.train import run
+    from rl_clarity.training.session import run
 
     return run(None if save_dir is None else Path(save_dir), train_options(kwargs))

@@ -124,3 +124,11 @@ def test_options_load_nothing_heavy() -> None:
         "assert not {'tensorflow', 'keras', 'mpi4py', 'procgen'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_train_stays_a_function_when_training_is_loaded() -> None:
+    code = (
+        "import rl_clarity, rl_clarity.training.session\n"
+        "assert callable(rl_clarity.training.train) and callable(rl_clarity.train)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

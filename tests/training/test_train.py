@@ -272,6 +272,6 @@ def test_ranks_hold_the_same_parameters_and_play_other_environments(tmp_path: Pa
 
 
 def test_every_option_that_may_change_is_an_option() -> None:
-    from rl_clarity.training.train import CHANGEABLE
+    from rl_clarity.training.session import CHANGEABLE
 
     assert {field.name for field in dataclasses.fields(TrainOptions)} >= CHANGEABLE
