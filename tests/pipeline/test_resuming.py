@@ -157,21 +157,23 @@ def test_killed_again_and_again(run: Callable[..., Path], tmp_path: Path, small_
         command = [sys.executable, "-m", "rl_clarity", "run", str(path), str(tmp_path / name), *options]
         return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    began = time.monotonic()
+    def files() -> int:
+        return sum(len(list((tmp_path / name).rglob("*"))) for name in ("killed", "killed-checkpoint"))
+
     assert start("undisturbed").wait() == 0
-    seconds = time.monotonic() - began
     rng = random.Random(0)
     kills = 0
-    while kills < 30:
+    while True:
         process = start("killed")
-        try:
-            # The first part is spent on imports, in which there is nothing to break.
-            process.wait(timeout=seconds * rng.uniform(0.4, 1.0) if kills < 6 else None)
+        enough = files() + rng.randrange(1, 14) if kills < 6 else np.inf
+        while process.poll() is None and files() < enough:
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0, 0.02))
+        if process.poll() is not None:
             break
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
     assert process.returncode == 0
     assert kills > 2
     assert files_of(tmp_path / "killed") == files_of(tmp_path / "undisturbed")
