@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, when TensorFlow is first imported
 
 import hypothesis
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
-from scripts.chromium import find_chromium
+from scripts.chromium import FLAGS, find_chromium
 from tests.golden_data import NETWORKS, Golden, load_golden
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -33,6 +35,16 @@ def shared_formats() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no checkpoints of other programs in {folder}: set RL_CLARITY_FORMATS to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def chromium_browser(chromium: Path) -> Iterator[Browser]:
+    """One browser for all tests: a second Playwright cannot be started in the same thread."""
+    with sync_playwright() as playwright:
+        arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=arguments)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -6,21 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-from scripts.chromium import FLAGS
 from tests.browser.generated import Generated, generate_page
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_synthetic_page
-
-
-@pytest.fixture(scope="session")
-def chromium_browser(chromium: Path) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=arguments)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

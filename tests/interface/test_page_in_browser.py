@@ -10,7 +10,6 @@ from rl_clarity.interface.document import read_manifest
 from rl_clarity.interface.files import LocalDirectory
 from rl_clarity.interface.page import Bundle, write_page
 from rl_clarity.interface.results import open_results
-from scripts.chromium import FLAGS
 from tests.interface.pages import random_arrays, write_small_page
 
 pytestmark = pytest.mark.browser
@@ -65,20 +64,10 @@ class Interface {
 """
 
 
-@pytest.fixture(scope="module")
-def browser(chromium: Path) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=list(FLAGS))
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def opened(browser: Any) -> Iterator[Any]:
+def opened(chromium_browser: Any) -> Iterator[Any]:
     """A tab without a network that keeps what it was told."""
-    context = browser.new_context(offline=True)
+    context = chromium_browser.new_context(offline=True)
     page = context.new_page()
     page.told = []
     page.on("console", lambda message: page.told.append(message.text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,9 +81,7 @@ def test_names_are_made_of_file_names(stem: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("inline_js", [True, False])
-def test_a_page_shows_its_component(component: Path, tmp_path: Path, chromium: Path, inline_js: bool) -> None:
-    from playwright.sync_api import sync_playwright
-
+def test_a_page_shows_its_component(component: Path, tmp_path: Path, chromium_browser: Any, inline_js: bool) -> None:
     props = {"name": HOSTILE, "numbers": np.array([1.23456, 2], np.float32)}
     page_path = compile_html(
         component,
@@ -94,20 +93,18 @@ def test_a_page_shows_its_component(component: Path, tmp_path: Path, chromium: P
         inline_js=inline_js,
     )
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["page.html"] + ([] if inline_js else ["page.js"])
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
-        page = browser.new_page()
-        messages: list[str] = []
-        page.on("console", lambda message: messages.append(message.text))
-        page.on("pageerror", lambda error: messages.append(str(error)))
-        page.goto(Path(page_path).as_uri())
-        assert page.locator("h1").text_content() == f"Hello {HOSTILE}"
-        assert page.locator("p[data-shown=true]").text_content() == "2.46 4"
-        assert page.title() == HOSTILE.replace("\u2028", "\u2028")
-        assert page.locator("h1").evaluate("e => getComputedStyle(e).color") == "rgb(1, 2, 3)"
-        assert page.evaluate("document.getElementById('a\"b').children.length") == 2
-        assert messages == []
-        browser.close()
+    page = chromium_browser.new_page()
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.goto(Path(page_path).as_uri())
+    assert page.locator("h1").text_content() == f"Hello {HOSTILE}"
+    assert page.locator("p[data-shown=true]").text_content() == "2.46 4"
+    assert page.title() == HOSTILE.replace("\u2028", "\u2028")
+    assert page.locator("h1").evaluate("e => getComputedStyle(e).color") == "rgb(1, 2, 3)"
+    assert page.evaluate("document.getElementById('a\"b').children.length") == 2
+    assert messages == []
+    page.close()
 
 
 def test_a_page_is_made_of_a_compiled_script(component: Path, tmp_path: Path) -> None:
