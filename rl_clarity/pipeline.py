@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity import checkpoints
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.distributed import Communicator, WorkStore, communicator, locked, run_tasks
+from rl_clarity.errors import OptionError
 from rl_clarity.interface.notebook import Page
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.models import resolve
@@ -35,6 +37,9 @@ def run(
     load_kwargs: Mapping[str, Any] | LoadOptions | None = None,
     trajectories_kwargs: Mapping[str, Any] | TrajectoriesOptions | None = None,
     observations_kwargs: Mapping[str, Any] | ObservationsOptions | None = None,
+    trajectories: Trajectories | Mapping[str, Any] | None = None,
+    observations: Observations | np.ndarray | None = None,
+    observations_full: np.ndarray | None = None,
     **options: Any,
 ) -> Page:
     """Let the agent in a checkpoint play, explain what it did, and write a page into `output_dir`.
@@ -45,6 +50,7 @@ def run(
     output_dir: holds `interface.html` and its data afterwards; a directory, or an address such as `s3://bucket/page`
     load_kwargs: see `LoadOptions`; where samples are kept and whether they are made anew
     trajectories_kwargs, observations_kwargs: how much the agent plays
+    trajectories, observations, observations_full: samples to explain instead, as `generate` takes them
     options: see `InterfaceOptions`
 
     Stopped and called again, it goes on where it was. Under mpiexec all ranks call it and share the work.
@@ -60,9 +66,15 @@ def run(
     )
     ranks = communicator()
     path = resolve(checkpoint_path)
+    if trajectories is not None or observations is not None:
+        if trajectories is None or observations is None:
+            raise OptionError("trajectories and observations are given both as arrays, or neither")
+        agent = checkpoints.load_agent(path, **load.metadata)
+        return generate(agent, trajectories, observations, output_dir, observations_full=observations_full, **options)
     with _failing_together(ranks), open_source(path, load, plan, ranks, chosen.env_name) as source:
         check_options(source.agent, chosen)
-        made_from = [source.checkpoint.sha256, source.trajectories_key, source.observations_key]
+        read = [source.checkpoint.sha256, source.checkpoint.metadata]
+        made_from = [*read, source.trajectories_key, source.observations_key]
         output = open_output(output_dir, chosen, made_from, ranks)
         if not output.finished:
             with _alone_in(output, ranks), samples_of(source, ranks) as samples:

@@ -15,7 +15,7 @@ import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 import rl_clarity
 from rl_clarity.errors import OutputError
@@ -120,23 +120,9 @@ def locked(location: str) -> Iterator[None]:
     if "://" in location:
         yield
         return
-    import fcntl
-
     path = Path(location) / DIRECTORY / LOCK
     made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            holder = lock.read().strip() or "another process"
-            raise OutputError(
-                f"{location} is being written by {holder}; wait for it, or use another directory"
-            ) from None
-        except OSError:
-            yield
-            return
+    with _lock(path) as lock:
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {socket.gethostname()}")
         lock.flush()
@@ -147,3 +133,27 @@ def locked(location: str) -> Iterator[None]:
             with contextlib.suppress(OSError):  # a run that wrote nothing leaves nothing
                 for folder in made:
                     folder.rmdir()
+
+
+def _lock(path: Path) -> TextIO:
+    """The file, opened and locked, as far as the file system knows locks."""
+    import fcntl
+
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("a+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip() or "another process"
+            lock.close()
+            raise OutputError(
+                f"{path.parent.parent} is being written by {holder}; wait for it, or use another directory"
+            ) from None
+        except OSError:
+            return lock
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+                return lock
+        lock.close()  # a run that ended just now has removed the file: another one counts

@@ -259,6 +259,26 @@ def test_any_agent_that_satisfies_the_protocol(tiny: Callable[..., Results]) -> 
     np.testing.assert_allclose(gap[:, 0], whole.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-5)
 
 
+def test_arrays_given_to_run(small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = played(monkeypatch)
+    arrays, varied = given_arrays(), small_run.observations.observations
+    options = {"layer_kwargs": LAST_LAYER, "nmf_features": 2}
+    page = rl_clarity.run(small_run.checkpoint, tmp_path / "a", trajectories=arrays, observations=varied, **options)
+    assert calls == []
+    same = rl_clarity.generate(small_run.agent, arrays, varied, tmp_path / "b", **options)
+    assert page.results().manifest == same.results().manifest
+    with pytest.raises(OptionError, match="trajectories and observations are given both"):
+        rl_clarity.run(small_run.checkpoint, tmp_path / "c", trajectories=arrays)
+
+
+def test_what_a_checkpoint_does_not_say(run: Run, tmp_path: Path) -> None:
+    first = run()
+    with pytest.raises(ClarityError, match="already holds a page"):
+        run(metadata={"gamma": 0.1})
+    other = run("other", metadata={"gamma": 0.1})
+    assert (other.series(0)["advantages"] != first.series(0)["advantages"]).any()
+
+
 def test_recurrent_agents_are_played_through(tiny: Callable[..., Results]) -> None:
     agent = TinyAgent("recurrent")
     results = tiny(agent=agent)
