@@ -196,6 +196,8 @@ def _layers(agent: Agent, options: InterfaceOptions) -> tuple[PlannedLayer, ...]
     chosen = choose_layers(agent, **{f: getattr(options.layer_kwargs, f) for f in options.layer_kwargs.__dict__})
     names = [layer.name for layer in chosen]
     if options.input_layer_include:
+        if options.input_layer_name in names:
+            raise OptionError(f"input_layer_name={options.input_layer_name!r} is the name of a layer: give another")
         names = [options.input_layer_name, *names]
     all_slugs = dict(zip(names, slugs(names), strict=True))
     layers = [
