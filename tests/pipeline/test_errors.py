@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -192,11 +194,19 @@ def test_interrupted(small_run: SmallRun, tmp_path: Path) -> None:
     path.write_bytes(small_run.checkpoint.read_bytes())
     command = [sys.executable, "-m", "rl_clarity", "run", str(path), str(tmp_path / "page"), "--json"]
     command += ["--trajectories.num-envs", "2", "--trajectories.num-steps", "400", "--observations.num-obs", "8"]
-    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # What starts tests in the background may have told them to ignore it, and they their children.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 120
     while not (tmp_path / "page" / "attribution").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(2)
+    process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
