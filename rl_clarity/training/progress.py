@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -63,20 +64,30 @@ def _number(value: Any) -> Any:
 
 
 class EventLog:
-    """TensorBoard's event files."""
+    """TensorBoard's event files, which need no TensorBoard to be written: they are records of `Event` messages."""
 
     def __init__(self, folder: Path) -> None:
         import tensorflow as tf
 
-        self._writer = tf.summary.create_file_writer(str(folder))
+        folder.mkdir(parents=True, exist_ok=True)
+        started = time.time()
+        # TensorBoard takes files with "tfevents" in the name, in the order of their names.
+        name = f"events.out.tfevents.{started:017.6f}.{os.getpid()}"
+        self._writer = tf.io.TFRecordWriter(str(folder / name))
+        self._event = tf.compat.v1.Event
+        self._summary = tf.compat.v1.Summary
+        self._put(file_version="brain.Event:2")
 
     def write(self, row: Mapping[str, Any]) -> None:
-        import tensorflow as tf
+        values = [
+            self._summary.Value(tag=name, simple_value=float(value))
+            for name, value in row.items()
+            if name not in ("update", "timesteps")
+        ]
+        self._put(step=row["timesteps"], summary=self._summary(value=values))
 
-        with self._writer.as_default(step=row["timesteps"]):
-            for name, value in row.items():
-                if name not in ("update", "timesteps"):
-                    tf.summary.scalar(name, value)
+    def _put(self, **fields: Any) -> None:
+        self._writer.write(self._event(wall_time=time.time(), **fields).SerializeToString())
         self._writer.flush()
 
     def close(self) -> None:

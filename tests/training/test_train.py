@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import os
 import signal
@@ -116,9 +117,22 @@ def test_save_all_keeps_every_checkpoint(tmp_path: Path) -> None:
     np.testing.assert_array_equal(kept[2], read(tmp_path / "checkpoint.jd").parameters["ppo2_model/pi/w:0"])
 
 
-def test_event_files_are_written(tmp_path: Path) -> None:
-    train(tmp_path, **tiny(1, tensorboard=True))
-    assert list((tmp_path / "tensorboard").glob("events.out.*"))
+def test_event_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    monkeypatch.setitem(sys.modules, "tensorboard", None)  # nobody needs it installed to train
+    train(tmp_path, **tiny(2, tensorboard=True))
+    (path,) = (tmp_path / "tensorboard").glob("events.out.tfevents.*")
+    events = [
+        tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(path))
+    ]  # a record with a wrong checksum would not be read
+    assert events[0].file_version == "brain.Event:2"
+    rows = list(csv.DictReader((tmp_path / "progress.csv").open()))
+    assert [event.step for event in events[1:]] == [int(row["timesteps"]) for row in rows]
+    for event, row in zip(events[1:], rows, strict=True):
+        scalars = {value.tag: value.simple_value for value in event.summary.value}
+        assert scalars.keys() == row.keys() - {"update", "timesteps"}
+        assert scalars["mean_return"] == pytest.approx(float(row["mean_return"]), rel=1e-5, nan_ok=True)
 
 
 def test_nothing_is_written_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
