@@ -22,6 +22,7 @@ from rl_clarity.interface.files import open_directory
 from rl_clarity.interface.layers import write_attribution
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.interface.trajectories import write_frames
+from rl_clarity.networks.network import full_name
 from rl_clarity.options import InterfaceOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.resources import models_directory
@@ -111,10 +112,9 @@ def default_job(stages: dict[str, dict[str, float]]) -> dict[str, float]:
 
 def _after(costs: dict[str, int], layer: str) -> int:
     """Multiply-adds behind a layer: of the layers that come after the convolution it belongs to."""
-    scope = layer.rsplit("/", 1)[0].replace("/", ".")
-    names = list(costs)
-    last = max(i for i, name in enumerate(names) if name.startswith(scope))
-    return sum(costs[name] for name in names[last + 1 :])
+    scope = layer.rsplit("/", 1)[0]
+    last = max(i for i, name in enumerate(costs) if full_name(name).startswith(scope))
+    return sum(list(costs.values())[last + 1 :])
 
 
 def _bytes_below(folder: Path) -> int:
