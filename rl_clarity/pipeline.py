@@ -12,6 +12,7 @@ import numpy as np
 from rl_clarity import checkpoints
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.distributed import Communicator, WorkStore, communicator, locked, run_tasks
+from rl_clarity.distributed.memory import available_memory
 from rl_clarity.errors import OptionError
 from rl_clarity.interface.notebook import Page
 from rl_clarity.interface.page_files import PageFiles
@@ -132,7 +133,7 @@ def _explain(
     """Plan the page, do its tasks, put it together."""
     plan = plan_page(agent, trajectories, observations, output.options, metadata)
     files = PageFiles(output.data, plan.layout)
-    job = Explanation(files, agent, plan, trajectories, observations, output.key)
+    job = Explanation(files, agent, plan, trajectories, observations, output.key, available_memory())
     if ranks.rank == 0:
         output.begin()
     store = WorkStore(output.data)

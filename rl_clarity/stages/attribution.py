@@ -17,7 +17,8 @@ from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.progress import Report, part_of
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.sampling.samples import Trajectories
-from rl_clarity.stages.features import load_features
+from rl_clarity.stages.batches import frames_at_once, parts
+from rl_clarity.stages.features import load_features, states_at
 from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute
 from rl_clarity.visualization.rendering import scale_of_peaks
 from rl_clarity.visualization.totals import channel_totals
@@ -39,9 +40,10 @@ def attribute_trajectory(
     layer: PlannedLayer,
     trajectories: Trajectories,
     trajectory: int,
+    memory: int,
     report: Report,
 ) -> TaskResult:
-    """Write one trajectory's attribution to one layer.
+    """Write one trajectory's attribution to one layer, in so much memory (bytes).
 
     Facts: the scale of each output's pictures, and at each step the position where a channel of the first output is
     strongest.
@@ -59,8 +61,8 @@ def attribute_trajectory(
         chosen = slice(part.start, part.stop)
         observations = np.asarray(trajectories.observations[trajectory, chosen])
         state = _states(trajectories, trajectory, chosen)
-        rng = np.random.default_rng([plan.options.seed, trajectory, segment])
-        for output, explained in _explain(agent, plan, layer, reduction, observations, state, rng).items():
+        seed = [plan.options.seed, trajectory, segment]
+        for output, explained in _explain(agent, plan, layer, reduction, observations, state, seed, memory).items():
             channels, residual = explained.channels, explained.residual
             write_attribution(files, layer.slug, output, trajectory, segment, channels, residual)
             names.append(files.layout.attribution(layer.slug, output, trajectory, segment))
@@ -90,9 +92,40 @@ def _explain(
     reduction: ChannelReduction | None,
     observations: np.ndarray,
     state: State,
+    seed: Sequence[int],
+    memory: int,
+) -> dict[str, Explained]:
+    """Each output's attribution on a segment's frames, by the output's id; as many at once as memory holds."""
+    scores = len(outputs_to_compute(plan))
+    held = scores if plan.options.attr_max_paths is None else scores + 3  # paths are followed in float64
+    found = []
+    for part in parts(len(observations), frames_at_once(agent, layer, held, memory)):
+        rng = np.random.default_rng(seed)  # each part follows the same paths
+        found.append(_explain_part(agent, plan, layer, reduction, observations[part], states_at(state, part), rng))
+    return {
+        output: Explained(
+            np.concatenate([one[output].channels for one in found]),
+            _joined([one[output].residual for one in found]),
+            _joined([one[output].gap for one in found]),
+        )
+        for output in found[0]
+    }
+
+
+def _joined(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    present = [array for array in arrays if array is not None]
+    return np.concatenate(present) if present else None
+
+
+def _explain_part(
+    agent: Agent,
+    plan: Plan,
+    layer: PlannedLayer,
+    reduction: ChannelReduction | None,
+    observations: np.ndarray,
+    state: State,
     rng: np.random.Generator,
 ) -> dict[str, Explained]:
-    """Each output's attribution on some frames, by the output's id."""
     scores = outputs_to_compute(plan)
     if reduction is None:
         gradients = agent.gradients(observations, None, None, scores, state)

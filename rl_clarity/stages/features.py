@@ -12,6 +12,7 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.attribution import attribute
 from rl_clarity.distributed import TaskResult
+from rl_clarity.distributed.memory import scratch
 from rl_clarity.distributed.store import DIRECTORY
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.interface.features import write_feature_picture, write_optimized, write_thumbnail
@@ -21,6 +22,7 @@ from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.progress import Report, part_of
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.sampling.samples import Observations
+from rl_clarity.stages.batches import activations_at_once, frames_at_once, parts
 from rl_clarity.stages.plan import Plan, PlannedLayer
 from rl_clarity.stages.shown import observation_frames
 from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, thumbnail
@@ -42,11 +44,20 @@ class LayerFeatures:
 
 
 def find_features(
-    files: PageFiles, agent: Agent, plan: Plan, layer: PlannedLayer, observations: Observations, report: Report
+    files: PageFiles,
+    agent: Agent,
+    plan: Plan,
+    layer: PlannedLayer,
+    observations: Observations,
+    memory: int,
+    report: Report,
 ) -> TaskResult:
-    """Fit the layer's reduction, choose its dataset examples, write their pictures; `load_features` reads the rest."""
-    reduction, info = _fit(agent, plan, layer, observations, part_of(report, 0, 0.6))
-    reduced = _reduced_activations(agent, plan, layer, reduction, observations, part_of(report, 0.6, 0.8))
+    """Fit the layer's reduction, choose its dataset examples, write their pictures; `load_features` reads the rest.
+
+    `memory` is what there is for it, in bytes.
+    """
+    reduction, info = _fit(agent, plan, layer, observations, memory, part_of(report, 0, 0.6))
+    reduced = _reduced_activations(agent, plan, layer, reduction, observations, memory, part_of(report, 0.6, 0.8))
     frames = observation_frames(observations, plan.stack)
     names, grids = [], []
     for channel in range(layer.channels):
@@ -97,7 +108,7 @@ def _packed(features: LayerFeatures) -> bytes:
 
 
 def _fit(
-    agent: Agent, plan: Plan, layer: PlannedLayer, observations: Observations, report: Report
+    agent: Agent, plan: Plan, layer: PlannedLayer, observations: Observations, memory: int, report: Report
 ) -> tuple[ChannelReduction, ReductionInfo]:
     """Fit to the attribution of observations spread over all; measure the error on some of them and on others."""
     count = len(observations.observations)
@@ -105,8 +116,9 @@ def _fit(
     chosen = np.linspace(0, count - 1, fitted_on).round().astype(int)
     others = np.setdiff1d(np.arange(count), chosen)
     held_out = others[np.linspace(0, len(others) - 1, min(len(others), ERROR_OBSERVATIONS)).round().astype(int)]
-    attribution = np.empty((fitted_on, *layer.shape), np.float32)
-    for part in _batches(fitted_on, plan.options.batch_size):
+    attribution = scratch((fitted_on, *layer.shape), memory=memory)
+    at_once = min(plan.options.batch_size, frames_at_once(agent, layer, 1, memory))
+    for part in parts(fitted_on, at_once):
         attribution[part] = _attribution(agent, plan, layer, observations, chosen[part])
         report(part.stop / (fitted_on + len(held_out)))
     reduction = ChannelReduction.fit(attribution, plan.options.nmf_features, plan.options.seed)
@@ -114,7 +126,10 @@ def _fit(
     del attribution
     held_out_error = None
     if len(held_out):
-        held_out_error = reduction.reconstruction_error(_attribution(agent, plan, layer, observations, held_out))
+        attribution = np.concatenate(
+            [_attribution(agent, plan, layer, observations, held_out[part]) for part in parts(len(held_out), at_once)]
+        )
+        held_out_error = reduction.reconstruction_error(attribution)
     return reduction, ReductionInfo(error, fitted_on, held_out_error)
 
 
@@ -141,12 +156,13 @@ def _reduced_activations(
     layer: PlannedLayer,
     reduction: ChannelReduction,
     observations: Observations,
+    memory: int,
     report: Report,
 ) -> np.ndarray:
     """(M, h, w, K)."""
     count = len(observations.observations)
-    reduced = np.empty((count, *layer.shape[:2], layer.channels), np.float32)
-    for part in _batches(count, plan.options.batch_size):
+    reduced = scratch((count, *layer.shape[:2], layer.channels), memory=memory)
+    for part in parts(count, activations_at_once(layer, plan.options.batch_size, memory)):
         state = states_at(observations.states, part)
         activations = agent.activations(observations.observations[part], layer.full_name, state)
         reduced[part] = reduction.transform(activations)
@@ -198,7 +214,3 @@ def _optimize(
 def states_at(states: tuple[np.ndarray, ...] | None, chosen: slice | np.ndarray) -> State:
     """The states of some observations."""
     return None if states is None else tuple(np.asarray(part[chosen]) for part in states)
-
-
-def _batches(count: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, count)) for start in range(0, count, size)]

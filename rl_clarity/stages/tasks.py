@@ -62,6 +62,8 @@ class Explanation:
     observations: Observations
     key: str
     """Stands for agent, samples and code."""
+    memory: int
+    """Bytes that a task may take."""
 
     @functools.cached_property
     def advantages(self) -> np.ndarray:
@@ -74,7 +76,7 @@ def first_tasks(job: Explanation) -> list[Task]:
     tasks = []
     for layer in job.plan.layers:
         if not layer.is_input:
-            work = functools.partial(find_features, job.files, job.agent, job.plan, layer, job.observations)
+            work = functools.partial(find_features, job.files, job.agent, job.plan, layer, job.observations, job.memory)
             zooms = job.plan.options.vis_expand_mults if job.plan.options.feature_images else None
             inputs = _inputs(job, FEATURE_OPTIONS, asdict(layer), zooms)
             cost = _cost(layer, len(job.observations.observations))
@@ -96,7 +98,14 @@ def attribution_tasks(job: Explanation) -> list[Task]:
     for layer in job.plan.layers:
         for trajectory in range(count):
             work = functools.partial(
-                attribute_trajectory, job.files, job.agent, job.plan, layer, job.trajectories, trajectory
+                attribute_trajectory,
+                job.files,
+                job.agent,
+                job.plan,
+                layer,
+                job.trajectories,
+                trajectory,
+                job.memory,
             )
             inputs = _inputs(job, ATTRIBUTION_OPTIONS, asdict(layer), trajectory, _outputs(job.plan), strips)
             cost = _cost(layer, steps) * len(job.plan.outputs)

@@ -37,10 +37,10 @@ WorkStore.enter = entered
 if os.environ.get("BROKEN"):
     from rl_clarity.stages import tasks
     attribute = tasks.attribute_trajectory
-    def broken(files, agent, plan, layer, trajectories, trajectory, report):
+    def broken(*arguments):
         if os.environ.get("PMI_RANK") == os.environ["BROKEN"]:
             raise RuntimeError("the rank is out of luck")
-        return attribute(files, agent, plan, layer, trajectories, trajectory, report)
+        return attribute(*arguments)
     tasks.attribute_trajectory = broken
 
 from rl_clarity.cli import main
