@@ -18,6 +18,7 @@ from rl_clarity.environments.checks import check_name, check_options, missing_pa
 from rl_clarity.environments.combos import combos_of_meanings
 from rl_clarity.environments.deepmind import preprocess
 from rl_clarity.environments.protocol import Step
+from rl_clarity.environments.wrappers import generator_state, restore_generator
 from rl_clarity.errors import EnvironmentSetupError
 
 _NAME = re.compile(r"(?:ale/)?(?P<game>[a-z0-9_ ]+?)(?:noframeskip|deterministic)?(?:-v(?P<version>\d))?")
@@ -97,7 +98,7 @@ class AtariEnvironment:
 
     def step(self, actions: np.ndarray) -> Step:
         rewards = np.zeros(self.num_envs, np.float32)
-        firsts, truncated = np.zeros((2, self.num_envs), bool)
+        firsts, truncated, new_games = np.zeros((3, self.num_envs), bool)
         final = {}
         for i, (game, action) in enumerate(zip(self._games, actions, strict=True)):
             rewards[i] = game.hold(int(action))
@@ -106,8 +107,8 @@ class AtariEnvironment:
                 final[i] = self._picture(game.screen)
             firsts[i] = game.over or truncated[i] or game.life_lost
             if firsts[i]:
-                game.begin(new_game=game.over or bool(truncated[i]))
-        return Step(self._observe(), rewards, firsts, truncated, final)
+                new_games[i] = game.begin(new_game=game.over or bool(truncated[i]))
+        return Step(self._observe(), rewards, firsts, truncated, final, new_games)
 
     def render(self) -> np.ndarray:
         """Pictures (N, 210, 160, 3) uint8 of what is observed now."""
@@ -117,6 +118,15 @@ class AtariEnvironment:
 
     def close(self) -> None:
         self._games.clear()
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Where the games stand, for `restore` of environments made alike."""
+        return {f"{i}/{name}": part for i, game in enumerate(self._games) for name, part in game.snapshot().items()}
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Put the games back to where they stood; the next step goes on from there."""
+        for i, game in enumerate(self._games):
+            game.restore({name: snapshot[f"{i}/{name}"] for name in game.snapshot()})
 
     def _observe(self) -> np.ndarray:
         return self._picture(np.stack([game.screen for game in self._games]))
@@ -171,18 +181,32 @@ class _Game:
         self._lives = lives
         return reward
 
-    def begin(self, *, new_game: bool) -> None:
-        """Start an episode: a new game, or going on with the next life of this one."""
+    def begin(self, *, new_game: bool) -> bool:
+        """Start an episode: a new game, or going on with the next life of this one; whether the game is a new one."""
         if not new_game:
             self.hold(0)
         if new_game or self.over:
+            new_game = True
             self._start()
         if self._fires:
             for action in (1, 2):
                 self.hold(action)
                 if self.over:
+                    new_game = True
                     self._start()
         self.life_lost = False
+        return new_game
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """The emulator with its own random numbers, the picture that is shown, and where this class's numbers stand."""
+        emulator = np.frombuffer(self._ale.cloneState(include_rng=True).serialize(), np.uint8)
+        return {"emulator": emulator, "screen": self.screen, "rng": generator_state(self._rng)}
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        self._ale.restoreState(_ale().ALEState(snapshot["emulator"].tobytes()))
+        self.screen = np.array(snapshot["screen"])
+        restore_generator(self._rng, snapshot["rng"])
+        self._lives = self._ale.lives()
 
     def _start(self) -> None:
         self._ale.reset_game()

@@ -55,12 +55,12 @@ class GymnasiumEnvironment:
         first = environments[0]
         self._environments = environments
         self._layout = image_layout(first.observation_space, channels_first=channels_first, value_range=value_range)
-        self._first_action, self.num_actions = _discrete(first.action_space)
-        self._seeds: list[int | None] = [*_seeds(seed, len(environments))]
+        self._first_action, self.num_actions = discrete_actions(first.action_space)
+        self._seeds: list[int | None] = [*seeds_of(seed, len(environments))]
         self._full_resolution = full_resolution
         self.num_envs = len(environments)
         self.observation_shape = self._layout.shape
-        self.action_combos = _action_combos(first, self.num_actions)
+        self.action_combos = action_combos_of(first, self.num_actions)
         if full_resolution and first.render_mode != "rgb_array":
             raise EnvironmentSetupError(
                 f"full_resolution needs environments with render_mode='rgb_array', not {first.render_mode!r}"
@@ -99,72 +99,6 @@ class GymnasiumEnvironment:
             environment.close()
 
 
-class GymnasiumVectorEnvironment:
-    """A Gymnasium vector environment that the user made.
-
-    It must begin the next episode within the step that ends the last (`AutoresetMode.SAME_STEP`), or be told which
-    environments to reset (`DISABLED`); in mode `NEXT_STEP` every episode would have a step that nobody took.
-    """
-
-    def __init__(
-        self,
-        environment: gymnasium.vector.VectorEnv[Any, Any, Any],
-        seed: int,
-        *,
-        full_resolution: bool = False,
-        channels_first: bool | None = None,
-        value_range: tuple[float, float] | None = None,
-    ) -> None:
-        modes = gymnasium.vector.AutoresetMode
-        self._mode = environment.metadata.get("autoreset_mode")
-        if self._mode not in (modes.SAME_STEP, modes.DISABLED):
-            raise EnvironmentSetupError(
-                f"autoreset_mode={self._mode} of the vector environment must be AutoresetMode.SAME_STEP: "
-                "gymnasium.make_vec(id, vector_kwargs={'autoreset_mode': AutoresetMode.SAME_STEP})"
-            )
-        self._environment = environment
-        self._layout = image_layout(
-            environment.single_observation_space, channels_first=channels_first, value_range=value_range
-        )
-        self._first_action, self.num_actions = _discrete(environment.single_action_space)
-        self._full_resolution = full_resolution
-        self.num_envs = environment.num_envs
-        self._seeds: list[int] | None = _seeds(seed, self.num_envs)
-        self.observation_shape = self._layout.shape
-        self.action_combos = numbered_combos(self.num_actions)
-
-    def reset(self) -> Step:
-        observations, _ = self._environment.reset(seed=self._seeds)  # type: ignore[arg-type]  # one each is allowed
-        self._seeds = None
-        nothing = np.zeros(self.num_envs, np.float32)
-        ones, zeros = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
-        return Step(self._layout.convert(observations), nothing, ones, zeros)
-
-    def step(self, actions: np.ndarray) -> Step:
-        observations, rewards, ended, cut, infos = self._environment.step(self._first_action + np.asarray(actions))
-        firsts, truncated = ended | cut, cut & ~ended
-        final = infos.get("final_obs")
-        if self._mode == gymnasium.vector.AutoresetMode.DISABLED and firsts.any():
-            final = np.array(observations)
-            observations, _ = self._environment.reset(options={"reset_mask": firsts})
-        cut_observations = {}
-        if final is not None:
-            for i in np.flatnonzero(truncated):
-                cut_observations[int(i)] = self._layout.convert(np.asarray(final[i])[None])[0]
-        converted = self._layout.convert(observations)
-        return Step(converted, np.asarray(rewards, np.float32), firsts, truncated, cut_observations)
-
-    def render(self) -> np.ndarray:
-        """Pictures (N, H', W', 3) uint8 of what is observed now, as the environments render them."""
-        frames = self._environment.render() if self._full_resolution else None
-        if frames is None:
-            raise EnvironmentSetupError("the vector environment was not made with render_mode='rgb_array'")
-        return np.stack(frames)
-
-    def close(self) -> None:
-        self._environment.close()
-
-
 def _make(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         return gymnasium.make(name, **arguments)
@@ -180,7 +114,7 @@ def _make(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         ) from error
 
 
-def _discrete(space: gymnasium.Space[Any]) -> tuple[int, int]:
+def discrete_actions(space: gymnasium.Space[Any]) -> tuple[int, int]:
     """First action and number of actions."""
     if not isinstance(space, gymnasium.spaces.Discrete):
         raise EnvironmentSetupError(
@@ -190,13 +124,16 @@ def _discrete(space: gymnasium.Space[Any]) -> tuple[int, int]:
     return int(space.start), int(space.n)
 
 
-def _action_combos(environment: gymnasium.Env[Any, Any], num_actions: int) -> tuple[Combo, ...]:
-    meanings: Callable[[], Sequence[str]] | None = getattr(environment.unwrapped, "get_action_meanings", None)
+def action_combos_of(environment: gymnasium.Env[Any, Any] | None, num_actions: int) -> tuple[Combo, ...]:
+    """Names of the actions, from the environment's `get_action_meanings` if it has one; else their numbers."""
+    meanings: Callable[[], Sequence[str]] | None = getattr(
+        getattr(environment, "unwrapped", None), "get_action_meanings", None
+    )
     words = meanings() if meanings is not None else ()
     return combos_of_meanings(words) if len(words) == num_actions else numbered_combos(num_actions)
 
 
-def _seeds(seed: int, count: int) -> list[int]:
+def seeds_of(seed: int, count: int) -> list[int]:
     """One seed an environment, so that they play different games."""
     return [int(word) for word in np.random.SeedSequence(seed % 2**63).generate_state(count)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -26,6 +26,10 @@ class Step:
     truncated: np.ndarray  # (N,) bool: firsts, because time ran out rather than because the episode ended
     final_observations: Mapping[int, np.ndarray] = field(default_factory=dict)
     """Last observation of episodes cut by time, by environment, where the environment tells it."""
+    new_games: np.ndarray | None = None
+    """(N,) bool: firsts that begin a game too, where a game has several episodes, as one a life; None: all of them."""
+    idle: np.ndarray | None = None
+    """(N,) bool: environments that only began an episode, whatever the action; None: none of them."""
 
 
 class VectorEnvironment(Protocol):
@@ -49,6 +53,24 @@ class VectorEnvironment(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """What an environment also has if it can be put back to where it stood: training then goes on exactly."""
+
+    def snapshot(self) -> dict[str, np.ndarray] | None:
+        """Where the environments stand, in plain arrays; None if these cannot be put back."""
+        ...
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Put environments that were made alike to where those stood, without a reset."""
+        ...
+
+
+def snapshot(environment: VectorEnvironment) -> dict[str, np.ndarray] | None:
+    """Where environments stand; None if they cannot be put back there."""
+    return environment.snapshot() if isinstance(environment, Resumable) else None
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Mapping
 
 import numpy as np
 
-from rl_clarity.environments.protocol import Combo, Step, VectorEnvironment
+from rl_clarity.environments.protocol import Combo, Resumable, Step, VectorEnvironment, snapshot
 from rl_clarity.errors import EnvironmentSetupError
+
+_INSIDE = "inside/"
 
 
 class Wrapper:
-    """An environment that leaves everything to another one."""
+    """An environment that leaves everything to another one, and can be put back to where it stood if that one can."""
 
     def __init__(self, environment: VectorEnvironment) -> None:
         self.environment = environment
@@ -32,6 +36,23 @@ class Wrapper:
     def close(self) -> None:
         self.environment.close()
 
+    def snapshot(self) -> dict[str, np.ndarray] | None:
+        inside = snapshot(self.environment)
+        return None if inside is None else {_INSIDE + name: array for name, array in inside.items()} | self._own()
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        assert isinstance(self.environment, Resumable)
+        inside = {name.removeprefix(_INSIDE): array for name, array in snapshot.items() if name.startswith(_INSIDE)}
+        self.environment.restore(inside)
+        self._put_back(snapshot)
+
+    def _own(self) -> dict[str, np.ndarray]:
+        """What the wrapper itself remembers."""
+        return {}
+
+    def _put_back(self, own: Mapping[str, np.ndarray]) -> None:
+        pass
+
 
 class EpsilonGreedy(Wrapper):
     """Replaces a share of the actions, `epsilon`, by uniformly random ones."""
@@ -48,6 +69,12 @@ class EpsilonGreedy(Wrapper):
         replaced = self._rng.random(self.num_envs) < self.epsilon
         random = self._rng.integers(self.num_actions, size=self.num_envs)
         return self.environment.step(np.where(replaced, random, actions))
+
+    def _own(self) -> dict[str, np.ndarray]:
+        return {"rng": generator_state(self._rng)}
+
+    def _put_back(self, own: Mapping[str, np.ndarray]) -> None:
+        restore_generator(self._rng, own["rng"])
 
 
 class RewardScale(Wrapper):
@@ -87,6 +114,12 @@ class FrameStack(Wrapper):
     def step(self, actions: np.ndarray) -> Step:
         return self._stacked(self.environment.step(actions))
 
+    def _own(self) -> dict[str, np.ndarray]:
+        return {"stack": self._stack.copy()}
+
+    def _put_back(self, own: Mapping[str, np.ndarray]) -> None:
+        self._stack = np.array(own["stack"])
+
     def _stacked(self, step: Step) -> Step:
         older = self._stack[..., self._channels :]
         final = {
@@ -99,3 +132,13 @@ class FrameStack(Wrapper):
             self._stack[step.firsts] = np.tile(step.observations[step.firsts], self.count)
         # A copy: the next step may not change what this one has shown.
         return dataclasses.replace(step, observations=self._stack.copy(), final_observations=final)
+
+
+def generator_state(rng: np.random.Generator) -> np.ndarray:
+    """Where a generator stands, as bytes."""
+    return np.frombuffer(json.dumps(rng.bit_generator.state).encode(), np.uint8)
+
+
+def restore_generator(rng: np.random.Generator, state: np.ndarray) -> None:
+    """Put a generator of the same kind there."""
+    rng.bit_generator.state = json.loads(state.tobytes())

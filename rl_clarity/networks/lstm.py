@@ -43,6 +43,6 @@ def lstm(builder: NetworkBuilder, x: Any, units: int = UNITS) -> tuple[Any, list
     return hidden_after, [(cell, cell_after, zeros), (hidden, hidden_after, zeros)]
 
 
-def memory_input(model: Any) -> Any:
-    """What the memory of such a Keras model reads at each step: the features (B, n) of the body."""
-    return model.get_layer(keras_name(f"{SCOPE}/x")).input
+def observed_gates(model: Any) -> Any:
+    """What the memory of such a Keras model reads at each step: the observation's part of the gates, x wx + b."""
+    return model.get_layer(keras_name(f"{SCOPE}/x")).output  # (B, 4 units)

@@ -53,6 +53,10 @@ class RewardProcessor:
     def state(self) -> dict[str, np.ndarray]:
         return {"returns": self.returns.copy(), "moments": np.array([self.mean, self.variance, self.count])}
 
+    def begin(self) -> None:
+        """All episodes begin anew; what is known of rewards stays."""
+        self.returns = np.zeros_like(self.returns)
+
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.returns = np.array(state["returns"])
         self.mean, self.variance, self.count = map(float, state["moments"])

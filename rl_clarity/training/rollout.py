@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
-from rl_clarity.environments.protocol import VectorEnvironment
+from rl_clarity.environments.protocol import Resumable, Step, VectorEnvironment, snapshot
 from rl_clarity.sampling.advantages import generalized_advantage_estimation
 from rl_clarity.training.clock import Clock
 from rl_clarity.training.rewards import RewardProcessor
@@ -22,15 +22,6 @@ class Policy(Protocol):
     def act(self, observations: np.ndarray, firsts: np.ndarray, state: Arrays) -> tuple[np.ndarray, np.ndarray, Arrays]:
         """Policy logits (N, A), values (N,) and the state after; the state before is reset where `firsts` (N,)."""
         ...
-
-
-@runtime_checkable
-class Resumable(Protocol):
-    """Environments that can be put back to where they stood, as plain arrays."""
-
-    def snapshot(self) -> dict[str, np.ndarray]: ...
-
-    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -53,6 +44,8 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Episode:
+    """A whole game, though training may take each of its lives for an episode."""
+
     reward: float
     length: int
 
@@ -75,9 +68,10 @@ class Player:
 
     def state(self) -> dict[str, np.ndarray]:
         """Where play stands; empty for environments that cannot be put back there."""
-        if not isinstance(self._environment, Resumable):
+        inside = snapshot(self._environment)
+        if inside is None:
             return {}
-        snapshot = {f"environment/{name}": array for name, array in self._environment.snapshot().items()}
+        environment = {f"environment/{name}": array for name, array in inside.items()}
         own = {
             "observations": self._observations,
             "firsts": self._firsts,
@@ -85,18 +79,19 @@ class Player:
             "lengths": self._lengths,
         }
         memory = {f"memory/{i}": part for i, part in enumerate(self._memory or ())}
-        return snapshot | memory | {name: np.array(array) for name, array in own.items()}
+        return environment | memory | {name: np.array(array) for name, array in own.items()}
 
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from there, or, from an empty state, with new episodes."""
+    def restore(self, state: Mapping[str, np.ndarray]) -> bool:
+        """Go on from there, or, from an empty state, with new episodes; whether it goes on from there."""
         if not state or not isinstance(self._environment, Resumable):
-            return
+            return False
         start = "environment/"
         self._environment.restore({name.removeprefix(start): state[name] for name in state if name.startswith(start)})
         memory = sorted((name for name in state if name.startswith("memory/")), key=lambda name: int(name[7:]))
         self._memory = tuple(state[name] for name in memory)
         self._observations, self._firsts = state["observations"], state["firsts"]
         self._returns, self._lengths = state["returns"].copy(), state["lengths"].copy()
+        return True
 
     def play(self, policy: Policy, num_steps: int) -> Rollout:
         """The next `num_steps` steps, with actions drawn from the policy."""
@@ -119,7 +114,7 @@ class Player:
             rewards[t] = self._process(step.rewards, step.firsts)
             if step.final_observations:
                 truncated[t], final_values[t] = self._values_of(policy, step.final_observations, memory)
-            self._count(step.rewards, step.firsts, episodes)
+            self._count(step, episodes)
         with self._clock.time("acting"):
             last_values = policy.act(self._observations, self._firsts, memory)[1]
         self._memory = memory
@@ -148,13 +143,14 @@ class Player:
             batch[i], there[i] = observation, True
         return there, policy.act(batch, ~there, memory)[1]
 
-    def _count(self, rewards: np.ndarray, firsts: np.ndarray, episodes: list[Episode]) -> None:
-        self._returns += rewards
+    def _count(self, step: Step, episodes: list[Episode]) -> None:
+        self._returns += step.rewards
         self._lengths += 1
-        for i in np.flatnonzero(firsts):
+        ended = step.firsts if step.new_games is None else step.new_games
+        for i in np.flatnonzero(ended):
             episodes.append(Episode(float(self._returns[i]), int(self._lengths[i])))
-        self._returns[firsts] = 0
-        self._lengths[firsts] = 0
+        self._returns[ended] = 0
+        self._lengths[ended] = 0
 
 
 def sample(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -162,7 +162,8 @@ class Trainer:
         own = f"{self.ranks.rank}"
         self.learner.restore(state.part("learner"))
         self.rewards.restore(state.part(f"{own}/rewards"))
-        self.player.restore(state.part(f"{own}/player"))
+        if not self.player.restore(state.part(f"{own}/player")):
+            self.rewards.begin()
         self.rng.bit_generator.state = state.values["rng"][self.ranks.rank]
         self.updates = int(state.values["updates"])
         self.episodes = int(state.values["episodes"])

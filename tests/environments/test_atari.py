@@ -8,6 +8,7 @@ import pytest
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.environments.atari import parse_name
 from rl_clarity.environments.deepmind import area_resize, grey
+from rl_clarity.environments.protocol import snapshot
 from rl_clarity.errors import EnvironmentSetupError
 
 ale_py = pytest.importorskip("ale_py")
@@ -206,3 +207,30 @@ def test_pictures_are_in_colour():
 def test_wrong_options_are_errors(options):
     with pytest.raises(EnvironmentSetupError, match=next(iter(options))):
         make_game("pong", **options)
+
+
+def test_games_are_put_back_to_where_they_stood():
+    options = {"use_sticky_actions": True, "episodic_life": True, "frame_stack": 2, "frame_skip": (2, 5)}
+    environment, other = make_game("breakout", seed=1, **options), make_game("breakout", seed=2, **options)
+    environment.reset()
+    other.reset()
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        environment.step(rng.integers(4, size=2))
+    other.restore(snapshot(environment))
+    ended = 0
+    for _ in range(200):
+        actions = rng.integers(4, size=2)
+        expected, actual = environment.step(actions), other.step(actions)
+        for name in ("observations", "rewards", "firsts", "new_games"):
+            np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name), err_msg=name)
+        ended += expected.firsts.sum()
+    assert ended, "the test wants starts, which are drawn at random, too"
+
+
+def test_a_life_is_an_episode_but_not_a_game():
+    steps = play(make_game("breakout", num_envs=1, episodic_life=True), 700)[1:]
+    lives = sum(bool(step.firsts[0]) for step in steps)
+    games = sum(bool(step.new_games[0]) for step in steps)
+    assert games >= 2
+    assert games * 5 <= lives < (games + 1) * 5  # a game of Breakout has five lives

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rl_clarity.environments import EnvironmentSpec, make
-from rl_clarity.environments.gymnasium_ import GymnasiumVectorEnvironment
+from rl_clarity.environments.gymnasium_vector import GymnasiumVectorEnvironment
 from rl_clarity.environments.images import image_layout
 from rl_clarity.errors import EnvironmentSetupError
 
@@ -75,9 +75,17 @@ def test_vector_environments_of_the_user(mode):
     check_ends(GymnasiumVectorEnvironment(SyncVectorEnv([Counter, Counter], autoreset_mode=mode), seed=0))
 
 
-def test_a_vector_environment_that_resets_a_step_late_is_an_error():
-    with pytest.raises(EnvironmentSetupError, match="SAME_STEP"):
-        GymnasiumVectorEnvironment(SyncVectorEnv([Counter]), seed=0)
+def test_a_vector_environment_that_resets_a_step_late_says_so():
+    environment = GymnasiumVectorEnvironment(SyncVectorEnv([Counter, Counter]), seed=0)
+    start = environment.reset().observations
+    steps = [environment.step(np.array([0, time == 3])) for time in range(8)]
+    assert [step.idle.tolist() if step.idle is not None else None for step in steps] == [
+        *[None] * 4, [False, True], None, [True, False], None,
+    ]  # fmt: skip
+    assert [step.firsts.tolist() for step in steps[3:7]] == [[False, True], [False, True], [True, False], [True, False]]
+    assert [step.truncated.any() for step in steps] == [False] * 5 + [True] + [False] * 2
+    np.testing.assert_array_equal(steps[5].final_observations[0], start[0] + 6)
+    np.testing.assert_array_equal(steps[7].observations[0], steps[6].observations[0] + 1)
 
 
 def test_same_seed_same_trajectories():

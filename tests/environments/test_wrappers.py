@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.environments import EnvironmentSpec, Step, make
+from rl_clarity.environments.protocol import snapshot
 from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
 from rl_clarity.errors import EnvironmentSetupError
 
@@ -45,6 +46,14 @@ class Recorder:
 
     def close(self):
         self.closed = True
+
+
+class Resumable(Recorder):
+    def snapshot(self):
+        return {"time": np.array(self.time)}
+
+    def restore(self, snapshot):
+        self.time = int(snapshot["time"])
 
 
 @pytest.mark.parametrize(("padding", "expected"), [("zeros", [0, 0, 5]), ("first", [5, 5, 5])])
@@ -142,3 +151,29 @@ def test_importing_the_room_imports_no_environment():
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def wrapped(environment):
+    return EpsilonGreedy(RewardScale(FrameStack(environment, 3), 0.5), 0.5, seed=3)
+
+
+def test_wrappers_are_put_back_to_where_they_stood():
+    environment, other = (wrapped(Resumable(length=7)) for _ in range(2))
+    environment.reset()
+    other.reset()
+    for _ in range(5):
+        environment.step(np.zeros(3, int))
+    other.restore(snapshot(environment))
+    for _ in range(10):
+        expected, actual = environment.step(np.zeros(3, int)), other.step(np.zeros(3, int))
+        np.testing.assert_array_equal(actual.observations, expected.observations)
+    np.testing.assert_array_equal(actions_of(environment)[5:], actions_of(other))
+
+
+def actions_of(environment):
+    return environment.environment.environment.environment.actions
+
+
+def test_around_what_cannot_be_put_back_they_cannot_either():
+    assert snapshot(Recorder()) is None
+    assert snapshot(wrapped(Recorder())) is None

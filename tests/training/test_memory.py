@@ -10,6 +10,7 @@ import pytest
 from rl_clarity.checkpoints import load_agent
 from rl_clarity.environments.protocol import Step
 from rl_clarity.errors import OptionError
+from rl_clarity.training import learner
 from rl_clarity.training.learner import chunks
 from rl_clarity.training.options import TrainOptions, train_options
 from rl_clarity.training.trainer import Trainer, minibatches
@@ -86,23 +87,33 @@ def test_learning_sees_the_states_of_acting() -> None:
             np.testing.assert_allclose(log_probs_of(logits.numpy()[:count], batch.actions), batch.log_probs, atol=1e-5)
 
 
-def test_padding_sequences_changes_nothing() -> None:
+def test_padding_sequences_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = make_trainer(num_minibatches=1)
     rollout = trainer.player.play(trainer.learner, 10)
     (batch,) = minibatches(rollout, rollout.rewards, trainer.options, np.random.default_rng(0))
+    (whole,) = chunks(batch, 10)
+    assert len(whole.actions) == 60
+    before = trainer.learner.state()
+    statistics, norm = trainer.learner.learn(batch)
+    trainer.learner.restore(before)
+    monkeypatch.setattr(learner, "SEQUENCES_CHUNK", 45)
     parts = list(chunks(batch, 10))
-    assert [len(part.actions) for part in parts] == [120]  # twelve sequences, of which six are padding
-    assert parts[0].weights.sum() == pytest.approx(1)
-    assert all(len(state) == 12 for state in parts[0].states)
+    assert [len(part.actions) for part in parts] == [40, 40]  # four sequences each, of which the last two are padding
+    assert [len(state) for part in parts for state in part.states] == [4, 4, 4, 4]
+    assert sum(part.weights.sum() for part in parts) == pytest.approx(1)
+    again, norm_again = trainer.learner.learn(batch)
+    np.testing.assert_allclose(again, statistics, rtol=1e-4, atol=1e-6)
+    assert norm_again == pytest.approx(norm, rel=1e-4)
 
 
 @pytest.mark.slow
-def test_it_learns_to_remember() -> None:
+@pytest.mark.parametrize("use_lstm", [True, False])
+def test_only_with_a_memory_it_learns_to_remember(use_lstm: bool) -> None:
     settings = {"num_envs": 32, "num_steps": 12, "num_minibatches": 4, "ppo_epochs": 3, "learning_rate": 2e-3}
-    trainer = make_trainer(Remember, **settings, gamma=0.9)
+    trainer = make_trainer(Remember, **settings, gamma=0.9, use_lstm=use_lstm)
     returns = [trainer.update()["mean_return"] for _ in range(60)]
-    assert returns[0] < 0.55  # a third by chance
-    assert max(returns) > 0.8
+    assert returns[0] < 0.55  # a third by chance, with or without
+    assert max(returns) > 0.8 if use_lstm else max(returns) < 0.55
 
 
 def test_a_checkpoint_is_an_agent_with_a_state(tmp_path: Path) -> None:

@@ -100,3 +100,15 @@ def test_an_episode_cut_by_time_goes_on_from_its_last_observation() -> None:
     assert rollout.truncated[:, 1].all()
     assert not rollout.truncated[:, [0, 2]].any()
     np.testing.assert_array_equal(rollout.final_values[:, 1], np.full(8, 200, np.float32))
+
+
+def test_returns_are_those_of_whole_games_though_each_life_is_an_episode() -> None:
+    class Lives(Columns):
+        def step(self, actions: np.ndarray) -> Step:
+            step = super().step(actions)
+            return dataclasses.replace(step, new_games=step.firsts & (self._steps % 8 == 0))
+
+    rollout = play(Lives(1, seed=0), 24)
+    assert rollout.dones[:, 0].sum() == 6
+    assert [episode.length for episode in rollout.episodes] == [8, 8, 8]
+    assert [episode.reward for episode in rollout.episodes] == rollout.rewards.reshape(3, 8).sum(1).tolist()

@@ -221,30 +221,57 @@ def test_atari_trains(tmp_path: Path) -> None:
 RUN = """
 import sys
 sys.path.insert(0, sys.argv[1])
+from rl_clarity.environments import KINDS
 from rl_clarity.training import train
-from tests.training.test_train import tiny
-train(sys.argv[2], **tiny(int(sys.argv[3]), save_interval=1))
+from tests.training.test_train import STATEFUL, tiny
+from tests.training.toys import KIND
+KINDS.update(KIND)
+train(sys.argv[2], **tiny(int(sys.argv[3]), **STATEFUL))
 """
+STATEFUL = {"env_kind": "columns", "env_id": None, "env_name": "columns", "save_interval": 3, "use_lstm": True}
+STATEFUL |= {"frame_stack": 2, "epsilon_greedy": 0.2, "reward_processing": "normalize"}
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_goes_on(tmp_path: Path) -> None:
+def test_killed_at_any_moment_it_ends_as_if_undisturbed(tmp_path: Path) -> None:
     repository = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-c", RUN, str(repository), str(tmp_path)]
-    for kill in range(2):
-        process = subprocess.Popen([*command, "1000000"])
-        while not (tmp_path / "progress.csv").exists() or len(read_csv(tmp_path / "progress.csv")) < 10 * (kill + 1):
+    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    command = [sys.executable, "-c", RUN, str(repository)]
+    for rows in (10, 23):
+        process = subprocess.Popen([*command, str(killed), "1000000"])
+        while not (killed / "progress.csv").exists() or len(read_csv(killed / "progress.csv")) < rows:
             assert process.poll() is None, "training ended by itself"
             time.sleep(0.01)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         for path in ("checkpoint.jd", "training-state.npz"):
-            assert (tmp_path / path).exists()
-        load_agent(tmp_path / "checkpoint.jd")
-    done = training_state.load(tmp_path / "training-state.npz").values["updates"]
-    subprocess.run([*command, str(done + 3)], check=True)
-    rows = read_csv(tmp_path / "progress.csv")
-    assert [int(row["update"]) for row in rows] == list(range(1, done + 4))
+            assert (killed / path).exists()
+        load_agent(killed / "checkpoint.jd")
+    updates = training_state.load(killed / "training-state.npz").values["updates"] + 4
+    for directory in (killed, undisturbed):
+        subprocess.run([*command, str(directory), str(updates)], check=True)
+    rows_of = [read_csv(directory / "progress.csv") for directory in (killed, undisturbed)]
+    assert [int(row["update"]) for row in rows_of[0]] == list(range(1, updates + 1))
+    timed = {name for name in COLUMNS if "seconds" in name or "second" in name}
+    for row, other in zip(*rows_of, strict=True):
+        assert {name: row[name] for name in row.keys() - timed} == {name: other[name] for name in row.keys() - timed}
+    expected, actual = (training_state.load(directory / "training-state.npz") for directory in (undisturbed, killed))
+    for name, array in expected.arrays.items():
+        np.testing.assert_array_equal(actual.arrays[name], array, err_msg=name)
+    assert actual.values["rng"] == expected.values["rng"]
+
+
+def test_where_an_environment_cannot_be_put_back_new_episodes_begin(tmp_path: Path) -> None:
+    first = make_trainer(Columns, reward_processing="normalize")
+    first.update()
+    assert not first.state().part("0/player")
+    second = make_trainer(Columns, reward_processing="normalize")
+    second.restore(first.state())
+    assert not second.rewards.returns.any()
+    assert second.rewards.variance == first.rewards.variance
+    assert second.player.play(second.learner, 4).firsts[0].all()
+    for name, array in parameters(first).items():
+        np.testing.assert_array_equal(array, parameters(second)[name])
 
 
 RANKS = """
@@ -261,9 +288,10 @@ def remember(self):
     ended[:] = [self]
     return row
 trainer.Trainer.update = remember
+from rl_clarity.distributed import communicator
+rank = communicator().rank
 for updates in (2, 4):
-    train(sys.argv[2], **tiny(updates, reward_processing="normalize"))
-rank = ended[0].ranks.rank
+    train(f"{sys.argv[2]}/of-{rank}", **tiny(updates, reward_processing="normalize", tensorboard=True, save_all=True))
 np.savez(f"{sys.argv[2]}/rank-{rank}.npz", pictures=ended[0].player._observations, **{
     name.replace("/", "|"): array for name, array in ended[0].learner.network.parameters().items()})
 """
@@ -280,9 +308,10 @@ def test_ranks_hold_the_same_parameters_and_play_other_environments(tmp_path: Pa
     first, second = (np.load(tmp_path / f"rank-{rank}.npz") for rank in (0, 1))
     for name in first.files:
         assert np.array_equal(first[name], second[name]) == (name != "pictures"), name
-    assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1", "2", "3", "4"]
+    assert not (tmp_path / "of-1").exists(), "only rank 0 writes"
+    assert [row["update"] for row in read_csv(tmp_path / "of-0" / "progress.csv")] == ["1", "2", "3", "4"]
     with pytest.raises(OptionError, match="mpiexec -n 2"):
-        train(tmp_path, **tiny(5, reward_processing="normalize"))
+        train(tmp_path / "of-0", **tiny(5, reward_processing="normalize"))
 
 
 def test_every_option_that_may_change_is_an_option() -> None:

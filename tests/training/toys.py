@@ -70,6 +70,16 @@ class ResumableColumns(Columns):
         self._steps, self._columns = snapshot["steps"].copy(), snapshot["columns"].copy()
 
 
+def make(
+    name: str, num_envs: int, seed: int, options: Mapping[str, Any], *, full_resolution: bool = False
+) -> ResumableColumns:
+    """What a kind of environment needs: see `KIND`."""
+    return ResumableColumns(num_envs, seed)
+
+
+KIND = {"columns": "tests.training.toys"}
+
+
 class ColumnsGymnasium(gymnasium.Env[np.ndarray, int]):
     """One such environment for Gymnasium; `step` of the last reward may be NaN, to see training stop."""
 
