@@ -143,10 +143,14 @@ class BatchedAgent(ABC):
         cut_at = self._cut(layer)
         array = self._backend.array
         parts = []
+        all_scores_at_zero = None
         for observation_batch, state_batch, count in self._batches(observations, state, self.gradient_batch_size):
             activations, *bypass = cut_at.before(observation_batch, *state_batch)
             all_scores = array(cut_at.after(activations, *bypass))
-            all_scores_at_zero = array(cut_at.after(activations * 0, *bypass))
+            if all_scores_at_zero is None or bypass:
+                all_scores_at_zero = array(cut_at.after(activations * 0, *bypass))
+            else:  # they depend on nothing, and one pass less is a tenth of the time
+                all_scores_at_zero = np.broadcast_to(all_scores_at_zero[0], all_scores.shape)
             selection = select_scores(outputs, self.heads, self.num_actions, all_scores)
             gradients, _ = differentiation.path_integral(cut_at.step, activations, points, weights, selection, bypass)
             parts.append(
