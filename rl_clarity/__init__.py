@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rl_clarity.pipeline import run as run
     from rl_clarity.reduction import ChannelReduction as ChannelReduction
     from rl_clarity.sampling.advantages import generalized_advantage_estimation as generalized_advantage_estimation
+    from rl_clarity.sampling.collection import collect as collect
     from rl_clarity.training import train as train
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
 
@@ -40,6 +41,7 @@ _PUBLIC = {
     "ORIGINAL": "rl_clarity.options",
     "Outputs": "rl_clarity.agents.protocol",
     "TorchAgent": "rl_clarity.agents.torch_agent",
+    "collect": "rl_clarity.sampling.collection",
     "convert": "rl_clarity.checkpoints",
     "generalized_advantage_estimation": "rl_clarity.sampling.advantages",
     "generate": "rl_clarity.pipeline",

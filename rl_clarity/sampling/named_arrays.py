@@ -1,10 +1,13 @@
-"""Samples as arrays by name, which is how they are recorded and stored; a state's parts are `states.0`, `states.1`."""
+"""Samples as arrays by name, which is how they are recorded and stored; a state's parts are `states.0`, `states.1`.
+
+What is no array (the actions' names) is left out.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +17,7 @@ from rl_clarity.sampling.samples import Observations, Trajectories
 Samples = TypeVar("Samples", Trajectories, Observations)
 
 _STATE = "states."
+_NO_ARRAYS = ("action_combos",)
 
 
 def to_arrays(samples: Trajectories | Observations) -> dict[str, np.ndarray]:
@@ -23,7 +27,7 @@ def to_arrays(samples: Trajectories | Observations) -> dict[str, np.ndarray]:
         value = getattr(samples, field.name)
         if field.name == "states":
             arrays |= {f"{_STATE}{i}": part for i, part in enumerate(value or ())}
-        elif value is not None:
+        elif value is not None and field.name not in _NO_ARRAYS:
             arrays[field.name] = value
     return arrays
 
@@ -34,9 +38,10 @@ def from_arrays(kind: type[Samples], arrays: Mapping[str, np.ndarray]) -> Sample
     states = tuple(arrays[name] for name in parts) or None
     rest = {name: array for name, array in arrays.items() if name not in parts}
     fields = dataclasses.fields(kind)
-    unknown = rest.keys() - {field.name for field in fields}
+    unknown = rest.keys() - {field.name for field in fields if field.name not in _NO_ARRAYS}
     missing = {field.name for field in fields if field.default is dataclasses.MISSING} - rest.keys()
     if unknown or missing:
         problem = f"lack {', '.join(sorted(missing))}" if missing else f"have the unknown {', '.join(sorted(unknown))}"
         raise SamplesError(f"arrays of {kind.__name__.lower()} {problem}")
-    return kind(**rest, states=states)
+    named: dict[str, Any] = {**rest, "states": states}
+    return kind(**named)

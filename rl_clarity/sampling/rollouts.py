@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,9 @@ from rl_clarity.sampling.players import Player, choose_actions
 from rl_clarity.sampling.recorder import Recorder
 from rl_clarity.sampling.samples import Observations, Trajectories
 
+Record = dict[str, np.ndarray]
+"""Arrays by the names that `Trajectories` and `Observations` have for them."""
+_SEEN = ("observations", "states.")
 Progress = Callable[[int, int], None]
 """Called with the number of environment steps done and of all."""
 
@@ -55,15 +59,14 @@ def collect_trajectories(
     Raises `SamplesError` if agent and environment do not fit each other.
     """
     recorder = Recorder(store or MemoryStore(), environment.num_envs, num_steps)
-    moments = play(agent, environment, rng, pictured=lambda t: full_resolution and t > 0)
+    records = _records(play(agent, environment, rng, pictured=lambda t: full_resolution and t > 0))
     # As in the original; an environment may have nothing to show before its first step.
-    next(moments)
+    next(records)
     for t in range(num_steps):
-        moment = next(moments)
-        recorder.add(_record_of(moment))
+        recorder.add(next(records))
         if progress is not None:
             progress((t + 1) * environment.num_envs, num_steps * environment.num_envs)
-    moments.close()
+    records.close()
     return from_arrays(Trajectories, recorder.finish())
 
 
@@ -93,16 +96,18 @@ def collect_observations(
     def is_kept(t: int) -> bool:
         return t >= burn_in and (t - burn_in) % obs_every == obs_every - 1
 
-    moments = play(agent, environment, rng, pictured=lambda t: full_resolution and is_kept(t))
+    # Where environments begin episodes in steps of their own, it is not known beforehand which ones will be kept.
+    pictures = getattr(environment, "idles", False)
+    records = _records(play(agent, environment, rng, pictured=lambda t: full_resolution and (pictures or is_kept(t))))
     num_steps = burn_in + num_obs * obs_every
     for t in range(num_steps):
-        moment = next(moments)
-        ages = np.where(moment.firsts, 0, ages + 1).astype(np.int32)
+        record = next(records)
+        ages = np.where(record["firsts"], 0, ages + 1).astype(np.int32)
         if is_kept(t):
-            recorder.add({**_seen(moment), "ages": ages})
+            recorder.add({**{name: array for name, array in record.items() if name.startswith(_SEEN)}, "ages": ages})
         if progress is not None:
             progress((t + 1) * n, num_steps * n)
-    moments.close()
+    records.close()
     return from_arrays(Observations, recorder.finish())
 
 
@@ -161,25 +166,35 @@ def _final_values(agent: Player, after: Step, state: State) -> np.ndarray:
     return values
 
 
-def _seen(moment: Moment) -> dict[str, np.ndarray]:
-    """What the agent saw at a moment, by the names that `Observations` has for it."""
-    record = {"observations": moment.observations}
-    if moment.frames is not None:
-        record["observations_full"] = moment.frames
-    for i, part in enumerate(moment.state or ()):
-        record[f"states.{i}"] = np.asarray(part)
-    return record
+def _records(moments: Iterator[Moment]) -> Generator[Record, None, None]:
+    """What is kept of each moment, without idle steps: environments that had none wait for those that had some."""
+    waiting: list[deque[Record]] = []
+    for moment in moments:
+        record, idle = _record_of(moment), moment.after.idle
+        if idle is None and not any(waiting):
+            yield record
+            continue
+        waiting = waiting or [deque() for _ in moment.actions]
+        for i, queue in enumerate(waiting):
+            if idle is None or not idle[i]:
+                queue.append({name: array[i] for name, array in record.items()})
+        if all(waiting):
+            rows = [queue.popleft() for queue in waiting]
+            yield {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
-def _record_of(moment: Moment) -> dict[str, np.ndarray]:
-    """What is kept of a moment, by the names that `Trajectories` has for it."""
+def _record_of(moment: Moment) -> Record:
     outputs = {
         name: array
         for name in ("policy_logits", "values", "q_values")
         if (array := getattr(moment.outputs, name)) is not None
     }
+    seen = {"observations": moment.observations}
+    if moment.frames is not None:
+        seen["observations_full"] = moment.frames
     return {
-        **_seen(moment),
+        **seen,
+        **{f"states.{i}": np.asarray(part) for i, part in enumerate(moment.state or ())},
         "actions": moment.actions,
         "rewards": moment.after.rewards,
         "firsts": moment.firsts,

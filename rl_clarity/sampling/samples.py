@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rl_clarity.environments.protocol import Combo
+
 
 @dataclass(frozen=True)
 class Trajectories:
@@ -25,6 +27,7 @@ class Trajectories:
     q_values: np.ndarray | None = None  # (N, T, A) float32
     states: tuple[np.ndarray, ...] | None = None  # each (N, T, ...): state *before* the step, reset included
     observations_full: np.ndarray | None = None  # (N, T, H', W', 3) uint8: human-scale frames
+    action_combos: tuple[Combo, ...] | None = None  # buttons of each action, if the environment has words for them
 
 
 @dataclass(frozen=True)

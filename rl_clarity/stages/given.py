@@ -14,6 +14,7 @@ from rl_clarity.agents.states import before_step
 from rl_clarity.distributed import key_of
 from rl_clarity.errors import SamplesError
 from rl_clarity.parsing import unknown_option
+from rl_clarity.sampling.named_arrays import to_arrays
 from rl_clarity.sampling.samples import Observations, Trajectories
 
 KEYS = ("observations", "actions", "rewards", "firsts", "dones", "observations_full")
@@ -72,14 +73,11 @@ def agent_key(agent: Agent, trajectories: Trajectories) -> str:
 
 def samples_key(samples: Trajectories | Observations) -> str:
     """Hash of samples given as arrays."""
-    digest = hashlib.sha256()
-    for name in samples.__dataclass_fields__:
-        value = getattr(samples, name)
-        for array in value if isinstance(value, tuple) else [value]:
-            if array is not None:
-                digest.update(f"{name} {array.dtype} {array.shape}".encode())
-                for part in array:  # which may be mapped into memory, and larger than it
-                    digest.update(np.ascontiguousarray(part).tobytes())
+    digest = hashlib.sha256(repr(getattr(samples, "action_combos", None)).encode())
+    for name, array in to_arrays(samples).items():
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        for part in array:  # which may be mapped into memory, and larger than it
+            digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
 
 

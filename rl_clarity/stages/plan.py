@@ -89,7 +89,7 @@ def plan_page(
 ) -> Plan:
     """Decide what the page will hold. Raises OptionError for options that do not fit the agent."""
     kind = "policy" if trajectories.policy_logits is not None else "action_values"
-    combos = _combos(agent, options, metadata)
+    combos = _combos(agent, options.action_combos or trajectories.action_combos or metadata.get("action_combos"))
     actions = tuple(
         ActionInfo(action_label(combo), combo, color)
         for combo, color in zip(combos, action_colors(len(combos)), strict=True)
@@ -120,7 +120,7 @@ def check_options(agent: Agent, options: InterfaceOptions) -> None:
     _layout(options)
     quadrature(options.attr_quadrature, options.attr_integrate_steps)
     if options.action_combos is not None:
-        _combos(agent, options, {})
+        _combos(agent, options.action_combos)
     if options.optimized_features and not hasattr(agent, "gradient_of_direction"):
         raise OptionError(f"optimized_features: {type(agent).__name__} has no gradient_of_direction")
 
@@ -145,8 +145,7 @@ def action_label(combo: Sequence[str]) -> str:
     return " ".join(part for part in [arrows, *others] if part) or "no-op"
 
 
-def _combos(agent: Agent, options: InterfaceOptions, metadata: Mapping[str, Any]) -> list[Combo]:
-    given = options.action_combos or metadata.get("action_combos")
+def _combos(agent: Agent, given: Sequence[Sequence[str]] | None) -> list[Combo]:
     combos: list[Combo] = [(str(i),) for i in range(agent.num_actions)]
     if given:
         combos = [tuple(map(str, combo)) for combo in given]
