@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +42,36 @@ def load_agent(checkpoint: str | os.PathLike[str], **metadata: Any) -> Agent:
     `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) says what the file does not. Nothing in the file is run.
     Raises CheckpointError for a file that is missing, of no known format, damaged, or does not fit its network.
     """
-    return checkpoints.load_agent(resolve(checkpoint), **metadata)
+    with fetched(checkpoint) as path:
+        return checkpoints.load_agent(path, **metadata)
 
 
 def resolve(checkpoint: str | os.PathLike[str]) -> Path:
     """The path of a checkpoint, given as one or as `models:NAME`."""
     text = os.fspath(checkpoint)
     return path_of(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else Path(text)
+
+
+@contextmanager
+def fetched(checkpoint: str | os.PathLike[str]) -> Iterator[Path]:
+    """The path of a checkpoint; one at an address (`s3://bucket/agent.jd`) is copied here as long as the context lasts.
+
+    Raises CheckpointError where it cannot be had.
+    """
+    address = os.fspath(checkpoint)
+    if "://" not in address:
+        yield resolve(address)
+        return
+    with tempfile.TemporaryDirectory(prefix="rl-clarity-") as folder:
+        path = Path(folder) / (address.rstrip("/").rsplit("/", 1)[-1] or "checkpoint")
+        try:
+            from fsspec.core import url_to_fs
+
+            files, place = url_to_fs(address)
+            path.write_bytes(files.cat_file(place))
+        except ImportError as error:
+            raise CheckpointError(f"cannot reach {address}: {error} (pip install rl-clarity[remote])") from error
+        except (OSError, ValueError) as error:
+            reason = "there is no such file" if isinstance(error, FileNotFoundError) else error
+            raise CheckpointError(f"cannot read the checkpoint {address}: {reason}") from error
+        yield path

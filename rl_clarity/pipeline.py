@@ -3,38 +3,55 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from rl_clarity import checkpoints
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.distributed import Communicator, WorkStore, communicator, locked, run_tasks
-from rl_clarity.distributed.memory import available_memory
+from rl_clarity.distributed import WorkStore, run_tasks
 from rl_clarity.errors import OptionError
 from rl_clarity.interface.notebook import Page
 from rl_clarity.interface.page_files import PageFiles
-from rl_clarity.models import resolve
+from rl_clarity.models import fetched
 from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.parsing import parse
 from rl_clarity.progress import progress_bar
 from rl_clarity.quiet import import_keras
 from rl_clarity.sampling.samples import Observations, Trajectories
 from rl_clarity.stages.assembly import assemble
+from rl_clarity.stages.forecast import Forecast, forecast
 from rl_clarity.stages.given import agent_key, as_observations, as_trajectories, samples_key
-from rl_clarity.stages.output import Output, open_output
+from rl_clarity.stages.output import Output, finished_page, open_output
 from rl_clarity.stages.plan import check_options, plan_page
+from rl_clarity.stages.preview import preview_of, preview_source
 from rl_clarity.stages.provenance import describe
-from rl_clarity.stages.samples import SamplingPlan, Source, open_source, samples_of
+from rl_clarity.stages.samples import SamplingPlan, Source, open_source, page_is_of, samples_of
 from rl_clarity.stages.tasks import Explanation, attribution_tasks, first_tasks
+from rl_clarity.stages.unfinished import UnfinishedPage
+from rl_clarity.stages.work import Work, at_work, team
+
+Path = str | os.PathLike[str]
+
+
+@overload
+def run(checkpoint_path: Path, output_dir: Path, *, dry_run: Literal[True], **options: Any) -> Forecast: ...
+
+
+@overload
+def run(checkpoint_path: Path, output_dir: Path, *, dry_run: Literal[False] = False, **options: Any) -> Page: ...
+
+
+@overload
+def run(checkpoint_path: Path, output_dir: Path, *, dry_run: bool, **options: Any) -> Page | Forecast: ...
 
 
 def run(
-    checkpoint_path: str | os.PathLike[str],
-    output_dir: str | os.PathLike[str],
+    checkpoint_path: Path,
+    output_dir: Path,
     *,
+    dry_run: bool = False,
     load_kwargs: Mapping[str, Any] | LoadOptions | None = None,
     trajectories_kwargs: Mapping[str, Any] | TrajectoriesOptions | None = None,
     observations_kwargs: Mapping[str, Any] | ObservationsOptions | None = None,
@@ -42,13 +59,14 @@ def run(
     observations: Observations | np.ndarray | None = None,
     observations_full: np.ndarray | None = None,
     **options: Any,
-) -> Page:
+) -> Page | Forecast:
     """Let the agent in a checkpoint play, explain what it did, and write a page into `output_dir`.
 
     Parameters
     ----------
-    checkpoint_path: a file of any supported format, or the name of a shipped agent (`models:coinrun`)
+    checkpoint_path: a file of any supported format, here or at an address, or a shipped agent (`models:coinrun`)
     output_dir: holds `interface.html` and its data afterwards; a directory, or an address such as `s3://bucket/page`
+    dry_run: only measure a little, and return what the job will take; nothing is written
     load_kwargs: see `LoadOptions`; where samples are kept and whether they are made anew
     trajectories_kwargs, observations_kwargs: how much the agent plays
     trajectories, observations, observations_full: samples to explain instead, as `generate` takes them
@@ -65,36 +83,51 @@ def run(
         load.full_resolution,
         chosen.seed,
     )
-    ranks = communicator()
-    path = resolve(checkpoint_path)
     if trajectories is not None or observations is not None:
         if trajectories is None or observations is None:
             raise OptionError("trajectories and observations are given both as arrays, or neither")
-        agent = checkpoints.load_agent(path, **load.metadata)
-        return generate(agent, trajectories, observations, output_dir, observations_full=observations_full, **options)
-    with _failing_together(ranks), open_source(path, load, plan, ranks, chosen.env_name) as source:
-        check_options(source.agent, chosen)
-        read = [source.checkpoint.sha256, source.checkpoint.metadata]
-        made_from = [*read, source.trajectories_key, source.observations_key]
-        output = open_output(output_dir, chosen, made_from, ranks)
-        if not output.finished:
-            with _alone_in(output, ranks), samples_of(source, ranks) as samples:
+        with fetched(checkpoint_path) as path:
+            agent = checkpoints.load_agent(path, **load.metadata)
+        given = {"observations_full": observations_full, "dry_run": dry_run, **options}
+        return generate(agent, trajectories, observations, output_dir, **given)
+    with team() as workers, fetched(checkpoint_path) as path:
+        ranks, name = workers.ranks, chosen.env_name
+        if load.resample:  # found without TensorFlow
+            page = finished_page(output_dir, chosen, lambda actions: page_is_of(path, load, plan, name, actions), ranks)
+            if page is not None:
+                return Forecast.nothing_to_do(ranks.size) if dry_run else page
+        memory = workers.share().memory
+        with open_source(path, load, plan, ranks, name, os.fspath(checkpoint_path)) as source:
+            check_options(source.agent, chosen)
+            output = open_output(output_dir, chosen, source.made_from, ranks)
+            if output.finished:
+                return Forecast.nothing_to_do(ranks.size) if dry_run else output.page()
+            said = None
+            if workers.leads:
+                said = forecast(output, source.agent, preview_source(source), ranks.size, memory)
+            if dry_run:
+                return ranks.broadcast(said)
+            with at_work(output, workers, said) as work:
+                with work.stage("playing"):
+                    samples = samples_of(source, ranks)
                 metadata = {"network": source.checkpoint.network, **source.checkpoint.metadata, **samples.metadata}
-                _explain(output, source.agent, samples.trajectories, samples.observations, metadata, source, ranks)
-        return _finished(output, ranks)
+                job = _job(output, source.agent, samples.trajectories, samples.observations, metadata, memory)
+                _explain(work, output, job, metadata, source)
+        return output.page()
 
 
 def generate(
     agent: Agent,
     trajectories: Trajectories | Mapping[str, Any],
     observations: Observations | np.ndarray,
-    output_dir: str | os.PathLike[str],
+    output_dir: Path,
     *,
+    dry_run: bool = False,
     observations_full: np.ndarray | None = None,
     observations_kwargs: Any = None,
     **options: Any,
-) -> Page:
-    """Explain what an agent did, from samples given as arrays, and write a page into `output_dir`.
+) -> Any:
+    """Explain what an agent did, from samples given as arrays, and write a page into `output_dir`: a `Page`.
 
     Parameters
     ----------
@@ -102,69 +135,64 @@ def generate(
     trajectories: `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T), `firsts` or `dones` (N, T), and
         maybe `observations_full` (N, T, H', W', 3); or what `collect_trajectories` gave
     observations: (M, H, W, C) uint8, varied, on which features are found
+    dry_run: only measure a little, and return what the job will take (a `Forecast`); nothing is written
     observations_full: (M, H', W', 3) uint8, to show in their place
     observations_kwargs: ignored, so that `**ORIGINAL` can be passed here too
     options: see `InterfaceOptions`
     """
     chosen = parse(InterfaceOptions, options)
-    import_keras()
-    ranks = communicator()
-    with _failing_together(ranks):
+    with team() as workers:
+        memory = workers.share().memory
+        import_keras()
         check_options(agent, chosen)
         played = as_trajectories(agent, trajectories)
         varied = as_observations(agent, observations, observations_full)
         made_from = [agent_key(agent, played), samples_key(played), samples_key(varied)]
-        output = open_output(output_dir, chosen, made_from, ranks)
-        if not output.finished:
-            with _alone_in(output, ranks):
-                _explain(output, agent, played, varied, agent.metadata, None, ranks)
-        return _finished(output, ranks)
+        output = open_output(output_dir, chosen, made_from, workers.ranks)
+        if output.finished:
+            return Forecast.nothing_to_do(workers.ranks.size) if dry_run else output.page()
+        said = None
+        if workers.leads:
+            said = forecast(output, agent, preview_of(played, varied, agent.metadata), workers.ranks.size, memory)
+        if dry_run:
+            return workers.ranks.broadcast(said)
+        with at_work(output, workers, said) as work:
+            _explain(work, output, _job(output, agent, played, varied, agent.metadata, memory), agent.metadata, None)
+        return output.page()
 
 
-def _explain(
+def _job(
     output: Output,
     agent: Agent,
     trajectories: Trajectories,
     observations: Observations,
     metadata: Mapping[str, Any],
-    source: Source | None,
-    ranks: Communicator,
-) -> None:
-    """Plan the page, do its tasks, put it together."""
+    memory: int,
+) -> Explanation:
     plan = plan_page(agent, trajectories, observations, output.options, metadata)
-    files = PageFiles(output.data, plan.layout)
-    job = Explanation(files, agent, plan, trajectories, observations, output.key, available_memory())
-    if ranks.rank == 0:
+    return Explanation(PageFiles(output.data, plan.layout), agent, plan, trajectories, observations, output.key, memory)
+
+
+def _explain(work: Work, output: Output, job: Explanation, metadata: Mapping[str, Any], source: Source | None) -> None:
+    """Do the page's tasks, put it together."""
+    ranks, leads = work.team.ranks, work.team.leads
+    first, then = first_tasks(job), attribution_tasks(job)
+    provenance = describe(job.plan, source, metadata)
+    if leads:
         output.begin()
+        work.page = UnfinishedPage(output, job, [*first, *then], provenance)
+        work.page.update(now=True)
     store = WorkStore(output.data)
-    with progress_bar("Features and frames", shown=ranks.rank == 0) as report:
-        facts = run_tasks(first_tasks(job), store, ranks, report)
-    with progress_bar("Attribution", shown=ranks.rank == 0) as report:
-        facts |= run_tasks(attribution_tasks(job), store, ranks, report)
-    if ranks.rank == 0:
-        with progress_bar("Page"):
-            page_id = output.page_id([action.combo for action in plan.actions])
-            provenance = describe(plan, source, metadata)
-            manifest = assemble(files, plan, trajectories, observations, job.advantages, facts, provenance, page_id)
-            output.write(manifest, facts)
-    ranks.barrier()
-
-
-def _finished(output: Output, ranks: Communicator) -> Page:
-    if ranks.rank == 0:
-        output.remove_parts()
-    return output.page()
-
-
-def _alone_in(output: Output, ranks: Communicator) -> Any:
-    return locked(output.directory.location) if ranks.rank == 0 else nullcontext()
-
-
-@contextmanager
-def _failing_together(ranks: Communicator) -> Iterator[None]:
-    """An error on one rank ends the job on all: the others would wait for it for ever."""
-    try:
-        yield
-    except BaseException as error:
-        ranks.fail(error, "the job")
-        raise
+    facts: dict[str, dict[str, Any]] = {}
+    for name, tasks in (("features and frames", first), ("attribution", then)):
+        with work.stage(name), progress_bar(name.capitalize(), shown=leads) as report:
+            facts |= run_tasks(tasks, store, ranks, report, begun=work.begun, ended=work.ended)
+        if work.page is not None and tasks is first:
+            work.page.update(now=True)
+    with work.stage("page"), progress_bar("Page", shown=leads):
+        if leads:
+            page_id = output.page_id([action.combo for action in job.plan.actions])
+            made = (job.trajectories, job.observations, job.advantages, facts, provenance, page_id)
+            output.write(assemble(job.files, job.plan, *made), facts)
+            output.remove_parts()
+        ranks.barrier()

@@ -6,6 +6,7 @@ Only small facts go through MPI; results go to the shared file system. One proce
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 import traceback
@@ -32,6 +33,14 @@ class Communicator(Protocol):
         """Rank 0's value, on every rank."""
         ...
 
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value, in their order, on rank 0; nothing elsewhere."""
+        ...
+
+    def neighbours(self, value: Any) -> tuple[int, list[Any]]:
+        """The place of this rank among those on the same machine, and the value of each of these."""
+        ...
+
     def barrier(self) -> None: ...
 
     def counter(self) -> AbstractContextManager[Callable[[], int]]:
@@ -51,6 +60,12 @@ class SingleProcess:
 
     def broadcast(self, value: Any) -> Any:
         return value
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def neighbours(self, value: Any) -> tuple[int, list[Any]]:
+        return 0, [value]
 
     def barrier(self) -> None:
         pass
@@ -83,6 +98,14 @@ class MpiRanks:
 
     def broadcast(self, value: Any) -> Any:
         return self._world.bcast(value, root=0)
+
+    def gather(self, value: Any) -> list[Any]:
+        return self._world.gather(value, root=0) or []
+
+    def neighbours(self, value: Any) -> tuple[int, list[Any]]:
+        here = socket.gethostname()
+        found = [(rank, one) for rank, (host, one) in enumerate(self._world.allgather((here, value))) if host == here]
+        return [rank for rank, _ in found].index(self.rank), [one for _, one in found]
 
     def barrier(self) -> None:
         self._world.Barrier()

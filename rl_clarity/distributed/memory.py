@@ -1,20 +1,11 @@
-"""How much memory this process may still take, and arrays that go to disk where that is too little."""
+"""How much memory this process may still take."""
 
 from __future__ import annotations
 
-import math
 import os
 import resource
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-
-import numpy as np
-
-from rl_clarity.errors import OutputError
-
-SHARE_OF_ONE_ARRAY = 0.25
-"""Of the memory at hand, what one array may take."""
 
 
 def available_memory(root: Path = Path("/")) -> int:
@@ -88,30 +79,3 @@ def _fields(path: Path) -> dict[str, float]:
         if value and value[0].isdecimal():
             found[name] = float(value[0])
     return found
-
-
-def scratch(shape: tuple[int, ...], dtype: type = np.float32, *, memory: int | None = None) -> np.ndarray:
-    """An array to fill, of any values; in a temporary file where it would take too much of the memory at hand.
-
-    Raises OutputError where neither memory nor disk has the room.
-    """
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    if size <= SHARE_OF_ONE_ARRAY * (available_memory() if memory is None else memory):
-        return np.empty(shape, dtype)
-    with tempfile.TemporaryFile() as file:
-        try:
-            _reserve(file.fileno(), size)
-        except OSError as error:
-            raise OutputError(
-                f"{size / 1e9:.1f} GB have room neither in memory nor in {tempfile.gettempdir()} "
-                f"({error.strerror}): set TMPDIR to a directory that has it"
-            ) from error
-        return np.memmap(file, dtype, "r+", shape=shape)
-
-
-def _reserve(descriptor: int, size: int) -> None:
-    """Take the disk's blocks now: a mapping has no way to say later that the disk is full."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-    else:
-        os.truncate(descriptor, size)

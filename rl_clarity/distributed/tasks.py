@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,13 +33,20 @@ class Task:
 
 
 def run_tasks(
-    tasks: Sequence[Task], store: WorkStore, ranks: Communicator, report: Report = lambda share: None
+    tasks: Sequence[Task],
+    store: WorkStore,
+    ranks: Communicator,
+    report: Report = lambda share: None,
+    *,
+    begun: Callable[[str], None] = lambda name: None,
+    ended: Callable[[str, float], None] = lambda name, seconds: None,
 ) -> dict[str, dict[str, Any]]:
     """Facts of every task by name, those finished earlier included; called by all ranks together.
 
-    Which rank does a task decides nothing: the same files and facts come out for any number of ranks.
+    Which rank does a task decides nothing: the same files and facts come out for any number of ranks. `begun` and
+    `ended` are told of the tasks that this rank does, with the seconds each took.
     """
-    keys = {task.name: key_of([task.name, task.inputs]) for task in tasks}
+    keys = {task.name: task_key(task) for task in tasks}
     store.refresh()
     pending = ranks.broadcast([task.name for task in tasks if store.finished(task.name, keys[task.name]) is None])
     waiting = [task for task in tasks if task.name in set(pending)]
@@ -49,7 +57,10 @@ def run_tasks(
             task = waiting[index]
             done = sum(earlier.cost for earlier in waiting[:index])  # begun before this one, by any rank
             share = part_of(report, done / total, (done + task.cost) / total)
+            begun(task.name)
+            start = time.perf_counter()
             _run(task, keys[task.name], store, ranks, share)
+            ended(task.name, time.perf_counter() - start)
     ranks.barrier()
     store.refresh()
     report(1.0)
@@ -60,6 +71,11 @@ def run_tasks(
             raise RuntimeError(f"task {task.name!r} is finished but its files are not there")
         facts[task.name] = found
     return facts
+
+
+def task_key(task: Task) -> str:
+    """Hash of everything that decides a task's result."""
+    return key_of([task.name, task.inputs])
 
 
 def _run(task: Task, key: str, store: WorkStore, ranks: Communicator, report: Report) -> None:

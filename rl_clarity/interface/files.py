@@ -20,6 +20,7 @@ from rl_clarity.files import UNFINISHED, write_atomically
 _NAME = re.compile(r"[A-Za-z0-9._/-]+")
 _TYPES = {".js": "text/javascript", ".html": "text/html; charset=utf-8", ".png": "image/png"}
 _TYPE_KEYWORDS = {"s3": "ContentType", "s3a": "ContentType", "gs": "content_type", "gcs": "content_type"}
+_AZURE = ("az", "abfs", "abfss", "adl")
 
 
 class Directory(Protocol):
@@ -134,6 +135,10 @@ class RemoteDirectory:
         keyword = _TYPE_KEYWORDS.get(self._protocol)
         suffix = PurePosixPath(name).suffix
         content_type = _TYPES.get(suffix) or mimetypes.guess_type(name)[0]
+        if content_type and self._protocol in _AZURE:
+            from azure.storage.blob import ContentSettings
+
+            return {"content_settings": ContentSettings(content_type=content_type)}
         return {keyword: content_type} if keyword and content_type else {}
 
 

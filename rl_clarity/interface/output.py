@@ -17,8 +17,8 @@ def check_output_directory(
 ) -> Directory:
     """The output directory, if a page may be written there.
 
-    Raises OutputError where it cannot be written, or where another page (whose id is not `page_id`) lies there and
-    `overwrite` is false. Changes nothing.
+    Raises OutputError where it cannot be written, or where another page (whose id is not `page_id`) lies there,
+    finished, and `overwrite` is false. Changes nothing.
     """
     directory = open_directory(output_dir)
     if "://" not in directory.location:
@@ -29,7 +29,7 @@ def check_output_directory(
         manifest: dict[str, Any] = read_manifest(directory.read(PAGE))
     except ClarityError:
         manifest = {}
-    if page_id is not None and manifest.get("id") == page_id:
+    if (page_id is not None and manifest.get("id") == page_id) or manifest.get("complete") is False:
         return directory
     if not overwrite:
         shown = f" ({manifest['title']})" if manifest.get("title") else ""

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -62,17 +62,19 @@ def write_page(
     inline_js: bool = True,
     single_file: bool = False,
     data: Directory | None = None,
+    there: Set[str] | None = None,
 ) -> list[str]:
     """Write `interface.html` into `page`, and return the names of the files that are missing.
 
-    `manifest` is `Manifest.to_dict()`; which of its files are there is looked up in `data` (by default `page`), so that
-    an unfinished page can be opened too. With `single_file` they are all put inside, and `page` needs nothing else.
+    `manifest` is `Manifest.to_dict()`; which of its files are `there` is looked up in `data` (by default `page`) where
+    it is not given, so that an unfinished page can be opened too. With `single_file` they are all put inside, and
+    `page` needs nothing else.
     """
     bundle = bundle or compiled_bundle()
     data = data or page
     if single_file:
         manifest = _of_one_file(manifest)
-    there = data.names()
+    there = data.names() if there is None else there
     missing = sorted({name for name in (*chunk_names(manifest), *picture_names(manifest)) if name not in there})
     manifest = {**manifest, "complete": not missing, "missing": missing}
     script = f"{bundle.script.rstrip()}\n{_START}\n"

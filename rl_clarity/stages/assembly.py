@@ -11,7 +11,16 @@ import numpy as np
 from rl_clarity.interface.chunks import decode_chunk, parse_script
 from rl_clarity.interface.features import Atlas, GridFacts, atlas_info, write_atlas, write_grids
 from rl_clarity.interface.layers import LayerFacts, layer_entry
-from rl_clarity.interface.manifest import Bookmark, Bookmarks, Manifest, ProvenanceGroup, view_of
+from rl_clarity.interface.layout import Layout
+from rl_clarity.interface.manifest import (
+    AtlasInfo,
+    Bookmark,
+    Bookmarks,
+    LayerEntry,
+    Manifest,
+    ProvenanceGroup,
+    view_of,
+)
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.interface.trajectories import FILM_COLUMNS, scrub_info, trajectory_entry
 from rl_clarity.sampling.bookmarks import bookmarks
@@ -57,6 +66,21 @@ def assemble(
             write_grids(files, layer.slug, _grid_facts(plan, layer, features[layer.slug], totals, positions), atlas)
         found = _layer_facts(plan, layer, features.get(layer.slug), totals, facts, count)
         layers.append(layer_entry(layout, found, [output.id for output in plan.outputs], [steps] * count))
+    return manifest_of(layout, plan, trajectories, advantages, layers, atlas_facts, provenance, page_id)
+
+
+def manifest_of(
+    layout: Layout,
+    plan: Plan,
+    trajectories: Trajectories,
+    advantages: np.ndarray,
+    layers: Sequence[LayerEntry],
+    atlas: AtlasInfo,
+    provenance: Sequence[ProvenanceGroup],
+    page_id: str,
+) -> Manifest:
+    """What the page says of itself, given its layers and its atlas."""
+    count, steps = trajectories.actions.shape
     frame = (plan.observation.frame_height, plan.observation.frame_width)
     return Manifest(
         id=page_id,
@@ -73,7 +97,7 @@ def assemble(
         film={"columns": FILM_COLUMNS},
         layers=layers,
         bookmarks=_bookmarks(plan, trajectories, advantages),
-        observations=atlas_facts,
+        observations=atlas,
         view=view_of(plan.options, single_channels=plan.options.attr_single_channels),
         numpy_precision=plan.options.numpy_precision,
         provenance=provenance,

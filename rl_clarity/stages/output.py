@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,21 @@ class Output:
         remove_leftovers(self.directory, kept)
         write_page(self.directory, page, inline_js=options.inline_js, single_file=single_file, data=self.data)
 
+    def write_unfinished(self, page: Mapping[str, Any], there: Set[str]) -> None:
+        """Write the document of a page some of whose files are there; of one file, with these inside."""
+        options = self.options
+        write_page(
+            self.directory,
+            page,
+            inline_js=options.inline_js,
+            single_file=is_single_file(options),
+            data=self.data,
+            there=there,
+        )
+
     def page(self) -> Page:
         """What `run` and `generate` return."""
-        location = self.directory.location
-        return Page(f"{location}/{PAGE}" if "://" in location else Path(location) / PAGE)
+        return _page_in(self.directory)
 
     def remove_parts(self) -> None:
         """Remove the parts of a page of one file, which are inside it now."""
@@ -87,11 +98,35 @@ def open_output(
     finished = None
     if ranks.rank == 0:
         there = _manifest(directory)
-        page_id = _page_id(key, options, [action["combo"] for action in there.get("actions", [])])
+        page_id = _id_of(there, key, options)
         check_output_directory(location, options.overwrite, page_id)
         finished = there.get("id") == page_id and _is_whole(directory, there, is_single_file(options))
     data = open_directory(f"{location}/{PARTS}") if is_single_file(options) else directory
     return Output(directory, data, options, key, bool(ranks.broadcast(finished)))
+
+
+def finished_page(
+    output_dir: str | os.PathLike[str], options: InterfaceOptions, made_from: Callable[[int], Any], ranks: Communicator
+) -> Page | None:
+    """The page that is there, if nothing is left to do; `made_from` is told how many actions that page's agent has."""
+    found = False
+    directory = open_directory(os.fspath(output_dir))
+    if ranks.rank == 0:
+        there = _manifest(directory)
+        if there.get("complete"):
+            key = key_of([made_from(int(there["agent"]["num_actions"])), code_version()])
+            same = there.get("id") == _id_of(there, key, options)
+            found = same and _is_whole(directory, there, is_single_file(options))
+    return _page_in(directory) if ranks.broadcast(found) else None
+
+
+def _id_of(there: Mapping[str, Any], key: str, options: InterfaceOptions) -> str:
+    return _page_id(key, options, [action["combo"] for action in there.get("actions", [])])
+
+
+def _page_in(directory: Directory) -> Page:
+    location = directory.location
+    return Page(f"{location}/{PAGE}" if "://" in location else Path(location) / PAGE)
 
 
 def is_single_file(options: InterfaceOptions) -> bool:

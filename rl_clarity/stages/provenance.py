@@ -26,7 +26,7 @@ def describe(plan: Plan, source: Source | None, metadata: Mapping[str, Any]) -> 
     said = {k: v for k, v in options_as_data(plan.options).items() if k not in NOT_SAID}
     said = {k: v for k, v in said.items() if k not in {*_names(ViewOptions), *_names(DirectoryOptions)}}
     groups.append(provenance_group("Options", said))
-    groups.append(provenance_group("Versions", _versions()))
+    groups.append(provenance_group("Versions", versions()))
     return groups
 
 
@@ -61,7 +61,8 @@ def _describe_samples(metadata: Mapping[str, Any]) -> list[ProvenanceGroup]:
     return groups
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of this package and of those that do the computing."""
     import keras
 
     found = {"rl-clarity": rl_clarity.__version__, "backend": keras.backend.backend()}

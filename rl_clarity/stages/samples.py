@@ -60,6 +60,16 @@ class Source:
     trajectories_key: str
     observations_key: str
 
+    @property
+    def made_from(self) -> list[Any]:
+        """Stands for agent and samples (JSON)."""
+        return _made_from(self.checkpoint, self.trajectories_key, self.observations_key)
+
+    @property
+    def samples_are_there(self) -> bool:
+        """The samples need not be made: those that are there were made by the same agent, options, seed and code."""
+        return self.spec is None or _kept_keys(self.paths) == (self.trajectories_key, self.observations_key)
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -72,17 +82,38 @@ class Samples:
 
 @contextmanager
 def open_source(
-    checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, ranks: Communicator, env_name: str | None = None
+    checkpoint_path: Path,
+    load: LoadOptions,
+    plan: SamplingPlan,
+    ranks: Communicator,
+    env_name: str | None = None,
+    address: str | None = None,
 ) -> Iterator[Source]:
     """Read the checkpoint and decide what its samples are, without making them; a temporary place for them is removed
-    with the context. `env_name` says where to play if the checkpoint does not.
+    with the context. `env_name` says where to play if the checkpoint does not, `address` where it was fetched from.
     """
-    paths = ranks.broadcast(_paths(checkpoint_path, load) if ranks.rank == 0 else None)
+    paths = ranks.broadcast(_paths(address or checkpoint_path, load) if ranks.rank == 0 else None)
     try:
         yield _read_source(checkpoint_path, load, plan, paths, env_name)
     finally:
         if paths.temporary is not None and ranks.rank == 0:
             shutil.rmtree(paths.temporary, ignore_errors=True)
+
+
+def page_is_of(
+    checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, env_name: str | None, num_actions: int
+) -> list[Any]:
+    """What `made_from` of the source would be if its agent has so many actions, found without building the agent.
+
+    Of samples that are made anew only: others have to be read.
+    """
+    checkpoint = _read_checkpoint(checkpoint_path, load, env_name)
+    spec = spec_from_metadata(checkpoint.metadata, num_actions=num_actions)
+    return _made_from(checkpoint, *_keys(checkpoint, spec, plan))
+
+
+def _made_from(checkpoint: Checkpoint, trajectories_key: str, observations_key: str) -> list[Any]:
+    return [checkpoint.sha256, checkpoint.metadata, trajectories_key, observations_key]
 
 
 def _read_source(
@@ -120,8 +151,7 @@ def _keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingPlan) -> 
     )
 
 
-@contextmanager
-def samples_of(source: Source, ranks: Communicator) -> Iterator[Samples]:
+def samples_of(source: Source, ranks: Communicator) -> Samples:
     """The samples, mapped into memory from where they are kept.
 
     They are made first, unless those that are there were made by the same checkpoint, options, seed and code: then they
@@ -140,11 +170,10 @@ def samples_of(source: Source, ranks: Communicator) -> Iterator[Samples]:
             f"another run has replaced the samples in {paths.trajectories.parent} meanwhile: run again when it is "
             "done, or keep this run's samples elsewhere (temp_files=True, or paths of its own)"
         )
-    yield Samples(trajectories, observations, load_metadata(paths.metadata))
-    ranks.barrier()
+    return Samples(trajectories, observations, load_metadata(paths.metadata))
 
 
-def _paths(checkpoint_path: Path, load: LoadOptions) -> SamplePaths:
+def _paths(checkpoint_path: str | Path, load: LoadOptions) -> SamplePaths:
     return sample_paths(
         checkpoint_path,
         temp_files=load.temp_files,
