@@ -1,4 +1,4 @@
-"""The command line: `rl-clarity run | train | demo | inspect | evaluate | export`, one function each.
+"""The command line: `rl-clarity run | train | demo | inspect | evaluate | export | convert`, one function each.
 
 Nothing heavy is imported before a command is chosen, so that `--help` answers at once.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +17,9 @@ import tyro
 
 from rl_clarity.distributed import communicator
 from rl_clarity.errors import ClarityError, OptionError
-from rl_clarity.models import resolve
+from rl_clarity.models import fetched
 from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.parsing import typed
 from rl_clarity.training.options import TrainOptions
 
 FAILED, INTERRUPTED = 1, 130
@@ -32,6 +34,14 @@ class PageOptions(InterfaceOptions):
 
 
 @dataclass(frozen=True)
+class TrainFlags(TrainOptions):
+    """Options of training, under the names of a command line."""
+
+    lambda_: Annotated[float, tyro.conf.arg(name="lambda", aliases=["--lambda-"])] = TrainOptions.lambda_
+    """Generalised advantage estimation: how far advantages look beyond one step."""
+
+
+@dataclass(frozen=True)
 class Run:
     """Explain the agent in a checkpoint: let it play, attribute its outputs to its layers, and write a page."""
 
@@ -43,6 +53,8 @@ class Run:
     trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
     observations: ObservationsOptions = field(default_factory=ObservationsOptions)
     options: Annotated[PageOptions, tyro.conf.arg(name="")] = field(default_factory=PageOptions)
+    dry_run: bool = False
+    """Only say what it will take: time, memory, disk. Nothing is written."""
     force: bool = False
     """Replace a page that is already in the directory."""
     original: bool = False
@@ -57,7 +69,7 @@ class Train:
 
     save_dir: tyro.conf.Positional[Path]
     """Directory of checkpoints and progress."""
-    options: Annotated[TrainOptions, tyro.conf.arg(name="")]
+    options: Annotated[TrainFlags, tyro.conf.arg(name="")]
     json: bool = False
     """Print a one-line summary as JSON."""
 
@@ -78,6 +90,8 @@ class Inspect:
 
     checkpoint: tyro.conf.Positional[str]
     """Checkpoint file, or a shipped agent: models:coinrun."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What the checkpoint does not say: env_kind, env_name, gamma, frame_stack, ..."""
     json: bool = False
     """Print a one-line summary as JSON."""
 
@@ -92,10 +106,14 @@ class Evaluate:
     """Episodes, as many in each environment."""
     seed: int = 0
     """Decides levels and actions."""
-    unseen: bool = False
-    """Also play levels that the agent was not trained on (Procgen)."""
+    unseen: bool = True
+    """Also play levels that the agent was not trained on, where its levels were limited (Procgen)."""
     random: bool = False
     """Also play a random policy."""
+    max_steps: int = 27_000
+    """Steps after which an episode is counted as it is, if it has not ended."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What the checkpoint does not say: env_kind, env_name, frame_stack, ..."""
     json: bool = False
     """Print a one-line summary as JSON."""
 
@@ -120,7 +138,21 @@ class Export:
     """Print a one-line summary as JSON."""
 
 
-Command = Run | Train | Demo | Inspect | Evaluate | Export
+@dataclass(frozen=True)
+class Convert:
+    """Write a checkpoint of any known format in our own: safetensors, with what its file did not say."""
+
+    checkpoint: tyro.conf.Positional[str]
+    """Checkpoint file, or a shipped agent: models:coinrun."""
+    file: tyro.conf.Positional[Path]
+    """File to write, as agent.safetensors; one that is there is replaced."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What the checkpoint does not say: env_kind, env_name, gamma, frame_stack, ... It goes before what it says."""
+    json: bool = False
+    """Print a one-line summary as JSON."""
+
+
+Command = Run | Train | Demo | Inspect | Evaluate | Export | Convert
 Answer = tuple[dict[str, Any], str]
 """A summary for programs, and a text for people."""
 
@@ -169,15 +201,16 @@ def _run(command: Run) -> Answer:
         options |= {key: value for key, value in rl_clarity.ORIGINAL.items() if key != "observations_kwargs"}
         observations = rl_clarity.ORIGINAL["observations_kwargs"]
     options["overwrite"] = command.force
-    page = rl_clarity.run(
-        resolve(command.checkpoint),
+    result: Any = rl_clarity.run(
+        command.checkpoint,
         command.output_dir,
-        load_kwargs=command.load,
+        dry_run=command.dry_run,
+        load_kwargs=replace(command.load, metadata=typed(command.load.metadata)),
         trajectories_kwargs=command.trajectories,
         observations_kwargs=observations,
         **options,
     )
-    return _page_answer(page)
+    return (result.to_dict(), str(result)) if command.dry_run else _page_answer(result)
 
 
 def _train(command: Train) -> Answer:
@@ -197,15 +230,24 @@ def _demo(command: Demo) -> Answer:
 def _inspect(command: Inspect) -> Answer:
     from rl_clarity.inspection import inspect_checkpoint
 
-    return inspect_checkpoint(resolve(command.checkpoint))
+    with fetched(command.checkpoint) as path:
+        return inspect_checkpoint(path, typed(command.metadata))
 
 
 def _evaluate(command: Evaluate) -> Answer:
-    from rl_clarity.inspection import evaluate_checkpoint
+    from rl_clarity.evaluation import evaluate_checkpoint, summary, text
 
-    return evaluate_checkpoint(
-        resolve(command.checkpoint), command.episodes, command.seed, unseen=command.unseen, random=command.random
-    )
+    with fetched(command.checkpoint) as path:
+        found = evaluate_checkpoint(
+            path,
+            command.episodes,
+            command.seed,
+            unseen=command.unseen,
+            random=command.random,
+            max_steps=command.max_steps,
+            metadata=typed(command.metadata),
+        )
+    return {name: summary(evaluation) for name, evaluation in found.items()}, text(found)
 
 
 def _export(command: Export) -> Answer:
@@ -222,6 +264,13 @@ def _export(command: Export) -> Answer:
     )
     path = export(results, command.file, selection)
     return {"file": str(path)}, f"Written: {path}"
+
+
+def _convert(command: Convert) -> Answer:
+    from rl_clarity.inspection import convert_checkpoint
+
+    with fetched(command.checkpoint) as path:
+        return convert_checkpoint(path, command.file, typed(command.metadata))
 
 
 def _frames(text: str | None) -> range | None:
@@ -246,6 +295,7 @@ COMMANDS: dict[str, Any] = {
     "inspect": Inspect,
     "evaluate": Evaluate,
     "export": Export,
+    "convert": Convert,
 }
 ANSWERS: dict[type, Any] = {
     Run: _run,
@@ -254,4 +304,5 @@ ANSWERS: dict[type, Any] = {
     Inspect: _inspect,
     Evaluate: _evaluate,
     Export: _export,
+    Convert: _convert,
 }

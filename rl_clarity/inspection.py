@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rl_clarity import checkpoints
 from rl_clarity.attribution import choose_layers
-from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
-from rl_clarity.errors import OptionError
-from rl_clarity.progress import counted, progress_bar
 from rl_clarity.quiet import import_keras
-from rl_clarity.sampling.evaluation import Evaluation, evaluate
-from rl_clarity.sampling.players import Player, random_policy_agent
 
 Answer = tuple[dict[str, Any], str]
 
 
-def inspect_checkpoint(path: Path) -> Answer:
-    """Format, network, layers, environment and parameters of a checkpoint."""
-    checkpoint = checkpoints.read(path)
+def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
+    """Format, network, layers, environment and parameters of a checkpoint; `metadata` is what its file does not say."""
+    checkpoint = checkpoints.read(path, **metadata)
     import_keras()
     agent = checkpoints.build_agent(checkpoint)
     layers = {layer.name: list(layer.operation.shape) for layer in choose_layers(agent)}
@@ -50,49 +43,20 @@ def inspect_checkpoint(path: Path) -> Answer:
     return summary, "\n".join(lines)
 
 
-def evaluate_checkpoint(path: Path, episodes: int, seed: int, *, unseen: bool, random: bool) -> Answer:
-    """Mean return of a checkpoint's agent, and if asked for on unseen levels and of a random policy."""
-    checkpoint = checkpoints.read(path)
+def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any]) -> Answer:
+    """Write a checkpoint in the native format, and say what is in it and what is still not known."""
     import_keras()
-    agent = checkpoints.build_agent(checkpoint)
-    spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
-    players: list[tuple[str, Player, EnvironmentSpec]] = [("", agent, spec)]
-    if unseen:
-        players.append(("on unseen levels", agent, _unseen(spec)))
-    if random:
-        players.append(("of a random policy", random_policy_agent(agent.num_actions), spec))
-    found = {}
-    for label, player, where in players:
-        with progress_bar(f"Playing {label}".strip()) as report:
-            found[label] = evaluate(player, where, episodes, seed, progress=counted(report))
-    summary = {label or "agent": _summary(result) for label, result in found.items()}
-    return summary, "\n".join(_line(label, result) for label, result in found.items())
-
-
-def _unseen(spec: EnvironmentSpec) -> EnvironmentSpec:
-    """The same game on levels that come after those of the training."""
-    levels = int(spec.options.get("num_levels") or 0)
-    if spec.kind != "procgen" or not levels:
-        raise OptionError("--unseen: the agent was not trained on a limited number of Procgen levels")
-    start = int(spec.options.get("start_level") or 0) + levels
-    return replace(spec, options={**spec.options, "start_level": start, "num_levels": 0})
-
-
-def _summary(result: Evaluation) -> dict[str, Any]:
-    low, high = result.bootstrap_interval(np.random.default_rng(0))
-    return {
-        "mean_return": result.mean,
-        "standard_error": result.standard_error,
-        "interval": [low, high],
-        "episodes": len(result.returns),
-        "mean_length": float(result.lengths.mean()),
+    checkpoint = checkpoints.convert(path, out_path, **metadata)
+    summary = {
+        "file": str(out_path),
+        "format": checkpoint.format,
+        "network": checkpoint.network,
+        "metadata": dict(checkpoint.metadata),
     }
-
-
-def _line(label: str, result: Evaluation) -> str:
-    low, high = result.bootstrap_interval(np.random.default_rng(0))
-    return (
-        f"mean return {result.mean:.2f} +- {result.standard_error:.2f} over {len(result.returns)} episodes"
-        f"{' ' + label if label else ''}; 95 % interval {low:.2f} to {high:.2f}; "
-        f"mean length {result.lengths.mean():.0f} steps"
-    )
+    lines = [
+        f"Written: {out_path} (network {checkpoint.network} of a {checkpoint.format} checkpoint)",
+        *(f"{key}: {value}" for key, value in sorted(checkpoint.metadata.items())),
+    ]
+    if not any(checkpoint.metadata.get(key) for key in ("env_name", "env_id")):
+        lines.append("note: it does not say which environment it is for: --metadata env_name NAME")
+    return summary, "\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,12 @@ import joblib
 import numpy as np
 import pytest
 
-from rl_clarity import cli
+from rl_clarity import checkpoints, cli, load_agent
 from rl_clarity.cli import main
 from rl_clarity.interface.results import open_results
 from tests.pipeline.small import ARGS, REPOSITORY, write_checkpoint
 
-COMMANDS = ("run", "train", "demo", "inspect", "evaluate", "export")
+COMMANDS = ("run", "train", "demo", "inspect", "evaluate", "export", "convert")
 HEAVY = ("tensorflow", "keras", "torch", "jax", "sklearn", "scipy", "mpi4py", "procgen", "gym", "gymnasium", "ale_py")
 SMALL = [
     *(
@@ -203,24 +204,71 @@ def test_inspect_a_shipped_agent(capsys: Any) -> None:
     assert "did you mean models:coinrun?" in capsys.readouterr().err
 
 
+# --- convert -------------------------------------------------------------------------------------------------------
+
+
+def test_convert(tmp_path: Path, capsys: Any) -> None:
+    checkpoint = write_checkpoint(tmp_path / "agent.jd")
+    written = tmp_path / "made" / "agent.safetensors"
+    command = ["convert", str(checkpoint), str(written), "--metadata", "gamma", "0.9", "frame_skip", "[2, 5]"]
+    assert main([*command, "use_backgrounds", "False", "--json"]) == 0
+    summary = summary_of(capsys.readouterr())
+    assert summary["file"] == str(written)
+    assert (summary["format"], summary["network"]) == ("baselines", "nature")
+    copy = checkpoints.read(written)
+    kept = {name: copy.metadata[name] for name in ("gamma", "frame_skip", "use_backgrounds", "env_name")}
+    assert kept == {"gamma": 0.9, "frame_skip": [2, 5], "use_backgrounds": False, "env_name": "coinrun"}
+    observations = np.random.default_rng(0).integers(0, 256, (2, *load_agent(written).observation_shape), np.uint8)
+    before, after = (load_agent(path).forward(observations) for path in (checkpoint, written))
+    np.testing.assert_array_equal(before.policy_logits, after.policy_logits)
+    np.testing.assert_array_equal(before.values, after.values)
+
+
+def test_convert_what_is_no_checkpoint(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "a").write_text("hello")
+    assert main(["convert", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert "no known format" in capsys.readouterr().err
+    assert not (tmp_path / "b").exists()
+
+
 # --- evaluate ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_evaluate(checkpoint: Path, capsys: Any) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
-    command = ["evaluate", str(checkpoint), "--episodes", "4", "--random", "--unseen"]
+    command = ["evaluate", str(checkpoint), "--episodes", "4", "--random"]
     assert main([*command, "--json"]) == 0
     summary = summary_of(capsys.readouterr())
-    assert set(summary) == {"agent", "of a random policy", "on unseen levels"}
+    assert set(summary) == {"agent", "unseen levels", "random policy"}
     assert summary["agent"]["episodes"] == 4
     assert 0 <= summary["agent"]["mean_return"] <= 10
+    low, high = summary["agent"]["interval"]
+    assert low <= summary["agent"]["mean_return"] <= high
+    assert main([*command, "--no-unseen"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"mean return [0-9.]+ \+- [0-9.]+ over 4 episodes", lines[0])
+    assert lines[0].startswith(f"mean return {summary['agent']['mean_return']:.2f} +- ")
+    assert not any("unseen" in line for line in lines)
 
 
-def test_evaluate_what_has_no_unseen_levels(tmp_path: Path, capsys: Any) -> None:
+def test_an_agent_of_all_levels_has_no_unseen_ones(tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
     checkpoint = write_checkpoint(tmp_path / "agent.jd")
-    assert main(["evaluate", str(checkpoint), "--episodes", "1", "--unseen"]) == 1
-    assert "--unseen" in capsys.readouterr().err
+    assert main(["evaluate", str(checkpoint), "--episodes", "2", "--max-steps", "3", "--json"]) == 0
+    summary = summary_of(capsys.readouterr())
+    assert set(summary) == {"agent"}
+    assert summary["agent"]["lengths"] == [3, 3]
+    assert summary["agent"]["cut"] == 2
+
+
+@pytest.mark.parametrize("flag", ["--lambda", "--lambda-"])
+def test_lambda_is_called_so_on_the_command_line(flag: str, tmp_path: Path, monkeypatch: Any) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("rl_clarity.train", lambda directory, **options: given.update(options) or 1 / 0, raising=False)
+    with pytest.raises(ZeroDivisionError):
+        main(["train", str(tmp_path), "--env-name", "coinrun", flag, "0.9"])
+    assert given["lambda_"] == 0.9
 
 
 # --- export --------------------------------------------------------------------------------------------------------

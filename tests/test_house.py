@@ -31,7 +31,7 @@ ROOMS = (
     ("models",),
     ("stages",),
     ("pipeline",),
-    ("demo", "inspection"),
+    ("demo", "evaluation", "inspection"),
     ("cli",),
     ("__init__", "__main__"),
 )

@@ -64,7 +64,8 @@ GAMES_WITH_MODE: Mapping[str, frozenset[str]] = {
 
 _TIMEOUTS = {"bigfish": 6000, "bossfight": 4000, "plunder": 4000, "leaper": 500, "maze": 500}
 _GYM_ID = re.compile(r"(?:procgen:)?procgen-(.*)-v\d+")
-_MAX_LEVEL = 2**31 - 1
+LEVELS = 2**31 - 1
+"""Levels that can be had, from 0."""
 _RENDERERS = 8
 
 
@@ -211,10 +212,10 @@ def _arguments(game: str, options: Mapping[str, Any]) -> dict[str, Any]:
         modes = [other for other, games in GAMES_WITH_MODE.items() if game in games]
         raise EnvironmentSetupError(f"distribution_mode={mode!r}: {game} has only the modes {', '.join(modes)}")
     low, count = arguments["start_level"], arguments["num_levels"]
-    if low < 0 or count < 0 or low + count > _MAX_LEVEL or num_threads < 0:
+    if low < 0 or count < 0 or low + count > LEVELS or num_threads < 0:
         raise EnvironmentSetupError(
             f"start_level={low}, num_levels={count}, num_threads={num_threads}: none may be negative, "
-            f"and levels end at {_MAX_LEVEL}"
+            f"and levels end at {LEVELS}"
         )
     if mode == "exploration":
         if low or count:

@@ -8,9 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make
+from rl_clarity.environments.procgen import LEVELS
 from rl_clarity.errors import OptionError
 from rl_clarity.sampling.players import Player
 from rl_clarity.sampling.rollouts import Progress, play
+
+
+MAX_STEPS = 27_000
+"""Half an hour of an Atari game, after which it is cut; no Procgen game lasts as long."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,8 @@ class Evaluation:
     lengths: np.ndarray  # (E,) int64: steps
     environments: np.ndarray  # (E,) int64: the environment each was played in
     truncated: np.ndarray  # (E,) bool: ended by time
+    cut: int = 0
+    """Of these, episodes that had not ended after `max_steps` steps and were taken as they were then."""
 
     @property
     def mean(self) -> float:
@@ -48,21 +55,24 @@ def evaluate(
     seed: int,
     *,
     num_envs: int | None = None,
+    max_steps: int = MAX_STEPS,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Play a number of episodes, by the policy (or the best action values), and keep their returns.
 
     How many each environment plays is settled beforehand and all are played to their end: of episodes in a given time,
     short ones would be too many. There are `num_envs` environments, by default as many as 64 allow of equal shares.
-    Whole games are played, and rewards are not scaled, whatever the agent was trained with.
+    Whole games are played, and rewards are not scaled, whatever the agent was trained with. An episode that does not
+    end within `max_steps` is counted as it is then: an environment need not have an end.
     """
-    if episodes < 1 or (num_envs is not None and num_envs < 1):
-        raise OptionError(f"episodes={episodes} and num_envs={num_envs} must be at least 1")
+    if episodes < 1 or (num_envs is not None and num_envs < 1) or max_steps < 1:
+        raise OptionError(f"episodes={episodes}, num_envs={num_envs} and max_steps={max_steps} must be at least 1")
     if num_envs is None:
         num_envs = max(n for n in range(1, 65) if episodes % n == 0)
     environment = make(_whole_games(spec), min(num_envs, episodes), seed)
+    rng = np.random.default_rng([seed % 2**63, 1])
     try:
-        return evaluate_in(agent, environment, episodes, np.random.default_rng([seed % 2**63, 1]), progress=progress)
+        return evaluate_in(agent, environment, episodes, rng, max_steps=max_steps, progress=progress)
     finally:
         environment.close()
 
@@ -73,29 +83,47 @@ def evaluate_in(
     episodes: int,
     rng: np.random.Generator,
     *,
+    max_steps: int = MAX_STEPS,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluate an agent in given environments; `progress` counts episodes."""
+    """Evaluate an agent in given environments; `progress` counts episodes.
+
+    Environments cannot be reset one by one: what follows an episode that was cut counts as the next one.
+    """
     n = environment.num_envs
     share = episodes // n + (np.arange(n) < episodes % n)  # episodes of each environment
     played = np.zeros(n, np.int64)
     returns, lengths = np.zeros(n), np.zeros(n, np.int64)
     results: list[tuple[int, float, int, bool]] = []
+    cut = 0
     moments = play(agent, environment, rng)
     while (played < share).any():
         after = next(moments).after
         returns += after.rewards
         lengths += 1
-        for i in np.flatnonzero(after.firsts & (played < share)):
-            results.append((int(i), returns[i], lengths[i], bool(after.truncated[i])))
-        played += after.firsts
-        returns[after.firsts], lengths[after.firsts] = 0, 0
+        too_long = ~after.firsts & (lengths >= max_steps)
+        ended = after.firsts | too_long
+        for i in np.flatnonzero(ended & (played < share)):
+            results.append((int(i), returns[i], lengths[i], bool(after.truncated[i] or too_long[i])))
+            cut += int(too_long[i])
+        played += ended
+        returns[ended], lengths[ended] = 0, 0
         if progress is not None:
             progress(len(results), episodes)
     moments.close()
     results.sort(key=lambda result: result[0])
-    where, totals, steps, cut = zip(*results, strict=True)
-    return Evaluation(np.array(totals), np.array(steps), np.array(where), np.array(cut))
+    where, totals, steps, truncated = zip(*results, strict=True)
+    return Evaluation(np.array(totals), np.array(steps), np.array(where), np.array(truncated), cut)
+
+
+def unseen_levels(spec: EnvironmentSpec) -> EnvironmentSpec | None:
+    """All levels after those of the training; None where the agent was not trained on a limited number of levels."""
+    count = int(spec.options.get("num_levels") or 0)
+    if spec.kind != "procgen" or not count:
+        return None
+    start = int(spec.options.get("start_level") or 0) + count
+    # Procgen takes num_levels=0 for all levels there are, whatever start_level says.
+    return dataclasses.replace(spec, options={**spec.options, "start_level": start, "num_levels": LEVELS - start})
 
 
 def _whole_games(spec: EnvironmentSpec) -> EnvironmentSpec:

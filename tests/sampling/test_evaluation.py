@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from rl_clarity.environments import EnvironmentSpec
+from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.errors import OptionError
-from rl_clarity.sampling.evaluation import Evaluation, evaluate, evaluate_in
+from rl_clarity.evaluation import AGENT, UNSEEN, text
+from rl_clarity.sampling.evaluation import Evaluation, evaluate, evaluate_in, unseen_levels
 from rl_clarity.sampling.players import random_policy_agent
 from tests.fakes import TinyAgent, TinyEnvironment
 
@@ -68,6 +71,59 @@ def test_progress_counts_episodes():
     rng = np.random.default_rng(0)
     evaluate_in(random_policy_agent(3), TinyEnvironment((2, 3)), 2, rng, progress=lambda *args: seen.append(args))
     assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_what_does_not_end_is_cut_and_said():
+    environment = TinyEnvironment((4, 10**9))
+    evaluation = evaluate_in(random_policy_agent(3), environment, 4, np.random.default_rng(0), max_steps=6)
+    assert evaluation.lengths.tolist() == [4, 4, 6, 6]
+    assert evaluation.truncated.tolist() == [False, False, True, True]
+    assert evaluation.cut == 2
+    assert "2 episodes had not ended after 6 steps" in text({AGENT: evaluation})
+    assert "not ended" not in text({AGENT: dataclasses.replace(evaluation, cut=0)})
+
+
+def test_the_first_line_is_what_programs_look_for():
+    evaluation = Evaluation(*(np.array(a) for a in ([0.0, 10.0, 10.0, 0.0], [1, 2, 3, 6], [0] * 4, [False] * 4)))
+    lines = text({AGENT: evaluation, UNSEEN: evaluation}).splitlines()
+    assert lines[0] == "mean return 5.00 +- 2.89 over 4 episodes"
+    assert lines[1] == "  95 % interval 0.00 to 10.00 (bootstrap); length 3 steps on average, 1 to 6"
+    assert lines[2] == "unseen levels: mean return 5.00 +- 2.89 over 4 episodes"
+
+
+def test_a_recurrent_agent_forgets_at_the_end_of_an_episode():
+    agent = TinyAgent("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    seen = []
+
+    class Watched:
+        num_actions, initial_state, preprocess = 3, staticmethod(agent.initial_state), staticmethod(agent.preprocess)
+
+        def step(self, observations, state, firsts):
+            seen.append((firsts.copy(), state))
+            return agent.step(observations, state, firsts)
+
+    evaluation = evaluate_in(Watched(), TinyEnvironment((2, 5)), 4, np.random.default_rng(0))
+    assert evaluation.lengths.tolist() == [2, 2, 5, 5]
+    assert [firsts.tolist() for firsts, _ in seen[:3]] == [[True, True], [False, False], [True, False]]
+    assert any(np.abs(state[0]).max() > 0 for _, state in seen[1:])
+
+
+def test_unseen_levels_come_after_those_of_training():
+    spec = EnvironmentSpec(name="coinrun", options={"num_levels": 200, "start_level": 7, "distribution_mode": "easy"})
+    others = unseen_levels(spec)
+    assert others is not None
+    assert others.options == {"num_levels": 2**31 - 1 - 207, "start_level": 207, "distribution_mode": "easy"}
+    assert unseen_levels(EnvironmentSpec(name="coinrun")) is None
+    assert unseen_levels(EnvironmentSpec("atari", "breakout")) is None
+
+
+def test_procgen_plays_the_unseen_levels():
+    pytest.importorskip("procgen")
+    spec = EnvironmentSpec(name="coinrun", options={"num_levels": 2**31 - 1 - 1000})
+    environment = make(unseen_levels(spec), 16, 0)
+    environment.reset()
+    assert min(info["level_seed"] for info in environment._env.get_info()) >= 2**31 - 1 - 1000
+    environment.close()
 
 
 def test_no_episodes_is_an_error():
