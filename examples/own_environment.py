@@ -40,7 +40,7 @@ class Catch(gymnasium.Env[np.ndarray, int]):
         self.row, self.column = 0, int(self.np_random.integers(CELLS))
         self.basket = int(self.np_random.integers(1, CELLS - 1))  # its middle
         self.is_apple = bool(self.np_random.random() < 0.5)
-        return self._picture(), {}
+        return self.picture(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.basket = int(np.clip(self.basket + action - 1, 1, CELLS - 2))
@@ -48,9 +48,9 @@ class Catch(gymnasium.Env[np.ndarray, int]):
         landed = self.row == CELLS - 1
         caught = landed and abs(self.column - self.basket) <= 1
         reward = (1.0 if self.is_apple else -1.0) if caught else 0.0
-        return self._picture(), reward, landed, False, {}
+        return self.picture(), reward, landed, False, {}
 
-    def _picture(self) -> np.ndarray:
+    def picture(self) -> np.ndarray:
         cells = np.full((CELLS, CELLS, 3), (24, 32, 24), np.uint8)
         cells[CELLS - 1, self.basket - 1 : self.basket + 2] = (60, 90, 255)
         cells[self.row, self.column] = (230, 50, 40) if self.is_apple else (150, 150, 150)

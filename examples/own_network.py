@@ -3,8 +3,8 @@
     python examples/own_network.py
     python examples/own_network.py --size tiny     # hardly trained: to see that it runs
 
-Here it learns `Catch` (see own_environment.py) by imitating a player that knows the rules, and its value from the
-returns of that player. The loop that plays is written out, to show what `rl_clarity.generate` needs: arrays.
+Here it learns `Catch` (see own_environment.py) from pictures of made-up moments, each with the action and the value of
+a player that knows the rules. Then `rl_clarity.collect` lets it play, and `rl_clarity.generate` explains what it did.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 from own_environment import CELLS, SIDE, Catch
 
 import rl_clarity
 from rl_clarity.quiet import import_keras
 
-ENVIRONMENTS, GAMMA = 16, 0.95
-SIZES: dict[str, dict[str, int]] = {"tiny": {"steps": 16, "epochs": 1}, "small": {"steps": 256, "epochs": 8}}
-Samples = dict[str, np.ndarray]
+GAMMA = 0.95
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {"moments": 256, "epochs": 1, "play": {"num_steps": 16, "num_obs": 8, "obs_every": 2}},
+    "small": {"moments": 8192, "epochs": 8, "play": {"num_steps": 256, "num_obs": 128, "obs_every": 4}},
+}
 
 
 def build_model() -> Any:
@@ -37,42 +40,28 @@ def build_model() -> Any:
     return keras.Model(frames, [logits, keras.layers.Dense(1, name="values")(x)])
 
 
-def knowing_player(environment: Catch, rng: np.random.Generator) -> int:
-    """Go under apples and out from under stones; one action in five is random, so that all places are seen."""
-    if rng.random() < 0.2:
-        return int(rng.integers(3))
-    offset = environment.column - environment.basket
-    if environment.is_apple:
-        return 1 + int(np.sign(offset))
-    return 0 if environment.column >= CELLS // 2 else 2  # a stone falls on one side: go to the other
-
-
-def play(steps: int, seed: int = 0) -> Samples:
-    """Trajectories (N, T, ...): what was seen, what was done, its reward, and which observations begin an episode."""
+def moments(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pictures (M, H, W, 3) of moments of the game; what to do in each (M,), and the return to expect (M,)."""
+    environment = Catch()
+    environment.reset(seed=seed)
     rng = np.random.default_rng(seed)
-    environments = [Catch() for _ in range(ENVIRONMENTS)]
-    seen = [environment.reset(seed=seed + i)[0] for i, environment in enumerate(environments)]
-    first = np.ones(ENVIRONMENTS, bool)
-    columns: dict[str, list[Any]] = {"observations": [], "actions": [], "rewards": [], "firsts": []}
-    for _ in range(steps):
-        actions = [knowing_player(environment, rng) for environment in environments]
-        columns["observations"].append(np.stack(seen))
-        columns["actions"].append(np.array(actions))
-        columns["firsts"].append(first)
-        results = [environment.step(action) for environment, action in zip(environments, actions, strict=True)]
-        columns["rewards"].append(np.array([reward for _, reward, *_ in results], np.float32))
-        first = np.array([ended for _, _, ended, *_ in results])
-        seen = [e.reset()[0] if ended else r[0] for e, r, ended in zip(environments, results, first, strict=True)]
-    return {name: np.stack(column, axis=1) for name, column in columns.items()}
+    pictures, actions, values = [], [], []
+    for _ in range(count):
+        environment.row, environment.column = (int(rng.integers(CELLS - 1)), int(rng.integers(CELLS)))
+        environment.basket, environment.is_apple = int(rng.integers(1, CELLS - 1)), bool(rng.random() < 0.5)
+        action, value = best(environment)
+        pictures.append(environment.picture())
+        actions.append(action)
+        values.append(value)
+    return np.stack(pictures), np.array(actions), np.array(values, np.float32)
 
 
-def returns_of(samples: Samples) -> np.ndarray:
-    """Discounted sum (N, T) of the rewards to come in an episode."""
-    returns, after = np.zeros(samples["rewards"].shape, np.float32), np.zeros(ENVIRONMENTS, np.float32)
-    for t in reversed(range(returns.shape[1])):
-        returns[:, t] = after = samples["rewards"][:, t] + GAMMA * after
-        after = np.where(samples["firsts"][:, t], 0, after)
-    return returns
+def best(environment: Catch) -> tuple[int, float]:
+    """Go under apples and out from under stones, which always works in time; an apple may be too far away."""
+    offset, left = environment.column - environment.basket, CELLS - 1 - environment.row
+    if not environment.is_apple:
+        return (0 if environment.column >= CELLS // 2 else 2), 0.0  # it falls on one side: go to the other
+    return 1 + int(np.sign(offset)), GAMMA ** (left - 1) if abs(offset) <= left + 1 else 0.0
 
 
 def main(output_dir: Path, size: str) -> None:
@@ -80,25 +69,26 @@ def main(output_dir: Path, size: str) -> None:
     import keras
 
     keras.utils.set_random_seed(0)
-    samples = play(SIZES[size]["steps"])
-    flat = samples["observations"].reshape(-1, SIDE, SIDE, 3)
+    pictures, actions, values = moments(SIZES[size]["moments"])
     model = build_model()
     imitation = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss=[imitation, "mse"])
-    targets = [samples["actions"].ravel(), returns_of(samples).ravel()]
-    model.fit(flat.astype(np.float32), targets, batch_size=64, epochs=SIZES[size]["epochs"], verbose=2)
+    model.fit(pictures.astype(np.float32), [actions, values], batch_size=64, epochs=SIZES[size]["epochs"], verbose=2)
 
     agent = rl_clarity.KerasAgent(model, {"env_name": "Catch", "gamma": GAMMA})
+    environment = gymnasium.vector.SyncVectorEnv([Catch] * 4)
+    trajectories, observations = rl_clarity.collect(agent, environment, **SIZES[size]["play"])
     page = rl_clarity.generate(
         agent,
-        {name: array[:2] for name, array in samples.items()},
-        flat[:: max(1, len(flat) // 512)],
+        trajectories,
+        observations,
         output_dir,
-        action_combos=[("LEFT",), (), ("RIGHT",)],
-        scrub_range=(0.0, 1.0),
+        scrub_range=(0.0, 1.0),  # the film strip shows whole frames, not the column that suits CoinRun
         title="Catch, by a network of your own",
     )
-    print(f"layers {', '.join(agent.layers)}; open {page.path}")
+    ended = trajectories.firsts[:, 1:].sum()
+    print(f"{trajectories.rewards.sum() / max(ended, 1):.2f} of 0.5 an episode; layers {', '.join(agent.layers)}")
+    print(f"open {page.path}")
 
 
 if __name__ == "__main__":

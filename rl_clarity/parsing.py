@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import os
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from rl_clarity.errors import OptionError
 
 Options = TypeVar("Options")
+WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
 def parse(kind: type[Options], given: Mapping[str, Any] | Options | None, where: str = "") -> Options:
@@ -36,11 +38,25 @@ def parse(kind: type[Options], given: Mapping[str, Any] | Options | None, where:
     return kind(**values)
 
 
+def typed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was written on a command line, as values: numbers, true, false, none, lists in brackets, or else text."""
+    return {key: _typed(value) if isinstance(value, str) else value for key, value in given.items()}
+
+
 def unknown_option(name: str, known: Sequence[str]) -> OptionError:
     """The error for a key that is none of `known`."""
     near = difflib.get_close_matches(name.split(".")[-1], known, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else f"; known ones are {', '.join(known)}"
     return OptionError(f"unknown option {name!r}{hint}")
+
+
+def _typed(text: str) -> Any:
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    try:
+        return json.loads(text) if text[:1] in "-0123456789[" else text
+    except ValueError:
+        return text
 
 
 def _convert(value: Any, hint: Any, name: str) -> Any:

@@ -28,7 +28,8 @@ def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None =
     name = metadata.get("env_name") or metadata.get("env_id")
     if not name:
         raise EnvironmentSetupError(
-            "the checkpoint's metadata has neither env_name nor env_id: say which environment the agent plays in, "
+            "the checkpoint's metadata has neither env_name nor env_id: say which environment the agent plays in "
+            "(env_name='coinrun'; on the command line --env-name coinrun, or --metadata env_name coinrun), "
             "or give trajectories and observations as arrays"
         )
     if kind == "procgen" and str(name).lower() == "coinrun_old":

@@ -9,6 +9,7 @@ import pytest
 
 import rl_clarity.checkpoints as checkpoints
 from rl_clarity.agents.states import before_step
+from rl_clarity.cli import main
 
 TOLERANCE = 1e-4
 
@@ -109,9 +110,10 @@ def test_activations(case):
 
 def test_its_native_copy_is_the_same_agent(case, tmp_path):
     _, path, expected, agent = case
-    written = checkpoints.convert(path, tmp_path / "copy", env_name="somewhere")
+    written = checkpoints.read(path, env_name="somewhere")
+    assert main(["convert", str(path), str(tmp_path / "copy"), "--metadata", "env_name", "somewhere"]) == 0
     copy = checkpoints.read(tmp_path / "copy")
-    assert copy.metadata == written.metadata
+    assert (copy.format, copy.network, copy.metadata) == (written.format, written.network, written.metadata)
     assert copy.notes == written.notes
     observations = expected["observations"][0] if "firsts" in expected else expected["observations"]
     before, after = agent.forward(observations), checkpoints.build_agent(copy).forward(observations)
@@ -179,6 +181,15 @@ class TestBabyA3C:
             wanted = expected[f"acts.{layer}"]
             assert np.abs(agent.activations(observations, f"{layer}.elu") - wanted).max() < TOLERANCE
             assert np.abs(agent.activations(observations, layer) - wanted).max() > 0.01  # before the ELU
+
+    def test_its_native_copy_is_the_same_agent(self, folder, agent, expected, tmp_path):
+        source = str(folder / "breakout-v4" / "model.80.tar")
+        assert main(["convert", source, str(tmp_path / "copy"), "--metadata", "env_name", "breakout"]) == 0
+        copy = checkpoints.load_agent(tmp_path / "copy")
+        assert copy.metadata == agent.metadata
+        frames = copy.preprocess(expected["observations"][:4])
+        assert np.array_equal(frames, expected["preprocessed"][:4])
+        assert np.array_equal(copy.forward(frames).policy_logits, agent.forward(frames).policy_logits)
 
     def test_whole_numbers_stand_for_the_same_observations(self, agent, expected):
         floats = expected["preprocessed"][:3]
