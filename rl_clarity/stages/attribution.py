@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +18,7 @@ from rl_clarity.sampling.samples import Trajectories
 from rl_clarity.stages.batches import frames_at_once, parts
 from rl_clarity.stages.features import load_features, states_at
 from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute
+from rl_clarity.stages.spool import Spool
 from rl_clarity.visualization.rendering import scale_of_peaks
 from rl_clarity.visualization.totals import channel_totals
 
@@ -55,7 +54,7 @@ def attribute_trajectory(
     gaps: dict[str, list[np.ndarray]] = {output.id: [] for output in plan.outputs}
     peaks: dict[str, list[np.ndarray]] = {output.id: [] for output in plan.outputs}
     positions: list[np.ndarray] = []
-    spool = _Spool(plan, layer, steps) if plan.options.attr_images else None
+    pictures = _Pictures(plan, layer, steps) if plan.options.attr_images else None
     names = []
     for segment, part in enumerate(segments):
         chosen = slice(part.start, part.stop)
@@ -72,16 +71,16 @@ def attribute_trajectory(
                 positions.append(np.abs(channels).reshape(len(channels), -1, layer.channels).argmax(axis=1))
             if explained.gap is not None:
                 gaps[output].append(explained.gap)
-            if spool is not None:
-                spool.keep(output, part, channels, residual)
+            if pictures is not None:
+                pictures.keep(output, part, channels, residual)
         report(0.95 * (segment + 1) / len(segments))
     joined = {output: np.concatenate(parts) for output, parts in totals.items()}
     joined_gaps = {output: np.concatenate(parts) for output, parts in gaps.items() if parts}
     write_totals(files, layer.slug, trajectory, joined, joined_gaps)
     scales = {output: float(scale_of_peaks(np.concatenate(parts))) for output, parts in peaks.items()}
     names.append(files.layout.totals(layer.slug, trajectory))
-    if spool is not None:
-        names += spool.draw(files, plan, layer, trajectory, scales, part_of(report, 0.95, 1.0))
+    if pictures is not None:
+        names += pictures.draw(files, plan, layer, trajectory, scales, part_of(report, 0.95, 1.0))
     return TaskResult({"scales": scales, "positions": np.concatenate(positions).tolist()}, names)
 
 
@@ -188,28 +187,17 @@ def _states(trajectories: Trajectories, trajectory: int, chosen: slice) -> State
     return tuple(np.asarray(part[trajectory, chosen]) for part in trajectories.states)
 
 
-class _Spool:
-    """A trajectory's attribution in a temporary file: pictures need its scale, which is known when all is computed."""
+class _Pictures:
+    """The original's pictures of a trajectory, which need its scale: that is known when all attribution is computed."""
 
     def __init__(self, plan: Plan, layer: PlannedLayer, steps: int) -> None:
         self._steps = steps
-        self._frame = (*layer.shape[:2], layer.channels + (not layer.is_input))
         self._row = {output.id: i for i, output in enumerate(plan.outputs)}
-        # Not mapped into memory: a mapping has no way to say that the disk is full.
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed, and so removed, with the object)
+        self._values = Spool(steps, (*layer.shape[:2], layer.channels + (not layer.is_input)))
 
     def keep(self, output: str, chosen: range, channels: np.ndarray, residual: np.ndarray | None) -> None:
         parts = [channels] if residual is None else [channels, residual]
-        self._file.seek(self._offset(output, chosen))
-        self._file.write(np.concatenate(parts, axis=-1, dtype=np.float32).tobytes())
-
-    def _read(self, output: str, chosen: range) -> np.ndarray:
-        self._file.seek(self._offset(output, chosen))
-        values = np.frombuffer(self._file.read(len(chosen) * 4 * math.prod(self._frame)), np.float32)
-        return values.reshape(len(chosen), *self._frame)
-
-    def _offset(self, output: str, chosen: range) -> int:
-        return (self._row[output] * self._steps + chosen.start) * 4 * math.prod(self._frame)
+        self._values.put(self._row[output], chosen.start, np.concatenate(parts, axis=-1))
 
     def draw(
         self,
@@ -225,7 +213,7 @@ class _Spool:
         segments = files.layout.segments(self._steps)
         for row, output in enumerate(plan.outputs):
             for segment, part in enumerate(segments):
-                values = self._read(output.id, part)
+                values = self._values.get(row, part.start, part.stop)
                 channels = values[..., : layer.channels]
                 residual = None if layer.is_input else values[..., layer.channels :]
                 write_attribution_pictures(

@@ -12,7 +12,6 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.attribution import attribute
 from rl_clarity.distributed import TaskResult
-from rl_clarity.distributed.memory import scratch
 from rl_clarity.distributed.store import DIRECTORY
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.interface.features import write_feature_picture, write_optimized, write_thumbnail
@@ -25,12 +24,15 @@ from rl_clarity.sampling.samples import Observations
 from rl_clarity.stages.batches import activations_at_once, frames_at_once, parts
 from rl_clarity.stages.plan import Plan, PlannedLayer
 from rl_clarity.stages.shown import observation_frames
+from rl_clarity.stages.spool import Spool
 from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, thumbnail
 from rl_clarity.visualization.optimization import optimize_images
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
 
 ERROR_OBSERVATIONS = 128
 """Observations on which the reconstruction error is measured."""
+FIT_POSITIONS = 2**20
+"""Positions, of all observations together, that a fit draws its rows from."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def find_features(
     frames = observation_frames(observations, plan.stack)
     names, grids = [], []
     for channel in range(layer.channels):
-        activations = np.ascontiguousarray(reduced[..., channel])  # (M, h, w)
+        activations = reduced.get(channel)  # (M, h, w)
         grids.append(dataset_grids(activations, plan.options.vis_subdiv_mults))
         names += _draw(files, plan, layer, channel, activations, grids[-1], frames)
         report(0.8 + 0.2 * (channel + 1) / layer.channels)
@@ -115,15 +117,22 @@ def _fit(
     fitted_on = min(plan.options.nmf_fit_observations or count, count)
     chosen = np.linspace(0, count - 1, fitted_on).round().astype(int)
     others = np.setdiff1d(np.arange(count), chosen)
+    whole_every = max(1, fitted_on // ERROR_OBSERVATIONS)
     held_out = others[np.linspace(0, len(others) - 1, min(len(others), ERROR_OBSERVATIONS)).round().astype(int)]
-    attribution = scratch((fitted_on, *layer.shape), memory=memory)
+    fitted_on_rows, seen_whole = [], []
+    rng = np.random.default_rng(plan.options.seed)
     at_once = min(plan.options.batch_size, frames_at_once(agent, layer, 1, memory))
     for part in parts(fitted_on, at_once):
-        attribution[part] = _attribution(agent, plan, layer, observations, chosen[part])
+        attribution = _attribution(agent, plan, layer, observations, chosen[part])
+        fitted_on_rows.append(_some_positions(attribution, FIT_POSITIONS // fitted_on, rng))
+        seen_whole.append(attribution[-part.start % whole_every :: whole_every])
         report(part.stop / (fitted_on + len(held_out)))
-    reduction = ChannelReduction.fit(attribution, plan.options.nmf_features, plan.options.seed)
-    error = reduction.reconstruction_error(attribution[:: max(1, fitted_on // ERROR_OBSERVATIONS)])
-    del attribution
+    rows = np.concatenate(fitted_on_rows)
+    del fitted_on_rows
+    reduction = ChannelReduction.fit(rows, plan.options.nmf_features, plan.options.seed)
+    del rows
+    error = reduction.reconstruction_error(np.concatenate(seen_whole))
+    del seen_whole
     held_out_error = None
     if len(held_out):
         attribution = np.concatenate(
@@ -131,6 +140,18 @@ def _fit(
         )
         held_out_error = reduction.reconstruction_error(attribution)
     return reduction, ReductionInfo(error, fitted_on, held_out_error)
+
+
+def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Attribution (n, count, c) at some positions of each observation, other ones for each; all, where there are less.
+
+    The fit draws far fewer rows than a layer has: so many to draw from are as good, and take a bounded memory.
+    """
+    rows = attribution.reshape(len(attribution), -1, attribution.shape[-1])
+    if rows.shape[1] <= max(count, 1):
+        return rows
+    positions = np.argsort(rng.random(rows.shape[:2]), axis=1)[:, : max(count, 1)]
+    return np.take_along_axis(rows, positions[:, :, None], axis=1)
 
 
 def _attribution(
@@ -158,14 +179,15 @@ def _reduced_activations(
     observations: Observations,
     memory: int,
     report: Report,
-) -> np.ndarray:
-    """(M, h, w, K)."""
+) -> Spool:
+    """A row (M, h, w) for each reduced channel."""
     count = len(observations.observations)
-    reduced = scratch((count, *layer.shape[:2], layer.channels), memory=memory)
+    reduced = Spool(count, layer.shape[:2])
     for part in parts(count, activations_at_once(layer, plan.options.batch_size, memory)):
         state = states_at(observations.states, part)
         activations = agent.activations(observations.observations[part], layer.full_name, state)
-        reduced[part] = reduction.transform(activations)
+        for channel, values in enumerate(np.moveaxis(reduction.transform(activations), -1, 0)):
+            reduced.put(channel, part.start, values)
         report(part.stop / count)
     return reduced
 

@@ -1,0 +1,39 @@
+"""Results that are made in one order and read in another, and may be larger than memory."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+
+HELD_BYTES = 2**27
+"""What is held in memory; more goes to a temporary file."""
+
+
+class Spool:
+    """Rows of `length` float32 arrays of one shape.
+
+    A temporary file, removed with the object; not mapped into memory, as a mapping has no way to say that the disk is
+    full, and its pages count as memory of this process.
+    """
+
+    def __init__(self, length: int, shape: Sequence[int]) -> None:
+        self._length, self._shape = length, tuple(shape)
+        self._file = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115 (closed with the object)
+
+    def put(self, row: int, start: int, values: np.ndarray) -> None:
+        """Keep values (n, *shape) of a row from `start` on."""
+        self._file.seek(self._offset(row, start))
+        self._file.write(np.ascontiguousarray(values, np.float32).tobytes())
+
+    def get(self, row: int, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """A row's values (stop - start, *shape), which must all have been put."""
+        stop = self._length if stop is None else stop
+        self._file.seek(self._offset(row, start))
+        data = self._file.read(self._offset(row, stop) - self._offset(row, start))
+        return np.frombuffer(data, np.float32).reshape(stop - start, *self._shape)
+
+    def _offset(self, row: int, index: int) -> int:
+        return (row * self._length + index) * 4 * math.prod(self._shape)

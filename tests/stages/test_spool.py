@@ -1,0 +1,22 @@
+"""Results that are made in one order and read in another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rl_clarity.stages import spool
+from rl_clarity.stages.spool import Spool
+
+
+@pytest.mark.parametrize("held", [0, 2**27])
+def test_rows_come_back_in_any_order(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    monkeypatch.setattr(spool, "HELD_BYTES", held or 1)
+    values = np.random.default_rng(0).random((3, 10, 4, 2), np.float32)
+    rows = Spool(10, (4, 2))
+    for start, stop in ((6, 10), (0, 6)):
+        for row in (2, 0, 1):
+            rows.put(row, start, values[row, start:stop])
+    for row in range(3):
+        np.testing.assert_array_equal(rows.get(row), values[row])
+        np.testing.assert_array_equal(rows.get(row, 3, 7), values[row, 3:7])
