@@ -180,6 +180,7 @@ def _explain(work: Work, output: Output, job: Explanation, metadata: Mapping[str
     provenance = describe(job.plan, source, metadata)
     if leads:
         output.begin()
+        work.log.begin()
         work.page = UnfinishedPage(output, job, [*first, *then], provenance)
         work.page.update(now=True)
     store = WorkStore(output.data)

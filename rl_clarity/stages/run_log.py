@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rl_clarity.distributed import Communicator
+from rl_clarity.distributed.memory import peak_memory
 from rl_clarity.errors import OutputError
 from rl_clarity.interface.files import Directory
 from rl_clarity.stages.provenance import versions
@@ -34,6 +35,7 @@ class RunLog:
         self._begun = time.perf_counter()
         self._written = self._begun
         self._mine: list[dict[str, Any]] = []
+        self._open = False
         hosts = ranks.gather(socket.gethostname())
         self._earlier = _runs(directory) if ranks.rank == 0 else []
         self._run: dict[str, Any] = {
@@ -46,12 +48,18 @@ class RunLog:
             "python": platform.python_version(),
             "versions": versions(),
             "stages": {},
+            "peak_memory_mb": {},  # of a rank, up to the end of the stage
             "tasks": [],
         }
 
     def note(self, **facts: Any) -> None:
         """Facts about this run."""
         self._run.update(facts)
+
+    def begin(self) -> None:
+        """From now on the log is written: a run that fails before it writes anything leaves nothing."""
+        self._open = True
+        self.write()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -60,6 +68,7 @@ class RunLog:
         yield
         self._collect()
         self._run["stages"][name] = round(time.perf_counter() - start, 3)
+        self._run["peak_memory_mb"][name] = round(max(self._ranks.gather(peak_memory())) / 1e6)
         self.write()
 
     def task(self, name: str, seconds: float) -> None:
@@ -76,7 +85,7 @@ class RunLog:
 
     def write(self) -> None:
         """Write what is known so far; tasks of other ranks are known when their stage ends."""
-        if self._ranks.rank == 0:
+        if self._ranks.rank == 0 and self._open:
             run = {**self._run, "tasks": [*self._run["tasks"], *self._mine]}
             self._directory.write(RUN_LOG, (json.dumps({"runs": [*self._earlier, run]}, indent=1) + "\n").encode())
         self._written = time.perf_counter()

@@ -106,7 +106,7 @@ def _gradients(
     def explained(steps: int) -> np.ndarray:
         return attribute(agent, seen, layer.full_name, scores, steps=steps, state=state).values[0]
 
-    values = explained(1)  # which also compiles
+    values = np.nan_to_num(explained(1))  # which also compiles; what is not finite is said by the task itself
     first = _cost(files, len(seen), lambda: explained(1)).seconds
     point = max(0.0, _cost(files, len(seen), lambda: explained(2)).seconds - first)
     seconds = first + point * (options.attr_integrate_steps - 1)

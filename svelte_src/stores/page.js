@@ -35,7 +35,7 @@ export function createPage(manifest, query) {
     manifest,
     chunks,
     frames,
-    pictures: createPictures(),
+    pictures: createPictures(undefined, undefined, manifest.missing),
     settings,
     selection,
     /** Numbers along the selected trajectory. */

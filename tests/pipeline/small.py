@@ -12,6 +12,7 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.distributed.store import DIRECTORY, LOCK, WorkStore
+from rl_clarity.interface.document import read_manifest
 from rl_clarity.interface.results import Results
 from rl_clarity.sampling.samples import Observations, Trajectories
 
@@ -70,6 +71,12 @@ def files_of(directory: Path) -> dict[str, bytes]:
     left_out = (f"{DIRECTORY}/{LOCK}", "run-log.json")
     found = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
     return {name: path.read_bytes() for name, path in sorted(found.items()) if not name.endswith(left_out)}
+
+
+def is_complete(directory: Path) -> bool:
+    """Whether a finished page is there, rather than one that says what is missing, or none."""
+    page = directory / "interface.html"
+    return page.exists() and bool(read_manifest(page.read_bytes())["complete"])
 
 
 def page_files(directory: Path) -> set[str]:

@@ -29,6 +29,7 @@ from tests.pipeline.small import (
     SmallRun,
     counted_tasks,
     files_of,
+    is_complete,
     page_files,
 )
 
@@ -115,7 +116,7 @@ def test_stopped_at_any_write_and_gone_on(
             explain(tmp_path / "stopped", **options)
             break
         except Stop:
-            assert not (tmp_path / "stopped" / "interface.html").exists()
+            assert not is_complete(tmp_path / "stopped")
     assert writes > 5
     assert files_of(tmp_path / "stopped") == files_of(tmp_path / "undisturbed")
 
@@ -243,7 +244,7 @@ def test_back_to_the_old_options_after_a_stop(
         patch.setattr("rl_clarity.stages.attribution.write_totals", stopped)  # attribution itself is written by then
         with pytest.raises(Stop):
             explain(overwrite=True, attr_integrate_steps=1)
-    assert not (tmp_path / "page" / "interface.html").exists()
+    assert not is_complete(tmp_path / "page")
     explain()
     assert files_of(tmp_path / "page") == before
 
@@ -330,7 +331,7 @@ def test_pages_at_an_address(explain: Explain, tmp_path: Path, monkeypatch: pyte
             explain(address, title="B")
         assert explain(address, title="B", overwrite=True, single_file=True).manifest["title"] == "B"
     files = there._directory.names()
-    assert files == {"interface.html"}
+    assert files == {"interface.html", "run-log.json"}
 
 
 def test_a_second_run_is_refused_by_name_of_the_first(explain: Explain, tmp_path: Path) -> None:
