@@ -21,10 +21,10 @@ const names = (list, value = "readonly") => Object.fromEntries(list.split(" ").m
 
 export const globals = names(
   "window document CSS console location history navigator localStorage performance setTimeout clearTimeout " +
-    "requestAnimationFrame cancelAnimationFrame queueMicrotask atob btoa Blob URL URLSearchParams File FileReader " +
+    "requestAnimationFrame cancelAnimationFrame requestIdleCallback queueMicrotask atob btoa Blob URL URLSearchParams File FileReader " +
     "Image ImageData OffscreenCanvas createImageBitmap DecompressionStream CompressionStream Response Event " +
     "CustomEvent KeyboardEvent ResizeObserver IntersectionObserver matchMedia getComputedStyle HTMLElement " +
-    "TextEncoder TextDecoder crypto structuredClone globalThis process Node ReadableStream devicePixelRatio",
+    "TextEncoder TextDecoder crypto structuredClone globalThis process Node Worker ReadableStream devicePixelRatio",
 );
 
 export default [

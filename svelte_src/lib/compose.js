@@ -2,12 +2,13 @@
 
 const RADIUS = 7;
 
-/** Kernel rows: for each vertical distance 0..7 the weights exp(-d) at horizontal distances 0, 1, ... while d <= 7. */
-const KERNEL = Array.from({ length: RADIUS + 1 }, (_row, dy) => {
-  const weights = [];
-  for (let dx = 0; Math.hypot(dx, dy) <= RADIUS; dx += 1) weights.push(Math.exp(-Math.hypot(dx, dy)));
-  return weights;
-});
+/** For each vertical distance 0..7 the weights exp(-d) at horizontal distances 0..7; 0 where d > 7. */
+const KERNEL = Array.from({ length: RADIUS + 1 }, (_row, dy) =>
+  Float64Array.from({ length: RADIUS + 1 }, (_weight, dx) => {
+    const distance = Math.hypot(dx, dy);
+    return distance <= RADIUS ? Math.exp(-distance) : 0;
+  }),
+);
 
 const PARTS = {
   pos: (value) => Math.max(value, 0),
@@ -97,32 +98,50 @@ function strengths(scale, direction) {
   return out;
 }
 
-/** Convolve a plane with the kernel, zeros outside; rows of zeros cost nothing. */
+/**
+ * Convolve a plane with the kernel, zeros outside; rows of zeros cost nothing.
+ *
+ * Both symmetries are used: pixels at the same distance to the left and right are added first, and what a row gives to
+ * the row so far above, it gives to the row as far below.
+ */
 export function spread(plane, height, width) {
-  const out = new Float32Array(height * width);
+  const out = new Float32Array((height + 2 * RADIUS) * width);
   const padded = new Float32Array(width + 2 * RADIUS);
   const sums = Array.from({ length: RADIUS + 1 }, () => new Float32Array(width));
   for (let y = 0; y < height; y += 1) {
     const row = plane.subarray(y * width, (y + 1) * width);
-    if (row.every((value) => value === 0)) continue;
+    if (isZero(row)) continue;
     padded.set(row, RADIUS);
-    sums[0].set(row);
-    for (let dx = 1; dx <= RADIUS; dx += 1) {
-      const sum = sums[dx];
-      for (let x = 0; x < width; x += 1) sum[x] = padded[x + RADIUS - dx] + padded[x + RADIUS + dx];
-    }
-    for (let target = Math.max(0, y - RADIUS); target <= Math.min(height - 1, y + RADIUS); target += 1) {
-      addWeighted(out, target * width, width, sums, KERNEL[Math.abs(target - y)]);
+    addMirrored(sums, padded);
+    for (let dy = 0; dy <= RADIUS; dy += 1) {
+      addWeighted(out, (y + RADIUS - dy) * width, (y + RADIUS + dy) * width, sums, KERNEL[dy]);
     }
   }
-  return out;
+  return out.subarray(RADIUS * width, (RADIUS + height) * width);
 }
 
-function addWeighted(out, start, width, sums, weights) {
-  for (let dx = 0; dx < weights.length; dx += 1) {
-    const weight = weights[dx];
+function isZero(row) {
+  for (let x = 0; x < row.length; x += 1) if (row[x] !== 0) return false;
+  return true;
+}
+
+/** sums[dx][x] = row[x - dx] + row[x + dx] */
+function addMirrored(sums, padded) {
+  const width = sums[0].length;
+  sums[0].set(padded.subarray(RADIUS, RADIUS + width));
+  for (let dx = 1; dx <= RADIUS; dx += 1) {
     const sum = sums[dx];
-    for (let x = 0; x < width; x += 1) out[start + x] += weight * sum[x];
+    for (let x = 0; x < width; x += 1) sum[x] = padded[x + RADIUS - dx] + padded[x + RADIUS + dx];
+  }
+}
+
+/** Add one row's weighted sums to the rows that start at `above` and `below`. */
+function addWeighted(out, above, below, [s0, s1, s2, s3, s4, s5, s6, s7], [w0, w1, w2, w3, w4, w5, w6, w7]) {
+  for (let x = 0; x < s0.length; x += 1) {
+    const near = w0 * s0[x] + w1 * s1[x] + w2 * s2[x] + w3 * s3[x];
+    const far = w4 * s4[x] + w5 * s5[x] + w6 * s6[x] + w7 * s7[x];
+    out[above + x] += near + far;
+    if (below !== above) out[below + x] += near + far;
   }
 }
 

@@ -54,8 +54,8 @@ function drawLevel(context, view, y, color) {
   context.lineWidth = 1;
   context.setLineDash([2, 3]);
   context.beginPath();
-  context.moveTo(stepToX(view, 0), Math.round(y) + 0.5);
-  context.lineTo(stepToX(view, view.steps - 1), Math.round(y) + 0.5);
+  context.moveTo(stepToX(view, firstVisible(view)), Math.round(y) + 0.5);
+  context.lineTo(stepToX(view, lastVisible(view)), Math.round(y) + 0.5);
   context.stroke();
   context.setLineDash([]);
 }
@@ -95,8 +95,9 @@ export function drawEvents(context, view, { firsts, rewards, line, positive, neg
     if (firsts[t]) {
       context.strokeStyle = line;
       context.beginPath();
-      context.moveTo(stepToX(view, t - 0.5), 0);
-      context.lineTo(stepToX(view, t - 0.5), view.height);
+      const x = Math.floor(stepToX(view, t - 0.5)) + 0.5;
+      context.moveTo(x, 0);
+      context.lineTo(x, view.height);
       context.stroke();
     }
   }
@@ -121,13 +122,4 @@ export function drawMarks(context, view, marks, color) {
     const x = stepToX(view, step);
     if (x >= 0 && x <= view.width) context.fillRect(x - 1, 0, 2, 7);
   }
-}
-
-/** What lies before the first and after the last step. */
-export function drawOutside(context, view, color) {
-  context.fillStyle = color;
-  const left = stepToX(view, -0.5);
-  const right = stepToX(view, view.steps - 0.5);
-  if (left > 0) context.fillRect(0, 0, left, view.height);
-  if (right < view.width) context.fillRect(right, 0, view.width - right, view.height);
 }

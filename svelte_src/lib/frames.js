@@ -1,4 +1,5 @@
 // Pictures of a trajectory's steps, decoded from frame chunks ahead of need.
+import { createDecoder } from "./bitmaps.js";
 import { createCache } from "./lru.js";
 
 const AHEAD = 24;
@@ -15,12 +16,13 @@ export const STACK = "stack_";
  */
 export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
   const decoded = createCache(budget, (bitmap) => bitmap.close());
+  const decoder = createDecoder();
   const pending = new Map();
   const keyOf = (trajectory, frame, part) => `${trajectory}/${frame}${part}`;
 
-  async function decode(trajectory, frame, part) {
+  async function decode(trajectory, frame, part, ahead) {
     const bytes = await pngBytes(trajectory, frame, part);
-    const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+    const bitmap = await decoder.decode(bytes, ahead);
     decoded.set(keyOf(trajectory, frame, part), bitmap, bitmap.width * bitmap.height * 4);
     return bitmap;
   }
@@ -35,14 +37,14 @@ export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
     return png.data.subarray(offsets.data[at], offsets.data[at + 1]);
   }
 
-  function get(trajectory, frame, part = NEWEST) {
+  function get(trajectory, frame, part = NEWEST, ahead = false) {
     const key = keyOf(trajectory, frame, part);
     const bitmap = decoded.get(key);
     if (bitmap) return Promise.resolve(bitmap);
     if (!pending.has(key)) {
       pending.set(
         key,
-        decode(trajectory, frame, part).finally(() => pending.delete(key)),
+        decode(trajectory, frame, part, ahead).finally(() => pending.delete(key)),
       );
     }
     return pending.get(key);
@@ -52,14 +54,16 @@ export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
     peek: (trajectory, frame, part = NEWEST) => decoded.get(keyOf(trajectory, frame, part)),
     /** @param {string} [part] NEWEST, or STACK: all frames of a stacked observation side by side */
     get,
-    /** Decode the neighbours of a frame, more of them in the direction of travel. */
+    /** Decode the neighbours of a frame, more of them in the direction of travel; many at once, now and then. */
     warm(trajectory, frame, direction = 1) {
-      const steps = manifest.trajectories[trajectory].steps;
-      const [before, after] = direction < 0 ? [AHEAD, BEHIND] : [BEHIND, AHEAD];
-      for (let other = Math.max(0, frame - before); other <= Math.min(steps - 1, frame + after); other += 1) {
-        const name = manifest.trajectories[trajectory].frames[Math.floor(other / manifest.segment)];
-        if (!chunks.failure(name) && !decoded.has(keyOf(trajectory, other, NEWEST)))
-          get(trajectory, other).catch(() => {});
+      const last = manifest.trajectories[trajectory].steps - 1;
+      const within = (at) => Math.max(0, Math.min(last, at));
+      const known = (at) => decoded.has(keyOf(trajectory, at, NEWEST)) || pending.has(keyOf(trajectory, at, NEWEST));
+      if (known(within(frame - (BEHIND / 2) * direction)) && known(within(frame + (AHEAD / 2) * direction))) return;
+      const ends = [frame - BEHIND * direction, frame + AHEAD * direction].map(within);
+      for (let at = Math.min(...ends); at <= Math.max(...ends); at += 1) {
+        const name = manifest.trajectories[trajectory].frames[Math.floor(at / manifest.segment)];
+        if (!chunks.failure(name) && !known(at)) get(trajectory, at, NEWEST, true).catch(() => {});
       }
     },
   };

@@ -17,3 +17,22 @@ export function memoized(compute) {
     return known.get(key);
   };
 }
+
+/**
+ * The same function, which gives the same result again for as long as its arguments are the same.
+ *
+ * @template R
+ * @param {(...args: any[]) => R} compute a pure function
+ * @returns {(...args: any[]) => R}
+ */
+export function latest(compute) {
+  let before = null;
+  let result;
+  return (...args) => {
+    if (!before || args.length !== before.length || args.some((arg, i) => arg !== before[i])) {
+      result = compute(...args);
+      before = args;
+    }
+    return result;
+  };
+}

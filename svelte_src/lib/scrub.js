@@ -11,7 +11,7 @@ const CLICK_PIXELS = 4;
 export function scrub(node, options) {
   let current = options;
   let drag = null;
-  const localX = (event) => event.clientX - node.getBoundingClientRect().left;
+  const localX = (event) => event.clientX - node.getBoundingClientRect().left - node.clientLeft;
 
   function down(event) {
     if (event.button !== 0) return;

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, Position
 
 from rl_clarity.interface.results import ReducedAttribution
 from rl_clarity.visualization.rendering import render_attribution
@@ -82,6 +82,15 @@ class Visitor:
 
     def track(self, name: str) -> Locator:
         return self.page.locator(f'[data-testid=track][data-track="{name}"]')
+
+    def well(self, name: str) -> Locator:
+        """What of a track is seen: its canvas is longer, and is moved behind it."""
+        return self.track(name).get_by_test_id("well")
+
+    def place(self, name: str, ahead: int, visible: int = 256) -> Position:
+        """Where on a track a step stands, so many steps after the frame that is shown."""
+        width = float(self.well(name).evaluate("well => well.clientWidth"))
+        return {"x": width / 2 + ahead * width / visible, "y": 10}
 
 
 def read_canvas(canvas: Locator) -> np.ndarray:

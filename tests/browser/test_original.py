@@ -168,7 +168,7 @@ def test_hotkeys(page: Path, open_page: Open) -> None:
 
 def test_the_film_is_dragged_clicked_and_wheeled(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=50")
-    film = visitor.track("film").locator("canvas")
+    film = visitor.well("film")
     box = film.bounding_box()
     assert box
     middle, y, step = box["x"] + box["width"] / 2, box["y"] + 20, box["width"] / 256

@@ -100,9 +100,7 @@ def test_totals_over_time_and_probabilities_over_time(synthetic: Path, open_page
         totals[29, 0], rel=6e-3, abs=1e-6
     )
     peak = int(totals[:, 0].argmax())
-    box = track.locator("canvas").bounding_box()
-    assert box
-    track.locator("canvas").click(position={"x": box["width"] / 2 + (peak - 29) * box["width"] / 256, "y": 10})
+    visitor.well("channel-1").click(position=visitor.place("channel-1", peak - 29))
     assert visitor.frame() == peak + 1, "a click on a peak leads there"
     visitor.page.get_by_label("probabilities over time").check()
     assert len(np.unique(read_canvas(visitor.track("band").locator("canvas"))[..., 0])) > 4
@@ -110,13 +108,11 @@ def test_totals_over_time_and_probabilities_over_time(synthetic: Path, open_page
 
 def test_time_is_zoomed_and_hovered(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?frame=50")
-    canvas = visitor.track("advantage").locator("canvas")
-    box = canvas.bounding_box()
-    assert box
+    well = visitor.well("advantage")
     visitor.page.get_by_role("button", name="Show less time").click()
-    canvas.hover(position={"x": box["width"] / 2 + 10 * box["width"] / 128, "y": 20})
+    well.hover(position=visitor.place("advantage", 10, 128))
     assert visitor.text("hover-read-out").startswith("frame 60 ")
-    canvas.click(position={"x": box["width"] / 2 + 10 * box["width"] / 128, "y": 20})
+    well.click(position=visitor.place("advantage", 10, 128))
     assert visitor.frame() == 60
 
 

@@ -1,0 +1,80 @@
+"""A page of every checkpoint that other programs made, from `rl-clarity run` in the agent's own environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rl_clarity.cli import main
+from rl_clarity.interface.results import open_results
+from tests.browser.pages import Visitor
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+ATARI = ("no-op", "FIRE", "→", "←")
+PROCGEN = ("↙", "←", "↖", "↓", "no-op", "↑", "↘", "→", "↗", "D", "A", "W", "S", "Q", "E")
+
+
+@dataclass(frozen=True)
+class Case:
+    file: str
+    env_name: str
+    layer: str
+    recurrent: bool = False
+    q: bool = False
+    stack: int = 1
+    frame: tuple[int, int, int] = (84, 84, 1)
+    more: tuple[str, ...] = ()
+
+
+BREAKOUT = "BreakoutNoFrameskip-v4"
+COINRUN = (64, 64, 3)
+CASES = {
+    "sb3-ppo": Case("ppo-BreakoutNoFrameskip-v4.zip", BREAKOUT, "cnn.4", stack=4),
+    "sb3-dqn": Case("dqn-BreakoutNoFrameskip-v4.zip", BREAKOUT, "cnn.4", stack=4, q=True),
+    "sb3-recurrent-ppo": Case("ppo_lstm-BreakoutNoFrameskip-v4.zip", BREAKOUT, "cnn.4", stack=4, recurrent=True),
+    "cleanrl-ppo-atari": Case("agent.pt", BREAKOUT, "network.4", stack=4),
+    "cleanrl-ppo-procgen": Case("agent.pt", "coinrun", "network.relu", frame=COINRUN),
+    "cleanrl-dqn-atari": Case("dqn_atari.cleanrl_model", BREAKOUT, "network.4", stack=4, q=True),
+    "procgen-pytorch": Case("model_25165824.pth", "coinrun", "embedder.relu", frame=COINRUN),
+    "procgen-pytorch-recurrent": Case("model_200015872.pth", "coinrun", "embedder.relu", frame=COINRUN, recurrent=True),
+    "baby-a3c": Case("breakout-v4/model.80.tar", "Breakout-v4", "conv4", frame=(80, 80, 1), recurrent=True),
+    "keras": Case("agent.keras", "coinrun", "relu_c", frame=COINRUN, more=("env_kind", "procgen")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_page_opens(name: str, shared_formats: Path, tmp_path: Path, open_page: Callable[..., Visitor]) -> None:
+    case = CASES[name]
+    pytest.importorskip("ale_py" if case.frame[2] == 1 else "procgen", reason="the agent plays in its environment")
+    command = [
+        "run",
+        str(shared_formats / name / case.file),
+        str(tmp_path / "page"),
+        "--load.temp-files",
+        "--attr-policy",
+    ]
+    sizes = ["--trajectories.num-envs", "1", "--trajectories.num-steps", "12"]
+    sizes += ["--observations.num-envs", "2", "--observations.num-obs", "6", "--observations.obs-every", "2"]
+    more = ["--layer-kwargs.name-contains-one-of", case.layer, "--load.metadata", "env_name", case.env_name]
+    assert main([*command, *sizes, *more, *case.more]) == 0
+
+    results = open_results(tmp_path / "page")
+    kind = "action_values" if case.q else "policy"
+    agent = results.manifest["agent"]
+    assert (agent["kind"], agent["recurrent"]) == (kind, case.recurrent)
+    assert results.manifest["observation"]["stack"] == case.stack
+    assert tuple(action["label"] for action in results.manifest["actions"]) == (
+        ATARI if case.frame[2] == 1 else PROCGEN
+    )
+    assert results.frames(0).shape == (12, *case.frame)
+
+    visitor = open_page(tmp_path / "page")  # its messages on the console fail the test
+    assert visitor.page.locator("[data-testid=attribution-canvas]").count() >= 2
+    visitor.press("ArrowRight", "ArrowRight")
+    visitor.settle()
+    assert visitor.frame() == 3
+    assert ("action value" in visitor.page.inner_text("body").lower()) == case.q
