@@ -21,10 +21,12 @@ def main() -> None:
     from rl_clarity.quiet import import_keras
 
     import_keras()
-    from benchmarks import pipeline
+    from benchmarks import growth, pipeline
 
     result = {**pipeline.measure(), "processor": platform.processor() or platform.machine()}
-    print("\n".join(pipeline.lines(result)))
+    print("\n".join(pipeline.lines(result)), flush=True)
+    result["growth"] = growth.measure()
+    print("\n".join(growth.lines(result["growth"])))
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=1, sort_keys=True))
 

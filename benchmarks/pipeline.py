@@ -88,7 +88,7 @@ def measure() -> dict[str, Any]:
 
 
 def default_job(stages: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Seconds of the default job by stage, from seconds for 256 frames, and the bytes of what is written."""
+    """Seconds of the default job by stage, from seconds for 256 frames; bytes written; seconds of its convolutions."""
     played, varied = TrajectoriesOptions(), ObservationsOptions()
     frames = played.num_envs * played.num_steps / UNIT
     observations = varied.num_envs * varied.num_obs / UNIT
@@ -102,12 +102,13 @@ def default_job(stages: dict[str, dict[str, float]]) -> dict[str, float]:
         "frames": frames,
     }
     total = dict.fromkeys(times, 0.0)
-    written = 0.0
+    written, bound = 0.0, 0.0
     for name, stage in stages.items():
         kind = name.split()[0]
         total[kind] += stage["seconds"] * times[kind]
         written += stage.get("bytes", 0.0) * times[kind]
-    return {**total, "seconds": sum(total.values()), "megabytes": written / 1e6}
+        bound += stage.get("fraction_of_peak", 0.0) * stage["seconds"] * times[kind]
+    return {**total, "seconds": sum(total.values()), "megabytes": written / 1e6, "bound": bound}
 
 
 def _after(costs: dict[str, int], layer: str) -> int:
@@ -130,5 +131,10 @@ def lines(result: dict[str, Any]) -> list[str]:
         size = f"{stage['bytes'] / 1e6:8.1f}" if "bytes" in stage else ""
         rows.append(f"{name:24} {stage['seconds']:9.3f} {fraction} {size}")
     job = result["default_job"]
-    rows += ["", "default job, added up: " + ", ".join(f"{k} {v:.0f}" for k, v in job.items())]
+    shares = {kind: taken for kind, taken in job.items() if kind not in ("seconds", "megabytes", "bound")}
+    rows += ["", f"default job, added up: {job['seconds']:.0f} s, {job['megabytes']:.0f} MB"]
+    rows += [f"  {kind:22} {taken:9.1f} {taken / job['seconds']:9.0%}" for kind, taken in shares.items()]
+    rows.append(
+        f"{job['seconds'] / job['bound']:.2f} times what its convolutions take at that speed ({job['bound']:.0f} s)"
+    )
     return [*rows, f"peak memory {result['peak_memory_mb']:.0f} MB"]

@@ -1,24 +1,24 @@
 """What an update of training costs: steps a second, where the time goes, and the share of the machine's peak.
 
-python -m benchmarks.training [--env-name coinrun --cnn clear --precision bfloat16 ...]
+python -m benchmarks.training [--env-name coinrun --cnn clear --precision bfloat16 --use-lstm ...]
+
+The peak is the speed of a convolution alone, measured in the same run: it bounds what a network of convolutions can do.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import tyro
 
+from benchmarks.machine import convolution_peak
 from rl_clarity.environments import make
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.session import compute_precision
 from rl_clarity.training.trainer import CLOCKS, Trainer
-
-MATRIX = 2048
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,18 @@ class Settings:
     num_minibatches: int = 4
     ppo_epochs: int = 3
     precision: str = "float32"
+    use_lstm: bool = False
     updates: int = 3
     """Updates that are measured, after one in which everything is compiled."""
 
 
 def main() -> None:
     settings = tyro.cli(Settings)
-    names = ("env_name", "env_kind", "cnn", "num_envs", "num_steps", "num_minibatches", "ppo_epochs", "precision")
-    options = TrainOptions(**{name: getattr(settings, name) for name in names})
+    given = asdict(settings)
+    del given["updates"]
+    options = TrainOptions(**given)
     with compute_precision(options.precision):
-        peak = measured_peak()
+        peak = 2 * convolution_peak()
         with closing(make(options.environment(), options.num_envs, 0)) as environment:
             trainer = Trainer(options, environment)
             rows = measured_updates(trainer, settings.updates)
@@ -50,35 +52,21 @@ def main() -> None:
     total = sum(options.steps_per_update / row["steps_per_second"] for row in rows)
     rate = len(rows) * options.steps_per_update / total
     work = operations_per_step(trainer.learner.network.model, options.ppo_epochs)
-    print(f"{settings.cnn} on {settings.env_name}, {settings.precision}, {options.ppo_epochs} epochs")
+    memory = " + LSTM" if options.use_lstm else ""
+    print(f"{settings.cnn}{memory} on {settings.env_name}, {settings.precision}, {options.ppo_epochs} epochs")
     print(f"{rate:.0f} steps a second")
     for name, spent in seconds.items():
         print(f"{name:>12}: {spent / total:6.1%} of the time")
     print(f"{'other':>12}: {1 - sum(seconds.values()) / total:6.1%} of the time")
     print(
         f"{rate * work / 1e9:.0f} of {peak / 1e9:.0f} billion operations a second "
-        f"({rate * work / peak:.0%} of the peak, that of a matrix product)"
+        f"({rate * work / peak:.0%} of the peak, that of a convolution)"
     )
 
 
 def measured_updates(trainer: Trainer, count: int) -> list[Mapping[str, Any]]:
     trainer.update()
     return [trainer.update() for _ in range(count)]
-
-
-def measured_peak(repeats: int = 5) -> float:
-    """Operations a second of the fastest of some float32 matrix products, in the precision that is set."""
-    import tensorflow as tf
-
-    left, right = tf.random.normal((2, MATRIX, MATRIX))
-    product = tf.function(lambda: tf.matmul(left, right) + 1.0)
-    product()
-    best = float("inf")
-    for _ in range(repeats):
-        start = time.perf_counter()
-        product().numpy()
-        best = min(best, time.perf_counter() - start)
-    return float(2 * MATRIX**3 / best)
 
 
 def operations_per_step(model: Any, epochs: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,12 @@ def available_memory(root: Path = Path("/")) -> int:
     """
     found = [_of_machine(root), *_of_control_groups(root), *_of_limits(root)]
     return max(0, int(min(found)))
+
+
+def peak_memory() -> int:
+    """Bytes that this process has held at most."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def _of_machine(root: Path) -> float:

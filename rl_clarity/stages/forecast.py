@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import resource
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.distributed import WorkStore
+from rl_clarity.distributed.memory import peak_memory
 from rl_clarity.distributed.tasks import task_key
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.stages.assembly import attribution_task, features_task, trajectory_task
@@ -161,7 +161,7 @@ def _peak(agent: Agent, plan: Plan, preview: Preview, memory: int) -> int:
     """What this process took for the measurement, or will take for its largest task on top of what it has now."""
     scores = len(outputs_to_compute(plan))
     largest = max(_held(agent, plan, layer, preview, scores, memory) for layer in plan.layers)
-    return max(_peak_so_far(), _now() + largest)
+    return max(peak_memory(), _now() + largest)
 
 
 def _held(agent: Agent, plan: Plan, layer: PlannedLayer, preview: Preview, scores: int, memory: int) -> int:
@@ -179,17 +179,12 @@ def _held(agent: Agent, plan: Plan, layer: PlannedLayer, preview: Preview, score
     return max(explaining, finding + fitted, min(HELD_BYTES, layer.channels * channel) + 2 * channel)
 
 
-def _peak_so_far() -> int:
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
-
-
 def _now() -> int:
     """Bytes that this process has in memory."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
-        return _peak_so_far()
+        return peak_memory()
 
 
 def _notes(agent: Agent, plan: Plan, memory: int) -> tuple[str, ...]:

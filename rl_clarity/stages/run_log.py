@@ -68,7 +68,7 @@ class RunLog:
         yield
         self._collect()
         self._run["stages"][name] = round(time.perf_counter() - start, 3)
-        self._run["peak_memory_mb"][name] = round(max(self._ranks.gather(peak_memory())) / 1e6)
+        self._run["peak_memory_mb"][name] = round(max(self._ranks.gather(peak_memory()), default=0) / 1e6)
         self.write()
 
     def task(self, name: str, seconds: float) -> None:
