@@ -86,7 +86,7 @@ class LayerOptions:
     name_contains_one_of: tuple[str, ...] | None = None
     """Only operations whose full name contains one of these."""
     op_is_one_of: tuple[str, ...] = ("relu",)
-    """Kinds of operation."""
+    """Kinds of operation; `relu` stands for the other activations of a network that has no ReLU."""
     bottleneck_only: bool = True
     """Only layers that no path from an earlier convolution by-passes."""
     discard_first_n: int = 0

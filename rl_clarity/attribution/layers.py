@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rl_clarity.agents.layer_names import short_names
+from rl_clarity.agents.layer_names import short_names, shown_kinds
 from rl_clarity.agents.protocol import Agent, Operation
 from rl_clarity.errors import OptionError
 
@@ -50,14 +50,14 @@ def choose_layers(
     Parameters
     ----------
     name_contains_one_of: only operations whose full name contains one of these
-    op_is_one_of: kinds of operation, in lower case
+    op_is_one_of: kinds of operation, in lower case; `relu` stands for what a network without ReLUs has in their place
     bottleneck_only: only operations such that every path from an earlier convolution to them passes through a
         bottleneck of the network (a node without which no path leads from the input to the outputs)
     discard_first_n: drop the first n of those
 
     Raises OptionError, naming what there is, if none is left.
     """
-    kinds = [kind.lower() for kind in op_is_one_of]
+    kinds = _kinds(agent, op_is_one_of)
     found = [
         operation
         for operation in agent.operations
@@ -72,6 +72,14 @@ def choose_layers(
     if not chosen:
         raise OptionError(_nothing_left(agent, named, name_contains_one_of, kinds, bottleneck_only, discard_first_n))
     return chosen
+
+
+def _kinds(agent: Agent, wanted: Sequence[str]) -> list[str]:
+    """Kinds of operation; ELUs, say, for ReLUs where the network has none."""
+    kinds = [kind.lower() for kind in wanted]
+    if "relu" in kinds and not any(operation.kind in kinds for operation in agent.operations):
+        return [*shown_kinds(agent.operations)]
+    return kinds
 
 
 def _nothing_left(

@@ -140,7 +140,10 @@ def play(
 
 
 def _preprocessed(agent: Player, frames: np.ndarray) -> np.ndarray:
+    """What the agent sees, as uint8, which an agent takes whatever its `preprocess` gives."""
     observations = agent.preprocess(frames)
+    if np.issubdtype(observations.dtype, np.floating):
+        observations = np.rint(observations * 255).astype(np.uint8)
     expected = getattr(agent, "observation_shape", observations.shape[1:])
     if tuple(expected) != observations.shape[1:]:
         raise SamplesError(

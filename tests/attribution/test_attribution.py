@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from rl_clarity.attribution import (
 from rl_clarity.attribution.quadrature import RULES, quadrature
 from rl_clarity.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
+from tests.fakes import TinyAgent
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +123,18 @@ class TestSelectLayers:
             integrated_gradients(agent, observations, "4a", 15)
         with pytest.raises(OptionError, match=r"'greedy'.*'value'"):
             integrated_gradients(agent, observations, "4a", "greedy")
+
+
+def test_a_network_without_relus_has_other_layers_in_their_place():
+    class Elus(TinyAgent):
+        @property
+        def operations(self):
+            return [dataclasses.replace(o, kind=o.kind.replace("relu", "elu")) for o in super().operations]
+
+    assert select_layers(Elus()) == ["1a", "2a"]
+    assert select_layers(Elus(), op_is_one_of=["relu", "conv2d"]) == ["1a", "2a"]
+    with pytest.raises(OptionError, match="tanh"):
+        select_layers(Elus(), op_is_one_of=["tanh"])
 
 
 @pytest.mark.parametrize("rule", RULES)

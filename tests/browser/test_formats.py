@@ -22,7 +22,8 @@ PROCGEN = ("↙", "←", "↖", "↓", "no-op", "↑", "↘", "→", "↗", "D",
 class Case:
     file: str
     env_name: str
-    layer: str
+    layers: int
+    """How many it has, as far as none by-passes them; the last one is explained."""
     recurrent: bool = False
     q: bool = False
     stack: int = 1
@@ -33,16 +34,16 @@ class Case:
 BREAKOUT = "BreakoutNoFrameskip-v4"
 COINRUN = (64, 64, 3)
 CASES = {
-    "sb3-ppo": Case("ppo-BreakoutNoFrameskip-v4.zip", BREAKOUT, "cnn.4", stack=4),
-    "sb3-dqn": Case("dqn-BreakoutNoFrameskip-v4.zip", BREAKOUT, "cnn.4", stack=4, q=True),
-    "sb3-recurrent-ppo": Case("ppo_lstm-BreakoutNoFrameskip-v4.zip", BREAKOUT, "cnn.4", stack=4, recurrent=True),
-    "cleanrl-ppo-atari": Case("agent.pt", BREAKOUT, "network.4", stack=4),
-    "cleanrl-ppo-procgen": Case("agent.pt", "coinrun", "network.relu", frame=COINRUN),
-    "cleanrl-dqn-atari": Case("dqn_atari.cleanrl_model", BREAKOUT, "network.4", stack=4, q=True),
-    "procgen-pytorch": Case("model_25165824.pth", "coinrun", "embedder.relu", frame=COINRUN),
-    "procgen-pytorch-recurrent": Case("model_200015872.pth", "coinrun", "embedder.relu", frame=COINRUN, recurrent=True),
-    "baby-a3c": Case("breakout-v4/model.80.tar", "Breakout-v4", "conv4", frame=(80, 80, 1), recurrent=True),
-    "keras": Case("agent.keras", "coinrun", "relu_c", frame=COINRUN, more=("env_kind", "procgen")),
+    "sb3-ppo": Case("ppo-BreakoutNoFrameskip-v4.zip", BREAKOUT, 3, stack=4),
+    "sb3-dqn": Case("dqn-BreakoutNoFrameskip-v4.zip", BREAKOUT, 3, stack=4, q=True),
+    "sb3-recurrent-ppo": Case("ppo_lstm-BreakoutNoFrameskip-v4.zip", BREAKOUT, 3, stack=4, recurrent=True),
+    "cleanrl-ppo-atari": Case("agent.pt", BREAKOUT, 3, stack=4),
+    "cleanrl-ppo-procgen": Case("agent.pt", "coinrun", 7, frame=COINRUN),
+    "cleanrl-dqn-atari": Case("dqn_atari.cleanrl_model", BREAKOUT, 3, stack=4, q=True),
+    "procgen-pytorch": Case("model_25165824.pth", "coinrun", 7, frame=COINRUN),
+    "procgen-pytorch-recurrent": Case("model_200015872.pth", "coinrun", 7, frame=COINRUN, recurrent=True),
+    "baby-a3c": Case("breakout-v4/model.80.tar", "Breakout-v4", 4, frame=(80, 80, 1), recurrent=True),
+    "keras": Case("agent.keras", "coinrun", 2, frame=COINRUN, more=("env_kind", "procgen")),
 }
 
 
@@ -59,11 +60,13 @@ def test_a_page_opens(name: str, shared_formats: Path, tmp_path: Path, open_page
     ]
     sizes = ["--trajectories.num-envs", "1", "--trajectories.num-steps", "12"]
     sizes += ["--observations.num-envs", "2", "--observations.num-obs", "6", "--observations.obs-every", "2"]
-    more = ["--layer-kwargs.name-contains-one-of", case.layer, "--load.metadata", "env_name", case.env_name]
-    assert main([*command, *sizes, *more, *case.more]) == 0
+    less = ["--layer-kwargs.discard-first-n", str(case.layers - 1)]
+    said = ["--load.metadata", "env_name", case.env_name, *case.more]
+    assert main([*command, *sizes, *less, *said]) == 0
 
     results = open_results(tmp_path / "page")
     kind = "action_values" if case.q else "policy"
+    assert len(results.layers) == 1
     agent = results.manifest["agent"]
     assert (agent["kind"], agent["recurrent"]) == (kind, case.recurrent)
     assert results.manifest["observation"]["stack"] == case.stack

@@ -225,3 +225,16 @@ def test_an_agent_of_another_environment_is_an_error():
         collect_trajectories(TinyAgent(), TinyEnvironment((5,)), 3, rng)
     with pytest.raises(SamplesError, match=r"shape \(64, 64, 3\), the environment gives \(16, 16, 1\)"):
         collect_trajectories(TinyAgent(num_actions=3), TinyEnvironment((5,)), 3, rng)
+
+
+def test_observations_are_kept_as_bytes_though_an_agent_makes_floats_of_its_frames():
+    class Halved(TinyAgent):
+        def preprocess(self, frames):
+            return (frames // 2).astype(np.float32) / 255
+
+    agent = Halved("policy", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    floats, plain = (
+        collect_trajectories(a, TinyEnvironment(LENGTHS), 5, np.random.default_rng(0)) for a in (agent, make_agent())
+    )
+    assert floats.observations.dtype == np.uint8
+    np.testing.assert_array_equal(floats.observations[:, 0], plain.observations[:, 0] // 2)
