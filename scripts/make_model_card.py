@@ -2,7 +2,8 @@
 
     python -m scripts.make_model_card SAVE_DIR NAME --machine "2 cores of ..." [--checkpoint checkpoint-40.jd]
 
-The card's facts are in `NAME.json`, from which card and index can be written again (`--only-write`).
+SAVE_DIR is a directory of `rl_clarity.train`. The card's facts are in `NAME.json`, from which card and index can be
+written again (`--only-write`).
 """
 
 from __future__ import annotations
@@ -15,20 +16,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.checkpoints import build_agent, read, safe_joblib
-from rl_clarity.environments import EnvironmentSpec
-from rl_clarity.environments.metadata import spec_from_metadata
-from rl_clarity.sampling.evaluation import Evaluation, evaluate
-from rl_clarity.sampling.players import random_policy_agent
+from rl_clarity.checkpoints import read, safe_joblib
+from rl_clarity.evaluation import AGENT, evaluate_checkpoint, summary
+from rl_clarity.evaluation import RANDOM as RANDOM_POLICY
+from rl_clarity.evaluation import UNSEEN as UNSEEN_LEVELS
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.progress import read_csv
 from scripts.curve import curve
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 MOST_BYTES = 4_000_000
-SEED = 1_000_003
-"""Of evaluation: apart from the seeds that anyone trains with."""
+SEED = 0
+"""That of `rl-clarity evaluate`, which anyone can check the card with."""
 TRAINING, UNSEEN, RANDOM = "training levels", "unseen levels", "random policy, training levels"
+WHO = {AGENT: TRAINING, UNSEEN_LEVELS: UNSEEN, RANDOM_POLICY: RANDOM}
+NOT_LEARNING = ("timesteps_per_proc", "save_interval", "save_all", "tensorboard")
+"""Options that may change in the course of a training without changing what it comes to."""
 INDEX = ("<!-- index: written by scripts/make_model_card.py -->", "<!-- end of index -->")
 
 
@@ -39,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--machine", default="", help="what it was trained on, in general words")
     parser.add_argument("--note", default="", help="a sentence or two for the card")
     parser.add_argument("--checkpoint", default="checkpoint.jd")
-    parser.add_argument("--episodes", type=int, default=200)
+    parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--models", type=Path, default=MODELS)
     parser.add_argument("--only-write", action="store_true", help="play nothing, use the facts that are there")
     given = parser.parse_args(arguments)
@@ -53,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
         rows = read_csv(given.save_dir / "progress.csv")
         facts = play_and_tell(checkpoint, rows, given.episodes)
-        facts |= {"machine": given.machine, "note": given.note}
+        facts |= {"machine": given.machine, "note": given.note, "stages": stages(given.save_dir, facts)}
         (given.models / f"{given.name}.svg").write_text(
             curve(
                 [int(row["timesteps"]) for row in rows],
@@ -70,66 +73,85 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def play_and_tell(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes: int) -> dict[str, Any]:
     """What the card says of the agent."""
     content = read(checkpoint)
-    agent = build_agent(content)
-    spec = spec_from_metadata(content.metadata)
-    specs = {TRAINING: spec}
-    if spec.kind == "procgen" and spec.options.get("num_levels"):
-        specs[UNSEEN] = unseen_levels(spec)
-    returns = {name: told(evaluate(agent, levels, episodes, SEED)) for name, levels in specs.items()}
-    random = random_policy_agent(agent.num_actions)
-    returns[RANDOM] = told(evaluate(random, spec, episodes, SEED))
-    timesteps = int(safe_joblib.load(checkpoint)["extra"]["timesteps"])
+    found = evaluate_checkpoint(checkpoint, episodes, SEED, random=True)
+    timesteps = timesteps_of(checkpoint)
     trained = [row for row in rows if int(row["timesteps"]) <= timesteps]
     return {
         "args": dict(content.metadata),
         "bytes": checkpoint.stat().st_size,
         "parameters": int(sum(array.size for array in content.parameters.values())),
-        "returns": returns,
+        "returns": {WHO[name]: told(summary(evaluation)) for name, evaluation in found.items()},
         "seconds": float(trained[-1]["seconds"]),
         "sha256": content.sha256,
         "timesteps": timesteps,
     }
 
 
-def unseen_levels(spec: EnvironmentSpec) -> EnvironmentSpec:
-    """As many levels again, after those of training."""
-    start, count = int(spec.options.get("start_level") or 0), int(spec.options["num_levels"])
-    return dataclasses.replace(spec, options={**spec.options, "start_level": start + count})
-
-
-def told(evaluation: Evaluation) -> dict[str, float]:
+def told(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of an evaluation that the card gives."""
+    low, high = result["interval"]
     return {
-        "episodes": len(evaluation.returns),
-        "mean": round(evaluation.mean, 3),
-        "standard_error": round(evaluation.standard_error, 3),
-        "mean_length": round(float(evaluation.lengths.mean()), 1),
+        "episodes": result["episodes"],
+        "mean": round(result["mean_return"], 3),
+        "standard_error": round(result["standard_error"], 3),
+        "interval": [round(low, 3), round(high, 3)],
+        "mean_length": round(result["mean_length"], 1),
     }
 
 
+def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The trainings, one after another, that came to the agent: options may change when a training goes on.
+
+    They are known as far as checkpoints were kept (`save_all`); the last one is the agent's own.
+    """
+    kept = [(timesteps_of(path), dict(read(path).metadata)) for path in save_dir.glob("checkpoint-*.jd")]
+    before = sorted((pair for pair in kept if pair[0] < facts["timesteps"]), key=lambda pair: pair[0])
+    found: list[dict[str, Any]] = []
+    for timesteps, args in [*before, (facts["timesteps"], facts["args"])]:
+        options = {key: value for key, value in args.items() if key not in NOT_LEARNING}
+        if found and found[-1]["options"] == options:
+            found[-1]["until"] = timesteps
+        else:
+            found.append({"until": timesteps, "options": options})
+    return found
+
+
+def timesteps_of(checkpoint: Path) -> int:
+    """Environment steps that an agent was trained for."""
+    return int(safe_joblib.load(checkpoint)["extra"]["timesteps"])
+
+
 def card(name: str, facts: Mapping[str, Any]) -> str:
+    """The card of an agent."""
     args = facts["args"]
+    episodes = facts["returns"][TRAINING]["episodes"]
     lines = [
         f"# {name}",
         "",
-        f"A `{args['cnn']}` network of {facts['parameters']:,} parameters that plays {_game(args)}, made by "
+        f"A {_network(args)} network of {facts['parameters']:,} parameters that plays {_game(args)}, made by "
         f"`rl_clarity.train`. {facts['note']}".rstrip(),
         "",
-        "| who plays | mean return | standard error | episodes | mean length |",
-        "|---|---|---|---|---|",
+        "| who plays | mean return | standard error | 95 % interval | episodes | mean length |",
+        "|---|---|---|---|---|---|",
         *(
-            f"| {who} | {r['mean']:.2f} | {r['standard_error']:.2f} | {r['episodes']} | {r['mean_length']:.0f} |"
+            f"| {who} | {r['mean']:.2f} | {r['standard_error']:.2f} | {_interval(r)} | {r['episodes']} "
+            f"| {r['mean_length']:.0f} |"
             for who, r in facts["returns"].items()
         ),
         "",
         "How many episodes each environment plays is settled beforehand, and all are played to their end; actions are",
-        "drawn from the policy.",
+        "drawn from the policy. To play them again:",
+        "",
+        "```sh",
+        f"rl-clarity evaluate models:{name} --episodes {episodes} --random",
+        "```",
         "",
         f"![Mean return of the last 100 episodes against environment steps]({name}.svg)",
         "",
         "## How it was made",
         "",
         "```python",
-        command(args),
+        "\n".join(command(stage["options"], name, stage["until"]) for stage in facts["stages"]),
         "```",
         "",
         f"{facts['timesteps']:,} environment steps in {facts['seconds'] / 3600:.1f} hours on {facts['machine']}.",
@@ -141,15 +163,16 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def command(args: Mapping[str, Any]) -> str:
-    """The call of `rl_clarity.train` that has these arguments, less what is the default anyway."""
+def command(options: Mapping[str, Any], name: str, timesteps: int) -> str:
+    """The call of `rl_clarity.train` that has these options, less what is the default anyway."""
     defaults = {field.name: field.default for field in dataclasses.fields(TrainOptions)}
     defaults["lambda"] = defaults.pop("lambda_")
-    changed = {key: value for key, value in args.items() if key in defaults and value != defaults[key]}
+    changed = {key: value for key, value in options.items() if key in defaults and value != defaults[key]}
+    changed |= {"timesteps_per_proc": timesteps}
     extra = "".join(f"    {key}={value!r},\n" for key, value in changed.items() if key != "lambda")
     if "lambda" in changed:
         extra += f"    **{{'lambda': {changed['lambda']!r}}},\n"
-    return f"rl_clarity.train(\n    save_dir,\n{extra})"
+    return f"rl_clarity.train(\n    'runs/{name}',\n{extra})"
 
 
 def write_index(models: Path) -> None:
@@ -164,7 +187,7 @@ def write_index(models: Path) -> None:
         cells = [
             f"[{path.stem}]({path.stem}.md)",
             _game(facts["args"]),
-            f"`{facts['args']['cnn']}`",
+            _network(facts["args"]),
             *(_with_error(returns.get(who)) for who in ("training levels", "unseen levels", RANDOM)),
             f"{facts['timesteps'] / 1e6:.2f} million",
         ]
@@ -178,6 +201,15 @@ def write_index(models: Path) -> None:
 
 def _with_error(result: Mapping[str, float] | None) -> str:
     return "" if result is None else f"{result['mean']:.2f} ± {result['standard_error']:.2f}"
+
+
+def _interval(result: Mapping[str, Any]) -> str:
+    low, high = result["interval"]
+    return f"{low:.2f} to {high:.2f}"
+
+
+def _network(args: Mapping[str, Any]) -> str:
+    return f"`{args['cnn']}` + LSTM" if args.get("use_lstm") else f"`{args['cnn']}`"
 
 
 def _game(args: Mapping[str, Any]) -> str:

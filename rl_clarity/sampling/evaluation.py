@@ -13,7 +13,6 @@ from rl_clarity.errors import OptionError
 from rl_clarity.sampling.players import Player
 from rl_clarity.sampling.rollouts import Progress, play
 
-
 MAX_STEPS = 27_000
 """Half an hour of an Atari game, after which it is cut; no Procgen game lasts as long."""
 

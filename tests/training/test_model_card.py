@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from rl_clarity import cli
 from rl_clarity.checkpoints import load_agent
 from rl_clarity.resources import models_directory
 from rl_clarity.training import train
 from rl_clarity.training.options import train_options
 from scripts.curve import curve, ticks
-from scripts.make_model_card import INDEX, MOST_BYTES, command, main
+from scripts.make_model_card import INDEX, MOST_BYTES, RANDOM, command, main
 from tests.training.test_train import tiny
 
 
@@ -43,15 +44,41 @@ def test_an_agent_is_shipped_with_card_curve_and_a_line_in_the_index(trained: Pa
     assert "[columns](columns.md)" in index
     assert "old" not in index
     assert index.endswith("The end.\n")
+    for path in models.glob("*.*"):
+        assert str(trained).encode() not in path.read_bytes(), f"{path.name} holds a path of this machine"
     ET.parse(models / "columns.svg")
     (models / "columns.md").unlink()
     main([*arguments, "--only-write"])
     assert (models / "columns.md").read_text() == card
 
 
+def test_a_card_tells_all_stages_of_a_training(trained: Path) -> None:
+    models = trained / "models"
+    train(trained / "run", **tiny(5, save_interval=1, save_all=True, learning_rate=1e-4))
+    main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "2"])
+    facts = json.loads((models / "columns.json").read_text())
+    assert [stage["until"] for stage in facts["stages"]] == [96, 160]
+    card = (models / "columns.md").read_text()
+    assert card.count("rl_clarity.train(\n") == 2
+    assert card.index("timesteps_per_proc=96") < card.index("learning_rate=0.0001") < card.index("=160")
+
+
+def test_cards_are_checked_by_the_command_they_name(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models = trained / "models"
+    main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "6"])
+    (line,) = [line for line in (models / "columns.md").read_text().splitlines() if line.startswith("rl-clarity")]
+    arguments = line.replace("models:columns", str(models / "columns.jd")).split()[1:]
+    assert cli.main([*arguments, "--json"]) == 0
+    returns = json.loads((models / "columns.json").read_text())["returns"]
+    played = json.loads(capsys.readouterr().out)
+    assert returns["training levels"]["mean"] == pytest.approx(played["agent"]["mean_return"], abs=1e-3)
+    assert returns[RANDOM]["mean"] == pytest.approx(played["random policy"]["mean_return"], abs=1e-3)
+
+
 def test_the_cards_command_trains_with_the_same_options() -> None:
-    args = train_options({"env_name": "coinrun", "lambda": 0.9, "num_levels": 10, "save_all": True}).checkpoint_args()
-    (call,) = ast.parse(command(args)).body
+    options = {"env_name": "coinrun", "lambda": 0.9, "num_levels": 10, "timesteps_per_proc": 64_000, "use_lstm": True}
+    args = train_options(options).checkpoint_args()
+    (call,) = ast.parse(command(args, "agent", 64_000)).body
     assert isinstance(call, ast.Expr)
     assert isinstance(call.value, ast.Call)
     given: dict = {}

@@ -1,0 +1,99 @@
+"""The agents that ship with the package, from a working copy and from an installed wheel."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rl_clarity
+from rl_clarity import models
+from rl_clarity.errors import CheckpointError
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SOURCES = ("rl_clarity", "svelte3", "svelte_src", "models")
+ABOUT = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "NOTICE")
+MOST_BYTES = 4_000_000
+
+
+def test_shipped_agents_are_listed_and_opened_by_name() -> None:
+    names = models.names()
+    assert "coinrun" in names
+    assert names == sorted(path.stem for path in (REPOSITORY / "models").glob("*.jd"))
+    for name in names:
+        agent = rl_clarity.load_agent(f"models:{name}")
+        facts = json.loads((REPOSITORY / "models" / f"{name}.json").read_text())
+        assert agent.metadata["env_name"] == facts["args"]["env_name"]
+        assert agent.num_actions == 15
+
+
+def test_every_agent_has_a_card_and_a_line_in_the_index() -> None:
+    index = (REPOSITORY / "models" / "README.md").read_text()
+    for name in models.names():
+        card = (REPOSITORY / "models" / f"{name}.md").read_text()
+        assert f"rl-clarity evaluate models:{name} " in card
+        assert f"]({name}.svg)" in card
+        assert f"[{name}]({name}.md)" in index
+
+
+def test_what_ships_is_small() -> None:
+    for path in (REPOSITORY / "models").iterdir():
+        if path.is_file():
+            assert path.stat().st_size <= MOST_BYTES, path.name
+
+
+def test_an_unknown_name_names_the_nearest() -> None:
+    with pytest.raises(CheckpointError, match="did you mean models:coinrun"):
+        models.path_of("coinrum")
+    with pytest.raises(CheckpointError, match=r"there are .*coinrun"):
+        rl_clarity.load_agent("models:nothing-like-it")
+
+
+OPEN = """
+import rl_clarity
+from rl_clarity import models
+print(rl_clarity.__file__, *models.names())
+for name in models.names():
+    agent = rl_clarity.load_agent(f"models:{name}")
+    print(name, agent.num_actions, len(agent.layers))
+"""
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_brings_them_along(tmp_path: Path) -> None:
+    """Nothing is downloaded: what the wheel depends on is this environment's."""
+    pytest.importorskip("setuptools", minversion="77")
+    source, installed = tmp_path / "source", tmp_path / "installed"
+    source.mkdir()
+    for name in SOURCES:
+        ignored = shutil.ignore_patterns("__pycache__", "node_modules", "rl-clarity")
+        shutil.copytree(REPOSITORY / name, source / name, ignore=ignored)
+    for name in ABOUT:
+        shutil.copy(REPOSITORY / name, source)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    offline = ["--no-deps", "--no-index"]
+    wheels = tmp_path / "wheels"
+    subprocess.run([*pip, "wheel", *offline, "--no-build-isolation", "-w", wheels, source], check=True)
+    (wheel,) = wheels.glob("*.whl")
+    subprocess.run([*pip, "install", *offline, "--target", installed, wheel], check=True)
+    shutil.rmtree(source)
+    outside = tmp_path / "elsewhere"
+    outside.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+
+    def run(*arguments: str) -> list[str]:
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, cwd=outside, env=environment, check=True, capture_output=True, text=True)
+        return done.stdout.splitlines()
+
+    first, *opened = run("-c", OPEN)
+    assert first.split() == [str(installed / "rl_clarity" / "__init__.py"), *models.names()]
+    assert [line.split()[:2] for line in opened] == [[name, "15"] for name in models.names()]
+    summary = json.loads(run("-m", "rl_clarity", "inspect", "models:coinrun", "--json")[0])
+    assert summary["network"] == "clear"
+    assert (installed / "rl_clarity" / "_models" / "README.md").exists()
