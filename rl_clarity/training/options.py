@@ -77,7 +77,8 @@ class TrainOptions:
     max_grad_norm: float = 0.5
     """Norm that the gradient of all parameters is cut to."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """`bfloat16`: convolutions and matrix products of learning and acting in it; parameters stay float32."""
+    """`bfloat16`: convolutions and matrix products of learning and acting in it, on processors that have it; parameters
+    stay float32. A GPU computes in float32."""
     seed: int = 0
     """Of parameters, environments, actions and the order of minibatches."""
     num_levels: int | None = None

@@ -150,6 +150,16 @@ def test_nan_stops_it_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None
     assert training_state.load(tmp_path / "training-state.npz").values["updates"] == 5
 
 
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_another_backend_is_refused_with_the_way_out(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keras.backend.backend", lambda: backend)
+    with pytest.raises(OptionError, match=f"KERAS_BACKEND={backend}.*KERAS_BACKEND=tensorflow"):
+        train(tmp_path / "run", **tiny(1))
+    assert not (tmp_path / "run").exists()
+
+
 def test_another_network_does_not_go_on_from_a_state(tmp_path: Path) -> None:
     train(tmp_path, **tiny(1))
     with pytest.raises(OptionError, match=r"cnn='impala'.*'clear'"):
