@@ -14,10 +14,11 @@ from rl_clarity.distributed import WorkStore
 from rl_clarity.distributed.memory import peak_memory
 from rl_clarity.distributed.tasks import task_key
 from rl_clarity.interface.page_files import PageFiles
+from rl_clarity.options import InterfaceOptions
 from rl_clarity.stages.assembly import attribution_task, features_task, trajectory_task
 from rl_clarity.stages.batches import SHARE, USUAL_BYTES, frames_at_once, gradient_bytes, is_cut_finely
 from rl_clarity.stages.features import FIT_POSITIONS
-from rl_clarity.stages.output import Output
+from rl_clarity.stages.output import Output, is_single_file
 from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute, plan_page
 from rl_clarity.stages.preview import Preview
 from rl_clarity.stages.speeds import Cost, Speeds, measure
@@ -54,7 +55,7 @@ class Forecast:
     stages: Mapping[str, float]
     """Seconds of each kind of work, of all ranks added up."""
     notes: tuple[str, ...] = ()
-    """What memory at hand changes about the way it is done."""
+    """How large a page of one file will be, and what memory at hand changes about the way it is done."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -108,7 +109,7 @@ def forecast(output: Output, agent: Agent, preview: Preview, ranks: int, memory:
         tasks_done=len(tasks) - len(left),
         ranks=ranks,
         stages={name: round(seconds, 3) for name, seconds in stages.items()},
-        notes=_notes(agent, plan, memory),
+        notes=(*_one_file(output.options, [*costs.values(), page]), *_notes(agent, plan, memory)),
     )
 
 
@@ -185,6 +186,13 @@ def _now() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
         return peak_memory()
+
+
+def _one_file(options: InterfaceOptions, costs: Sequence[Cost]) -> tuple[str, ...]:
+    """Says how large the document will be that holds everything."""
+    if not is_single_file(options):
+        return ()
+    return (f"The page will be one file of about {_size(sum(cost.bytes for cost in costs))}.",)
 
 
 def _notes(agent: Agent, plan: Plan, memory: int) -> tuple[str, ...]:
