@@ -22,6 +22,8 @@ from rl_clarity.agents.states import reset_state
 from rl_clarity.errors import SamplesError
 
 INPUT = "the input"
+LEAST, LEAST_GRADIENTS = 8, 16
+"""Observations of the smallest batches: what smaller ones give differs in the last bits (seen for gradients of 8)."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,9 @@ class BatchedAgent(ABC):
         array = self._backend.array
         parts = []
         all_scores_at_zero = None
-        for observation_batch, state_batch, count in self._batches(observations, state, self.gradient_batch_size):
+        for observation_batch, state_batch, count in self._batches(
+            observations, state, self.gradient_batch_size, LEAST_GRADIENTS
+        ):
             activations, *bypass = cut_at.before(observation_batch, *state_batch)
             all_scores = array(cut_at.after(activations, *bypass))
             if all_scores_at_zero is None or bypass:
@@ -179,7 +183,9 @@ class BatchedAgent(ABC):
         cut_at = self._cut(INPUT if layer is None else layer)
         parts = []
         start = 0
-        for observation_batch, state_batch, count in self._batches(observations, state, self.gradient_batch_size):
+        for observation_batch, state_batch, count in self._batches(
+            observations, state, self.gradient_batch_size, LEAST_GRADIENTS
+        ):
             actual, *bypass = cut_at.before(observation_batch, *state_batch)
             given = actual
             if activations is not None:
@@ -226,9 +232,9 @@ class BatchedAgent(ABC):
         return self._backend.gradient_step(lambda images, *state: mean_activations(images * scale, *state))
 
     def _batches(
-        self, observations: np.ndarray, state: State, size: int
+        self, observations: np.ndarray, state: State, size: int, least: int = LEAST
     ) -> Iterator[tuple[np.ndarray, list[np.ndarray], int]]:
-        """Pairs of inputs and state, each padded to `size`, and how many of them count."""
+        """Pairs of inputs and state, each padded to `size` or a few smaller ones, and how many of them count."""
         observations = np.asarray(observations)
         if not self._channels_last(observations.shape):
             observations = np.moveaxis(observations, 1, -1)
@@ -236,7 +242,7 @@ class BatchedAgent(ABC):
             state = self.initial_state(len(observations)) or ()
         for start in range(0, max(len(observations), 1), size):
             part = self._scaled(observations[start : start + size])
-            padded = _padded_size(len(part), size)
+            padded = _padded_size(len(part), size, least)
             yield _pad(part, padded), [_pad(s[start : start + size], padded) for s in state], len(part)
 
     def _channels_last(self, shape: tuple[int, ...]) -> bool:
@@ -255,9 +261,9 @@ class BatchedAgent(ABC):
         return np.asarray(observations, np.float32) / self._divisor
 
 
-def _padded_size(count: int, size: int) -> int:
-    """A power of two from 8 on, at most `size`: few shapes to compile for, little waste on a few observations."""
-    return min(size, max(8, 1 << max(count - 1, 0).bit_length()))
+def _padded_size(count: int, size: int, least: int) -> int:
+    """A power of two from `least` on, at most `size`: few shapes to compile for, little waste on a few observations."""
+    return min(size, max(least, 1 << max(count - 1, 0).bit_length()))
 
 
 def _pad(array: np.ndarray, size: int) -> np.ndarray:

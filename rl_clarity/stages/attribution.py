@@ -15,7 +15,7 @@ from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.progress import Report, part_of
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.sampling.samples import Trajectories
-from rl_clarity.stages.batches import frames_at_once, parts
+from rl_clarity.stages.batches import ALONG_PATHS, frames_at_once, held_scores, parts
 from rl_clarity.stages.features import load_features, states_at
 from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute
 from rl_clarity.stages.spool import Spool
@@ -95,10 +95,11 @@ def _explain(
     memory: int,
 ) -> dict[str, Explained]:
     """Each output's attribution on a segment's frames, by the output's id; as many at once as memory holds."""
-    scores = len(outputs_to_compute(plan))
-    held = scores if plan.options.attr_max_paths is None else scores + 3  # paths are followed in float64
+    at_once = frames_at_once(agent, layer, held_scores(plan), memory)
+    if plan.options.attr_max_paths is not None:
+        at_once = min(at_once, ALONG_PATHS)
     found = []
-    for part in parts(len(observations), frames_at_once(agent, layer, held, memory)):
+    for part in parts(len(observations), at_once):
         rng = np.random.default_rng(seed)  # each part follows the same paths
         found.append(_explain_part(agent, plan, layer, reduction, observations[part], states_at(state, part), rng))
     return {

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.errors import ClarityError
-from rl_clarity.stages.plan import PlannedLayer
+from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute
 
 MOST = 64
 """Frames of a segment, and of a batch of gradients."""
-LEAST_ALIKE = 16
-"""Batches from this on gave the same bits on every processor that was tried; smaller ones are computed otherwise."""
+PATHS = 3
+"""What paths in reduced channels take, as so many scores."""
+ALONG_PATHS = 16
+"""Frames whose paths are followed together, at most."""
 USUAL_BYTES = 2**30
 """What one computation of gradients takes at most, however much there is: the same batches wherever that is at hand."""
 SHARE = 0.7
@@ -44,10 +46,9 @@ def frames_at_once(agent: Agent, layer: PlannedLayer, scores: int, memory: int) 
     return min(MOST, 1 << max(0, int(at_most).bit_length() - 1))
 
 
-def is_cut_finely(agent: Agent, layer: PlannedLayer, scores: int, memory: int) -> bool:
-    """Whether memory forces batches so small that the last bits of numbers are not those of a larger machine."""
-    count = frames_at_once(agent, layer, scores, memory)
-    return count < min(LEAST_ALIKE, frames_at_once(agent, layer, scores, 2 * int(USUAL_BYTES / SHARE)))
+def held_scores(plan: Plan) -> int:
+    """Scores whose gradients are held together; paths in reduced channels, one score's at a time, are in float64."""
+    return len(outputs_to_compute(plan)) + (0 if plan.options.attr_max_paths is None else PATHS)
 
 
 def activations_at_once(layer: PlannedLayer, most: int, memory: int) -> int:

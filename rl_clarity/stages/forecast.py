@@ -16,10 +16,10 @@ from rl_clarity.distributed.tasks import task_key
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.options import InterfaceOptions
 from rl_clarity.stages.assembly import attribution_task, features_task, trajectory_task
-from rl_clarity.stages.batches import SHARE, USUAL_BYTES, frames_at_once, gradient_bytes, is_cut_finely
+from rl_clarity.stages.batches import SHARE, USUAL_BYTES, frames_at_once, gradient_bytes, held_scores
 from rl_clarity.stages.features import FIT_POSITIONS
 from rl_clarity.stages.output import Output, is_single_file
-from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute, plan_page
+from rl_clarity.stages.plan import Plan, PlannedLayer, plan_page
 from rl_clarity.stages.preview import Preview
 from rl_clarity.stages.speeds import Cost, Speeds, measure
 from rl_clarity.stages.spool import HELD_BYTES
@@ -160,7 +160,7 @@ def _shared(pending: Sequence[Cost], ranks: int) -> float:
 
 def _peak(agent: Agent, plan: Plan, preview: Preview, memory: int) -> int:
     """What this process took for the measurement, or will take for its largest task on top of what it has now."""
-    scores = len(outputs_to_compute(plan))
+    scores = held_scores(plan)
     largest = max(_held(agent, plan, layer, preview, scores, memory) for layer in plan.layers)
     return max(peak_memory(), _now() + largest)
 
@@ -196,17 +196,15 @@ def _one_file(options: InterfaceOptions, costs: Sequence[Cost]) -> tuple[str, ..
 
 
 def _notes(agent: Agent, plan: Plan, memory: int) -> tuple[str, ...]:
-    """Says where memory forces smaller batches."""
-    scores = len(outputs_to_compute(plan))
-    ample = 2 * int(USUAL_BYTES / SHARE)
-    notes = []
-    for layer in plan.layers:
-        batch = frames_at_once(agent, layer, scores, memory)
-        if batch < frames_at_once(agent, layer, scores, ample):
-            finely = is_cut_finely(agent, layer, scores, memory)
-            same = "; the last bits of its numbers may differ from those of a larger machine" if finely else ""
-            notes.append(f"Layer {layer.name} is explained {batch} frames at a time, as memory is short{same}.")
-    return tuple(notes)
+    """Says where memory forces smaller batches: mostly they give the same bits, but no library promises that."""
+    scores, ample = held_scores(plan), 2 * int(USUAL_BYTES / SHARE)
+    counts = {layer.name: frames_at_once(agent, layer, scores, memory) for layer in plan.layers}
+    return tuple(
+        f"Layer {layer.name} is explained {counts[layer.name]} frames at a time, as memory is short; the last bits of "
+        "its numbers may differ from those that more memory gives."
+        for layer in plan.layers
+        if counts[layer.name] < frames_at_once(agent, layer, scores, ample)
+    )
 
 
 def _time(seconds: float) -> str:
