@@ -1,6 +1,7 @@
 // The selection in the page's address: `?layer=2b&trajectory=3&frame=120`, counted from 1, defaults left out.
 import { changed, initialSelection } from "./selection.js";
 
+const MOST_ROWS = 12;
 const FLAGS = { residual: "residual", combined: "combined", columns: "columns" };
 
 /** @returns {string} the query, with its question mark */
@@ -70,7 +71,7 @@ function rowsFromText(manifest, text) {
       trajectory: trajectory && manifest.trajectories[index] ? index : null,
     };
   });
-  return rows.filter((row) => manifest.outputs.some(({ id }) => id === row.output));
+  return rows.filter((row) => manifest.outputs.some(({ id }) => id === row.output)).slice(0, MOST_ROWS);
 }
 
 function channelsFromText(text) {

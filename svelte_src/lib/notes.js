@@ -2,6 +2,9 @@
 
 const FORMAT = "rl-clarity-notes";
 
+/** Characters of a file that are read at most. */
+export const LONGEST = 5e6;
+
 /** @typedef {{id: string, text: string, query: string, place: string}} Note */
 
 export const addNote = (notes, note) => [...notes, note];
@@ -16,6 +19,7 @@ export function exportNotes(manifest, notes) {
 
 /** Add the notes of a file to those that are there; the same id replaces. Throws an Error for the reader. */
 export function importNotes(notes, text) {
+  if (text.length > LONGEST) throw new Error("This file is too large to hold notes.");
   let file;
   try {
     file = JSON.parse(text);
@@ -24,9 +28,18 @@ export function importNotes(notes, text) {
   }
   if (file?.format !== FORMAT || !Array.isArray(file.notes))
     throw new Error("This file does not hold notes of such a page.");
-  const read = file.notes
-    .filter((note) => typeof note?.text === "string" && typeof note.query === "string" && /^\?/.test(note.query))
-    .map(({ id, text: words, query, place }) => ({ id: String(id), text: words, query, place: String(place ?? "") }));
+  const read = mendNotes(file.notes);
   const ids = new Set(read.map(({ id }) => id));
   return [...notes.filter(({ id }) => !ids.has(id)), ...read];
+}
+
+/** The notes in a list that may hold anything, each with an id of its own. @returns {Note[]} */
+export function mendNotes(list) {
+  const notes = new Map();
+  for (const note of Array.isArray(list) ? list : []) {
+    if (typeof note?.text !== "string" || typeof note.query !== "string" || !note.query.startsWith("?")) continue;
+    const id = typeof note.id === "string" ? note.id : `note-${notes.size + 1}`;
+    notes.set(id, { id, text: note.text, query: note.query, place: typeof note.place === "string" ? note.place : "" });
+  }
+  return [...notes.values()];
 }

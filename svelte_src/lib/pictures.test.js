@@ -6,7 +6,7 @@ import { crc32, encodeApng } from "./apng.js";
 import { cellAt, cellBox, featureGrid, neededPictures } from "./drawFeatures.js";
 import { pixelsPerStep, stepToX, xToStep } from "./draw.js";
 import { atlasCell, clipPatch, patchRectangle } from "./features.js";
-import { addNote, editNote, exportNotes, importNotes, removeNote } from "./notes.js";
+import { addNote, editNote, exportNotes, importNotes, LONGEST, mendNotes, removeNote } from "./notes.js";
 import { attributionChunk, frameCodes, movedPoint, shownChannels } from "./picture.js";
 import { createPictures } from "./pictures.js";
 
@@ -132,6 +132,19 @@ test("files that hold no notes are refused, and links out of the page are passed
     notes: [{ ...NOTE, query: "javascript:alert(1)" }, { text: 3 }],
   });
   assert.deepEqual(importNotes([], file), []);
+});
+
+test("each note has an id of its own, whatever a file holds", () => {
+  const list = [NOTE, { ...NOTE, text: "b" }, { ...NOTE, id: 7 }, { ...NOTE, id: undefined, place: {} }, null, 3, []];
+  const mended = mendNotes(list);
+  assert.deepEqual(
+    mended.map(({ id }) => id),
+    [NOTE.id, "note-2", "note-3"],
+  );
+  assert.equal(mended[0].text, "b");
+  assert.equal(mended[2].place, "");
+  assert.deepEqual(mendNotes({ length: 3 }), []);
+  assert.throws(() => importNotes([], " ".repeat(LONGEST + 1)), /too large/);
 });
 
 test("a point moves cell by cell and stays on the picture", () => {

@@ -4,6 +4,7 @@ import { featureFromQuery, fromQuery, toQuery, withFeature } from "./address.js"
 import { createHistory, record, redo, undo } from "./history.js";
 import { actionOf } from "./keys.js";
 import { changed, chosenChannels, initialSelection, rowTarget, shownOutputs } from "./selection.js";
+import { DEFAULT_SETTINGS, mendSettings } from "./settings.js";
 
 const MANIFEST = {
   view: { attribution_weight: 0.9 },
@@ -146,4 +147,25 @@ test("keys act, but not while typing, nor where a control uses them itself", () 
   assert.equal(press("f", null, { defaultPrevented: true }), null);
   assert.equal(actionOf({ key: "f", target: at(null) }, false), null);
   assert.equal(actionOf({ key: "ArrowLeft", target: at(null) }, false).action, "back");
+});
+
+test("an address that asks for nonsense gives what can be shown", () => {
+  for (const text of [
+    "?layer=%3Cimg%20onerror%3D1%3E&frame=NaN&trajectory=-1&opacity=1e9&threshold=Infinity&scale=__proto__",
+    "?frame=999999999999999999999&trajectory=1e400&rows=constructor,__proto__~length~NaN&channels=toString.9999",
+    "?rows=%3Cscript%3E&channels=-1.NaN&feature=1e99&%E0%A4%A=&frame=0&frame=5",
+  ]) {
+    const found = fromQuery(MANIFEST, text);
+    assert.ok(found.frame >= 0 && found.frame < MANIFEST.trajectories[found.trajectory].steps, text);
+    assert.ok(found.opacity >= 0 && found.opacity <= 1 && found.threshold === 0 && found.scale === "trajectory");
+    assert.ok(found.rows.every(({ output }) => output === "value"));
+    assert.equal(featureFromQuery(MANIFEST, text), null);
+  }
+  assert.ok(fromQuery(MANIFEST, `?rows=${"value,".repeat(9999)}`).rows.length <= 12);
+});
+
+test("settings are those that are known, whatever the browser kept", () => {
+  assert.deepEqual(mendSettings({ theme: "dark", totals: "yes", more: 1 }), { ...DEFAULT_SETTINGS, theme: "dark" });
+  for (const kept of [null, 3, "dark", [], { theme: "__proto__", palette: {} }])
+    assert.deepEqual(mendSettings(kept), DEFAULT_SETTINGS);
 });

@@ -1,17 +1,24 @@
 // A store that the browser keeps. All pages opened from files share one storage, so keys hold the page's id.
 import { writable } from "svelte/store";
 
-export function createKept(key, initial) {
-  const store = writable(read(key, initial));
-  store.subscribe((value) => write(key, value, initial));
-  return store;
+/**
+ * @template T
+ * @param {string} key
+ * @param {T} initial
+ * @param {(value: any) => T} mend what was kept, or anything else that stood there, as a value that can be shown
+ * @returns a store; its `lost` is a store that holds true while the browser does not keep the value
+ */
+export function createKept(key, initial, mend) {
+  const store = writable(read(key, initial, mend));
+  const lost = writable(false);
+  store.subscribe((value) => lost.set(!write(key, value, initial)));
+  return { ...store, lost: { subscribe: lost.subscribe } };
 }
 
-function read(key, initial) {
+function read(key, initial, mend) {
   try {
-    const value = JSON.parse(localStorage.getItem(key));
-    if (Array.isArray(initial)) return Array.isArray(value) ? value : initial;
-    return { ...initial, ...value };
+    const text = localStorage.getItem(key);
+    return text === null ? initial : mend(JSON.parse(text));
   } catch {
     return initial; // storage may be forbidden, or hold something else
   }
@@ -21,7 +28,8 @@ function write(key, value, initial) {
   try {
     if (JSON.stringify(value) === JSON.stringify(initial)) localStorage.removeItem(key);
     else localStorage.setItem(key, JSON.stringify(value));
+    return true;
   } catch {
-    // forbidden or full: the page works without
+    return JSON.stringify(value) === JSON.stringify(initial); // forbidden or full: the page works without
   }
 }

@@ -4,7 +4,9 @@ import { featureFromQuery } from "../lib/address.js";
 import { createChunks } from "../lib/chunks.js";
 import { channelColors } from "../lib/colors.js";
 import { createFrames } from "../lib/frames.js";
+import { mendNotes } from "../lib/notes.js";
 import { createPictures } from "../lib/pictures.js";
+import { DEFAULT_SETTINGS, mendSettings } from "../lib/settings.js";
 import { createKept } from "./kept.js";
 import { createPlayback } from "./playback.js";
 import { createResource } from "./resource.js";
@@ -12,20 +14,10 @@ import { createSelection } from "./selection.js";
 
 export const PAGE = Symbol("page");
 
-const DEFAULT_SETTINGS = {
-  theme: "system",
-  palette: "standard",
-  keys: true,
-  toured: false,
-  totals: false,
-  band: false,
-  stack: false,
-};
-
 export function createPage(manifest, query) {
   const chunks = createChunks({ missing: manifest.missing });
   const frames = createFrames(manifest, chunks);
-  const settings = createKept(`rl-clarity:${manifest.id}:settings`, DEFAULT_SETTINGS);
+  const settings = createKept(`rl-clarity:${manifest.id}:settings`, DEFAULT_SETTINGS, mendSettings);
   const selection = createSelection(manifest, query);
   const theme = createTheme(settings);
   const series = createResource(chunks);
@@ -50,7 +42,7 @@ export function createPage(manifest, query) {
     /** The feature that was looked at last. */
     feature: writable(null),
     marks: writable([]),
-    notes: createKept(`rl-clarity:${manifest.id}:notes`, []),
+    notes: createKept(`rl-clarity:${manifest.id}:notes`, [], mendNotes),
     announcement: writable(""),
   };
 }

@@ -45,11 +45,14 @@ def open_page(chromium_browser: Browser) -> Iterator[Callable[..., Visitor]]:
         toured: bool = True,
         expect_messages: bool = False,
         wait: bool = True,
+        init_script: str = "",
         **context: object,
     ) -> Visitor:
         options = {"viewport": {"width": 1440, "height": 900}, **context}
         opened = chromium_browser.new_context(accept_downloads=True, **options)  # type: ignore[arg-type]
         opened.route("http*://**", lambda route: route.abort())
+        if init_script:
+            opened.add_init_script(init_script)
         page: Page = opened.new_page()
         visitor = Visitor(page, directory, expect_messages=expect_messages, toured=toured)
         visitors.append(visitor)
