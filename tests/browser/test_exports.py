@@ -1,0 +1,107 @@
+"""What the page shows, what it saves, what `rl-clarity export` writes and what `open_results` gives are the same."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rl_clarity.cli import main
+from rl_clarity.interface.results import open_results
+from tests.browser.generated import Generated
+from tests.browser.pages import TOLERANCE, Visitor, close, picture_of, read_canvas
+
+Open = Callable[..., Visitor]
+SIDE, GAP = 256, 4
+FIRST, LAST = 30, 34
+
+
+def saved(visitor: Visitor, testid: str) -> Path:
+    with visitor.page.expect_download() as download:
+        visitor.click(testid)
+    return download.value.path()
+
+
+def exported(directory: Path, target: Path, frames: str, layer: str) -> Path:
+    code = main(["export", str(directory), str(target), "--trajectory", "2", "--frames", frames, "--layer", layer])
+    assert not code
+    return target
+
+
+def frames_of(path: Path, mode: str = "RGB") -> np.ndarray:
+    with Image.open(path) as image:
+        count = getattr(image, "n_frames", 1)
+        pictures = []
+        for frame in range(count):
+            image.seek(frame)
+            pictures.append(np.asarray(image.convert(mode), np.float64))
+    return np.stack(pictures)
+
+
+def without_gaps(pictures: np.ndarray) -> np.ndarray:
+    """The page leaves a gap between panels, the command does not."""
+    return np.concatenate([pictures[:, :, start : start + SIDE] for start in range(0, 3 * SIDE, SIDE + GAP)], axis=2)
+
+
+def test_pictures_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
+    visitor.press("e")
+    shown = frames_of(saved(visitor, "export-png"))
+    written = frames_of(exported(synthetic, tmp_path / "one.png", str(FIRST), "2b"))
+    assert np.abs(without_gaps(shown) - written).max() <= TOLERANCE
+    canvas = read_canvas(visitor.by("observation-canvas"))[..., :3]
+    assert np.array_equal(written[0, 2:SIDE:4, 2:SIDE:4], canvas)
+
+
+def test_animations_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
+    visitor.press("e")
+    visitor.by("export-from").fill(str(FIRST))
+    visitor.by("export-to").fill(str(LAST))
+    shown = without_gaps(frames_of(saved(visitor, "export-apng")))
+    frames = f"{FIRST}:{LAST}"
+    assert np.abs(shown - frames_of(exported(synthetic, tmp_path / "range.png", frames, "2b"))).max() <= TOLERANCE
+    of_gif = frames_of(exported(synthetic, tmp_path / "range.gif", frames, "2b"))
+    assert len(of_gif) == LAST - FIRST + 1
+    assert np.abs(shown - of_gif).mean() < 8, "256 colours a frame"
+
+
+def test_tables_of_page_and_command_hold_the_same_numbers(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
+    visitor.press("e")
+    with saved(visitor, "export-csv").open(encoding="utf-8") as file:
+        shown = list(csv.DictReader(file))[FIRST - 1 : LAST]
+    with exported(synthetic, tmp_path / "table.csv", f"{FIRST}:{LAST}", "2b").open(encoding="utf-8") as file:
+        written = list(csv.DictReader(file))
+    pairs = {"frame": "frame", "trajectory": "trajectory", "reward": "rewards", "advantage": "advantages"}
+    pairs |= {"value function": "values", "new episode": "firsts"}
+    for here, there in zip(shown, written, strict=True):
+        for name, other in pairs.items():
+            assert float(here[name]) == pytest.approx(float(there[other]), rel=1e-5, abs=1e-7)
+        for channel in range(1, 9):
+            parts = [float(here[f"2b channel {channel} {sign}"]) for sign in ("positive", "negative")]
+            assert sum(parts) == pytest.approx(float(there[f"2b value channel {channel}"]), rel=1e-4, abs=1e-6)
+
+
+def test_arrays_are_what_the_canvas_shows(generated: Generated, open_page: Open, tmp_path: Path) -> None:
+    directory, layer = generated.directory, "Relu_1"
+    path = exported(directory, tmp_path / "arrays.npz", str(FIRST), layer)
+    arrays = np.load(path)
+    results = open_results(directory)
+    found = results.attribution(layer, 1, "value", [FIRST - 1])
+    np.testing.assert_array_equal(arrays["channels"], found.channels)
+    np.testing.assert_array_equal(arrays["residual"], found.residual)
+    np.testing.assert_array_equal(arrays["frames"], results.frames(1, range(FIRST - 1, FIRST)))
+    visitor = open_page(directory, f"?layer={layer}&trajectory=2&frame={FIRST}")
+    for direction in ("pos", "neg"):
+        assert close(visitor.attribution(direction), picture_of(found, 0, direction))
+    np.testing.assert_array_equal(read_canvas(visitor.by("observation-canvas"))[..., :3], arrays["frames"][0])
+    series = results.series(1)
+    for key in ("advantages", "values", "rewards", "actions"):
+        assert float(arrays[key][0]) == pytest.approx(float(series[key][FIRST - 1]))
+    shown = float(visitor.track("value").locator(".value").inner_text().replace("−", "-"))
+    assert shown == pytest.approx(float(arrays["values"][0]), rel=6e-3)
