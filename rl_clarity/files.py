@@ -6,9 +6,18 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 UNFINISHED = ".unfinished"
 """How the names of files end that are still being written."""
+
+
+def local_path(place: str) -> Path | None:
+    """The path of a place on this machine, given as one or as `file://...`; None for an address of another store."""
+    if place.startswith("file://"):
+        return Path(url2pathname(urlsplit(place).path))
+    return None if "://" in place else Path(place)
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rl_clarity import checkpoints
 from rl_clarity.errors import CheckpointError
+from rl_clarity.files import local_path
 from rl_clarity.resources import models_directory
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ def load_agent(checkpoint: str | os.PathLike[str], **metadata: Any) -> Agent:
 
 
 def resolve(checkpoint: str | os.PathLike[str]) -> Path:
-    """The path of a checkpoint, given as one or as `models:NAME`."""
+    """The path of a checkpoint, given as one, as `file://...` or as `models:NAME`."""
     text = os.fspath(checkpoint)
-    return path_of(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else Path(text)
+    return path_of(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else local_path(text) or Path(text)
 
 
 @contextmanager
@@ -59,7 +60,7 @@ def fetched(checkpoint: str | os.PathLike[str]) -> Iterator[Path]:
     Raises CheckpointError where it cannot be had.
     """
     address = os.fspath(checkpoint)
-    if "://" not in address:
+    if local_path(address) is not None:
         yield resolve(address)
         return
     with tempfile.TemporaryDirectory(prefix="rl-clarity-") as folder:

@@ -12,6 +12,7 @@ from rl_clarity import checkpoints
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.distributed import WorkStore, run_tasks
 from rl_clarity.errors import OptionError
+from rl_clarity.files import local_path
 from rl_clarity.interface.notebook import Page
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.models import fetched
@@ -97,7 +98,7 @@ def run(
             if page is not None:
                 return Forecast.nothing_to_do(ranks.size) if dry_run else page
         memory = workers.share().memory
-        with open_source(path, load, plan, ranks, name, os.fspath(checkpoint_path)) as source:
+        with open_source(path, load, plan, ranks, name, _address(checkpoint_path)) as source:
             check_options(source.agent, chosen)
             output = open_output(output_dir, chosen, source.made_from, ranks)
             if output.finished:
@@ -159,6 +160,12 @@ def generate(
         with at_work(output, workers, said) as work:
             _explain(work, output, _job(output, agent, played, varied, agent.metadata, memory), agent.metadata, None)
         return output.page()
+
+
+def _address(checkpoint_path: Path) -> str | None:
+    """Where a checkpoint that is not on this machine was fetched from."""
+    text = os.fspath(checkpoint_path)
+    return text if local_path(text) is None else None
 
 
 def _job(

@@ -129,7 +129,9 @@ def locked(location: str) -> Iterator[None]:
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            # The permission may be lost by now; a lock that nobody holds is none.
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # a run that wrote nothing leaves nothing
                 for folder in made:
                     folder.rmdir()

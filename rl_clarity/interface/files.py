@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from rl_clarity.errors import OutputError
-from rl_clarity.files import UNFINISHED, write_atomically
+from rl_clarity.files import UNFINISHED, local_path, write_atomically
 
 _NAME = re.compile(r"[A-Za-z0-9._/-]+")
 _TYPES = {".js": "text/javascript", ".html": "text/html; charset=utf-8", ".png": "image/png"}
@@ -51,7 +51,8 @@ class Directory(Protocol):
 def open_directory(location: str | os.PathLike[str]) -> Directory:
     """The directory at a path, or at an address such as `s3://bucket/page`."""
     text = os.fspath(location)
-    return RemoteDirectory(text) if "://" in text else LocalDirectory(Path(text))
+    path = local_path(text)
+    return RemoteDirectory(text) if path is None else LocalDirectory(path)
 
 
 def is_name(name: str) -> bool:
@@ -123,6 +124,7 @@ class RemoteDirectory:
 
     def names(self) -> Set[str]:
         try:
+            self._files.invalidate_cache(self._root)  # other ranks write, too
             return {path[len(self._root) :].lstrip("/") for path in self._files.find(self._root)}
         except FileNotFoundError:
             return set()

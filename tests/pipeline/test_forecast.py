@@ -106,7 +106,7 @@ def test_more_work_takes_longer(small_run: SmallRun, tmp_path: Path) -> None:
     assert little.stages["attribution"] < much.stages["attribution"]
     assert little.seconds < much.seconds
     assert much.output > 4 * little.output
-    policy = forecast(small_run, checkpoint, tmp_path / "page", attr_policy=True)
+    policy = forecast(small_run, checkpoint, tmp_path / "page", num_steps=64, attr_policy=True)
     assert policy.output > little.output
 
 

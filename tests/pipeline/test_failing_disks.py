@@ -1,0 +1,126 @@
+"""A disk that is full, or that may not be written any more: one message, no half file, and the run goes on later."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rl_clarity.cli import main
+from rl_clarity.interface.chunks import decode_chunk, parse_script
+from rl_clarity.interface.files import LocalDirectory
+from tests.pipeline.small import SmallRun, files_of, is_complete
+
+NOBODY = 65534
+OPTIONS = (
+    *(
+        "--layer-kwargs.name-contains-one-of",
+        "Relu_2",
+        "--trajectories.num-envs",
+        "2",
+        "--trajectories.num-steps",
+        "24",
+    ),
+    *("--observations.num-envs", "8", "--observations.num-obs", "4", "--observations.obs-every", "3", "--json"),
+)
+
+
+@pytest.fixture
+def agent_file(small_run: SmallRun, tmp_path: Path) -> Path:
+    path = tmp_path / "checkpoints" / "agent.jd"
+    path.parent.mkdir()
+    shutil.copyfile(small_run.checkpoint, path)
+    return path
+
+
+@pytest.fixture
+def undisturbed(agent_file: Path, tmp_path: Path, capsys: Any) -> dict[str, bytes]:
+    assert main(["run", str(agent_file), str(tmp_path / "undisturbed"), *OPTIONS]) == 0
+    capsys.readouterr()
+    return files_of(tmp_path / "undisturbed")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own with little room."""
+    mount = shutil.which("mount")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = [str(mount), "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(folder)]
+    if mount is None or os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("only root, where it may, can make a disk")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def assert_all_are_whole(directory: Path) -> None:
+    for path in directory.rglob("*"):
+        assert not path.name.endswith(".unfinished")
+        if path.suffix == ".js":
+            assert decode_chunk(parse_script(path.read_bytes()))
+        if path.suffix == ".png":
+            assert path.read_bytes().endswith(b"IEND\xaeB`\x82")
+
+
+def test_a_disk_that_fills_up(agent_file: Path, undisturbed: dict[str, bytes], small_disk: Path, capsys: Any) -> None:
+    command = ["run", str(agent_file), str(small_disk / "page"), *OPTIONS]
+    assert main(command) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("rl-clarity: ") == 1
+    assert "No space left on device" in printed.err
+    assert "Traceback" not in printed.err
+    assert not is_complete(small_disk / "page")
+    assert_all_are_whole(small_disk / "page")
+    subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
+    assert main(command) == 0
+    assert files_of(small_disk / "page") == undisturbed
+
+
+@pytest.mark.parametrize("after", [0, 3, 12])
+def test_a_permission_that_is_lost(
+    after: int,
+    agent_file: Path,
+    undisturbed: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:
+    """After so many files: root becomes nobody, others may no longer enter their own directory."""
+    command, page = ["run", str(agent_file), str(tmp_path / "page"), *OPTIONS], tmp_path / "page"
+    write, left = LocalDirectory.write, after
+
+    def losing(self: LocalDirectory, name: str, data: Any) -> None:
+        nonlocal left
+        if left == 0 and os.geteuid() == 0:
+            os.seteuid(NOBODY)
+        elif left == 0:
+            page.mkdir(exist_ok=True)
+            page.chmod(0o500)
+        left -= 1
+        write(self, name, data)
+
+    root = os.geteuid() == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalDirectory, "write", losing)
+        try:
+            assert main(command) == 1
+        finally:
+            if root:
+                os.seteuid(0)
+            elif page.exists():
+                page.chmod(0o700)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("rl-clarity: ") == 1
+    assert "Permission denied" in printed.err
+    assert "Traceback" not in printed.err
+    assert not is_complete(page)
+    assert_all_are_whole(page)
+    assert main(command) == 0
+    assert files_of(page) == undisturbed

@@ -1,0 +1,130 @@
+"""The page of a job at work can be opened from its first results on, and says what is missing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rl_clarity
+from rl_clarity.errors import ClarityError
+from rl_clarity.interface.document import read_manifest
+from rl_clarity.interface.manifest import chunk_names, picture_names
+from rl_clarity.stages import unfinished
+from tests.browser.conftest import open_page as open_page  # a fixture
+from tests.browser.pages import Visitor
+from tests.pipeline.conftest import Explain
+from tests.pipeline.small import files_of
+
+
+class Stop(BaseException):
+    """Something that nobody catches."""
+
+
+@pytest.fixture
+def stopped_at(explain: Explain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
+    """Explain until a task is to be done whose name begins so; the page that is there then."""
+
+    def stopped(name: str, **options: Any) -> Path:
+        from rl_clarity.distributed import tasks
+
+        run = tasks._run
+
+        def until(task: Any, *rest: Any) -> None:
+            if task.name.startswith(name):
+                raise Stop
+            run(task, *rest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(unfinished, "SECONDS_BETWEEN", 0.0)
+            patch.setattr(unfinished, "TIMES_WRITING", 0)
+            patch.setattr(tasks, "_run", until)
+            with pytest.raises(Stop):
+                explain(**options)
+        return tmp_path / "page"
+
+    return stopped
+
+
+def manifest_in(directory: Path) -> dict[str, Any]:
+    return read_manifest((directory / "interface.html").read_bytes())
+
+
+@pytest.mark.parametrize("options", [{}, {"single_file": True}, {"inline_js": False}], ids=str)
+def test_it_says_what_is_missing(stopped_at: Callable[..., Path], options: dict[str, Any]) -> None:
+    directory = stopped_at("attribution/Relu_2/2", **options)
+    manifest = manifest_in(directory)
+    assert not manifest["complete"]
+    layer = manifest["layers"][0]
+    missing = set(manifest["missing"])
+    assert missing == {
+        layer["totals"][1],
+        *layer["attribution"]["value"][1],
+        layer["features"],
+    }
+    results = rl_clarity.open_results(directory)
+    assert results.frames(1).shape == (24, 64, 64, 3)
+    assert results.attribution("Relu_2", 0).channels.shape == (24, 4, 4, 8)
+    with pytest.raises(ClarityError, match=r"lacks attribution.*the page is not complete"):
+        results.attribution("Relu_2", 1)
+
+
+def test_nothing_is_there_at_first(stopped_at: Callable[..., Path]) -> None:
+    manifest = manifest_in(stopped_at("features"))
+    assert set(manifest["missing"]) == {*chunk_names(manifest), *picture_names(manifest)}
+    assert manifest["bookmarks"]["high"] or manifest["bookmarks"]["low"]
+
+
+def test_files_of_another_page_are_not_taken_for_its_own(
+    explain: Explain, stopped_at: Callable[..., Path], tmp_path: Path
+) -> None:
+    explain()
+    manifest = manifest_in(stopped_at("attribution", attr_integrate_steps=2, overwrite=True))
+    layer = manifest["layers"][0]
+    assert (tmp_path / "page" / layer["totals"][0]).exists()  # of the page before
+    assert set(layer["totals"]) <= set(manifest["missing"])
+
+
+@pytest.mark.parametrize("options", [{}, {"single_file": True}, {"inline_js": False}], ids=str)
+def test_the_finished_page_replaces_it(
+    explain: Explain, stopped_at: Callable[..., Path], tmp_path: Path, options: dict[str, Any]
+) -> None:
+    explain(tmp_path / "undisturbed", **options)
+    directory = stopped_at("attribution/Relu_2/1", **options)
+    explain(**options)
+    assert files_of(directory) == files_of(tmp_path / "undisturbed")
+
+
+def test_other_options_may_replace_it_unasked(explain: Explain, stopped_at: Callable[..., Path]) -> None:
+    """Nothing that anybody has finished is lost."""
+    stopped_at("attribution")
+    assert explain(title="B").manifest["complete"]
+
+
+# --- in the browser ------------------------------------------------------------------------------------------------
+
+SAID = {
+    "features": "frames of all trajectories; features of Relu_2; attribution to Relu_2.",
+    "trajectory/2": "frames of trajectory 2; attribution to Relu_2.",
+    "attribution/Relu_2/2": "attribution to Relu_2 on trajectory 2.",
+}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("at", SAID)
+def test_it_opens_without_a_message(
+    at: str, stopped_at: Callable[..., Path], open_page: Callable[..., Visitor], tmp_path: Path
+) -> None:
+    directory = stopped_at(at)
+    shutil.copytree(directory, tmp_path / "copy")
+    visitor = open_page(tmp_path / "copy", wait=False)
+    note = visitor.page.get_by_role("note")
+    note.wait_for()
+    assert f"Still to be made: {SAID[at]}" in " ".join(note.inner_text().split())
+    for trajectory in (1, 0):  # what is missing, then what may be there: no request may fail
+        visitor.page.evaluate("(t) => window.rlClarity.select({ trajectory: t })", trajectory)
+        visitor.page.wait_for_timeout(400)
+    assert visitor.messages == []
