@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rl_clarity.interface.results import open_results
-from tests.browser.firefox import find_firefox, firefox
+from tests.browser.firefox import Firefox, find_firefox, firefox
+from tests.browser.generated import Generated
 from tests.browser.pages import close, picture_of
 
 RIGHT = "\ue014"
@@ -28,24 +30,39 @@ const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canva
 return { data: Array.from(data), width, height };"""
 
 
-def test_firefox_opens_the_page_and_scrubs(synthetic: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
     program = find_firefox()
     if program is None:
         pytest.skip("no Firefox on the PATH")
-    attribution = open_results(synthetic).attribution("2b", 0)
-    with firefox(program, tmp_path / "profile") as browser:
-        browser.open((synthetic / "interface.html").resolve().as_uri() + "?layer=2b&frame=60")
-        assert browser.run(SETTLED) == 59
-        browser.run("document.querySelector('[data-testid=tour-skip]')?.click()")
-        for frame in range(60, 66):  # into the next segment
-            browser.press(RIGHT)
-            assert browser.run(SETTLED) == frame
-        read = browser.run(READ)
-        shown = np.array(read["data"], float).reshape(read["height"], read["width"], 4)
-        shown[..., :3] *= shown[..., 3:] / 255
-        assert close(shown, picture_of(attribution, 65, "pos"))
-        browser.run("document.querySelector('[data-testid=frame-slider]').focus()")
-        for name in ("layer-4a", "trajectory-2", "open-find", "find-go"):
-            browser.run(f"document.querySelector('[data-testid={name}]').click()")
-            browser.run(SETTLED)
-        assert browser.errors() == []
+    with firefox(program, tmp_path_factory.mktemp("firefox") / "profile") as started:
+        yield started
+
+
+def scrub(browser: Firefox, directory: Path, layer: str, trajectory: int) -> None:
+    """Open a page near the end of a segment, step into the next one, and look at what is shown."""
+    address = (directory / "interface.html").resolve().as_uri()
+    browser.open(f"{address}?layer={layer}&trajectory={trajectory + 1}&frame=60")
+    assert browser.run(SETTLED) == 59
+    browser.run("document.querySelector('[data-testid=tour-skip]')?.click()")
+    for frame in range(60, 66):
+        browser.press(RIGHT)
+        assert browser.run(SETTLED) == frame
+    read = browser.run(READ)
+    shown = np.array(read["data"], float).reshape(read["height"], read["width"], 4)
+    shown[..., :3] *= shown[..., 3:] / 255
+    assert close(shown, picture_of(open_results(directory).attribution(layer, trajectory), 65, "pos"))
+
+
+def test_firefox_opens_the_page_and_scrubs(synthetic: Path, browser: Firefox) -> None:
+    scrub(browser, synthetic, "2b", 0)
+    browser.run("document.querySelector('[data-testid=frame-slider]').focus()")
+    for name in ("layer-4a", "trajectory-2", "open-find", "find-go"):
+        browser.run(f"document.querySelector('[data-testid={name}]').click()")
+        browser.run(SETTLED)
+    assert browser.errors() == []
+
+
+def test_firefox_opens_a_page_that_the_program_made(generated: Generated, browser: Firefox) -> None:
+    scrub(browser, generated.directory, "Relu_1", 1)
+    assert browser.errors() == []
