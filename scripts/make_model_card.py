@@ -48,8 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     facts_path = given.models / f"{given.name}.json"
     if not given.only_write:
-        checkpoint = given.models / f"{given.name}.jd"
-        shutil.copyfile(given.save_dir / given.checkpoint, checkpoint)
+        checkpoint = given.save_dir / given.checkpoint
         if checkpoint.stat().st_size > MOST_BYTES:
             raise SystemExit(
                 f"{checkpoint} has {checkpoint.stat().st_size} bytes, more than the {MOST_BYTES} that may ship"
@@ -57,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows = read_csv(given.save_dir / "progress.csv")
         facts = play_and_tell(checkpoint, rows, given.episodes)
         facts |= {"machine": given.machine, "note": given.note, "stages": stages(given.save_dir, facts)}
+        shutil.copyfile(checkpoint, given.models / f"{given.name}.jd")
         (given.models / f"{given.name}.svg").write_text(
             curve(
                 [int(row["timesteps"]) for row in rows],
