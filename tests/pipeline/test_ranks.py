@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from rl_clarity.distributed import SingleProcess, communicator
 from rl_clarity.errors import ClarityError
-from tests.pipeline.small import REPOSITORY, files_of, write_checkpoint
+from tests.pipeline.small import REPOSITORY, files_of, is_complete, write_checkpoint
 
 OPTIONS = [
     *("--layer-kwargs.name-contains-one-of", "Relu_1", "Relu_2", "--trajectories.num-envs", "4"),
@@ -22,7 +23,7 @@ OPTIONS = [
     *("--observations.obs-every", "2", "--json"),
 ]
 RUN = """
-import os, sys, time
+import os, signal, sys, time
 from rl_clarity.distributed.store import WorkStore
 
 enter = WorkStore.enter
@@ -38,7 +39,11 @@ if os.environ.get("BROKEN"):
     from rl_clarity.stages import tasks
     attribute = tasks.attribute_trajectory
     def broken(*arguments):
-        if os.environ.get("PMI_RANK") == os.environ["BROKEN"]:
+        if os.environ.get("PMI_RANK") == "1":
+            with open(os.environ["DONE"] + "-broken", "w") as file:
+                print(time.time(), file=file)
+            if os.environ["BROKEN"] == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
             raise RuntimeError("the rank is out of luck")
         return attribute(*arguments)
     tasks.attribute_trajectory = broken
@@ -91,7 +96,7 @@ def done(folder: Path, name: str) -> dict[str, list[str]]:
 def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> None:
     alone = start([], folder, "alone")
     assert alone.returncode == 0, alone.stderr
-    for ranks in (1, 2, 3):
+    for ranks in (1, 2, 5):
         result = start([mpiexec, "-n", str(ranks)], folder, f"ranks-{ranks}")
         assert result.returncode == 0, result.stderr
         assert files_of(folder / f"ranks-{ranks}") == files_of(folder / "alone")
@@ -105,22 +110,32 @@ def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> 
 
 
 @pytest.mark.slow
-def test_an_error_on_one_rank_ends_the_job(mpiexec: str, folder: Path) -> None:
-    began = time.monotonic()
-    result = start([mpiexec, "-n", "2"], folder, "broken", BROKEN="1")
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("raises", r"rank 1 of 2 failed at attribution/Relu_\d/\d: (.*\n)*RuntimeError: the rank is out of luck"),
+        ("killed", r"rank 1 of 2 was killed at attribution/Relu_\d/\d; the same command goes on where it was"),
+    ],
+)
+def test_a_rank_that_fails_ends_the_job(mpiexec: str, folder: Path, how: str, said: str) -> None:
+    result = start([mpiexec, "-n", "2"], folder, how, BROKEN=how)
+    seconds = time.time() - float((folder / "done" / f"{how}-broken").read_text())
     assert result.returncode != 0
-    assert "rank 1 of 2 failed at attribution/" in result.stderr
-    assert "the rank is out of luck" in result.stderr
-    assert time.monotonic() - began < 120
-    assert not (folder / "broken" / "interface.html").exists()
+    assert re.search(said, result.stderr)
+    assert result.stderr.count("rl-clarity: rank") == 1
+    assert seconds < 15
+    assert not is_complete(folder / how)
     # It goes on where it was, with another number of ranks.
-    before = done(folder, "broken")
-    result = start([mpiexec, "-n", "3"], folder, "broken")
+    before = done(folder, how)
+    result = start([mpiexec, "-n", "3"], folder, how)
     assert result.returncode == 0, result.stderr
-    after = done(folder, "broken")
+    after = done(folder, how)
     tasks = [name for names in after.values() for name in names]
     assert len(tasks) == len(set(tasks)) == 2 + 4 + 8
     assert before["0"] == after["0"][: len(before["0"])]
+    logged = json.loads((folder / how / "run-log.json").read_text())["runs"]
+    assert [run["ranks"] for run in logged] == [2, 3]
+    assert {task["rank"] for task in logged[-1]["tasks"]} <= {0, 1, 2}
 
 
 @pytest.mark.slow
