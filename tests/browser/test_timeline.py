@@ -1,0 +1,130 @@
+"""Trajectories longer than what the timeline draws ahead: tracks show what stands at the frame, wherever that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.browser.pages import Visitor
+from tests.browser.synthetic import Size, read_chunk, write_synthetic_page
+
+Open = Callable[..., Visitor]
+STEPS, PAD, HEIGHT = 1100, 4, 48
+
+
+@pytest.fixture(scope="module")
+def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("long")
+    layers = (("4a", 8, 32),)
+    size = Size(trajectories=1, steps=STEPS, observations=16, policy=False, layers=layers, input_layer=False)
+    write_synthetic_page(directory, size)
+    return directory
+
+
+# Two columns of pixels of a track's canvas, where the line in the middle stands. Read from a copy, as Chromium warns of
+# canvases that are read often.
+_AT_THE_LINE = """well => {
+  const canvas = well.querySelector('canvas');
+  const [outer, inner] = [well, canvas].map((e) => e.getBoundingClientRect());
+  const x = Math.round((outer.left + outer.width / 2 - inner.left) * canvas.width / inner.width);
+  const copy = Object.assign(document.createElement('canvas'), { width: 2, height: canvas.height });
+  const context = copy.getContext('2d', { willReadFrequently: true });
+  context.drawImage(canvas, 1 - x, 0);
+  return Array.from(context.getImageData(0, 0, 2, canvas.height).data);
+}"""
+
+
+def height_at_the_line(visitor: Visitor, track: str) -> float:
+    """How high the graph runs at the frame that is shown, in pixels from the top."""
+    pixels = np.array(visitor.well(track).evaluate(_AT_THE_LINE), float).reshape(HEIGHT, 2, 4)
+    color = visitor.track(track).locator(".label").evaluate("label => getComputedStyle(label).color")
+    wanted = np.array([int(part) for part in color.removeprefix("rgb(").removesuffix(")").split(",")])
+    drawn = (pixels[..., 3] > 60) & (np.abs(pixels[..., :3] - wanted).max(-1) < 40)
+    assert drawn.any(), "nothing is drawn at the frame"
+    return float(np.argwhere(drawn)[:, 0].mean())
+
+
+def wanted_height(values: np.ndarray, frame: int) -> float:
+    low, high = values.min(), values.max()
+    return float(HEIGHT - PAD - (values[frame] - low) / (high - low) * (HEIGHT - 2 * PAD))
+
+
+def test_tracks_show_what_stands_at_the_frame(long_page: Path, open_page: Open) -> None:
+    visitor = open_page(long_page, "?frame=2")
+    advantages = read_chunk(long_page, "trajectories/1/series.js")["advantages"]
+
+    def check() -> None:
+        frame = visitor.state()["frame"]
+        around = advantages[max(0, frame - 1) : frame + 2]
+        heights = [wanted_height(advantages, step) for step in range(max(0, frame - 1), min(STEPS, frame + 2))]
+        slack = 3 + (max(heights) - min(heights) if len(around) else 0)
+        assert abs(height_at_the_line(visitor, "advantage") - wanted_height(advantages, frame)) <= slack, frame
+
+    check()
+    for frame in (150, 260, 400, 700, 690, 130, STEPS - 1, 0):  # near, at, and beyond the ends of what was drawn ahead
+        visitor.page.evaluate("frame => rlClarity.select({ frame })", frame)
+        visitor.settle()
+        check()
+    visitor.page.get_by_role("button", name="Show more time").click()
+    visitor.page.evaluate("rlClarity.select({ frame: 800 })")
+    check()
+
+
+def test_what_is_drawn_ahead_is_drawn_anew_before_it_ends(long_page: Path, open_page: Open) -> None:
+    visitor = open_page(long_page, "?frame=300")
+    left = "document.querySelector('[data-track=advantage] .strip').style.width"
+    well = visitor.well("advantage")
+    width = float(visitor.page.evaluate(f"parseFloat({left})"))
+    assert width == pytest.approx(2 * float(well.evaluate("well => well.clientWidth")), abs=1)
+    drawn = "document.querySelector('[data-track=advantage] .strip').getBoundingClientRect().left"
+    before = float(visitor.page.evaluate(drawn))
+    visitor.page.evaluate("rlClarity.select({ frame: 370 })")  # still inside, but near the end
+    visitor.page.wait_for_function(f"() => Math.abs({drawn} - {before}) < 1", timeout=5000)
+
+
+def test_frames_found_are_marked_on_the_film(long_page: Path, open_page: Open) -> None:
+    visitor = open_page(long_page, "?frame=300")
+    visitor.press("f")
+    visitor.by("find-kind").select_option("first")
+    before = visitor.well("film").screenshot()
+    visitor.click("find-go")
+    visitor.by("find-results").wait_for()
+    assert visitor.well("film").screenshot() != before
+
+
+def test_back_and_forward_lead_through_places(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b&frame=30")
+    visitor.click("layer-3a")
+    visitor.page.wait_for_url("**layer=3a**")
+    visitor.click("trajectory-2")
+    visitor.page.wait_for_url("**trajectory=2**")
+    places = [(3, 0, 29), (4, 0, 29), (4, 1, 0)]
+
+    def place() -> tuple[int, int, int]:
+        visitor.settle()
+        state = visitor.state()
+        return state["layer"], state["trajectory"], state["frame"]
+
+    assert place() == places[2]
+    for step, wanted in (("back", places[1]), ("back", places[0]), ("forward", places[1]), ("forward", places[2])):
+        visitor.page.evaluate(f"history.{step}()")
+        layer, trajectory, _ = wanted
+        visitor.page.wait_for_function(
+            f"() => rlClarity.state().layer === {layer} && rlClarity.state().trajectory === {trajectory}"
+        )
+        assert place() == wanted
+
+
+def test_nothing_moves_for_those_who_want_it_so(long_page: Path, open_page: Open) -> None:
+    visitor = open_page(long_page, "?frame=300", reduced_motion="reduce", toured=False)
+    visitor.by("tour").wait_for()
+    moving = visitor.page.evaluate(
+        """() => [...document.querySelectorAll('*')].filter((e) => {
+          const { transitionDuration, animationName } = getComputedStyle(e);
+          return animationName !== 'none' || transitionDuration.split(',').some((time) => parseFloat(time) > 0);
+        }).length"""
+    )
+    assert moving == 0
