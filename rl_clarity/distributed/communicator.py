@@ -28,6 +28,8 @@ class Communicator(Protocol):
 
     rank: int
     size: int
+    before_failing: Callable[[], None]
+    """Called before an error is said."""
 
     def broadcast(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""
@@ -57,6 +59,9 @@ class SingleProcess:
 
     rank = 0
     size = 1
+
+    def __init__(self) -> None:
+        self.before_failing: Callable[[], None] = lambda: None
 
     def broadcast(self, value: Any) -> Any:
         return value
@@ -95,6 +100,7 @@ class MpiRanks:
         self._world = MPI.COMM_WORLD
         self.rank = self._world.Get_rank()
         self.size = self._world.Get_size()
+        self.before_failing: Callable[[], None] = lambda: None
 
     def broadcast(self, value: Any) -> Any:
         return self._world.bcast(value, root=0)
@@ -129,6 +135,7 @@ class MpiRanks:
         window.Free()  # not after an error, which ends the job: it waits for all ranks
 
     def fail(self, error: BaseException, what: str) -> None:
+        self.before_failing()
         text = str(error) if isinstance(error, ClarityError) else "".join(traceback.format_exception(error))
         print(f"rl-clarity: rank {self.rank} of {self.size} failed at {what}: {text}", file=sys.stderr, flush=True)
         time.sleep(FORWARDING_SECONDS)

@@ -79,6 +79,7 @@ def watched(ranks: Communicator) -> Iterator[Sentinel | None]:
         return
     mark = Path(ranks.broadcast(str(Path(tempfile.gettempdir()) / f"rl-clarity-{uuid.uuid4().hex}")))
     sentinel = Sentinel(mark, f"rank {ranks.rank} of {ranks.size}")
+    ranks.before_failing = sentinel.hush
     try:
         yield sentinel
     finally:

@@ -45,8 +45,6 @@ def team() -> Iterator[Team]:
         try:
             yield Team(ranks, sentinel)
         except BaseException as error:
-            if sentinel is not None:
-                sentinel.hush()
             ranks.fail(error, "the job")
             raise
 
