@@ -12,11 +12,14 @@ import argparse
 import dataclasses
 import json
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.checkpoints import read, safe_joblib
+import numpy as np
+
+from rl_clarity.checkpoints import baselines, read, safe_joblib
 from rl_clarity.evaluation import AGENT, evaluate_checkpoint, summary
 from rl_clarity.evaluation import RANDOM as RANDOM_POLICY
 from rl_clarity.evaluation import UNSEEN as UNSEEN_LEVELS
@@ -48,15 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     facts_path = given.models / f"{given.name}.json"
     if not given.only_write:
-        checkpoint = given.save_dir / given.checkpoint
-        if checkpoint.stat().st_size > MOST_BYTES:
-            raise SystemExit(
-                f"{checkpoint} has {checkpoint.stat().st_size} bytes, more than the {MOST_BYTES} that may ship"
-            )
         rows = read_csv(given.save_dir / "progress.csv")
-        facts = play_and_tell(checkpoint, rows, given.episodes)
-        facts |= {"machine": given.machine, "note": given.note, "stages": stages(given.save_dir, facts)}
-        shutil.copyfile(checkpoint, given.models / f"{given.name}.jd")
+        with tempfile.TemporaryDirectory() as folder:
+            shipped = Path(folder) / f"{given.name}.jd"
+            halved = ship(given.save_dir / given.checkpoint, shipped)
+            facts = play_and_tell(shipped, rows, given.episodes)
+            facts |= {"machine": given.machine, "note": given.note, "stages": stages(given.save_dir, facts)}
+            facts["half_precision"] = halved
+            shutil.copyfile(shipped, given.models / shipped.name)
         (given.models / f"{given.name}.svg").write_text(
             curve(
                 [int(row["timesteps"]) for row in rows],
@@ -68,6 +70,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
     (given.models / f"{given.name}.md").write_text(card(given.name, json.loads(facts_path.read_text())))
     write_index(given.models)
+
+
+def ship(checkpoint: Path, target: Path) -> bool:
+    """Copy a checkpoint, with parameters in half precision where it would be too large; whether they are."""
+    if checkpoint.stat().st_size <= MOST_BYTES:
+        shutil.copyfile(checkpoint, target)
+        return False
+    content = safe_joblib.load(checkpoint)
+    halves = {name: np.asarray(array, np.float16) for name, array in content["params"].items()}
+    baselines.write(target, halves, content["args"], content["extra"])
+    if target.stat().st_size > MOST_BYTES:
+        raise SystemExit(f"{checkpoint} has more than the {MOST_BYTES} bytes that may ship, in half precision too")
+    return True
 
 
 def play_and_tell(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes: int) -> dict[str, Any]:
@@ -156,7 +171,8 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "",
         f"{facts['timesteps']:,} environment steps in {facts['seconds'] / 3600:.1f} hours on {facts['machine']}.",
         "",
-        f"SHA-256 of `{name}.jd` ({facts['bytes']:,} bytes): `{facts['sha256']}`",
+        f"SHA-256 of `{name}.jd` ({facts['bytes']:,} bytes): `{facts['sha256']}`"
+        f"{'. Its parameters are kept in half precision.' if facts.get('half_precision') else ''}",
         "",
         "Licence: MIT, as the project.",
     ]

@@ -7,6 +7,7 @@ import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rl_clarity import cli
@@ -15,7 +16,7 @@ from rl_clarity.resources import models_directory
 from rl_clarity.training import train
 from rl_clarity.training.options import train_options
 from scripts.curve import curve, ticks
-from scripts.make_model_card import INDEX, MOST_BYTES, RANDOM, command, main
+from scripts.make_model_card import INDEX, MOST_BYTES, RANDOM, command, main, ship
 from tests.training.test_train import tiny
 
 
@@ -61,6 +62,22 @@ def test_a_card_tells_all_stages_of_a_training(trained: Path) -> None:
     card = (models / "columns.md").read_text()
     assert card.count("rl_clarity.train(\n") == 2
     assert card.index("timesteps_per_proc=96") < card.index("learning_rate=0.0001") < card.index("=160")
+
+
+def test_what_is_too_large_ships_in_half_precision(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = trained / "run" / "checkpoint.jd", trained / "shipped.jd"
+    assert not ship(source, target)
+    assert target.read_bytes() == source.read_bytes()
+    monkeypatch.setattr("scripts.make_model_card.MOST_BYTES", source.stat().st_size * 2 // 3)
+    assert ship(source, target)
+    assert target.stat().st_size < source.stat().st_size * 2 // 3
+    observations = np.random.default_rng(0).integers(0, 256, (8, 16, 16, 3), np.uint8)
+    whole, half = (load_agent(path).forward(observations) for path in (source, target))
+    np.testing.assert_allclose(half.policy_logits, whole.policy_logits, atol=2e-3)
+    np.testing.assert_allclose(half.values, whole.values, atol=2e-3)
+    monkeypatch.setattr("scripts.make_model_card.MOST_BYTES", 1000)
+    with pytest.raises(SystemExit, match="more than the 1000 bytes"):
+        ship(source, target)
 
 
 def test_cards_are_checked_by_the_command_they_name(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
