@@ -115,7 +115,7 @@ def forecast(output: Output, agent: Agent, preview: Preview, ranks: int, memory:
 
 def _costs(plan: Plan, preview: Preview, speeds: Speeds) -> dict[str, Cost]:
     """Of each task."""
-    costs = {}
+    costs, segment = {}, plan.layout.segment
     fitted = min(plan.options.nmf_fit_observations or preview.observation_count, preview.observation_count)
     for trajectory in range(preview.count):
         frame = speeds.frame
@@ -126,9 +126,12 @@ def _costs(plan: Plan, preview: Preview, speeds: Speeds) -> dict[str, Cost]:
         seconds += speed.examples.seconds * preview.observation_count
         costs[features_task(layer)] = _cost(seconds, 30_000 * layer.channels)
         for trajectory in range(preview.count):
+            odd = trajectory == 0 and preview.steps > segment and preview.steps % segment
             one = speed.gradients.seconds + len(plan.outputs) * (speed.written.seconds + speed.pictures.seconds)
             size = len(plan.outputs) * (speed.written.bytes + speed.pictures.bytes)
-            costs[attribution_task(layer, trajectory)] = _cost(one * preview.steps, size * preview.steps)
+            costs[attribution_task(layer, trajectory)] = _cost(
+                one * preview.steps + (speed.compiling.seconds if odd else 0), size * preview.steps
+            )
     return costs
 
 

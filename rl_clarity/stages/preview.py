@@ -92,8 +92,10 @@ def _play(agent: Agent, spec: EnvironmentSpec, plan: SamplingPlan, metadata: Map
     finally:
         environment.close()
     seconds = with_envs.step * played.num_steps
-    with_envs = _Stopwatch()
+    start = time.perf_counter()
     environment = make(spec, varied.num_envs, plan.seed + played.num_envs, full_resolution=plan.full_resolution)
+    seconds += 2 * (time.perf_counter() - start)  # each kind has its environments; the first ones also import
+    with_envs = _Stopwatch()
     try:
         extra = collect_observations(
             agent, environment, STEPS, 1, rng, full_resolution=plan.full_resolution, progress=with_envs

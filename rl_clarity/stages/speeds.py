@@ -46,6 +46,8 @@ class LayerSpeed:
 
     gradients: Cost
     """All scores at all points of the path, of one frame."""
+    compiling: Cost
+    """What a first batch of another size costs, whatever its size."""
     written: Cost
     """One output's attribution of one frame, reduced and written."""
     pictures: Cost = Cost()
@@ -72,6 +74,7 @@ def measure(agent: Agent, plan: Plan, preview: Preview, layout: Layout, memory: 
     files, played = PageFiles(Counting(), layout), preview.trajectories
     advantages = advantages_of(played, plan.gamma, plan.lam)
     steps = played.actions.shape[1]
+    ChannelReduction.fit(np.eye(4), 2)  # which also imports scikit-learn
     frame = _cost(files, steps, lambda: write_trajectory(files, plan, played, advantages, 0, lambda share: None))
     return Speeds({layer.name: _of_layer(agent, plan, layer, preview, files, memory) for layer in plan.layers}, frame)
 
@@ -86,34 +89,36 @@ def _of_layer(
     if layer.is_input:
         values = agent.gradients(seen, None, None, scores, state)[0]  # which also compiles
         gradients = _cost(files, count, lambda: agent.gradients(seen, None, None, scores, state))
-        return LayerSpeed(gradients, *_writing(plan, layer, files, values, None))
-    values, gradients, fitting = _gradients(agent, plan, layer, seen, state, files)
+        return LayerSpeed(gradients, Cost(), *_writing(plan, layer, files, values, None))
+    values, gradients, compiling, fitting = _gradients(agent, plan, layer, seen, state, files)
     reduction, fit = _fit(plan, layer, preview, values)
     channels, residual = reduction.signed_transform(values)
     reduced = _cost(files, count, lambda: reduction.signed_transform(values))
     written, pictures = _writing(plan, layer, files, channels, residual)
     written = Cost(written.seconds + reduced.seconds, written.bytes)
     examples = _examples(agent, plan, layer, reduction, seen, state, files)
-    return LayerSpeed(gradients, written, pictures, fitting, fit, examples)
+    return LayerSpeed(gradients, compiling, written, pictures, fitting, fit, examples)
 
 
 def _gradients(
     agent: Agent, plan: Plan, layer: PlannedLayer, seen: np.ndarray, state: State, files: PageFiles
-) -> tuple[np.ndarray, Cost, Cost]:
-    """Attribution (n, h, w, c) of the first score, and the cost of all scores' and of one score's gradients."""
+) -> tuple[np.ndarray, Cost, Cost, Cost]:
+    """Attribution (n, h, w, c) of the first score; what gradients cost: all scores', compiling, and one score's."""
     options, scores = plan.options, outputs_to_compute(plan)
 
     def explained(steps: int) -> np.ndarray:
         return attribute(agent, seen, layer.full_name, scores, steps=steps, state=state).values[0]
 
+    start = time.perf_counter()
     values = np.nan_to_num(explained(1))  # which also compiles; what is not finite is said by the task itself
+    compiled = time.perf_counter() - start
     first = _cost(files, len(seen), lambda: explained(1)).seconds
     point = max(0.0, _cost(files, len(seen), lambda: explained(2)).seconds - first)
     seconds = first + point * (options.attr_integrate_steps - 1)
     if options.attr_max_paths is not None:  # each score by itself, and the paths themselves in float64
         seconds += PATH * options.attr_max_paths * options.attr_integrate_steps * point
     fitted = (first + point * (options.nmf_attr_opts.integrate_steps - 1)) / len(scores)
-    return values, Cost(seconds), Cost(fitted)
+    return values, Cost(seconds), Cost(max(0.0, compiled - first * len(seen))), Cost(fitted)
 
 
 def _fit(plan: Plan, layer: PlannedLayer, preview: Preview, values: np.ndarray) -> tuple[ChannelReduction, Cost]:
