@@ -197,7 +197,7 @@ def write_index(models: Path) -> None:
         "| agent | plays | network | mean return | unseen levels | random policy | steps |",
         "|---|---|---|---|---|---|---|",
     ]
-    for path in sorted(models.glob("*.json")):
+    for path in sorted(models.glob("*.json"), key=lambda path: path.stem):
         facts = json.loads(path.read_text())
         returns = facts["returns"]
         cells = [
