@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from rl_clarity import models as models
     from rl_clarity.agents.keras_agent import KerasAgent as KerasAgent
     from rl_clarity.agents.protocol import Agent as Agent
     from rl_clarity.agents.protocol import Outputs as Outputs
@@ -57,10 +58,14 @@ _PUBLIC = {
     "train": "rl_clarity.training",
 }
 
-__all__ = sorted([*_PUBLIC, "__version__"])
+_MODULES = {"models": "rl_clarity.models"}
+
+__all__ = sorted([*_PUBLIC, *_MODULES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_PUBLIC[name]), name)

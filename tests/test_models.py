@@ -47,6 +47,12 @@ def test_what_ships_is_small() -> None:
             assert path.stat().st_size <= MOST_BYTES, path.name
 
 
+def test_they_are_at_hand_after_the_import_alone() -> None:
+    code = "import rl_clarity; print(*rl_clarity.models.names())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == models.names()
+
+
 def test_an_unknown_name_names_the_nearest() -> None:
     with pytest.raises(CheckpointError, match="did you mean models:coinrun"):
         models.path_of("coinrum")
