@@ -146,6 +146,8 @@ def test_layers_side_by_side(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30&rows=value,value~4a,value~~2")
     assert visitor.attribution("pos", 0).shape[0] == 32
     assert visitor.attribution("pos", 1).shape[0] == 8
+    charts = visitor.by("totals-chart")
+    assert [charts.nth(row).locator("img").count() for row in range(3)] == [0, K, 0], "features that the legend lacks"
     visitor.press("ArrowRight")
     visitor.settle()
     frames = visitor.by("observation-canvas").evaluate_all("all => all.map(c => c.dataset.frame)")
