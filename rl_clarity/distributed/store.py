@@ -14,6 +14,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -22,6 +23,11 @@ from rl_clarity.errors import OutputError
 
 DIRECTORY = ".rl-clarity"
 LOCK = "lock"
+COMPUTING = (
+    *("keras", "tensorflow", "tensorflow-cpu", "jax", "torch", "numpy", "scikit-learn"),
+    *("gymnasium", "procgen-mirror", "ale-py"),
+)
+"""Packages on whose versions the numbers of a page depend."""
 _ENTRY = re.compile(rf"{re.escape(DIRECTORY)}/[A-Za-z0-9._-]+-[0-9a-f]{{8}}\.json")
 
 
@@ -55,9 +61,12 @@ def _plain(value: Any) -> Any:
 
 
 def code_version() -> str:
-    """Hash of the package's Python sources: work done by other code is not reused."""
+    """Hash of the package's Python sources, and versions of what computes: work done by others is not reused."""
     root = Path(rl_clarity.__file__).parent
-    digest = hashlib.sha256()
+    digest = hashlib.sha256((os.environ.get("KERAS_BACKEND") or "tensorflow").encode())
+    for package in COMPUTING:
+        with contextlib.suppress(PackageNotFoundError):
+            digest.update(f"{package} {version(package)}\n".encode())
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -8,13 +8,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import rl_clarity
+from rl_clarity.distributed.store import COMPUTING
 from rl_clarity.interface.manifest import ProvenanceGroup
 from rl_clarity.options import DirectoryOptions, InterfaceOptions, ViewOptions
 from rl_clarity.stages.assembly import provenance_group
 from rl_clarity.stages.plan import Plan
 from rl_clarity.stages.samples import Source
 
-PACKAGES = ("keras", "tensorflow", "jax", "torch", "numpy", "scikit-learn", "gymnasium", "procgen-mirror", "ale-py")
 NOT_SAID = {"overwrite", "action_group_fns", "action_combos", "title", "env_name"}
 
 
@@ -66,7 +66,7 @@ def versions() -> dict[str, str]:
     import keras
 
     found = {"rl-clarity": rl_clarity.__version__, "backend": keras.backend.backend()}
-    for package in PACKAGES:
+    for package in COMPUTING:
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rl_clarity.distributed import SingleProcess, Task, TaskResult, WorkStore, key_of, locked, run_tasks
+from rl_clarity.distributed import SingleProcess, Task, TaskResult, WorkStore, code_version, key_of, locked, run_tasks
+from rl_clarity.distributed import store as store_module
 from rl_clarity.errors import OutputError
 from rl_clarity.interface.files import open_directory
 
@@ -116,3 +117,19 @@ def test_a_second_run_is_refused_by_name_of_the_first(tmp_path):
         pass
     with locked(str(tmp_path)):
         pass
+
+
+def test_work_of_other_versions_is_not_reused(monkeypatch):
+    here = code_version()
+    assert code_version() == here
+    monkeypatch.setattr(store_module, "version", lambda package: "99")
+    assert code_version() != here
+
+
+def test_work_of_another_backend_is_not_reused(monkeypatch):
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    here = code_version()
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    assert code_version() == here
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    assert code_version() != here
