@@ -97,13 +97,13 @@ def run(
             page = finished_page(output_dir, chosen, lambda actions: page_is_of(path, load, plan, name, actions), ranks)
             if page is not None:
                 return Forecast.nothing_to_do(ranks.size) if dry_run else page
-        memory = workers.share().memory
+        share = workers.share()
         with open_source(path, load, plan, ranks, name, _address(checkpoint_path)) as source:
             check_options(source.agent, chosen)
             output = open_output(output_dir, chosen, source.made_from, ranks)
             if output.finished:
                 return Forecast.nothing_to_do(ranks.size) if dry_run else output.page()
-            said = None
+            said, memory = None, share.memory()
             if workers.leads:
                 said = forecast(output, source.agent, preview_source(source), ranks.size, memory)
             if dry_run:
@@ -143,7 +143,7 @@ def generate(
     """
     chosen = parse(InterfaceOptions, options)
     with team() as workers:
-        memory = workers.share().memory
+        share = workers.share()
         import_keras()
         check_options(agent, chosen)
         played = as_trajectories(agent, trajectories)
@@ -152,7 +152,7 @@ def generate(
         output = open_output(output_dir, chosen, made_from, workers.ranks)
         if output.finished:
             return Forecast.nothing_to_do(workers.ranks.size) if dry_run else output.page()
-        said = None
+        said, memory = None, share.memory()
         if workers.leads:
             said = forecast(output, agent, preview_of(played, varied, agent.metadata), workers.ranks.size, memory)
         if dry_run:

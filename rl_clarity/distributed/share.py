@@ -20,10 +20,14 @@ class Share:
     """A rank's part of its machine."""
 
     threads: int
-    memory: int
-    """Bytes."""
+    neighbours: int
+    """Ranks on the machine, this one included."""
     variables: Mapping[str, str]
     """Of the environment, to be set before TensorFlow or JAX begins."""
+
+    def memory(self) -> int:
+        """Bytes that this rank can take beside what it has now; to be asked when all that is heavy is loaded."""
+        return available_memory() // self.neighbours
 
 
 def take_share(ranks: Communicator) -> Share:
@@ -33,7 +37,7 @@ def take_share(ranks: Communicator) -> Share:
     """
     cores = tuple(sorted(_cores()))
     index, neighbours = ranks.neighbours(cores)
-    share = share_of(index, neighbours, available_memory(), gpu_count(), os.environ)
+    share = share_of(index, neighbours, gpu_count(), os.environ)
     os.environ.update(share.variables)
     if len(neighbours) > 1:
         import threadpoolctl
@@ -42,9 +46,7 @@ def take_share(ranks: Communicator) -> Share:
     return share
 
 
-def share_of(
-    index: int, neighbours: Sequence[Sequence[int]], memory: int, gpus: int, environment: Mapping[str, str]
-) -> Share:
+def share_of(index: int, neighbours: Sequence[Sequence[int]], gpus: int, environment: Mapping[str, str]) -> Share:
     """The share of one of the ranks on a machine, each of which may run on certain cores."""
     count = len(neighbours)
     mine = neighbours[index]
@@ -59,7 +61,7 @@ def share_of(
         variables[DEVICES] = device
     if gpus and count > len(devices):  # several on one GPU: each takes what it needs, rather than all there is
         variables |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    return Share(threads, memory // count, variables)
+    return Share(threads, count, variables)
 
 
 def device_of(index: int, count: int, devices: Sequence[str]) -> str | None:

@@ -12,23 +12,24 @@ from rl_clarity.distributed.share import THREADS, device_of, gpu_count, share_of
 EIGHT = tuple(range(8))
 
 
-def test_ranks_share_the_cores_and_the_memory() -> None:
-    share = share_of(1, [EIGHT] * 4, 1000, 0, {})
-    assert (share.threads, share.memory) == (2, 250)
+def test_ranks_share_the_cores_and_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rl_clarity.distributed.share.available_memory", lambda: 1000)
+    share = share_of(1, [EIGHT] * 4, 0, {})
+    assert (share.threads, share.memory()) == (2, 250)
     assert share.variables == dict.fromkeys(THREADS, "2")
 
 
 def test_more_ranks_than_cores_have_one_thread_each() -> None:
-    assert share_of(4, [(0, 1)] * 5, 100, 0, {}).threads == 1
+    assert share_of(4, [(0, 1)] * 5, 0, {}).threads == 1
 
 
 def test_cores_that_the_launcher_gave_to_each_rank_are_its_own() -> None:
     own = [(0, 1, 2, 3), (4, 5, 6, 7)]
-    assert share_of(1, own, 100, 0, {}).threads == 4
+    assert share_of(1, own, 0, {}).threads == 4
 
 
 def test_what_the_user_has_set_stays() -> None:
-    variables = share_of(0, [EIGHT] * 2, 100, 0, {"OMP_NUM_THREADS": "3"}).variables
+    variables = share_of(0, [EIGHT] * 2, 0, {"OMP_NUM_THREADS": "3"}).variables
     assert "OMP_NUM_THREADS" not in variables
     assert variables["TF_NUM_INTRAOP_THREADS"] == "4"
 
@@ -38,7 +39,7 @@ def test_one_process_takes_what_there_is(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.delenv(name, raising=False)
     share = take_share(SingleProcess())
     assert share.variables == {}
-    assert share.memory > 0
+    assert share.memory() > 0
 
 
 @pytest.mark.parametrize(
@@ -60,13 +61,13 @@ def test_each_rank_has_a_gpu_of_its_own(
     index: int, count: int, visible: str | None, gpus: int, expected: str | None
 ) -> None:
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    share = share_of(index, [EIGHT] * count, 100, gpus, environment)
+    share = share_of(index, [EIGHT] * count, gpus, environment)
     assert share.variables.get("CUDA_VISIBLE_DEVICES") == expected
 
 
 def test_ranks_on_one_gpu_leave_each_other_room() -> None:
-    assert share_of(0, [EIGHT] * 4, 100, 2, {}).variables["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
-    assert "TF_FORCE_GPU_ALLOW_GROWTH" not in share_of(0, [EIGHT] * 2, 100, 2, {}).variables
+    assert share_of(0, [EIGHT] * 4, 2, {}).variables["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert "TF_FORCE_GPU_ALLOW_GROWTH" not in share_of(0, [EIGHT] * 2, 2, {}).variables
 
 
 def test_devices_are_dealt_in_turn() -> None:
