@@ -9,27 +9,30 @@ import { writable } from "svelte/store";
  * @returns a store; its `lost` is a store that holds true while the browser does not keep the value
  */
 export function createKept(key, initial, mend) {
+  const nothing = JSON.stringify(initial); // Svelte changes the value itself, so what it began as is kept as text
   const store = writable(read(key, initial, mend));
   const lost = writable(false);
-  store.subscribe((value) => lost.set(!write(key, value, initial)));
+  store.subscribe((value) => lost.set(!write(key, JSON.stringify(value), nothing)));
   return { ...store, lost: { subscribe: lost.subscribe } };
 }
 
 function read(key, initial, mend) {
   try {
     const text = localStorage.getItem(key);
-    return text === null ? initial : mend(JSON.parse(text));
+    if (text !== null) return mend(JSON.parse(text));
   } catch {
-    return initial; // storage may be forbidden, or hold something else
+    // storage may be forbidden, or hold something else
   }
+  return structuredClone(initial);
 }
 
-function write(key, value, initial) {
+/** Whether the browser keeps the text, or has nothing to keep. */
+function write(key, text, nothing) {
   try {
-    if (JSON.stringify(value) === JSON.stringify(initial)) localStorage.removeItem(key);
-    else localStorage.setItem(key, JSON.stringify(value));
+    if (text === nothing) localStorage.removeItem(key);
+    else localStorage.setItem(key, text);
     return true;
   } catch {
-    return JSON.stringify(value) === JSON.stringify(initial); // forbidden or full: the page works without
+    return text === nothing; // forbidden or full: the page works without
   }
 }
