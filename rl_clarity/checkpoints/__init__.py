@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rl_clarity.checkpoints.advice import how_to_convert, pickled_object, unknown
 from rl_clarity.checkpoints.checkpoint import Checkpoint
 from rl_clarity.checkpoints.safe_pickle import RefusedError
-from rl_clarity.errors import CheckpointError
+from rl_clarity.errors import CheckpointError, ClarityError
 
 if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent
@@ -31,6 +31,7 @@ FORMATS = {
 }
 """Module of each format; the first whose `sniff` says so reads a file."""
 HEAD_BYTES = 4096
+UNFIT = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 DAMAGED = (EOFError, OSError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
@@ -94,6 +95,11 @@ def _errors_of(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.strerror:
             raise CheckpointError(f"cannot read the checkpoint {path}: {error.strerror}") from error
         raise CheckpointError(f"{path}: truncated or damaged ({type(error).__name__}: {str(error)[:200]})") from error
+    except UNFIT as error:
+        if isinstance(error, ClarityError):
+            raise
+        what = f"{type(error).__name__}: {str(error)[:200]}"
+        raise CheckpointError(f"{path}: what it says makes no network that is known ({what})") from error
 
 
 def _module(name: str) -> Any:

@@ -20,22 +20,22 @@ MODULE_SCRIPT = """
 
     module = torch.load("{path}", weights_only=False)          # runs code in the file: only if you trust it
     agent = rl_clarity.TorchAgent(module, (64, 64, 3))         # shape (H, W, C) of one observation
-    rl_clarity.generate(agent, trajectories, observations, "out")
+    rl_clarity.generate(agent, *rl_clarity.collect(agent, env), "out")   # env: any Gymnasium environment
     # or, for a network of a known program (CleanRL, train-procgen-pytorch, ...):
     torch.save(module.state_dict(), "state_dict.pt")           # then: rl-clarity run state_dict.pt out"""
 
 RLLIB_SCRIPT = """
-    import torch
     import rl_clarity
-    from ray.rllib.algorithms.algorithm import Algorithm
+    from ray.rllib.core.rl_module.rl_module import RLModule
 
-    algorithm = Algorithm.from_checkpoint("{path}")            # runs code in it: only if you trust it
-    model = algorithm.get_policy().model                       # a torch.nn.Module
+    # Runs code in it: only if you trust it. Before Ray 2.40: Algorithm.from_checkpoint("{path}").get_policy().model
+    module = RLModule.from_checkpoint("{path}/learner_group/learner/rl_module/default_policy")
     def forward(module, x, state):                             # x: (B, C, H, W) in 0..1
-        logits, _ = module({{"obs": x.permute(0, 2, 3, 1) * 255}})
-        return logits, module.value_function()
-    agent = rl_clarity.TorchAgent(model, (84, 84, 4), forward=forward)
-    rl_clarity.generate(agent, trajectories, observations, "out")"""
+        batch = {{"obs": x.permute(0, 2, 3, 1) * 255}}           # as your environment shows it to RLlib
+        return module.forward_inference(batch)["action_dist_inputs"], module.compute_values(batch)
+        # before Ray 2.40: logits, _ = module(batch); return logits, module.value_function()
+    agent = rl_clarity.TorchAgent(module, (84, 84, 4), forward=forward)  # shape (H, W, C) of one observation
+    rl_clarity.generate(agent, *rl_clarity.collect(agent, env), "out")"""
 
 PICKLE_SCRIPT = """
     import joblib, numpy

@@ -73,15 +73,17 @@ def _read_weights(data: bytes) -> dict[str, np.ndarray]:
 
     try:
         with h5py.File(io.BytesIO(data), "r") as file:
-            return {name: _numbers(name, dataset, len(data)) for name, dataset in _datasets(file, "", 0)}
+            return {name: _numbers(name, dataset, len(data)) for name, dataset in _datasets(file, "", 0, set())}
     except (KeyError, ValueError, TypeError, AttributeError, OSError, RuntimeError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(f"{WEIGHTS} is damaged ({type(error).__name__}: {str(error)[:200]})") from error
 
 
-def _datasets(group: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Datasets by path, but for the seeds of noise layers; links that lead outside the file are refused."""
+def _datasets(group: Any, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Datasets by path, but for the seeds of noise layers; links that lead outside the file are refused, and so are
+    second links to one place, of which a few groups can have any number of paths.
+    """
     import h5py
 
     if depth > MAX_DEPTH:
@@ -90,9 +92,13 @@ def _datasets(group: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             raise CheckpointError(f"{WEIGHTS} has a link to another place at {brief(path + name)}: refused")
         item = group[name]
+        place = h5py.h5o.get_info(item.id).addr
+        if place in seen:
+            raise CheckpointError(f"{WEIGHTS} has a second link to one place at {brief(path + name)}: refused")
+        seen.add(place)
         if isinstance(item, h5py.Group):
             if name != "seed_generator":
-                yield from _datasets(item, f"{path}{name}/", depth + 1)
+                yield from _datasets(item, f"{path}{name}/", depth + 1, seen)
         else:
             yield path + name, item
 

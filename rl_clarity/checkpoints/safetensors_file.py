@@ -18,7 +18,8 @@ from rl_clarity.checkpoints.safe_zip import parse_json
 from rl_clarity.errors import CheckpointError
 from rl_clarity.files import write_atomically
 
-MAX_HEADER = 64 << 20
+MAX_HEADER = 16 << 20
+MAX_TENSORS = 10_000
 METADATA = "__metadata__"
 DTYPES = {
     "F64": "<f8",
@@ -83,6 +84,8 @@ def _header(reader: BoundedReader) -> tuple[dict[str, Any], Mapping[str, str]]:
     header = parse_json(reader.read(int.from_bytes(reader.read(8), "little")), "its header")
     if not isinstance(header, dict):
         raise CheckpointError("its header is not a dict")
+    if len(header) > MAX_TENSORS:
+        raise CheckpointError(f"its header has {len(header)} tensors, more than any network's: refused")
     metadata = header.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise CheckpointError(f"its {METADATA} is not a dict of strings")

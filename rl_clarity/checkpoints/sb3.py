@@ -122,8 +122,11 @@ def _policy_options(kwargs: Any) -> dict[str, Any]:
 def _metadata(data: Mapping[str, Any], shape: list[int]) -> dict[str, Any]:
     metadata: dict[str, Any] = {"library": "stable-baselines3"}
     for key, name in (("gamma", "gamma"), ("gae_lambda", "lambda")):
-        if isinstance(data.get(key), int | float):
-            metadata[name] = data[key]
+        value = data.get(key)
+        if isinstance(value, int | float):
+            if not 0 <= value <= 1:  # nor is NaN
+                raise CheckpointError(f"its {key} is {brief(value)}; it is a share, from 0 to 1")
+            metadata[name] = value
     if shape[:2] != ATARI_SIDES:
         return {**metadata, "env_kind": "gymnasium"}
     return {

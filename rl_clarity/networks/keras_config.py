@@ -42,7 +42,7 @@ def build(
         tensors = [head_output(head, tensor) for head, tensor in zip(heads, outputs.values(), strict=True)]
     except OptionError as error:
         raise CheckpointError(str(error)) from None
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(

@@ -27,6 +27,10 @@ from tests.checkpoints.torch_writer import call, constant, name, ordered_dict, p
 
 Corpus = dict[str, bytes]
 BOMB = 65 << 20
+EMPTY = {
+    "sb3": "actor_critic", "keras": "Functional", "cleanrl": "dqn_atari", "procgen_pytorch": "impala",
+    "baby_a3c": "gru", "baselines": "clear",
+}  # fmt: skip
 
 
 def joblib_files(marker: Path) -> Corpus:
@@ -67,6 +71,10 @@ def joblib_files(marker: Path) -> Corpus:
         "params that are no dict": dumped({"params": [np.zeros(3)]}),
         "a parameter that is no array": dumped({"params": {"w": "text"}}),
         "args that are no dict": dumped({"params": {}, "args": [1]}),
+        "observations of negative size": policy_of({"cnn": "clear", "observation_shape": [-4, 64, 3]}),
+        "a kind of environment that is a list": policy_of({"cnn": "clear", "env_kind": ["procgen"]}),
+        "a network that is a dict": policy_of({"cnn": {"name": "clear"}}),
+        "frames without end": policy_of({"cnn": "clear", "frame_stack": 10**12}),
         "args that hold an array": dumped({"params": {}, "args": {"x": np.zeros(1000)}}),
         "another library's": dumped({"params": {}, "args": {"library": "rllib"}}),
         **{f"a bomb of {name}": compress(bomb) for name, compress in compressors.items()},
@@ -147,6 +155,8 @@ def sb3_files(marker: Path) -> Corpus:
         "data that is a list": sb3_zip(arrays, data=[1]),
         "data that is a pickle": sb3_zip(arrays, members={"data": pickle.dumps(Payload(marker))}),
         "a shape of two": sb3_zip(arrays, data={**sb3_data(), "observation_space": {"_shape": [4]}}),
+        "a discount that is no number": sb3_zip(arrays, data=sb3_data(gamma=float("nan"))),
+        "a discount of many digits": sb3_zip(arrays, data=sb3_data(gamma=10**4000)),
         "a shape that is text": sb3_zip(arrays, data={**sb3_data(), "observation_space": {"_shape": "4"}}),
         "an MLP": sb3_zip({"mlp_extractor.policy_net.0.weight": np.zeros((2, 2), np.float32)}),
         "continuous actions": sb3_zip({**arrays, "log_std": np.zeros(3, np.float32)}),
@@ -182,6 +192,13 @@ def native_files(_marker: Path) -> Corpus:
         "a shape that is huge": with_entry(shape=[1 << 39, 1 << 39]),
         "a tensor beyond the file": with_entry(shape=[4], data_offsets=[0, 16]),
         "a gap": with_entry(shape=[1], data_offsets=[4, 8]),
+        "more tensors than any network's": file(
+            {str(i): {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(20_000)}
+            | {"__metadata__": {"rl_clarity": json.dumps(facts)}}
+        ),
+        **{f"{name} with nothing in it": with_facts(format=name, network=network) for name, network in EMPTY.items()},
+        "a Keras model that is a number": with_facts(format="keras", architecture={"config": 3}),
+        "observations of text": with_facts(metadata={"observation_shape": ["x", 1, 2]}),
         "an unknown version": with_facts(version=2),
         "an unknown format": with_facts(format="os"),
         "itself as a format": with_facts(format="native"),
@@ -190,6 +207,10 @@ def native_files(_marker: Path) -> Corpus:
         "facts that are no JSON": file({"__metadata__": {"rl_clarity": "{"}}),
         "facts that are a list": file({"__metadata__": {"rl_clarity": "[]"}}),
     }
+
+
+def policy_of(args: dict[str, Any]) -> bytes:
+    return dumped({"params": {"ppo2_model/pi/w:0": np.zeros((256, 15), np.float32)}, "args": args})
 
 
 def dumped(content: Any, **options: Any) -> bytes:

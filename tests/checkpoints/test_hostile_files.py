@@ -108,7 +108,7 @@ def test_the_error_says_what_is_wrong_and_what_to_do(tmp_path, what, words):
         (
             "state.pkl",
             pickled(name("ray.rllib.policy", "Policy") + b")\x81"),
-            ["Algorithm.from_checkpoint", "TorchAgent"],
+            ["RLModule.from_checkpoint", "TorchAgent"],
         ),
     ],
 )
@@ -131,7 +131,7 @@ def test_rllib_is_told_how_to_convert(tmp_path):
     (folder / "rllib_checkpoint.json").write_text("{}")
     (folder / "algorithm_state.pkl").write_bytes(b"\x80\x04N.")
     for path in (folder, folder / "algorithm_state.pkl"):
-        with pytest.raises(CheckpointError, match=r"Algorithm\.from_checkpoint"):
+        with pytest.raises(CheckpointError, match=r"RLModule\.from_checkpoint"):
             checkpoints.read(path)
 
 

@@ -144,6 +144,13 @@ def replace(h5: h5py.File, name: str, **options: Any) -> None:
     h5.create_dataset(name, **options)
 
 
+def twofold(group: h5py.Group, depth: int) -> None:
+    """Each group in the one before twice."""
+    for _ in range(depth):
+        group["a"] = group.create_group("b")
+        group = group["a"]
+
+
 def lambda_layer(config: dict[str, Any]) -> None:
     code = {"class_name": "__lambda__", "config": {"code": "4wEAAAA=", "defaults": None, "closure": None}}
     layer(config, "r2").update(class_name="Lambda", config={"name": "r2", "function": code})
@@ -165,6 +172,7 @@ CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "an unknown option": (lambda c: layer(c, "c1")["config"].update(lora_rank=3), "lora_rank"),
     "half precision": (lambda c: layer(c, "c1")["config"].update(dtype="mixed_float16"), "mixed_float16"),
     "channels first": (lambda c: layer(c, "c1")["config"].update(data_format="channels_first"), "channels_first"),
+    "no groups": (lambda c: layer(c, "c1")["config"].update(groups=0), "ZeroDivisionError"),
     "a huge layer": (lambda c: layer(c, "c1")["config"].update(filters=10**9), "1000000000"),
     "a layer larger than its tensor": (
         lambda c: layer(c, "c1")["config"].update(filters=400000),
@@ -196,7 +204,9 @@ WEIGHTS: dict[str, tuple[Callable[[h5py.File], Any], str]] = {
         "link.*layers/x",
     ),
     "a link within": (lambda h: h.__setitem__("layers/x", h5py.SoftLink("/layers")), "link.*layers/x"),
-    "a loop": (lambda h: h.__setitem__("layers/x", h["layers"]), "nested"),
+    "a loop": (lambda h: h.__setitem__("layers/x", h["layers"]), "second link.*layers/x"),
+    "a few groups with a million paths": (lambda h: twofold(h, 22), "second link"),
+    "deep": (lambda h: h.create_dataset("x/" * 40 + "y", data=np.zeros(3, "f4")), "nested"),
     "numbers in another file": (
         lambda h: replace(h, KERNEL, shape=(4,), dtype="u1", external=[("/etc/passwd", 0, 4)]),
         "not numbers in this file",
