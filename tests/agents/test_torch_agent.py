@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+import rl_clarity  # noqa: E402
 from rl_clarity.agents.keras_agent import KerasAgent  # noqa: E402
 from rl_clarity.agents.protocol import Agent  # noqa: E402
 from rl_clarity.agents.torch_agent import TorchAgent  # noqa: E402
@@ -314,3 +315,26 @@ def test_what_excites_a_direction_climbs_its_gradient(three):
     for values, gradients in found[1:]:
         assert np.allclose(values, found[0][0], atol=1e-5)
         assert np.abs(gradients - found[0][1]).max() < 1e-4 * np.abs(gradients).max()
+
+
+@pytest.mark.slow
+def test_one_network_three_ways_gives_one_page(three, tmp_path):
+    rng = np.random.default_rng(0)
+    trajectories = {
+        "observations": rng.integers(0, 256, (1, 6, *SHAPE), np.uint8),
+        "actions": rng.integers(0, 4, (1, 6)),
+        "rewards": rng.normal(size=(1, 6)),
+        "firsts": np.arange(6)[None] == 3,
+    }
+    varied = rng.integers(0, 256, (8, *SHAPE), np.uint8)
+    found = []
+    for i, agent in enumerate(three):
+        options = {"layer_kwargs": {"discard_first_n": 2}, "attr_policy": True, "gae_gamma": 0.9, "gae_lambda": 0.8}
+        page = rl_clarity.generate(agent, trajectories, varied, tmp_path / str(i), **options).results()
+        (layer,) = page.layers
+        totals = page.totals(layer, 0)
+        series = page.series(0)
+        found.append([series["values"], series["logits"], series["advantages"], *(t.gap for t in totals.values())])
+    for other in found[1:]:
+        for one, same in zip(found[0], other, strict=True):
+            np.testing.assert_allclose(one, same, rtol=1e-3, atol=1e-4 * np.abs(same).max())

@@ -125,6 +125,32 @@ def test_the_script_for_other_programs_objects_is_a_program(tmp_path, file, cont
         assert word in script
 
 
+@pytest.mark.slow
+def test_the_script_for_a_pickled_module_works(tmp_path, monkeypatch):
+    """As a user would: the file's own class at hand, the script as it stands."""
+    torch = pytest.importorskip("torch")
+    (tmp_path / "my_agent.py").write_text(
+        "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.conv, self.pi, self.v = nn.Conv2d(3, 4, 8, 8), nn.Linear(256, 5), nn.Linear(256, 1)\n\n"
+        "    def forward(self, x):\n        x = self.conv(x).relu().flatten(1)\n        return self.pi(x), self.v(x)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    import my_agent
+
+    torch.save(my_agent.Net(), tmp_path / "agent.pt")
+    with pytest.raises(CheckpointError) as raised:
+        checkpoints.read(tmp_path / "agent.pt")
+    collected = []
+    monkeypatch.setattr("rl_clarity.collect", lambda agent, env: collected.append(agent) or (env, agent))
+    monkeypatch.setattr("rl_clarity.generate", lambda agent, *samples: collected.append(samples))
+    exec(textwrap.dedent(str(raised.value).partition("\n")[2]), {"env": "an environment"})
+    agent = collected[0]
+    assert collected[1] == ("an environment", agent, "out")
+    assert agent.forward(np.zeros((2, 64, 64, 3), np.uint8)).policy_logits.shape == (2, 5)
+    assert (tmp_path / "state_dict.pt").is_file()
+
+
 def test_rllib_is_told_how_to_convert(tmp_path):
     folder = tmp_path / "checkpoint_000100"
     folder.mkdir()
