@@ -17,8 +17,8 @@ ALONG_PATHS = 16
 """Frames whose paths are followed together, at most."""
 USUAL_BYTES = 2**30
 """What one computation of gradients takes at most, however much there is: the same batches wherever that is at hand."""
-SHARE = 0.7
-"""Of the memory at hand, what one computation may take: there is more around it."""
+SHARE = 0.4
+"""Of the memory at hand, what one computation may take: its results, for all outputs of a segment, stand beside it."""
 
 
 def gradient_bytes(agent: Agent, layer: PlannedLayer, scores: int) -> int:
