@@ -72,7 +72,7 @@ class ObservationsOptions:
     """Environments that play side by side; few long plays see what an agent sees, many short ones see beginnings."""
     num_obs: int = 128
     """Observations of each."""
-    obs_every: int = 32
+    obs_every: int = 24
     """Steps from one to the next."""
 
     def __post_init__(self) -> None:

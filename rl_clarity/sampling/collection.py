@@ -20,7 +20,7 @@ def collect(
     num_steps: int = 512,
     num_obs: int = 128,
     *,
-    obs_every: int = 32,
+    obs_every: int = 24,
     seed: int = 0,
     full_resolution: bool = False,
     channels_first: bool | None = None,

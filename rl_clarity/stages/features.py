@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from rl_clarity.stages.batches import activations_at_once, frames_at_once, parts
 from rl_clarity.stages.plan import Plan, PlannedLayer
 from rl_clarity.stages.shown import observation_frames
 from rl_clarity.stages.spool import Spool
+from rl_clarity.threads import in_threads, thread_count
 from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, thumbnail
 from rl_clarity.visualization.optimization import optimize_images
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
@@ -62,11 +64,13 @@ def find_features(
     reduced = _reduced_activations(agent, plan, layer, reduction, observations, memory, part_of(report, 0.6, 0.8))
     frames = observation_frames(observations, plan.stack)
     names, grids = [], []
-    for channel in range(layer.channels):
-        activations = reduced.get(channel)  # (M, h, w)
-        grids.append(dataset_grids(activations, plan.options.vis_subdiv_mults))
-        names += _draw(files, plan, layer, channel, activations, grids[-1], frames)
-        report(0.8 + 0.2 * (channel + 1) / layer.channels)
+    examples_of = functools.partial(_examples_of, files, plan, layer, frames)
+    for first in range(0, layer.channels, thread_count()):  # few at a time: each is large
+        channels = range(first, min(first + thread_count(), layer.channels))
+        for found, written in in_threads(examples_of, [(channel, reduced.get(channel)) for channel in channels]):
+            grids.append(found)
+            names += written
+        report(0.8 + 0.2 * len(grids) / layer.channels)
     if plan.options.optimized_features:
         names += _optimize(files, agent, plan, layer, reduction)
     by_density = dict(zip(plan.options.vis_subdiv_mults, zip(*grids, strict=True), strict=True))
@@ -192,17 +196,13 @@ def _reduced_activations(
     return reduced
 
 
-def _draw(
-    files: PageFiles,
-    plan: Plan,
-    layer: PlannedLayer,
-    channel: int,
-    activations: np.ndarray,
-    grids: list[Examples],
-    frames: np.ndarray,
-) -> list[str]:
-    """Write a channel's thumbnail and, if asked for, the pictures of its grids."""
+def _examples_of(
+    files: PageFiles, plan: Plan, layer: PlannedLayer, frames: np.ndarray, reduced: tuple[int, np.ndarray]
+) -> tuple[list[Examples], list[str]]:
+    """The grids of a channel with such activations (M, h, w); writes its thumbnail, and their pictures if asked for."""
+    channel, activations = reduced
     options, size = plan.options, layer.shape[:2]
+    grids = dataset_grids(activations, options.vis_subdiv_mults)
     examples = thumbnail(activations, options.vis_thumbnail_num_mult)
     picture = draw_thumbnail(examples, frames, size, options.vis_thumbnail_expand_mult)
     write_thumbnail(files, layer.slug, channel, picture)
@@ -213,7 +213,7 @@ def _draw(
                 picture = draw_grid(grid, frames, size, zoom)
                 write_feature_picture(files, layer.slug, channel, density, zoom, picture)
                 names.append(files.layout.feature_picture(layer.slug, channel, density, zoom))
-    return names
+    return grids, names
 
 
 def _optimize(

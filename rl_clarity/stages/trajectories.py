@@ -12,8 +12,7 @@ from rl_clarity.progress import Report
 from rl_clarity.sampling.samples import Trajectories
 from rl_clarity.stages.plan import Plan
 from rl_clarity.stages.shown import trajectory_frames
-
-WORKERS = 2
+from rl_clarity.threads import thread_count
 
 
 def write_trajectory(
@@ -29,7 +28,7 @@ def write_trajectory(
         stacks = None
         if plan.stack > 1:
             stacks = frames_side_by_side(trajectories.observations[trajectory, _slice(part)], plan.stack)
-        write_frames(files, trajectory, segment, frames, stacks, WORKERS)
+        write_frames(files, trajectory, segment, frames, stacks, thread_count())
         names += [layout.frames(trajectory, segment), layout.film(trajectory, segment)]
         report((segment + 1) / len(segments))
     for picture, part in enumerate(layout.scrubs(steps)):

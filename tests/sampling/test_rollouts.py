@@ -11,6 +11,7 @@ import scipy.stats
 from rl_clarity.agents.protocol import Outputs
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.errors import SamplesError
+from rl_clarity.options import ORIGINAL, ObservationsOptions
 from rl_clarity.sampling.array_stores import FileStore
 from rl_clarity.sampling.named_arrays import to_arrays
 from rl_clarity.sampling.players import RandomPolicyAgent, choose_actions
@@ -204,18 +205,23 @@ class RunRight(RandomPolicyAgent):
 
 
 @pytest.mark.slow
-def test_four_times_fewer_steps_see_episodes_as_far_in_as_the_original_does():
+@pytest.mark.parametrize(
+    ("game", "agent", "mean_age"),
+    [("coinrun", RunRight(15), 30), ("starpilot", RandomPolicyAgent(15), 45), ("bigfish", RandomPolicyAgent(15), 75)],
+)
+def test_fewer_steps_see_episodes_as_far_in_as_the_original_does(game, agent, mean_age):
     pytest.importorskip("procgen")
 
-    def ages(obs_every, seed):
-        environment = make(EnvironmentSpec(name="coinrun"), 32, seed)
+    def ages(plan, seed):
+        environment = make(EnvironmentSpec(name=game), plan["num_envs"], seed)
         rng = np.random.default_rng(seed)
-        observations = collect_observations(RunRight(15), environment, 128, obs_every, rng)
+        observations = collect_observations(agent, environment, plan["num_obs"], plan["obs_every"], rng)
         environment.close()
         return observations.ages
 
-    original, fewer = ages(128, seed=1), ages(32, seed=2)
-    assert original.mean() > 20
+    original = ages(ORIGINAL["observations_kwargs"], seed=1)
+    fewer = ages(dataclasses.asdict(ObservationsOptions()), seed=2)
+    assert original.mean() > 0.8 * mean_age
     assert scipy.stats.ks_2samp(original, fewer).statistic <= 0.05
 
 

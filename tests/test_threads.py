@@ -1,0 +1,50 @@
+"""Work in threads."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from rl_clarity import threads
+from rl_clarity.reduction import ChannelReduction
+from rl_clarity.reduction.nmf import BLOCK
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_results_are_in_the_order_of_the_items(monkeypatch, count):
+    monkeypatch.setattr(threads, "thread_count", lambda: count)
+    used = set()
+
+    def square(x):
+        used.add(threading.get_ident())
+        return x * x
+
+    assert threads.in_threads(square, range(50)) == [x * x for x in range(50)]
+    assert threads.in_threads(square, []) == []
+    assert len(used) <= count
+    assert count > 1 or used == {threading.get_ident()}
+
+
+def test_an_error_of_one_item_is_everyones():
+    with pytest.raises(ZeroDivisionError):
+        threads.in_threads(lambda x: 1 // x, [2, 1, 0])
+
+
+def test_linear_algebra_has_its_threads_again_afterwards():
+    before = threads.thread_count()
+    assert threads.in_threads(lambda _: threads.thread_count(), range(3)) == [1, 1, 1]
+    assert threads.thread_count() == before
+
+
+def test_a_reduction_does_not_depend_on_the_number_of_threads(monkeypatch):
+    rng = np.random.default_rng(0)
+    attribution = rng.standard_normal((3 * BLOCK + 7, 12), dtype=np.float32)
+    reduction = ChannelReduction(np.abs(rng.standard_normal((5, 12))))
+    results = []
+    for count in (1, 4):
+        monkeypatch.setattr(threads, "thread_count", lambda count=count: count)
+        results.append([*reduction.signed_transform(attribution), reduction.reconstruction_error(attribution)])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
