@@ -15,7 +15,7 @@ from rl_clarity import resources
 
 PACKAGE = Path(rl_clarity.__file__).parent
 ROOMS = (
-    ("errors", "files", "parsing", "progress", "quiet", "resources"),
+    ("errors", "files", "parsing", "progress", "quiet", "resources", "threads"),
     ("options",),
     ("networks",),
     ("agents",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from rl_clarity.stages.shown import observation_frames
 from rl_clarity.stages.spool import Spool
 from rl_clarity.threads import in_threads, thread_count
 from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, thumbnail
-from rl_clarity.visualization.optimization import optimize_images
+from rl_clarity.visualization.optimization import STEPS, optimize_images
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
 
 ERROR_OBSERVATIONS = 128
@@ -72,7 +72,7 @@ def find_features(
             names += written
         report(0.8 + 0.2 * len(grids) / layer.channels)
     if plan.options.optimized_features:
-        names += _optimize(files, agent, plan, layer, reduction)
+        names += write_optimized_images(files, agent, plan, layer, reduction)
     by_density = dict(zip(plan.options.vis_subdiv_mults, zip(*grids, strict=True), strict=True))
     name = f"{DIRECTORY}/features-{layer.slug}.npz"
     files.directory.write(name, _packed(LayerFeatures(reduction, info, by_density)))
@@ -208,25 +208,36 @@ def _examples_of(
     write_thumbnail(files, layer.slug, channel, picture)
     names = [files.layout.thumbnail(layer.slug, channel)]
     if options.feature_images:
-        for density, grid in zip(options.vis_subdiv_mults, grids, strict=True):
-            for zoom in options.vis_expand_mults:
-                picture = draw_grid(grid, frames, size, zoom)
-                write_feature_picture(files, layer.slug, channel, density, zoom, picture)
-                names.append(files.layout.feature_picture(layer.slug, channel, density, zoom))
+        names += write_grid_pictures(files, plan, layer, channel, grids, frames)
     return grids, names
 
 
-def _optimize(
-    files: PageFiles, agent: Agent, plan: Plan, layer: PlannedLayer, reduction: ChannelReduction
+def write_grid_pictures(
+    files: PageFiles, plan: Plan, layer: PlannedLayer, channel: int, grids: Sequence[Examples], frames: np.ndarray
 ) -> list[str]:
-    """Write, for each channel, an image that maximises it."""
+    """Write the pictures of a channel's grids at each zoom; returns their names."""
+    names = []
+    for density, grid in zip(plan.options.vis_subdiv_mults, grids, strict=True):
+        for zoom in plan.options.vis_expand_mults:
+            picture = draw_grid(grid, frames, layer.shape[:2], zoom)
+            write_feature_picture(files, layer.slug, channel, density, zoom, picture)
+            names.append(files.layout.feature_picture(layer.slug, channel, density, zoom))
+    return names
+
+
+def write_optimized_images(
+    files: PageFiles, agent: Agent, plan: Plan, layer: PlannedLayer, reduction: ChannelReduction, steps: int = STEPS
+) -> list[str]:
+    """Write, for each channel, an image that maximises it; returns their names."""
     gradient_of_direction = getattr(agent, "gradient_of_direction", None)
     if gradient_of_direction is None:
         raise OptionError(f"optimized_features: {type(agent).__name__} has no gradient_of_direction")
     norms = np.linalg.norm(reduction.components, axis=1, keepdims=True)
     directions = reduction.components / np.maximum(norms, 1e-12)
     rng = np.random.default_rng(plan.options.seed)
-    optimized = optimize_images(gradient_of_direction, layer.full_name, directions, agent.observation_shape, rng)
+    optimized = optimize_images(
+        gradient_of_direction, layer.full_name, directions, agent.observation_shape, rng, steps=steps
+    )
     pictures = newest_frames(np.round(optimized.images * 255).astype(np.uint8), plan.stack)
     for channel, picture in enumerate(pictures):
         write_optimized(files, layer.slug, channel, picture / np.float32(255))

@@ -124,7 +124,8 @@ def _costs(plan: Plan, preview: Preview, speeds: Speeds) -> dict[str, Cost]:
         speed = speeds.layers[layer.name]
         seconds = speed.fitting.seconds * (fitted + min(128, preview.observation_count - fitted)) + speed.fit.seconds
         seconds += speed.examples.seconds * preview.observation_count
-        costs[features_task(layer)] = _cost(seconds, 30_000 * layer.channels)
+        seconds += speed.features.seconds
+        costs[features_task(layer)] = _cost(seconds, 30_000 * layer.channels + speed.features.bytes)
         for trajectory in range(preview.count):
             odd = trajectory == 0 and preview.steps > segment and preview.steps % segment
             one = speed.gradients.seconds + len(plan.outputs) * (speed.written.seconds + speed.pictures.seconds)

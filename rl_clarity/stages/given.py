@@ -17,12 +17,14 @@ from rl_clarity.parsing import unknown_option
 from rl_clarity.sampling.named_arrays import to_arrays
 from rl_clarity.sampling.samples import Observations, Trajectories
 
-KEYS = ("observations", "actions", "rewards", "firsts", "dones", "observations_full")
+OPTIONAL = ("truncated", "final_values", "observations_full")
+KEYS = ("observations", "actions", "rewards", "firsts", "dones", *OPTIONAL)
 
 
 def as_trajectories(agent: Agent, given: Trajectories | Mapping[str, Any]) -> Trajectories:
     """Trajectories of the agent, from a dict of `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T),
-    `firsts` or `dones` (N, T), and maybe `observations_full` (N, T, H', W', 3).
+    `firsts` or `dones` (N, T), and maybe `truncated` (N, T), `final_values` (N, T) of the states where time cut
+    episodes short, `observations_full` (N, T, H', W', 3).
 
     Raises SamplesError for shapes and types that do not fit each other or the agent.
     """
@@ -30,9 +32,9 @@ def as_trajectories(agent: Agent, given: Trajectories | Mapping[str, Any]) -> Tr
         given = _trajectories(given)
     _check_images(given.observations, agent, "trajectories' observations", 5)
     shape = given.observations.shape[:2]
-    for name in ("actions", "rewards", "firsts"):
+    for name in ("actions", "rewards", "firsts", "truncated", "final_values"):
         array = getattr(given, name)
-        if array.shape != shape:
+        if array is not None and array.shape != shape:
             raise SamplesError(f"trajectories: {name} has the shape {array.shape}, observations begin with {shape}")
     _check_frames(given.observations_full, shape, "trajectories: observations_full")
     actions = given.actions
@@ -88,14 +90,19 @@ def _trajectories(given: Mapping[str, Any]) -> Trajectories:
     missing = [key for key in ("observations", "actions", "rewards") if key not in given]
     if missing or ("firsts" not in given and "dones" not in given):
         raise SamplesError(f"trajectories lack {', '.join(missing) or 'firsts (or dones)'}; they have {sorted(given)}")
-    firsts = np.asarray(given["firsts"] if "firsts" in given else _firsts_of(np.asarray(given["dones"], bool)), bool)
-    full = given.get("observations_full")
+    optional: dict[str, Any] = {key: None if given.get(key) is None else np.asarray(given[key]) for key in OPTIONAL}
+    if optional["final_values"] is not None and optional["truncated"] is None:
+        raise SamplesError("trajectories have final_values, but no truncated that says where time cut an episode short")
+    firsts = given.get("firsts")
+    if firsts is None:
+        ended = np.asarray(given["dones"], bool)
+        firsts = _firsts_of(ended if optional["truncated"] is None else ended | optional["truncated"].astype(bool))
     return Trajectories(
         observations=np.asarray(given["observations"]),
         actions=np.asarray(given["actions"]),
         rewards=np.asarray(given["rewards"], np.float32),
-        firsts=firsts,
-        observations_full=None if full is None else np.asarray(full),
+        firsts=np.asarray(firsts, bool),
+        **optional,
     )
 
 

@@ -18,16 +18,21 @@ from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.nmf import FIT_ROWS
 from rl_clarity.sampling.advantages import advantages_of
 from rl_clarity.stages.batches import frames_at_once
-from rl_clarity.stages.features import states_at
+from rl_clarity.stages.features import states_at, write_grid_pictures, write_optimized_images
 from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute
 from rl_clarity.stages.preview import Preview
+from rl_clarity.stages.shown import observation_frames
 from rl_clarity.stages.trajectories import write_trajectory
+from rl_clarity.threads import thread_count
 from rl_clarity.visualization.dataset_examples import dataset_grids
+from rl_clarity.visualization.optimization import STEPS
 
 FIT_SHARE = 10
 """A reduction is fitted to this part of the rows that it will be fitted to."""
 PICTURED = 8
 """Frames whose pictures are drawn."""
+CLIMBED = 4
+"""Steps of the ascent to an optimised image."""
 PATH = 1.5
 """What a point of a path in reduced channels costs, of one of the straight path."""
 
@@ -58,6 +63,8 @@ class LayerSpeed:
     """The reduction's fit itself, for the whole layer."""
     examples: Cost = Cost()
     """An observation's activations, reduced, and looked through for dataset examples."""
+    features: Cost = Cost()
+    """Pictures of the layer's features, as far as they are asked for, of all its channels."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +103,14 @@ def _of_layer(
     reduced = _cost(files, count, lambda: reduction.signed_transform(values))
     written, pictures = _writing(plan, layer, files, channels, residual)
     written = Cost(written.seconds + reduced.seconds, written.bytes)
-    examples = _examples(agent, plan, layer, reduction, seen, state, files)
-    return LayerSpeed(gradients, compiling, written, pictures, fitting, fit, examples)
+    activations = agent.activations(seen, layer.full_name, state)  # which also compiles
+    seconds = _cost(files, count, lambda: agent.activations(seen, layer.full_name, state)).seconds
+    seconds += _cost(files, count, lambda: reduction.transform(activations)).seconds
+    one = np.ascontiguousarray(reduction.transform(activations)[..., 0])
+    found = _cost(files, count, lambda: dataset_grids(one, plan.options.vis_subdiv_mults))
+    examples = Cost(seconds + found.seconds * layer.channels / thread_count())
+    features = _pictures_of_features(agent, plan, layer, reduction, preview, one, files)
+    return LayerSpeed(gradients, compiling, written, pictures, fitting, fit, examples, features)
 
 
 def _gradients(
@@ -144,22 +157,29 @@ def _writing(
     return written, _cost(files, few, lambda: write_attribution_pictures(*place, channels[:few], cut, *look))
 
 
-def _examples(
+def _pictures_of_features(
     agent: Agent,
     plan: Plan,
     layer: PlannedLayer,
     reduction: ChannelReduction,
-    seen: np.ndarray,
-    state: State,
+    preview: Preview,
+    activations: np.ndarray,
     files: PageFiles,
 ) -> Cost:
-    activations = agent.activations(seen, layer.full_name, state)  # which also compiles
-    seconds = _cost(files, len(seen), lambda: agent.activations(seen, layer.full_name, state)).seconds
-    reduced = reduction.transform(activations)
-    seconds += _cost(files, len(seen), lambda: reduction.transform(activations)).seconds
-    one = np.ascontiguousarray(reduced[..., 0])
-    found = _cost(files, len(seen), lambda: dataset_grids(one, plan.options.vis_subdiv_mults))
-    return Cost(seconds + found.seconds * layer.channels)
+    seconds = size = 0.0
+    if plan.options.feature_images:
+        frames = observation_frames(preview.observations, plan.stack)
+        grids = dataset_grids(activations[: len(frames)], plan.options.vis_subdiv_mults)
+        drawn = _cost(files, 1, lambda: write_grid_pictures(files, plan, layer, 0, grids, frames))
+        seconds += drawn.seconds * layer.channels / thread_count()
+        size += drawn.bytes * layer.channels
+    if plan.options.optimized_features:
+        place = (files, agent, plan, layer, reduction)
+        write_optimized_images(*place, steps=1)  # which also compiles
+        climbed = _cost(files, 1, lambda: write_optimized_images(*place, steps=CLIMBED))
+        seconds += climbed.seconds * STEPS / CLIMBED
+        size += climbed.bytes
+    return Cost(seconds, size)
 
 
 def _cost(files: PageFiles, count: int, work: Callable[[], Any]) -> Cost:

@@ -17,6 +17,8 @@ GradientOfDirection = Callable[[np.ndarray, str, np.ndarray], tuple[np.ndarray, 
 """`(images (N, H, W, C) float32 in 0..1, layer, directions (N, c))` -> values (N,), the mean over the layer's positions
 of each image's activations times its direction, and their gradients (N, H, W, C) with respect to the images."""
 
+STEPS = 256
+"""Of the ascent."""
 _ADAM_MEAN, _ADAM_SQUARE, _ADAM_EPSILON = 0.9, 0.999, 1e-8
 _INITIAL_SPREAD = 0.01
 
@@ -36,7 +38,7 @@ def optimize_images(
     image_shape: tuple[int, int, int],
     rng: np.random.Generator,
     *,
-    steps: int = 256,
+    steps: int = STEPS,
     learning_rate: float = 0.05,
     jitter: int = 2,
     l2_penalty: float = 0.0,

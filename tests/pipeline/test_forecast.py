@@ -110,6 +110,17 @@ def test_more_work_takes_longer(small_run: SmallRun, tmp_path: Path) -> None:
     assert policy.output > little.output
 
 
+def test_pictures_of_features_are_counted(small_run: SmallRun, tmp_path: Path) -> None:
+    checkpoint = copy_of(small_run, tmp_path / "agent")
+    plain, drawn, optimized = (
+        forecast(small_run, checkpoint, tmp_path / "page", **options)
+        for options in ({}, {"feature_images": True}, {"optimized_features": True})
+    )
+    assert drawn.output > plain.output + 8 * 16 * 1000  # 8 channels at 4 densities and 4 zooms
+    assert optimized.output > plain.output + 8 * 1000
+    assert optimized.stages["features"] > plain.stages["features"] + 1  # 256 steps of an ascent
+
+
 def test_what_is_done_is_not_counted(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
     explain()
     arrays = {name: getattr(small_run.trajectories, name)[:, :24] for name in ("observations", "actions", "rewards")}

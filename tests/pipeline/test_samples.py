@@ -249,6 +249,25 @@ def test_arrays_with_firsts_are_the_same(tiny: Callable[..., Results]) -> None:
     assert with_dones.manifest == with_firsts.manifest
 
 
+def test_an_episode_that_time_cut_is_bootstrapped(tiny: Callable[..., Results]) -> None:
+    truncated = np.zeros((2, 12), bool)
+    truncated[0, 5] = True
+    final_values = np.where(truncated, 9, 0)
+    series = tiny(truncated=truncated, final_values=final_values).series(0)
+    assert np.flatnonzero(series["firsts"]).tolist() == [0, 4, 6, 8]
+    given, plain = given_arrays(), tiny("plain").series(0)
+    reached = given["rewards"][0, 5] + 0.999 * 9 - series["values"][5]
+    np.testing.assert_allclose(series["advantages"][5], reached, rtol=1e-4)
+    np.testing.assert_allclose(series["advantages"][6:], plain["advantages"][6:], rtol=1e-5)
+
+
+def test_values_of_states_in_which_nothing_was_cut(tiny: Callable[..., Results]) -> None:
+    with pytest.raises(SamplesError, match="no truncated that says"):
+        tiny(final_values=np.ones((2, 12)))
+    with pytest.raises(SamplesError, match=r"truncated has the shape \(2, 3\)"):
+        tiny(truncated=np.zeros((2, 3), bool), dones=None, firsts=given_arrays()["dones"])
+
+
 def test_any_agent_that_satisfies_the_protocol(tiny: Callable[..., Results]) -> None:
     results = tiny(attr_policy=True)
     assert results.layers == ["1a", "2a"]
