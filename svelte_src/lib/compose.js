@@ -2,12 +2,18 @@
 
 const RADIUS = 7;
 
-/** For each vertical distance 0..7 the weights exp(-d) at horizontal distances 0..7; 0 where d > 7. */
-const KERNEL = Array.from({ length: RADIUS + 1 }, (_row, dy) =>
-  Float64Array.from({ length: RADIUS + 1 }, (_weight, dx) => {
-    const distance = Math.hypot(dx, dy);
-    return distance <= RADIUS ? Math.exp(-distance) : 0;
-  }),
+/** exp(-d) at the distances (0, 0), (1, 0), (1, 1), (2, 0) ... up to 7: other directions are the same by symmetry. */
+const [
+  [w00],
+  [w10, w11],
+  [w20, w21, w22],
+  [w30, w31, w32, w33],
+  [w40, w41, w42, w43, w44],
+  [w50, w51, w52, w53, w54],
+  [w60, w61, w62, w63],
+  [w70],
+] = Array.from({ length: RADIUS + 1 }, (_row, far) =>
+  Array.from({ length: far + 1 }, (_weight, near) => Math.exp(-Math.hypot(far, near))),
 );
 
 const PARTS = {
@@ -101,21 +107,17 @@ function strengths(scale, direction) {
 /**
  * Convolve a plane with the kernel, zeros outside; rows of zeros cost nothing.
  *
- * Both symmetries are used: pixels at the same distance to the left and right are added first, and what a row gives to
+ * All symmetries are used: pixels at the same distance to the left and right are added first, and what a row gives to
  * the row so far above, it gives to the row as far below.
  */
 export function spread(plane, height, width) {
+  const padded = new Float64Array(width + 2 * RADIUS);
   const out = new Float32Array((height + 2 * RADIUS) * width);
-  const padded = new Float32Array(width + 2 * RADIUS);
-  const sums = Array.from({ length: RADIUS + 1 }, () => new Float32Array(width));
   for (let y = 0; y < height; y += 1) {
     const row = plane.subarray(y * width, (y + 1) * width);
     if (isZero(row)) continue;
     padded.set(row, RADIUS);
-    addMirrored(sums, padded);
-    for (let dy = 0; dy <= RADIUS; dy += 1) {
-      addWeighted(out, (y + RADIUS - dy) * width, (y + RADIUS + dy) * width, sums, KERNEL[dy]);
-    }
+    spreadRow(out, (y + RADIUS) * width, padded, width);
   }
   return out.subarray(RADIUS * width, (RADIUS + height) * width);
 }
@@ -125,24 +127,32 @@ function isZero(row) {
   return true;
 }
 
-/** sums[dx][x] = row[x - dx] + row[x + dx] */
-function addMirrored(sums, padded) {
-  const width = sums[0].length;
-  sums[0].set(padded.subarray(RADIUS, RADIUS + width));
-  for (let dx = 1; dx <= RADIUS; dx += 1) {
-    const sum = sums[dx];
-    for (let x = 0; x < width; x += 1) sum[x] = padded[x + RADIUS - dx] + padded[x + RADIUS + dx];
+/** Add what one row gives to the rows around it; it starts at `start`. Written out, as this is most of the page's work. */
+function spreadRow(out, start, row, width) {
+  for (let x = 0; x < width; x += 1) {
+    const s0 = row[x + 7];
+    const s1 = row[x + 6] + row[x + 8];
+    const s2 = row[x + 5] + row[x + 9];
+    const s3 = row[x + 4] + row[x + 10];
+    const s4 = row[x + 3] + row[x + 11];
+    const s5 = row[x + 2] + row[x + 12];
+    const s6 = row[x + 1] + row[x + 13];
+    const s7 = row[x] + row[x + 14];
+    const at = start + x;
+    out[at] += w00 * s0 + w10 * s1 + w20 * s2 + w30 * s3 + w40 * s4 + w50 * s5 + w60 * s6 + w70 * s7;
+    addBoth(out, at, width, w10 * s0 + w11 * s1 + w21 * s2 + w31 * s3 + w41 * s4 + w51 * s5 + w61 * s6);
+    addBoth(out, at, 2 * width, w20 * s0 + w21 * s1 + w22 * s2 + w32 * s3 + w42 * s4 + w52 * s5 + w62 * s6);
+    addBoth(out, at, 3 * width, w30 * s0 + w31 * s1 + w32 * s2 + w33 * s3 + w43 * s4 + w53 * s5 + w63 * s6);
+    addBoth(out, at, 4 * width, w40 * s0 + w41 * s1 + w42 * s2 + w43 * s3 + w44 * s4 + w54 * s5);
+    addBoth(out, at, 5 * width, w50 * s0 + w51 * s1 + w52 * s2 + w53 * s3 + w54 * s4);
+    addBoth(out, at, 6 * width, w60 * s0 + w61 * s1 + w62 * s2 + w63 * s3);
+    addBoth(out, at, 7 * width, w70 * s0);
   }
 }
 
-/** Add one row's weighted sums to the rows that start at `above` and `below`. */
-function addWeighted(out, above, below, [s0, s1, s2, s3, s4, s5, s6, s7], [w0, w1, w2, w3, w4, w5, w6, w7]) {
-  for (let x = 0; x < s0.length; x += 1) {
-    const near = w0 * s0[x] + w1 * s1[x] + w2 * s2[x] + w3 * s3[x];
-    const far = w4 * s4[x] + w5 * s5[x] + w6 * s6[x] + w7 * s7[x];
-    out[above + x] += near + far;
-    if (below !== above) out[below + x] += near + far;
-  }
+function addBoth(out, at, distance, value) {
+  out[at - distance] += value;
+  out[at + distance] += value;
 }
 
 /** Turn brightness into opacity: alpha = min(1, norm of rgb), colour = rgb / alpha, clipped. */
