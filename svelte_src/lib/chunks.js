@@ -58,18 +58,18 @@ export function createChunks({
     });
   }
 
-  async function load(name) {
+  async function load(name, early) {
     if (absent.has(name)) throw new ChunkError(name, "has not been made yet");
     const { header, base64 } = embedded(name) ?? (await runScript(name));
     try {
-      return { arrays: await decodeChunk(header, base64), meta: header.meta };
+      return { arrays: await decodeChunk(header, base64, early), meta: header.meta };
     } catch {
       throw new ChunkError(name, "is damaged");
     }
   }
 
-  function start(name) {
-    const promise = load(name).then(
+  function start(name, early = false) {
+    const promise = load(name, early).then(
       (chunk) => {
         pending.delete(name);
         unpacked.set(name, chunk, byteLength(chunk));
@@ -99,7 +99,7 @@ export function createChunks({
     },
     /** Load ahead, quietly. */
     prefetch(name) {
-      if (name && !unpacked.has(name) && !failed.has(name) && !pending.has(name)) start(name).catch(() => {});
+      if (name && !unpacked.has(name) && !failed.has(name) && !pending.has(name)) start(name, true).catch(() => {});
     },
     /** Forget failures, so that the next get tries again. */
     retry: () => failed.clear(),

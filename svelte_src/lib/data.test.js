@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { test } from "node:test";
 import zlib from "node:zlib";
+import { inBackground } from "./background.js";
 import { createChunks } from "./chunks.js";
 import { decodeChunk, splitArrays } from "./decode.js";
 import { createCache } from "./lru.js";
@@ -96,4 +97,41 @@ test("chunks are loaded once, and failures are named", async () => {
   chunks.retry();
   await assert.rejects(chunks.get("a/none.js"));
   assert.equal(document.runs.length, before + 1);
+});
+
+/** What a worker does, on this thread: `broken` ones fail to start. */
+function fakeWorkers(t, broken = false) {
+  const before = { Worker: globalThis.Worker, createObjectURL: URL.createObjectURL };
+  URL.createObjectURL = (blob) => blob;
+  globalThis.Worker = class {
+    constructor(blob) {
+      this.scope = blob.text().then((text) => {
+        if (broken) return this.onerror({ preventDefault() {} });
+        const answer = (data) => this.onmessage({ data });
+        return new Function("postMessage", `let onmessage; ${text} return onmessage;`)(answer);
+      });
+    }
+    postMessage(data) {
+      this.scope.then((serve) => serve?.({ data: structuredClone(data) }));
+    }
+  };
+  t.after(() => Object.assign(globalThis, { Worker: before.Worker }));
+  t.after(() => Object.assign(URL, { createObjectURL: before.createObjectURL }));
+}
+
+test("work in the background gives what it gives here; its errors come back; without workers it is done here", async (t) => {
+  const source = "async (task) => { if (task < 0) throw new RangeError('below'); return new Uint8Array([task]).buffer; }";
+  const here = async (task) => Uint8Array.of(task, task).buffer;
+  const bytes = async (promise) => Array.from(new Uint8Array(await promise));
+  assert.deepEqual(await bytes(inBackground(source, here)(3)), [3, 3]);
+  fakeWorkers(t);
+  const run = inBackground(source, here);
+  assert.deepEqual(await Promise.all([bytes(run(1)), bytes(run(2))]), [[1], [2]]);
+  await assert.rejects(run(-1), /below/);
+});
+
+test("where a worker cannot start, what waits for it is done here", async (t) => {
+  fakeWorkers(t, true);
+  const run = inBackground("null", async (task) => task + 1);
+  assert.deepEqual(await Promise.all([run(1), run(2)]), [2, 3]);
 });

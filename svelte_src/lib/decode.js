@@ -1,4 +1,5 @@
 // The bytes of a chunk: base64 of a zlib stream of arrays, described by a header (docs/page-format.md, "Chunks").
+import { inBackground } from "./background.js";
 
 const TYPES = {
   uint8: Uint8Array,
@@ -10,7 +11,7 @@ const TYPES = {
   float32: Float32Array,
 };
 
-/** @returns {Uint8Array} */
+/** Its text is run in a worker, as that of `inflate`: it needs nothing around it. @returns {Uint8Array} */
 export function fromBase64(text) {
   if (typeof Uint8Array.fromBase64 === "function") return Uint8Array.fromBase64(text);
   const binary = atob(text);
@@ -57,7 +58,13 @@ export function undoDelta(data, shape) {
   for (let i = stride; i < data.length; i += 1) data[i] += data[i - stride];
 }
 
-/** @returns {Promise<Object<string, {data: ArrayBufferView, shape: number[]}>>} */
-export async function decodeChunk(header, base64) {
-  return splitArrays(header, await inflate(fromBase64(base64)));
+const unpack = (base64) => inflate(fromBase64(base64));
+const unpackAhead = inBackground(`(base64) => (${inflate})((${fromBase64})(base64))`, unpack);
+
+/**
+ * @param {boolean} [early] not needed yet
+ * @returns {Promise<Object<string, {data: ArrayBufferView, shape: number[]}>>}
+ */
+export async function decodeChunk(header, base64, early = false) {
+  return splitArrays(header, await (early ? unpackAhead(base64) : unpack(base64)));
 }
