@@ -59,8 +59,8 @@ export function frameOwnScale(codes, depth, channels, frameScale) {
  * @param {boolean} options.residual whether the residual is added, as white
  * @param {boolean} [options.smooth] spread each position over its neighbours
  * @param {number} [options.threshold] positions of less opacity than this stay empty
- * @returns {{height: number, width: number, premultiplied: Float32Array, rgba: Uint8ClampedArray}} colours times
- *   opacity in 0..1, and the same as the bytes of an ImageData (not premultiplied)
+ * @returns {{height: number, width: number, rgba: Uint8ClampedArray, premultiplied: () => Float32Array}} the bytes of an
+ *   ImageData, and the same as colours times opacity in 0..1
  */
 export function composeAttribution(options) {
   const { height, width, smooth = true, threshold = 0 } = options;
@@ -156,24 +156,29 @@ function addBoth(out, at, distance, value) {
 }
 
 /** Turn brightness into opacity: alpha = min(1, norm of rgb), colour = rgb / alpha, clipped. */
-function toPicture([red, green, blue], height, width, threshold) {
-  const size = height * width;
-  const premultiplied = new Float32Array(size * 4);
-  const rgba = new Uint8ClampedArray(size * 4);
-  for (let i = 0, at = 0; i < size; i += 1, at += 4) {
+function toPicture(planes, height, width, threshold) {
+  const [red, green, blue] = planes;
+  const rgba = new Uint8ClampedArray(height * width * 4);
+  for (let i = 0, at = 0; at < rgba.length; i += 1, at += 4) {
     const norm = Math.sqrt(red[i] * red[i] + green[i] * green[i] + blue[i] * blue[i]);
     if (norm === 0 || norm < threshold) continue;
     const alpha = Math.min(1, norm);
-    premultiplied[at] = Math.min(1, red[i]);
-    premultiplied[at + 1] = Math.min(1, green[i]);
-    premultiplied[at + 2] = Math.min(1, blue[i]);
-    premultiplied[at + 3] = alpha;
-    rgba[at] = (255 * red[i]) / alpha;
-    rgba[at + 1] = (255 * green[i]) / alpha;
-    rgba[at + 2] = (255 * blue[i]) / alpha;
+    const unit = 255 / alpha;
+    rgba[at] = unit * red[i];
+    rgba[at + 1] = unit * green[i];
+    rgba[at + 2] = unit * blue[i];
     rgba[at + 3] = 255 * alpha;
   }
-  return { height, width, premultiplied, rgba };
+  return { height, width, rgba, premultiplied: () => premultiplied(planes, threshold) };
+}
+
+function premultiplied([red, green, blue], threshold) {
+  const out = new Float32Array(red.length * 4);
+  for (let i = 0; i < red.length; i += 1) {
+    const norm = Math.hypot(red[i], green[i], blue[i]);
+    if (norm >= threshold) out.set([red[i], green[i], blue[i], norm].map((x) => Math.min(1, x)), 4 * i);
+  }
+  return out;
 }
 
 /** Turn RGBA bytes grey in place (ITU-R BT.601, as the pictures that Python draws). */

@@ -26,7 +26,7 @@ function frame(entries) {
   };
 }
 
-const pixel = (picture, position) => Array.from(picture.premultiplied.subarray(4 * position, 4 * position + 4));
+const pixel = (picture, position) => Array.from(picture.premultiplied().subarray(4 * position, 4 * position + 4));
 const near = (actual, expected) =>
   actual.forEach((x, i) => assert.ok(Math.abs(x - expected[i]) < 1e-6, `${actual} is not ${expected}`));
 

@@ -26,13 +26,26 @@ export function memoized(compute) {
  * @returns {(...args: any[]) => R}
  */
 export function latest(compute) {
-  let before = null;
-  let result;
-  return (...args) => {
-    if (!before || args.length !== before.length || args.some((arg, i) => arg !== before[i])) {
-      result = compute(...args);
-      before = args;
-    }
-    return result;
+  const recall = recent((args) => compute(...args), (args) => args, 1);
+  return (...args) => recall(args);
+}
+
+/**
+ * The same function, which remembers its last results.
+ *
+ * @template T, R
+ * @param {(argument: T) => R} compute
+ * @param {(argument: T) => any[]} keyOf all that the result depends on
+ * @param {number} count how many results are kept
+ * @returns {(argument: T) => R}
+ */
+export function recent(compute, keyOf, count) {
+  let kept = [];
+  return (argument) => {
+    const key = keyOf(argument);
+    const known = kept.find(({ key: other }) => other.length === key.length && other.every((part, i) => part === key[i]));
+    const entry = known ?? { key, result: compute(argument) };
+    kept = [entry, ...kept.filter((other) => other !== entry)].slice(0, count);
+    return entry.result;
   };
 }

@@ -52,6 +52,20 @@ export function pictureOf({ manifest, chunks, selection, target, direction, isol
   });
 }
 
+/** All that a picture depends on. */
+export function pictureKey({ manifest, chunks, selection, target, direction, isolated, colors }) {
+  const chunk = chunks.peek(attributionChunk(manifest, target));
+  const { layer, channels, residual, scale, smooth, threshold } = selection;
+  const choices = [layer, channels, residual, scale, smooth, threshold, direction, isolated, colors];
+  return [chunk, target.layer, target.output, target.trajectory, target.frame, ...choices];
+}
+
+/** The target that is most likely to be asked for after another one, or null. */
+export function targetAfter(manifest, target, before) {
+  const frame = target.frame + (target.frame < before ? -1 : 1);
+  return frame >= 0 && frame < manifest.trajectories[target.trajectory].steps ? { ...target, frame } : null;
+}
+
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 /** The middle of the cell that a key leads to from a point (fractions of the picture), or null for other keys. */

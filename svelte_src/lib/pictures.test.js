@@ -7,7 +7,7 @@ import { cellAt, cellBox, featureGrid, neededPictures } from "./drawFeatures.js"
 import { pixelsPerStep, stepToX, xToStep } from "./draw.js";
 import { atlasCell, clipPatch, patchRectangle } from "./features.js";
 import { addNote, editNote, exportNotes, importNotes, LONGEST, mendNotes, removeNote } from "./notes.js";
-import { attributionChunk, frameCodes, movedPoint, shownChannels } from "./picture.js";
+import { attributionChunk, frameCodes, movedPoint, pictureKey, shownChannels, targetAfter } from "./picture.js";
 import { createPictures } from "./pictures.js";
 
 test("a patch is expand times the pixels of a position, around its centre", () => {
@@ -169,4 +169,28 @@ test("pictures long unused are dropped, and loaded again when they are needed", 
   for (const name of ["a", "b", "a", "c", "a", "b"]) await pictures.image(name);
   assert.deepEqual(loaded, ["a", "b", "c", "b"]);
   delete globalThis.Image;
+});
+
+test("a picture depends on its chunk being there, its target and the choices, not on how rows are laid out", () => {
+  const manifest = { segment: 2, layers: [{ attribution: { v: [["a", "b"]] } }], trajectories: [{ steps: 3 }] };
+  const there = new Map();
+  const chunks = { peek: (name) => there.get(name) };
+  const target = { layer: 0, output: "v", trajectory: 0, frame: 2 };
+  const key = (selection, shown = target) =>
+    pictureKey({ manifest, chunks, selection, target: shown, direction: "pos", isolated: null, colors: null });
+  const before = key({ layer: 0, smooth: true });
+  assert.deepEqual(key({ layer: 0, smooth: true, columns: true }), before);
+  assert.notDeepEqual(key({ layer: 0, smooth: false }), before);
+  assert.notDeepEqual(key({ layer: 0, smooth: true }, { ...target, frame: 1 }), before);
+  there.set("b", {});
+  assert.notDeepEqual(key({ layer: 0, smooth: true }), before);
+});
+
+test("after a frame comes the next one in the direction of travel, but none beyond the ends", () => {
+  const manifest = { trajectories: [{ steps: 3 }] };
+  const at = (frame) => ({ trajectory: 0, frame });
+  assert.deepEqual(targetAfter(manifest, at(1), 0), at(2));
+  assert.deepEqual(targetAfter(manifest, at(1), 2), at(0));
+  assert.equal(targetAfter(manifest, at(2), 1), null);
+  assert.equal(targetAfter(manifest, at(0), 1), null);
 });

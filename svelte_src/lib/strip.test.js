@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { stepToX } from "./draw.js";
-import { latest } from "./memo.js";
+import { latest, recent } from "./memo.js";
 import { createQueue, redraw, stripAround, stripOffset, stripView } from "./strip.js";
 
 const view = (frame, visible = 256, steps = 4096) => ({ frame, visible, steps, width: 512, height: 48 });
@@ -63,4 +63,18 @@ test("a result is the same for as long as its arguments are", () => {
   const before = of(a, b);
   assert.equal(of(a, b), before);
   assert.notEqual(of(b, a), before);
+});
+
+test("the last results are remembered, as many as wanted", () => {
+  const asked = [];
+  const square = recent(
+    ({ x }) => (asked.push(x), x * x),
+    ({ x }) => [x],
+    2,
+  );
+  assert.deepEqual(
+    [1, 2, 1, 3, 1, 2].map((x) => square({ x })),
+    [1, 4, 1, 9, 1, 4],
+  );
+  assert.deepEqual(asked, [1, 2, 3, 2]);
 });

@@ -19,7 +19,7 @@ export function expose(page) {
       const target = rowTarget(manifest, now, now.rows[rowIndex]);
       const options = { isolated: get(page.isolated), colors: get(page.colors)[target.layer] };
       const picture = pictureOf({ manifest, chunks, selection: now, target, direction, ...options });
-      return picture && { height: picture.height, width: picture.width, data: Array.from(picture.premultiplied) };
+      return picture && { height: picture.height, width: picture.width, data: Array.from(picture.premultiplied()) };
     },
   };
 }
