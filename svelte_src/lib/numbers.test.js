@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { channelColors, textOn } from "./colors.js";
 import { toCsv } from "./csv.js";
+import { factRows } from "./facts.js";
 import { findFrames, ordered } from "./find.js";
 import { formatNumber, formatPercent, outputName } from "./format.js";
 import { memoized } from "./memo.js";
@@ -206,4 +207,26 @@ test("sizes are lengths, and defaults leave it to the layout", () => {
   assert.equal(ratio("20rem", "10rem", 3), 2);
   assert.equal(ratio("16rem", "16rem", 1.5), 1.5);
   assert.equal(ratio("20rem", "100px", 1.5), 1.5);
+});
+
+test("what a page was made with is rows: entries of dictionaries under their name, lists in words", () => {
+  const items = [
+    ["name", "coinrun"],
+    ["layer_kwargs", '{"first": 0, "inner": {"ops": ["relu", null]}, "nothing": {}}'],
+    ["range", "[0.5, 1.0]"],
+    ["broken", "{a"],
+  ];
+  const rows = factRows(items).map(({ name, value, depth }) => `${"  ".repeat(depth)}${name}: ${value}`);
+  assert.deepEqual(rows, [
+    "name: coinrun",
+    "layer_kwargs: ",
+    "  first: 0",
+    "  inner: ",
+    "    ops: relu, none",
+    "  nothing: none",
+    "range: 0.5, 1",
+    "broken: {a",
+  ]);
+  const deep = factRows([["deep", '{"a": {"b": {"c": {"d": 1}}}}']]);
+  assert.deepEqual(deep.at(-1), { name: "c", value: '{"d":1}', depth: 3 });
 });

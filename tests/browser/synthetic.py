@@ -110,7 +110,8 @@ class _Writer:
             "provenance": [
                 {"group": "Checkpoint", "items": [["file", "coinrun.jd"], ["sha256", "8f14e45f" * 8]]},
                 {"group": "Environment", "items": [["id", "coinrun"], ["seed", "0"], ["distribution mode", "hard"]]},
-                {"group": "Options", "items": [["integration", "Gauss-Legendre, 5 points"], ["features", "8"]]},
+                {"group": "Options", "items": [["integration", "Gauss-Legendre, 5 points"], ["features", "8"],
+                                                ["layer_kwargs", '{"bottleneck_only": true, "ops": ["relu"]}']]},
                 {"group": "Versions", "items": [["rl-clarity", "1.0.0"], ["keras", "3.15"]]},
             ],
         }  # fmt: skip

@@ -170,7 +170,9 @@ def test_the_trust_panel(synthetic: Path, open_page: Open) -> None:
     shown = [float(text.split("\u2009")[0]) for text in rows.first.locator("td").all_inner_texts()[1:]]
     assert shown[1] == pytest.approx(100 * relative[29], rel=0.02, abs=0.6)
     assert "37" in visitor.text("nmf-errors")
-    assert "coinrun.jd" in visitor.by("drawer").inner_text()
+    text = visitor.by("drawer").inner_text()
+    assert "coinrun.jd" in text
+    assert "bottleneck_only\ntrue\nops\nrelu" in text, "dictionaries are rows, not JSON"
 
 
 def test_notes_are_kept_exported_and_imported(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
