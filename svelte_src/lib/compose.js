@@ -176,7 +176,11 @@ function premultiplied([red, green, blue], threshold) {
   const out = new Float32Array(red.length * 4);
   for (let i = 0; i < red.length; i += 1) {
     const norm = Math.hypot(red[i], green[i], blue[i]);
-    if (norm >= threshold) out.set([red[i], green[i], blue[i], norm].map((x) => Math.min(1, x)), 4 * i);
+    if (norm >= threshold)
+      out.set(
+        [red[i], green[i], blue[i], norm].map((x) => Math.min(1, x)),
+        4 * i,
+      );
   }
   return out;
 }

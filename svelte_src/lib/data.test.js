@@ -120,7 +120,8 @@ function fakeWorkers(t, broken = false) {
 }
 
 test("work in the background gives what it gives here; its errors come back; without workers it is done here", async (t) => {
-  const source = "async (task) => { if (task < 0) throw new RangeError('below'); return new Uint8Array([task]).buffer; }";
+  const source =
+    "async (task) => { if (task < 0) throw new RangeError('below'); return new Uint8Array([task]).buffer; }";
   const here = async (task) => Uint8Array.of(task, task).buffer;
   const bytes = async (promise) => Array.from(new Uint8Array(await promise));
   assert.deepEqual(await bytes(inBackground(source, here)(3)), [3, 3]);

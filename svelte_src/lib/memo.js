@@ -26,7 +26,11 @@ export function memoized(compute) {
  * @returns {(...args: any[]) => R}
  */
 export function latest(compute) {
-  const recall = recent((args) => compute(...args), (args) => args, 1);
+  const recall = recent(
+    (args) => compute(...args),
+    (args) => args,
+    1,
+  );
   return (...args) => recall(args);
 }
 
@@ -43,7 +47,9 @@ export function recent(compute, keyOf, count) {
   let kept = [];
   return (argument) => {
     const key = keyOf(argument);
-    const known = kept.find(({ key: other }) => other.length === key.length && other.every((part, i) => part === key[i]));
+    const known = kept.find(
+      ({ key: other }) => other.length === key.length && other.every((part, i) => part === key[i]),
+    );
     const entry = known ?? { key, result: compute(argument) };
     kept = [entry, ...kept.filter((other) => other !== entry)].slice(0, count);
     return entry.result;

@@ -121,6 +121,7 @@ def test_the_kept_theme_is_set_before_anything_is_shown(directory: LocalDirector
     address = (directory.path / "interface.html").as_uri()
     for kept, theme in (('{"theme": "dark"}', "dark"), ('{"theme": "system"}', None), ("{", None)):
         opened.goto(address)
+        opened.wait_for_function("window.found", timeout=20_000)  # leaving it while it loads would be an error to tell
         opened.evaluate("(kept) => localStorage.setItem('rl-clarity:0123abcd:settings', kept)", kept)
         opened.reload()
         opened.wait_for_function("window.found", timeout=20_000)
