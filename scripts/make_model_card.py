@@ -143,7 +143,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
     lines = [
         f"# {name}",
         "",
-        f"A {_network(args)} network of {facts['parameters']:,} parameters that plays {_game(args)}, made by "
+        f"A network ({_network(args)}, {facts['parameters']:,} parameters) that plays {_game(args)}, made by "
         f"`rl_clarity.train`. {facts['note']}".rstrip(),
         "",
         "| who plays | mean return | standard error | 95 % interval | episodes | mean length |",
