@@ -64,12 +64,13 @@ def find_features(
     reduced = _reduced_activations(agent, plan, layer, reduction, observations, memory, part_of(report, 0.6, 0.8))
     frames = observation_frames(observations, plan.stack)
     names, grids = [], []
-    examples_of = functools.partial(_examples_of, files, plan, layer, frames)
+    examples_of = functools.partial(_examples_of, plan)
     for first in range(0, layer.channels, thread_count()):  # few at a time: each is large
         channels = range(first, min(first + thread_count(), layer.channels))
-        for found, written in in_threads(examples_of, [(channel, reduced.get(channel)) for channel in channels]):
-            grids.append(found)
-            names += written
+        found = in_threads(examples_of, [reduced.get(channel) for channel in channels])
+        for channel, (of_channel, strongest) in zip(channels, found, strict=True):
+            grids.append(of_channel)
+            names += _draw(files, plan, layer, channel, of_channel, strongest, frames)
         report(0.8 + 0.2 * len(grids) / layer.channels)
     if plan.options.optimized_features:
         names += write_optimized_images(files, agent, plan, layer, reduction)
@@ -196,20 +197,29 @@ def _reduced_activations(
     return reduced
 
 
-def _examples_of(
-    files: PageFiles, plan: Plan, layer: PlannedLayer, frames: np.ndarray, reduced: tuple[int, np.ndarray]
-) -> tuple[list[Examples], list[str]]:
-    """The grids of a channel with such activations (M, h, w); writes its thumbnail, and their pictures if asked for."""
-    channel, activations = reduced
-    options, size = plan.options, layer.shape[:2]
-    grids = dataset_grids(activations, options.vis_subdiv_mults)
-    examples = thumbnail(activations, options.vis_thumbnail_num_mult)
-    picture = draw_thumbnail(examples, frames, size, options.vis_thumbnail_expand_mult)
+def _examples_of(plan: Plan, activations: np.ndarray) -> tuple[list[Examples], Examples]:
+    """The grids of a channel with such activations (M, h, w), and its thumbnail."""
+    grids = dataset_grids(activations, plan.options.vis_subdiv_mults)
+    return grids, thumbnail(activations, plan.options.vis_thumbnail_num_mult)
+
+
+def _draw(
+    files: PageFiles,
+    plan: Plan,
+    layer: PlannedLayer,
+    channel: int,
+    grids: Sequence[Examples],
+    strongest: Examples,
+    frames: np.ndarray,
+) -> list[str]:
+    """Write a channel's thumbnail and, if asked for, the pictures of its grids."""
+    options = plan.options
+    picture = draw_thumbnail(strongest, frames, layer.shape[:2], options.vis_thumbnail_expand_mult)
     write_thumbnail(files, layer.slug, channel, picture)
     names = [files.layout.thumbnail(layer.slug, channel)]
     if options.feature_images:
         names += write_grid_pictures(files, plan, layer, channel, grids, frames)
-    return grids, names
+    return names
 
 
 def write_grid_pictures(

@@ -171,7 +171,7 @@ def _pictures_of_features(
         frames = observation_frames(preview.observations, plan.stack)
         grids = dataset_grids(activations[: len(frames)], plan.options.vis_subdiv_mults)
         drawn = _cost(files, 1, lambda: write_grid_pictures(files, plan, layer, 0, grids, frames))
-        seconds += drawn.seconds * layer.channels / thread_count()
+        seconds += drawn.seconds * layer.channels
         size += drawn.bytes * layer.channels
     if plan.options.optimized_features:
         place = (files, agent, plan, layer, reduction)
