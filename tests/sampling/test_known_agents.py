@@ -11,7 +11,7 @@ from rl_clarity.environments import spec_from_metadata
 from rl_clarity.sampling.evaluation import evaluate
 
 LOGGED = (150, 205)
-"""Mean returns in the last hour of its program's log, while it went on learning; 400 games here: 150, standard error 5."""
+"""Mean returns in the last hour of its program's log, as it learnt on; 400 games here: 150 (standard error 5)."""
 
 
 @pytest.mark.slow
