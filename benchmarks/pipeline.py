@@ -19,7 +19,7 @@ from benchmarks.machine import convolution_peak, multiply_adds, seconds
 from rl_clarity.attribution import attribute, choose_layers
 from rl_clarity.demo import MODEL, SAMPLES
 from rl_clarity.interface.files import open_directory
-from rl_clarity.interface.layers import write_attribution
+from rl_clarity.interface.layers import attribution_chunk
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.interface.trajectories import write_frames
 from rl_clarity.networks.network import full_name
@@ -72,7 +72,9 @@ def measure() -> dict[str, Any]:
             files = PageFiles(open_directory(folder))
             enter(
                 f"writing {layer.name}",
-                lambda f=files, c=channels, r=residual: write_attribution(f, "layer", "value", 0, 0, c, r),
+                lambda f=files, c=channels, r=residual: f.write(
+                    attribution_chunk(f.layout, "layer", "value", 0, 0, c, r)
+                ),
             )
             stages[f"writing {layer.name}"]["bytes"] = _bytes_below(Path(folder)) * per_unit
     with tempfile.TemporaryDirectory() as folder:

@@ -14,6 +14,7 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent, Output, State
 from rl_clarity.attribution.quadrature import quadrature as quadrature_rule
+from rl_clarity.threads import in_threads
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Attribution:
     @property
     def totals(self) -> np.ndarray:
         """Sums (S, B) over positions and channels."""
-        return self.values.sum(axis=(2, 3, 4), dtype=np.float64).astype(np.float32)
+        sums = in_threads(lambda values: values.sum(axis=(1, 2, 3), dtype=np.float64), self.values)
+        return np.asarray(sums, np.float32)
 
     @property
     def completeness_gap(self) -> np.ndarray:
@@ -49,7 +51,11 @@ def attribute(
     """Integrated gradients of several scores, which share their forward passes; see `integrated_gradients`."""
     points, weights = quadrature_rule(quadrature, steps)
     path = agent.path_gradients(observations, layer, points, weights, list(outputs), state)
-    return Attribution(path.activations * path.gradients, path.activations, path.scores, path.scores_at_zero)
+    values = np.empty_like(path.gradients)
+    in_threads(
+        lambda score: np.multiply(path.activations, path.gradients[score], out=values[score]), range(len(values))
+    )
+    return Attribution(values, path.activations, path.scores, path.scores_at_zero)
 
 
 def integrated_gradients(

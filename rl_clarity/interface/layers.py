@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.interface.chunks import Chunk, encode_chunk
 from rl_clarity.interface.frames import film_strips
 from rl_clarity.interface.layout import Layout, number_text
 from rl_clarity.interface.manifest import LayerEntry, ReductionInfo
@@ -45,19 +46,20 @@ class LayerFacts:
     """The original's pictures of attribution were written."""
 
 
-def write_attribution(
-    files: PageFiles,
+def attribution_chunk(
+    layout: Layout,
     slug: str,
     output: str,
     trajectory: int,
     segment: int,
     channels: np.ndarray,
     residual: np.ndarray | None = None,
-) -> None:
-    """Write a segment's reduced attribution (n, h, w, K) and residual (n, h, w, 1), in units of attribution."""
+) -> Chunk:
+    """A segment's reduced attribution (n, h, w, K) and residual (n, h, w, 1), in units of attribution, as a chunk."""
     values = channels if residual is None else np.concatenate([channels, residual], axis=-1)
     codes, scales = quantize(values)
-    files.write_chunk(files.layout.attribution(slug, output, trajectory, segment), {"codes": codes, "scales": scales})
+    name = layout.attribution(slug, output, trajectory, segment)
+    return encode_chunk(name, {"codes": codes, "scales": scales})
 
 
 def write_totals(

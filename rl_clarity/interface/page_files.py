@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.interface.chunks import encode_chunk
+from rl_clarity.interface.chunks import Chunk, encode_chunk
 from rl_clarity.interface.files import Directory
 from rl_clarity.interface.layout import Layout
 from rl_clarity.interface.pictures import encode_png
@@ -25,7 +25,11 @@ class PageFiles:
         self, name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, Any] | None = None
     ) -> None:
         """Write arrays as the chunk of that name."""
-        self.directory.write(name, encode_chunk(name, arrays, meta).script())
+        self.write(encode_chunk(name, arrays, meta))
+
+    def write(self, chunk: Chunk) -> None:
+        """Write a chunk that is packed already, as the file of its name."""
+        self.directory.write(chunk.name, chunk.script())
 
     def write_picture(self, name: str, picture: np.ndarray) -> None:
         """Write a picture (H, W, 1 | 3 | 4) uint8 as the PNG file of that name."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.attribution import attribute, multi_path_attribution
 from rl_clarity.distributed import TaskResult
-from rl_clarity.interface.layers import selections, write_attribution, write_attribution_pictures, write_totals
+from rl_clarity.interface.chunks import Chunk
+from rl_clarity.interface.layers import attribution_chunk, selections, write_attribution_pictures, write_totals
+from rl_clarity.interface.layout import Layout
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.progress import Report, part_of
 from rl_clarity.reduction import ChannelReduction
@@ -19,6 +24,7 @@ from rl_clarity.stages.batches import ALONG_PATHS, frames_at_once, held_scores, 
 from rl_clarity.stages.features import load_features, states_at
 from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute
 from rl_clarity.stages.spool import Spool
+from rl_clarity.threads import in_threads
 from rl_clarity.visualization.rendering import scale_of_peaks
 from rl_clarity.visualization.totals import channel_totals
 
@@ -30,6 +36,15 @@ class Explained:
     channels: np.ndarray  # (n, h, w, K), in units of attribution
     residual: np.ndarray | None  # (n, h, w, 1); None for the input
     gap: np.ndarray | None  # (n, 3): sum of the attribution, s(a) - s(0), s(a); None for the input
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One output's attribution on n frames, ready to be written, and what is kept of it."""
+
+    chunk: Chunk
+    totals: np.ndarray  # (n, K + 1, 2)
+    peaks: np.ndarray  # (n,)
 
 
 def attribute_trajectory(
@@ -61,18 +76,19 @@ def attribute_trajectory(
         observations = np.asarray(trajectories.observations[trajectory, chosen])
         state = _states(trajectories, trajectory, chosen)
         seed = [plan.options.seed, trajectory, segment]
-        for output, explained in _explain(agent, plan, layer, reduction, observations, state, seed, memory).items():
-            channels, residual = explained.channels, explained.residual
-            write_attribution(files, layer.slug, output, trajectory, segment, channels, residual)
-            names.append(files.layout.attribution(layer.slug, output, trajectory, segment))
-            totals[output].append(channel_totals(channels, residual))
-            peaks[output].append(channels.max(axis=(1, 2, 3)))
-            if output == plan.outputs[0].id:
-                positions.append(np.abs(channels).reshape(len(channels), -1, layer.channels).argmax(axis=1))
-            if explained.gap is not None:
-                gaps[output].append(explained.gap)
+        explained = _explain(agent, plan, layer, reduction, observations, state, seed, memory)
+        pack = partial(_pack, files.layout, layer, trajectory, segment)
+        for output, packed in zip(explained, in_threads(pack, explained.items()), strict=True):
+            files.write(packed.chunk)
+            names.append(packed.chunk.name)
+            totals[output].append(packed.totals)
+            peaks[output].append(packed.peaks)
+            gap = explained[output].gap
+            if gap is not None:
+                gaps[output].append(gap)
             if pictures is not None:
-                pictures.keep(output, part, channels, residual)
+                pictures.keep(output, part, explained[output])
+        positions.append(_strongest_positions(explained[plan.outputs[0].id].channels))
         report(0.95 * (segment + 1) / len(segments))
     joined = {output: np.concatenate(parts) for output, parts in totals.items()}
     joined_gaps = {output: np.concatenate(parts) for output, parts in gaps.items() if parts}
@@ -82,6 +98,21 @@ def attribute_trajectory(
     if pictures is not None:
         names += pictures.draw(files, plan, layer, trajectory, scales, part_of(report, 0.95, 1.0))
     return TaskResult({"scales": scales, "positions": np.concatenate(positions).tolist()}, names)
+
+
+def _pack(layout: Layout, layer: PlannedLayer, trajectory: int, segment: int, item: tuple[str, Explained]) -> Packed:
+    output, explained = item
+    channels, residual = explained.channels, explained.residual
+    return Packed(
+        attribution_chunk(layout, layer.slug, output, trajectory, segment, channels, residual),
+        channel_totals(channels, residual),
+        channels.max(axis=(1, 2, 3)),
+    )
+
+
+def _strongest_positions(channels: np.ndarray) -> np.ndarray:
+    """Where each channel is strongest, (n, K): row times the width, plus column."""
+    return np.asarray(np.abs(channels).reshape(len(channels), -1, channels.shape[-1]).argmax(axis=1))
 
 
 def _explain(
@@ -129,8 +160,8 @@ def _explain_part(
     scores = outputs_to_compute(plan)
     if reduction is None:
         gradients = agent.gradients(observations, None, None, scores, state)
-        return {output: Explained(v, None, None) for output, (v, _) in _by_output(plan, gradients, None).items()}
-    straight = attribute(
+        return {output: Explained(_sum(gradients, rows), None, None) for output, rows in _score_rows(plan).items()}
+    found = attribute(
         agent,
         observations,
         layer.full_name,
@@ -139,7 +170,6 @@ def _explain_part(
         quadrature=plan.options.attr_quadrature,
         state=state,
     )
-    values = straight.values
     if plan.options.attr_max_paths is not None:
         paths = [
             multi_path_attribution(
@@ -155,31 +185,30 @@ def _explain_part(
             )
             for score in scores
         ]
-        values = np.stack(paths)
-    sums = values.sum(axis=(2, 3, 4), dtype=np.float64)
-    gaps = np.stack([sums, straight.scores - straight.scores_at_zero, straight.scores], axis=-1)  # (S, n, 3)
+        found = dataclasses.replace(found, values=np.stack(paths))
+    gaps = np.stack([found.totals, found.scores - found.scores_at_zero, found.scores], axis=-1)  # (S, n, 3)
     explained = {}
-    for output, (attribution, gap) in _by_output(plan, values, gaps.astype(np.float32)).items():
-        channels, residual = reduction.signed_transform(attribution)
-        explained[output] = Explained(channels, residual, gap)
+    for output, rows in _score_rows(plan).items():
+        channels, residual = reduction.signed_transform(_sum(found.values, rows))
+        explained[output] = Explained(channels, residual, _sum(gaps, rows))
     return explained
 
 
-def _by_output(
-    plan: Plan, values: np.ndarray, gaps: np.ndarray | None
-) -> Mapping[str, tuple[np.ndarray, np.ndarray | None]]:
-    """What was computed for the scores, by output: a group's is the sum over its actions, before any reduction."""
+def _score_rows(plan: Plan) -> dict[str, list[int]]:
+    """Which of the computed scores an output is the sum of: a group's are its actions'."""
     computed = [output for output in plan.outputs if output.kind != "group"]
     row = {output.id: i for i, output in enumerate(computed)}
-    found: dict[str, tuple[np.ndarray, np.ndarray | None]] = {}
-    for output in plan.outputs:
-        if output.group is None:
-            chosen = [row[output.id]]
-        else:
-            chosen = [row[f"action-{action}"] for action in plan.groups[output.group].actions]
-        gap = None if gaps is None else gaps[chosen].sum(axis=0)
-        found[output.id] = (values[chosen].sum(axis=0), gap)
-    return found
+    return {
+        output.id: [row[output.id]]
+        if output.group is None
+        else [row[f"action-{action}"] for action in plan.groups[output.group].actions]
+        for output in plan.outputs
+    }
+
+
+def _sum(values: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+    """Sum of some of `values` (S, ...)."""
+    return functools.reduce(np.add, (values[row] for row in rows))  # of one row, a view
 
 
 def _states(trajectories: Trajectories, trajectory: int, chosen: slice) -> State:
@@ -196,8 +225,8 @@ class _Pictures:
         self._row = {output.id: i for i, output in enumerate(plan.outputs)}
         self._values = Spool(steps, (*layer.shape[:2], layer.channels + (not layer.is_input)))
 
-    def keep(self, output: str, chosen: range, channels: np.ndarray, residual: np.ndarray | None) -> None:
-        parts = [channels] if residual is None else [channels, residual]
+    def keep(self, output: str, chosen: range, explained: Explained) -> None:
+        parts = [part for part in (explained.channels, explained.residual) if part is not None]
         self._values.put(self._row[output], chosen.start, np.concatenate(parts, axis=-1))
 
     def draw(

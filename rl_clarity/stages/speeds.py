@@ -11,7 +11,7 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.attribution import attribute
-from rl_clarity.interface.layers import write_attribution, write_attribution_pictures
+from rl_clarity.interface.layers import attribution_chunk, write_attribution_pictures
 from rl_clarity.interface.layout import Layout
 from rl_clarity.interface.page_files import PageFiles
 from rl_clarity.reduction import ChannelReduction
@@ -148,13 +148,19 @@ def _writing(
     plan: Plan, layer: PlannedLayer, files: PageFiles, channels: np.ndarray, residual: np.ndarray | None
 ) -> tuple[Cost, Cost]:
     count, few = len(channels), min(PICTURED, len(channels))
-    written = _cost(files, count, lambda: write_attribution(files, layer.slug, "value", 0, 0, channels, residual))
+    place = (files.layout, layer.slug, "value", 0, 0)
+    written = _cost(files, count, lambda: files.write(attribution_chunk(*place, channels, residual)))
+    at_once = min(len(plan.outputs), thread_count())  # outputs are packed beside each other
+    written = Cost(written.seconds / at_once, written.bytes)
     if not plan.options.attr_images:
         return written, Cost()
     cut = None if residual is None else residual[:few]
-    place = (files, layer.slug, "value", 0, 0)
     look = (1.0, layer.hues, plan.options.scrub_range)
-    return written, _cost(files, few, lambda: write_attribution_pictures(*place, channels[:few], cut, *look))
+    return written, _cost(
+        files,
+        few,
+        lambda: write_attribution_pictures(files, layer.slug, "value", 0, 0, channels[:few], cut, *look),
+    )
 
 
 def _pictures_of_features(

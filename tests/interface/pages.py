@@ -20,8 +20,8 @@ from rl_clarity.interface.features import (
 from rl_clarity.interface.files import Directory
 from rl_clarity.interface.layers import (
     LayerFacts,
+    attribution_chunk,
     layer_entry,
-    write_attribution,
     write_attribution_pictures,
     write_totals,
 )
@@ -202,10 +202,10 @@ def _write_attribution(files: PageFiles, facts: LayerFacts, channels: list[np.nd
         for segment, steps in enumerate(files.layout.segments(len(values))):
             part = slice(steps.start, steps.stop)
             shown = (values[part], None if rest is None else rest[part])
-            write_attribution(files, facts.slug, "value", trajectory, segment, *shown)
+            place = (facts.slug, "value", trajectory, segment)
+            files.write(attribution_chunk(files.layout, *place, *shown))
             if facts.attribution_pictures:
                 scale = facts.scales["value"][trajectory]
-                place = (facts.slug, "value", trajectory, segment)
                 write_attribution_pictures(files, *place, *shown, scale, facts.hues, SCRUB_RANGE)
 
 
