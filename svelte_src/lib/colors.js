@@ -38,6 +38,22 @@ export function graphColor(manifest, kind, theme) {
   return themedColor(colors[keys[kind]] ?? defaults[kind], theme);
 }
 
+/** The colour of the chosen trajectory, from the options. */
+export const trajectoryColor = (manifest, theme) => themedColor(manifest.view?.trajectory_color || "blue", theme);
+
+/** Any CSS colour as #rrggbb, as a canvas understands it; null where it does not. */
+export function hexOf(color, context = document.createElement("canvas").getContext("2d")) {
+  const [black, white] = ["#000000", "#ffffff"].map((start) => {
+    context.fillStyle = start;
+    context.fillStyle = color;
+    return context.fillStyle;
+  });
+  if (black !== white) return null; // what is no colour leaves the one before
+  if (black.startsWith("#")) return black;
+  const parts = black.match(/[\d.]+/g).slice(0, 3);
+  return `#${parts.map((part) => Math.round(Number(part)).toString(16).padStart(2, "0")).join("")}`;
+}
+
 /** Black or white, whichever reads better on a colour (WCAG relative luminance). */
 export function textOn(color) {
   const [r, g, b] = parseHex(color).map((x) => {

@@ -14,6 +14,10 @@ export const CONDITIONS = [
 
 export const kindOf = (condition) => CONDITIONS.find(({ id }) => id === condition.kind);
 
+/** Whether a condition compares with a number that is not there: an empty field is not 0. */
+export const lacksNumber = (condition) =>
+  Boolean(kindOf(condition).compare) && (typeof condition.value !== "number" || !Number.isFinite(condition.value));
+
 /** What a condition measures at every step, as a function of the step; null where the page does not have it. */
 export function measureOf(condition, { series, firsts, output, channel, bookmarks }) {
   if (condition.kind === "action") return (t) => series.actions.data[t];

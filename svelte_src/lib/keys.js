@@ -6,7 +6,7 @@ export const KEYS = [
   { keys: [" "], show: "space", action: "toggle", text: "play or pause" },
   { keys: ["Home"], show: "Home", action: "start", text: "first frame" },
   { keys: ["End"], show: "End", action: "end", text: "last frame" },
-  { keys: ["[", "]"], show: "[ ]", action: "trajectory", text: "previous or next trajectory" },
+  { keys: ["[", "]"], show: "[ ]", action: "trajectory", text: "previous or next trajectory", letter: true },
   { keys: [",", "."], show: ", .", action: "layer", text: "previous or next layer", letter: true },
   {
     keys: ["1", "2", "3", "4", "5", "6", "7", "8", "9"],

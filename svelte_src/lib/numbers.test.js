@@ -84,6 +84,7 @@ test("totals of a step and of a channel", () => {
     { positive: 30, negative: 0 },
   ]);
   assert.deepEqual(Array.from(channelSeries(TOTALS, 0)), [-1, -10]);
+  for (const k of [-1, TOTALS.shape[1], NaN]) assert.equal(channelSeries(TOTALS, k), null);
 });
 
 test("the bars' scale is fixed over the trajectory, and outliers overflow it", () => {

@@ -69,6 +69,12 @@ export function rowTarget(manifest, selection, row) {
   return { output: row.output, trajectory, layer, frame: selection.frame, past: selection.frame >= steps };
 }
 
+/** What the first row shows, or would show if there were one: what is exported. */
+export function firstTarget(manifest, selection) {
+  const row = selection.rows[0] ?? { output: firstOutput(manifest), layer: null, trajectory: null };
+  return rowTarget(manifest, selection, row);
+}
+
 /** Indices of the channels a row's picture shows: the selection's choice is about its own layer only. */
 export function chosenChannels(selection, layer, layerIndex) {
   const all = Array.from({ length: layer.channels }, (_, k) => k);

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { featureFromQuery, fromQuery, toQuery, withFeature } from "./address.js";
 import { createHistory, record, redo, undo } from "./history.js";
-import { actionOf } from "./keys.js";
-import { changed, chosenChannels, initialSelection, rowTarget, shownOutputs } from "./selection.js";
+import { actionOf, KEYS } from "./keys.js";
+import { PANELS, panelNamed, TOOLS } from "./panels.js";
+import { changed, chosenChannels, firstTarget, initialSelection, rowTarget, shownOutputs } from "./selection.js";
 import { DEFAULT_SETTINGS, mendSettings } from "./settings.js";
 
 const MANIFEST = {
@@ -168,4 +169,28 @@ test("settings are those that are known, whatever the browser kept", () => {
   assert.deepEqual(mendSettings({ theme: "dark", totals: "yes", more: 1 }), { ...DEFAULT_SETTINGS, theme: "dark" });
   for (const kept of [null, 3, "dark", [], { theme: "__proto__", palette: {} }])
     assert.deepEqual(mendSettings(kept), DEFAULT_SETTINGS);
+});
+
+test("every key that prints something is off where single letters are", () => {
+  for (const { keys, letter } of KEYS) {
+    assert.equal(Boolean(letter), keys[0].length === 1 && keys[0] !== " ", keys.join(" "));
+  }
+});
+
+test("what is exported is the first row, at its own layer and trajectory", () => {
+  const start = { ...initialSelection(MANIFEST), frame: 30 };
+  const row = { output: "group-0", layer: 1, trajectory: 2 };
+  const { output, layer, trajectory, past } = firstTarget(MANIFEST, { ...start, rows: [row] });
+  assert.deepEqual([output, layer, trajectory, past], ["group-0", 1, 2, true]);
+  assert.deepEqual(firstTarget(MANIFEST, { ...start, rows: [] }), rowTarget(MANIFEST, start, start.rows[0]));
+});
+
+test("every panel says how to read it, and is found by its name alone", () => {
+  for (const { title, text } of Object.values(PANELS))
+    assert.ok(title && text.length > 60 && text.endsWith("."), title);
+  assert.deepEqual(["trust", "features", "constructor", ""].map(panelNamed), ["trust", "feature", null, null]);
+  assert.deepEqual(
+    TOOLS.filter((name) => !panelNamed(name)),
+    [],
+  );
 });

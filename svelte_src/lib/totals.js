@@ -10,9 +10,10 @@ export function totalsAt({ data, shape }, step) {
   });
 }
 
-/** The net total of channel k at every step. */
+/** The net total of channel k at every step, or null where there is no such channel. */
 export const channelSeries = memoized(({ data, shape }, k) => {
   const [steps, channels] = shape;
+  if (!(k >= 0 && k < channels)) return null;
   return Float32Array.from(
     { length: steps },
     (_, t) => data[(t * channels + k) * 2] + data[(t * channels + k) * 2 + 1],

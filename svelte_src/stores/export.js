@@ -5,7 +5,7 @@ import { makeGrey } from "../lib/compose.js";
 import { toCsv } from "../lib/csv.js";
 import { outputName } from "../lib/format.js";
 import { attributionChunk, pictureOf } from "../lib/picture.js";
-import { rowTarget } from "../lib/selection.js";
+import { firstTarget } from "../lib/selection.js";
 import { outputSeries } from "../lib/series.js";
 import { totalsAt } from "../lib/totals.js";
 
@@ -15,11 +15,8 @@ const GAP = 4;
 async function paint(page, frame, scale) {
   const { manifest, selection, chunks, frames } = page;
   const now = { ...selection.now, frame };
-  const target = rowTarget(
-    manifest,
-    now,
-    now.rows[0] ?? { output: manifest.outputs[0].id, layer: null, trajectory: null },
-  );
+  const target = firstTarget(manifest, now);
+  if (target.past) throw new Error(`Trajectory ${target.trajectory + 1} has ended before frame ${frame + 1}.`);
   const bitmap = await frames.get(target.trajectory, frame);
   const name = attributionChunk(manifest, target);
   if (name) await chunks.get(name);
@@ -75,14 +72,14 @@ export async function animation(page, { first, last, scale, fps }, onProgress) {
   return encodeApng(rows, { ...size, fps });
 }
 
-/** Every step of the selected trajectory. @returns {Promise<Blob>} */
+/** Every step of the first row's trajectory. @returns {Promise<Blob>} */
 export async function timelineCsv({ manifest, selection, chunks }) {
-  const { trajectory, layer, rows } = selection.now;
+  const { trajectory, layer, output } = firstTarget(manifest, selection.now);
   const { arrays } = await chunks.get(manifest.trajectories[trajectory].series);
   const outputs = manifest.outputs
-    .map((output) => [outputName(output), outputSeries(arrays, output)])
+    .map((choice) => [outputName(choice), outputSeries(arrays, choice)])
     .filter(([, values]) => values);
-  const totals = await rowTotals({ manifest, chunks }, layer, rows[0]?.output, trajectory);
+  const totals = await rowTotals({ manifest, chunks }, layer, output, trajectory);
   const count = manifest.actions.length;
   const header = [
     "trajectory",

@@ -51,13 +51,22 @@ function visibleSteps(manifest) {
   return Number(manifest.view?.scrubber_visible_duration) || 256;
 }
 
-/** "light" or "dark", following the system where the reader has not chosen. */
+/** "light" or "dark", following the system where the reader has not chosen; paper is light. */
 function createTheme(settings) {
-  const query = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
-  const system = readable(query?.matches ? "dark" : "light", (set) => {
-    const listen = (event) => set(event.matches ? "dark" : "light");
+  const all = [settings, createMatch("(prefers-color-scheme: dark)"), createMatch("print")];
+  return derived(all, ([{ theme }, dark, printing]) => {
+    if (printing) return "light";
+    if (theme === "system") return dark ? "dark" : "light";
+    return theme;
+  });
+}
+
+/** Whether a media query matches. */
+function createMatch(text) {
+  const query = globalThis.matchMedia?.(text);
+  return readable(query?.matches ?? false, (set) => {
+    const listen = (event) => set(event.matches);
     query?.addEventListener("change", listen);
     return () => query?.removeEventListener("change", listen);
   });
-  return derived([settings, system], ([{ theme }, preferred]) => (theme === "system" ? preferred : theme));
 }

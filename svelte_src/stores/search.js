@@ -41,7 +41,7 @@ function bookmarksOf({ bookmarks }, which, trajectory) {
 
 async function channelOf({ manifest, chunks }, { layer, output, channel }, trajectory) {
   const name = manifest.layers[layer].totals?.[trajectory];
-  if (!name) return null;
+  if (!name || channel >= manifest.layers[layer].channels) return null; // the totals' last is the residual
   const { arrays } = await chunks.get(name);
   const numbers = arrays[`totals.${output}`];
   return numbers ? channelSeries(numbers, channel) : null;

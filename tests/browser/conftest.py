@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from rl_clarity.interface.files import LocalDirectory
+from rl_clarity.interface.page import write_page
 from tests.browser.generated import Generated, generate_page
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_synthetic_page
@@ -31,6 +34,20 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Generated:
 def small_size() -> Size:
     """A page that is quickly written, for tests that need one of their own."""
     return Size(trajectories=1, steps=20, observations=16, layers=(("2a", 16, 32), ("3a", 8, 32)), input_layer=False)
+
+
+@pytest.fixture(scope="session")
+def with_view(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`with_view(scrubber_height="10vh", ...)`: a page with these view options, until others are asked for."""
+    directory = tmp_path_factory.mktemp("view")
+    size = Size(trajectories=2, steps=20, observations=16, layers=(("2a", 16, 32), ("3a", 8, 32)), input_layer=False)
+    manifest = write_synthetic_page(directory, size)
+
+    def change(**view: Any) -> Path:
+        write_page(LocalDirectory(directory), manifest | {"view": manifest["view"] | view})
+        return directory
+
+    return change
 
 
 @pytest.fixture

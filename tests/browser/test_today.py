@@ -295,23 +295,6 @@ def test_narrow_windows(synthetic: Path, open_page: Open, width: int) -> None:
     assert visitor.attribution("pos").shape[0] == 8
 
 
-def test_one_panel_alone(synthetic: Path, open_page: Open) -> None:
-    visitor = open_page(synthetic, "?embed=1&panel=attribution&layer=2b&frame=30", toured=False)
-    assert visitor.by("panel-attribution").is_visible()
-    for other in ("panel-timeline", "panel-legend", "tour"):
-        assert visitor.by(other).count() == 0
-    visitor.press("ArrowRight")
-    visitor.page.wait_for_url("**embed=1&panel=attribution&layer=2b&trajectory=1&frame=31")
-
-
-def test_print_leaves_out_the_controls(synthetic: Path, open_page: Open) -> None:
-    visitor = open_page(synthetic, "?frame=30")
-    visitor.page.emulate_media(media="print")
-    assert visitor.by("panel-attribution").is_visible()
-    assert not visitor.by("play").is_visible()
-    assert not visitor.by("open-find").is_visible()
-
-
 def test_playing_keeps_up(synthetic: Path, open_page: Open) -> None:
     """From a key to the new picture in two frames of the screen; benchmarks/page measures against the aim."""
     visitor = open_page(synthetic, "?layer=1a&frame=10")

@@ -1,0 +1,126 @@
+"""What is chosen is what is shown: colours, rows of their own layer and trajectory, conditions, speed, keys."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageColor
+
+from tests.browser.pages import Visitor, read_canvas
+from tests.browser.synthetic import K, read_chunk
+
+Open = Callable[..., Visitor]
+
+
+@pytest.mark.parametrize(
+    ("color", "scheme", "wanted", "ink"),
+    [
+        ("blue", "light", "#2563c9", "white"),
+        ("blue", "dark", "#7fb0ff", "black"),
+        ("purple", "light", "purple", "white"),
+        ("#ffd700", "dark", "#ffd700", "black"),
+        ("no colour", "light", "#2f5bb7", "white"),
+    ],
+)
+def test_the_chosen_trajectory_has_the_colour_of_the_option(
+    with_view: Callable[..., Path], open_page: Open, color: str, scheme: str, wanted: str, ink: str
+) -> None:
+    visitor = open_page(with_view(trajectory_color=color), "?trajectory=2", color_scheme=scheme)
+    computed = "(e, name) => getComputedStyle(e)[name].match(/\\d+/g).slice(0, 3).map(Number)"
+    chosen, other = visitor.by("trajectory-2"), visitor.by("trajectory-1")
+    rgb = list(ImageColor.getrgb(wanted))
+    assert chosen.evaluate(computed, "borderTopColor") == rgb
+    assert chosen.locator(".number").evaluate(computed, "backgroundColor") == rgb
+    assert chosen.locator(".number").evaluate(computed, "color") == list(ImageColor.getrgb(ink))
+    assert other.evaluate(computed, "borderTopColor") != rgb
+
+
+def test_the_first_row_is_exported_wherever_it_looks(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b&frame=30&rows=value~4a~2")
+    visitor.press("e")
+    files: dict[str, bytes] = {}
+    for testid in ("export-png", "export-csv"):
+        with visitor.page.expect_download() as download:
+            visitor.click(testid)
+        files[download.value.suggested_filename] = download.value.path().read_bytes()
+    assert list(files) == ["trajectory-2-frame-30-4a.png", "trajectory-2.csv"]
+    picture = np.asarray(Image.open(io.BytesIO(files["trajectory-2-frame-30-4a.png"])).convert("RGB"))
+    assert np.array_equal(picture[2:256:4, 2:256:4], read_canvas(visitor.by("observation-canvas"))[..., :3])
+    header, *rows = csv.reader(io.StringIO(files["trajectory-2.csv"].decode()))
+    assert not any(name.startswith("2b ") for name in header)
+    row = dict(zip(header, rows[29], strict=True))
+    totals = read_chunk(synthetic, "attribution/4a/2/totals.js")["totals.value"][29]
+    shown = [float(row[f"4a channel {k + 1} {sign}"]) for k in range(K) for sign in ("positive", "negative")]
+    assert row["trajectory"] == "2"
+    assert shown == pytest.approx(totals[:K].ravel().tolist(), rel=1e-5, abs=1e-7)
+    advantages = read_chunk(synthetic, "trajectories/2/series.js")["advantages"]
+    assert float(row["advantage"]) == pytest.approx(float(advantages[29]))
+
+
+def test_a_feature_to_find_is_one_of_the_layer(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b")
+    visitor.press("f")
+    visitor.by("find-kind").select_option("channel")
+    visitor.by("find-channel").select_option("7")
+    visitor.click("layer-input")
+    assert visitor.by("find-channel").locator("option").count() == 3
+    assert visitor.by("find-channel").input_value() == "0"
+    visitor.click("find-go")
+    totals = [read_chunk(synthetic, f"attribution/input/{i}/totals.js")["totals.value"] for i in (1, 2, 3)]
+    count = sum(int((total[:, 0].sum(-1) > 0).sum()) for total in totals)
+    visitor.by("find-count").wait_for()
+    assert visitor.text("find-count").startswith(f"{count} frame")
+
+
+def test_find_asks_for_a_number(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic)
+    visitor.press("f")
+    visitor.by("find-value").fill("")
+    visitor.click("find-go")
+    assert "Give a number" in visitor.by("drawer").get_by_role("alert").inner_text()
+    assert visitor.by("find-value").get_attribute("aria-invalid") == "true"
+    assert visitor.by("find-count").count() == 0
+    visitor.by("find-value").fill("0")
+    visitor.click("find-go")
+    visitor.by("find-count").wait_for()
+    assert visitor.by("drawer").get_by_role("alert").count() == 0
+
+
+def test_the_legend_answers_for_its_own_layer(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b&frame=30&rows=value,value~4a")
+    active = visitor.page.locator("[data-testid^=legend-].active")
+    charts = visitor.by("totals-chart")
+    charts.nth(0).locator("[data-channel='2']").hover()
+    assert active.evaluate_all("all => all.map(e => e.dataset.testid)") == ["legend-3"]
+    charts.nth(1).locator("[data-channel='2']").hover()
+    assert charts.nth(1).locator(".faint").count() == K
+    assert active.count() == 0, "feature 3 of another layer"
+    charts.nth(1).locator("[data-channel='2']").click()
+    assert visitor.page.locator(".card.opened").count() == 0
+
+
+def test_frames_a_second_are_what_the_field_says(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic)
+    field = visitor.page.get_by_label("fps")
+    for typed, kept in (("500", "60"), ("500", "60"), ("-3", "1"), ("", "1"), ("24", "24")):
+        field.fill(typed)
+        field.press("Enter")
+        assert field.input_value() == kept
+
+
+def test_single_letters_are_off_when_they_are_off(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?trajectory=2")
+    visitor.press("]")
+    assert visitor.state()["trajectory"] == 2
+    visitor.press("?")
+    visitor.page.get_by_label("single letters work as keys").uncheck()
+    visitor.page.evaluate("document.activeElement.blur()")
+    visitor.press("[", "[", ".", "f")
+    assert (visitor.state()["trajectory"], visitor.by("drawer").get_attribute("data-panel")) == (2, "help")
+    visitor.press("ArrowRight")
+    assert visitor.frame() == 2
