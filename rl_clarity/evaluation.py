@@ -11,9 +11,8 @@ import numpy as np
 from rl_clarity import checkpoints
 from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
 from rl_clarity.progress import counted, progress_bar
-from rl_clarity.quiet import import_keras
 from rl_clarity.sampling.evaluation import MAX_STEPS, Evaluation, evaluate, unseen_levels
-from rl_clarity.sampling.players import Player, random_policy_agent
+from rl_clarity.sampling.players import Player, RandomPolicyAgent
 
 AGENT, UNSEEN, RANDOM = "agent", "unseen levels", "random policy"
 """Who plays, and where: the agent, the same on levels it was not trained on, a random policy where it was trained."""
@@ -34,7 +33,6 @@ def evaluate_checkpoint(
     `metadata` is what the file does not say. The same arguments give the same episodes.
     """
     checkpoint = checkpoints.read(path, **(metadata or {}))
-    import_keras()
     agent = checkpoints.build_agent(checkpoint)
     spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
     others = unseen_levels(spec)
@@ -42,7 +40,7 @@ def evaluate_checkpoint(
     if unseen and others is not None:
         players[UNSEEN] = agent, others
     if random:
-        players[RANDOM] = random_policy_agent(agent.num_actions), spec
+        players[RANDOM] = RandomPolicyAgent(agent.num_actions), spec
     found = {}
     for name, (player, where) in players.items():
         with progress_bar(f"Playing: {name}") as report:

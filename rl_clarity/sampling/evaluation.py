@@ -16,6 +16,8 @@ from rl_clarity.sampling.rollouts import Progress, play
 MAX_STEPS = 27_000
 """Half an hour of an Atari game, after which it is cut; no Procgen game lasts as long."""
 
+MOST_ENVIRONMENTS = 64
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -60,20 +62,25 @@ def evaluate(
     """Play a number of episodes, by the policy (or the best action values), and keep their returns.
 
     How many each environment plays is settled beforehand and all are played to their end: of episodes in a given time,
-    short ones would be too many. There are `num_envs` environments, by default as many as 64 allow of equal shares.
+    short ones would be too many. There are `num_envs` environments, by default those of `environments_for`.
     Whole games are played, and rewards are not scaled, whatever the agent was trained with. An episode that does not
     end within `max_steps` is counted as it is then: an environment need not have an end.
     """
-    if episodes < 1 or (num_envs is not None and num_envs < 1) or max_steps < 1:
-        raise OptionError(f"episodes={episodes}, num_envs={num_envs} and max_steps={max_steps} must be at least 1")
-    if num_envs is None:
-        num_envs = max(n for n in range(1, 65) if episodes % n == 0)
-    environment = make(_whole_games(spec), min(num_envs, episodes), seed)
+    for name, count in (("episodes", episodes), ("num_envs", num_envs), ("max_steps", max_steps)):
+        if count is not None and count < 1:
+            raise OptionError(f"{name}={count} must be at least 1")
+    environment = make(_whole_games(spec), min(num_envs or environments_for(episodes), episodes), seed)
     rng = np.random.default_rng([seed % 2**63, 1])
     try:
         return evaluate_in(agent, environment, episodes, rng, max_steps=max_steps, progress=progress)
     finally:
         environment.close()
+
+
+def environments_for(episodes: int) -> int:
+    """How many environments play: of 32 to 64 the most that have equal shares, else 64 of shares that differ by one."""
+    equal = max(n for n in range(1, MOST_ENVIRONMENTS + 1) if episodes % n == 0)
+    return equal if equal >= MOST_ENVIRONMENTS // 2 else min(MOST_ENVIRONMENTS, episodes)
 
 
 def evaluate_in(
@@ -85,7 +92,7 @@ def evaluate_in(
     max_steps: int = MAX_STEPS,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluate an agent in given environments; `progress` counts episodes.
+    """Evaluate an agent in given environments; `progress` counts episodes. The first ones play what is left over.
 
     Environments cannot be reset one by one: what follows an episode that was cut counts as the next one.
     """

@@ -25,7 +25,7 @@ class Player(Protocol):
 
 @dataclass(frozen=True)
 class RandomPolicyAgent:
-    """A player without preferences: what any other is to be compared with."""
+    """A player that takes each of its actions equally often: what any other is to be compared with."""
 
     num_actions: int
 
@@ -38,11 +38,6 @@ class RandomPolicyAgent:
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
         return frames
-
-
-def random_policy_agent(num_actions: int) -> RandomPolicyAgent:
-    """Make a player that takes each of its actions equally often."""
-    return RandomPolicyAgent(num_actions)
 
 
 def choose_actions(outputs: Outputs, rng: np.random.Generator) -> np.ndarray:

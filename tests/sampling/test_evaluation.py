@@ -10,17 +10,33 @@ import pytest
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.errors import OptionError
 from rl_clarity.evaluation import AGENT, UNSEEN, text
-from rl_clarity.sampling.evaluation import Evaluation, evaluate, evaluate_in, unseen_levels
-from rl_clarity.sampling.players import random_policy_agent
+from rl_clarity.sampling.evaluation import Evaluation, environments_for, evaluate, evaluate_in, unseen_levels
+from rl_clarity.sampling.players import RandomPolicyAgent
 from tests.fakes import TinyAgent, TinyEnvironment
 
 
 def test_every_environment_plays_its_share_to_the_end_however_long():
     environment = TinyEnvironment((2, 3, 50))
     rng = np.random.default_rng(0)
-    evaluation = evaluate_in(random_policy_agent(3), environment, 7, rng)
+    evaluation = evaluate_in(RandomPolicyAgent(3), environment, 7, rng)
     assert evaluation.environments.tolist() == [0, 0, 0, 1, 1, 2, 2]
     assert evaluation.lengths.tolist() == [2, 2, 2, 3, 3, 50, 50]
+
+
+@pytest.mark.parametrize(
+    ("episodes", "environments"),
+    [(1, 1), (50, 50), (64, 64), (67, 64), (100, 50), (101, 64), (127, 64), (384, 64), (499, 64), (500, 50)],
+)
+def test_many_environments_play_whatever_the_number_of_episodes(episodes, environments):
+    assert environments_for(episodes) == environments
+
+
+def test_a_prime_number_of_episodes_is_shared_by_all_environments(monkeypatch):
+    environment = TinyEnvironment((2, 3, 5, 7) * 16)
+    monkeypatch.setattr("rl_clarity.sampling.evaluation.make", lambda spec, n, seed: {64: environment}[n])
+    evaluation = evaluate(RandomPolicyAgent(3), EnvironmentSpec(), 101, seed=0)
+    assert np.bincount(evaluation.environments).tolist() == [2] * 37 + [1] * 27
+    assert not evaluation.cut
 
 
 def test_returns_are_sums_of_rewards():
@@ -44,7 +60,7 @@ def test_statistics():
 
 def test_the_random_policy_takes_all_actions_equally_often():
     environment = TinyEnvironment((3000,))
-    evaluate_in(random_policy_agent(3), environment, 1, np.random.default_rng(0))
+    evaluate_in(RandomPolicyAgent(3), environment, 1, np.random.default_rng(0))
     counts = np.bincount(np.concatenate(environment.actions))
     assert counts.min() > 900
 
@@ -52,30 +68,30 @@ def test_the_random_policy_takes_all_actions_equally_often():
 def test_evaluation_is_seeded_and_unscaled():
     pytest.importorskip("procgen")
     spec = EnvironmentSpec(name="starpilot", reward_scale=0.5)
-    one = evaluate(random_policy_agent(15), spec, 6, seed=1)
+    one = evaluate(RandomPolicyAgent(15), spec, 6, seed=1)
     assert len(one.returns) == 6
-    assert one.returns.tolist() == evaluate(random_policy_agent(15), spec, 6, seed=1).returns.tolist()
-    assert one.lengths.tolist() != evaluate(random_policy_agent(15), spec, 6, seed=2).lengths.tolist()
+    assert one.returns.tolist() == evaluate(RandomPolicyAgent(15), spec, 6, seed=1).returns.tolist()
+    assert one.lengths.tolist() != evaluate(RandomPolicyAgent(15), spec, 6, seed=2).lengths.tolist()
     assert all(value == round(value) for value in one.returns)
 
 
 def test_whole_games_are_played_whatever_the_training():
     pytest.importorskip("ale_py")
     spec = EnvironmentSpec("atari", "breakout", {"episodic_life": True, "frame_stack": 4})
-    lengths = evaluate(random_policy_agent(4), spec, 2, seed=0).lengths
+    lengths = evaluate(RandomPolicyAgent(4), spec, 2, seed=0).lengths
     assert lengths.min() > 100
 
 
 def test_progress_counts_episodes():
     seen = []
     rng = np.random.default_rng(0)
-    evaluate_in(random_policy_agent(3), TinyEnvironment((2, 3)), 2, rng, progress=lambda *args: seen.append(args))
+    evaluate_in(RandomPolicyAgent(3), TinyEnvironment((2, 3)), 2, rng, progress=lambda *args: seen.append(args))
     assert seen == [(0, 2), (1, 2), (2, 2)]
 
 
 def test_what_does_not_end_is_cut_and_said():
     environment = TinyEnvironment((4, 10**9))
-    evaluation = evaluate_in(random_policy_agent(3), environment, 4, np.random.default_rng(0), max_steps=6)
+    evaluation = evaluate_in(RandomPolicyAgent(3), environment, 4, np.random.default_rng(0), max_steps=6)
     assert evaluation.lengths.tolist() == [4, 4, 6, 6]
     assert evaluation.truncated.tolist() == [False, False, True, True]
     assert evaluation.cut == 2
@@ -128,4 +144,4 @@ def test_procgen_plays_the_unseen_levels():
 
 def test_no_episodes_is_an_error():
     with pytest.raises(OptionError, match="episodes=0"):
-        evaluate(random_policy_agent(15), EnvironmentSpec(name="coinrun"), 0, seed=0)
+        evaluate(RandomPolicyAgent(15), EnvironmentSpec(name="coinrun"), 0, seed=0)
