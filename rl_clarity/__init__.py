@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rl_clarity.checkpoints import convert as convert
     from rl_clarity.errors import ClarityError as ClarityError
     from rl_clarity.interface.compile import recompile_js as recompile_js
+    from rl_clarity.interface.export import export as export
     from rl_clarity.interface.results import open_results as open_results
     from rl_clarity.models import load_agent as load_agent
     from rl_clarity.options import ORIGINAL as ORIGINAL
@@ -44,6 +45,7 @@ _PUBLIC = {
     "TorchAgent": "rl_clarity.agents.torch_agent",
     "collect": "rl_clarity.sampling.collection",
     "convert": "rl_clarity.checkpoints",
+    "export": "rl_clarity.interface.export",
     "generalized_advantage_estimation": "rl_clarity.sampling.advantages",
     "generate": "rl_clarity.pipeline",
     "input_gradients": "rl_clarity.attribution",

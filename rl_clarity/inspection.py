@@ -8,7 +8,6 @@ from typing import Any
 
 from rl_clarity import checkpoints
 from rl_clarity.attribution import choose_layers
-from rl_clarity.quiet import import_keras
 
 Answer = tuple[dict[str, Any], str]
 
@@ -16,7 +15,6 @@ Answer = tuple[dict[str, Any], str]
 def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
     """Format, network, layers, environment and parameters of a checkpoint; `metadata` is what its file does not say."""
     checkpoint = checkpoints.read(path, **metadata)
-    import_keras()
     agent = checkpoints.build_agent(checkpoint)
     layers = {layer.name: list(layer.operation.shape) for layer in choose_layers(agent)}
     parameters = sum(array.size for array in checkpoint.parameters.values())
@@ -43,10 +41,9 @@ def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
     return summary, "\n".join(lines)
 
 
-def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any]) -> Answer:
+def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], *, overwrite: bool = False) -> Answer:
     """Write a checkpoint in the native format, and say what is in it and what is still not known."""
-    import_keras()
-    checkpoint = checkpoints.convert(path, out_path, **metadata)
+    checkpoint = checkpoints.convert(path, out_path, overwrite=overwrite, **metadata)
     summary = {
         "file": str(out_path),
         "format": checkpoint.format,

@@ -7,15 +7,22 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
 import pytest
+from PIL import Image
 
+import rl_clarity
 from rl_clarity import checkpoints, cli, load_agent
 from rl_clarity.cli import main
+from rl_clarity.cli.call import command_of
+from rl_clarity.cli.commands import Inspect
+from rl_clarity.interface.export import SUFFIXES
 from rl_clarity.interface.results import open_results
 from tests.pipeline.small import ARGS, REPOSITORY, write_checkpoint
 
@@ -119,9 +126,58 @@ def test_wrong_calls_exit_with_2(arguments: list[str], capsys: Any) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_values_that_cannot_be_exit_with_1(capsys: Any) -> None:
-    assert main(["run", "a.jd", "out", "--batch-size", "0"]) == 1
-    assert capsys.readouterr().err == "rl-clarity: batch_size=0 must be at least 1\n"
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("run a.jd out --batch-size 0", "batch_size=0 must be at least 1"),
+        ("run a.jd out --trajectories.num-envs 0", "num_envs=0 must be at least 1"),
+        ("run a.jd out --original --observations.num-obs 0", "num_obs=0 must be at least 1"),
+        ("run a.jd out --nmf-attr-opts.integrate-steps 0", "integrate_steps=0 must be at least 1"),
+        ("run a.jd out --load.metadata gamma", "metadata 'gamma' has no value: write gamma VALUE, or gamma=VALUE"),
+        ("train out --env-name coinrun --gamma 2", "gamma=2.0 must be from 0 to 1"),
+        ("evaluate a.jd --episodes 0", "episodes=0 must be at least 1"),
+        ("evaluate a.jd --max-steps -1", "max_steps=-1 must be at least 1"),
+    ],
+)
+def test_values_that_cannot_be_exit_with_2(call: str, message: str, capsys: Any) -> None:
+    assert main(call.split()) == 2
+    assert capsys.readouterr() == ("", f"rl-clarity: {message}\n")
+
+
+@pytest.mark.parametrize(
+    "call", ["run a.jd out --sed 3", "run a.jd out --seed many", "run", "expor", "inspect a.jd b.jd"]
+)
+def test_the_parser_tells_nothing_of_its_insides(call: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        main(call.split())
+    printed = capsys.readouterr().err
+    assert "rl-clarity" in printed
+    assert "tyro" not in printed
+    assert printed.count("For full helptext") == 1
+
+
+def test_version(capsys: Any) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr() == (f"rl-clarity {rl_clarity.__version__}\n", "")
+
+
+def test_metadata_are_pairs_of_words_or_joined_by_an_equals_sign() -> None:
+    command = command_of(["inspect", "a.jd", "--metadata", "env_name", "coinrun", "gamma=0.9", "note", "a=b"])
+    assert isinstance(command, Inspect)
+    assert command.metadata == {"env_name": "coinrun", "gamma": "0.9", "note": "a=b"}
+
+
+def test_commands_say_nothing_of_the_libraries_below(checkpoint: Path, tmp_path: Path) -> None:
+    """Not even when nobody has said so to TensorFlow beforehand."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
+    code = f"import rl_clarity; rl_clarity.load_agent({str(checkpoint)!r})"
+    inspect = ["-m", "rl_clarity", "inspect", str(checkpoint), "--json"]
+    convert = ["-m", "rl_clarity", "convert", str(checkpoint), str(tmp_path / "agent.safetensors"), "--json"]
+    for command in (["-c", code], inspect, convert):
+        done = subprocess.run(
+            [sys.executable, *command], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stderr == ""
 
 
 # --- run -----------------------------------------------------------------------------------------------------------
@@ -152,29 +208,74 @@ def test_another_page_is_replaced_with_force(page: Path, checkpoint: Path, tmp_p
     assert open_results(tmp_path / "page").manifest["title"] == "coinrun, nature"
 
 
-def test_settings_of_the_original(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import rl_clarity
+@pytest.fixture
+def options_of_run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """The keywords that a command line gives to `run`."""
 
-    calls: list[dict[str, Any]] = []
+    def options(*arguments: str) -> dict[str, Any]:
+        calls: list[dict[str, Any]] = []
 
-    def run(*arguments: Any, **options: Any) -> None:
-        calls.append(options)
-        raise KeyboardInterrupt
+        def run(*positional: Any, **keywords: Any) -> None:
+            calls.append(keywords)
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(rl_clarity, "run", run)
-    assert main(["run", str(checkpoint), str(tmp_path), "--original", "--attr-policy"]) == 130
-    (options,) = calls
+        monkeypatch.setattr(rl_clarity, "run", run)
+        assert main(["run", "agent.jd", "out", *arguments]) == 130
+        (found,) = calls
+        return found
+
+    return options
+
+
+def test_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
+    options = options_of_run("--original", "--attr-policy")
     assert options["attr_policy"] is True
-    assert {name: options[name] for name in rl_clarity.ORIGINAL} == dict(rl_clarity.ORIGINAL)
+    original = dict(rl_clarity.ORIGINAL)
+    assert asdict(options["observations_kwargs"]) == original.pop("observations_kwargs")
+    assert asdict(options.pop("nmf_attr_opts")) == {"max_paths": None, **original.pop("nmf_attr_opts")}
+    assert {name: options[name] for name in original} == original
 
 
-def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_what_is_given_goes_before_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
+    given = "--attr-integrate-steps 50 --observations.num-envs 7 --nmf-fit-observations 99 --nmf-attr-opts.max-paths 3"
+    options = options_of_run("--original", *given.split())
+    assert options["attr_integrate_steps"] == 50
+    assert options["nmf_fit_observations"] == 99
+    assert options["attr_quadrature"] == "riemann"
+    assert asdict(options["observations_kwargs"]) == {"num_envs": 7, "num_obs": 128, "obs_every": 128}
+    assert asdict(options["nmf_attr_opts"]) == {"integrate_steps": 10, "max_paths": 3}
+
+
+def test_even_what_is_given_as_our_default_goes_before_the_original(
+    options_of_run: Callable[..., dict[str, Any]],
+) -> None:
+    options = options_of_run("--original", "--attr-quadrature", "gauss-legendre", "--observations.obs-every", "24")
+    assert options["attr_quadrature"] == "gauss-legendre"
+    assert options["observations_kwargs"].obs_every == 24
+    assert options["attr_integrate_steps"] == 10
+
+
+@pytest.mark.parametrize(
+    ("call", "goes_on"),
+    [
+        ("run a.jd out", True),
+        ("run a.jd out --dry-run", False),
+        ("train out --env-name coinrun", True),
+        ("inspect a.jd", False),
+        ("evaluate a.jd", False),
+        ("export page a.png", False),
+        ("convert a.jd a.safetensors", False),
+        ("demo", False),
+    ],
+)
+def test_interrupted(call: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     def interrupted(command: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(cli.ANSWERS, cli.Inspect, interrupted)
-    assert main(["inspect", "a.jd"]) == 130
-    assert capsys.readouterr() == ("", "rl-clarity: interrupted; the same command goes on where it was stopped\n")
+    monkeypatch.setattr(cli, "ANSWERS", dict.fromkeys(cli.ANSWERS, interrupted))
+    assert main(call.split()) == 130
+    more = "; the same command goes on where it was stopped" if goes_on else ""
+    assert capsys.readouterr() == ("", f"rl-clarity: interrupted{more}\n")
 
 
 # --- inspect -------------------------------------------------------------------------------------------------------
@@ -226,9 +327,30 @@ def test_convert(tmp_path: Path, capsys: Any) -> None:
 
 def test_convert_what_is_no_checkpoint(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "a").write_text("hello")
-    assert main(["convert", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert main(["convert", str(tmp_path / "a"), str(tmp_path / "b.safetensors")]) == 1
     assert "no known format" in capsys.readouterr().err
-    assert not (tmp_path / "b").exists()
+    assert not (tmp_path / "b.safetensors").exists()
+
+
+def test_convert_writes_no_other_kind_of_file(checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+    target = tmp_path / "agent.txt"
+    assert main(["convert", str(checkpoint), str(target)]) == 1
+    assert f"{target} must end in .safetensors" in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_convert_replaces_a_file_with_force(checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+    target = tmp_path / "agent.safetensors"
+    target.write_text("of someone else")
+    command = ["convert", str(checkpoint), str(target)]
+    assert main(command) == 1
+    assert capsys.readouterr().err == (
+        f"rl-clarity: {target} is there already: choose another name, or replace it with overwrite=True (--force)\n"
+    )
+    assert target.read_text() == "of someone else"
+    assert main([*command, "--force"]) == 0
+    assert checkpoints.read(target).network == "nature"
+    assert rl_clarity.convert(target, target, overwrite=True, gamma=0.5).metadata["gamma"] == 0.5
 
 
 # --- evaluate ------------------------------------------------------------------------------------------------------
@@ -274,7 +396,7 @@ def test_lambda_is_called_so_on_the_command_line(flag: str, tmp_path: Path, monk
 # --- export --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["frames.png", "frames.gif", "numbers.csv", "arrays.npz"])
+@pytest.mark.parametrize("name", ["frames.png", "frames.GIF", "frames.apng", "numbers.csv", "arrays.npz"])
 def test_export(name: str, page: Path, tmp_path: Path, capsys: Any) -> None:
     command = ["export", str(page), str(tmp_path / name), "--trajectory", "2", "--frames", "3:5", "--json"]
     assert main(command) == 0
@@ -289,25 +411,60 @@ def test_export(name: str, page: Path, tmp_path: Path, capsys: Any) -> None:
                 arrays["channels"], open_results(page).attribution("Relu_2", 1, steps=range(2, 5)).channels
             )
     else:
-        assert (tmp_path / name).stat().st_size > 1000
+        with Image.open(tmp_path / name) as image:
+            assert image.n_frames == 3
+            assert image.size == (3 * 256, 256)
+
+
+def test_what_an_export_shows_is_chosen(page: Path, tmp_path: Path) -> None:
+    shown = tmp_path / "shown.apng"
+    chosen = ["--directions", "abs", "--channel", "2", "--fps", "4", "--output", "value", "--layer", "Relu_2"]
+    assert main(["export", str(page), str(shown), "--frames", "1:2", *chosen]) == 0
+    same = rl_clarity.export(page, tmp_path / "same.apng", frames=range(2), directions=["abs"], channel=1, fps=4)
+    assert shown.read_bytes() == same.read_bytes()
+    with Image.open(shown) as image:
+        assert image.size == (2 * 256, 256)
+        assert image.info["duration"] == 250
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--frames 5:3", "--frames 5:3: two numbers from 1 on"),
+        ("--frames 0:3", "--frames 0:3: two numbers from 1 on"),
+        ("--frames first", "--frames first: two numbers from 1 on"),
+        ("--frames 3:", "--frames 3:: two numbers from 1 on"),
+        ("--frames 3:99", "--frames 3:99: the trajectory's frames are 1:10"),
+        ("--trajectory 0", "--trajectory 0: the page has 2, counted from 1"),
+        ("--trajectory 3", "--trajectory 3: the page has 2, counted from 1"),
+        ("--layer 9z", "layer '9z' is none of Relu_2"),
+        ("--output action-3", "output 'action-3' is none of value"),
+        ("--channel 0", "--channel 0: layer Relu_2 has 8, counted from 1"),
+        ("--channel 9", "--channel 9: layer Relu_2 has 8, counted from 1"),
+        ("--channel red", "--channel red: layer Relu_2 has 8, counted from 1; or say prin"),
+        ("--fps 0", "fps=0.0 must be above 0 and at most 100"),
+    ],
+)
+def test_exports_of_what_is_not_there(
+    suffix: str, arguments: str, message: str, page: Path, tmp_path: Path, capsys: Any
+) -> None:
+    assert main(["export", str(page), str(tmp_path / f"x{suffix}"), *arguments.split()]) == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"rl-clarity: {message}")
+    assert printed.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["page", "x.bmp"], "'x.bmp' ends in none of .png, .gif, .csv, .npz"),
-        (["page", "x.png", "--frames", "5:3"], "--frames 5:3: two numbers from 1 on"),
-        (["page", "x.png", "--frames", "0:3"], "--frames 0:3"),
-        (["page", "x.png", "--frames", "first"], "--frames first"),
-        (["page", "x.png", "--frames", "1:1000"], "is none of the trajectory's 10"),
-        (["page", "x.png", "--trajectory", "3"], "is none of the 2"),
-        (["page", "x.png", "--layer", "9z"], "layer '9z' is none of Relu_2"),
-        (["page", "x.png", "--output", "action-1"], "output 'action-1' is none of value"),
+        (["page", "x.bmp"], "'x.bmp' ends in none of .png, .apng, .gif, .csv, .npz"),
         (["nowhere", "x.png"], "there is no page"),
         (["page", "nowhere/x.csv"], "cannot write"),
     ],
 )
-def test_exports_that_cannot_be(
+def test_exports_from_and_to_nowhere(
     arguments: list[str], message: str, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -336,7 +493,7 @@ def test_train_and_explain(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_train_without_a_game(tmp_path: Path, capsys: Any) -> None:
-    assert main(["train", str(tmp_path / "agent")]) == 1
+    assert main(["train", str(tmp_path / "agent")]) == 2
     assert "env_name" in capsys.readouterr().err
     assert not (tmp_path / "agent").exists()
 

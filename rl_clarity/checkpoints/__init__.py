@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from rl_clarity.checkpoints.advice import how_to_convert, pickled_object, unknown
 from rl_clarity.checkpoints.checkpoint import Checkpoint
 from rl_clarity.checkpoints.safe_pickle import RefusedError
-from rl_clarity.errors import CheckpointError, ClarityError
+from rl_clarity.errors import CheckpointError, ClarityError, OutputError
+from rl_clarity.quiet import import_keras
 
 if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent
@@ -30,6 +31,7 @@ FORMATS = {
     "baselines": "rl_clarity.checkpoints.baselines",
 }
 """Module of each format; the first whose `sniff` says so reads a file."""
+SUFFIX = ".safetensors"
 HEAD_BYTES = 4096
 UNFIT = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 DAMAGED = (EOFError, OSError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
@@ -59,6 +61,7 @@ def read(path: str | Path, **metadata: Any) -> Checkpoint:
 
 def build_agent(checkpoint: Checkpoint) -> Agent:
     """The agent of a checkpoint; raises CheckpointError where the parameters do not fit the network."""
+    import_keras()
     with _errors_of(checkpoint.path):
         agent: Agent = _module(checkpoint.format).agent(checkpoint)
         return agent
@@ -69,17 +72,28 @@ def load_agent(path: str | Path, **metadata: Any) -> Agent:
     return build_agent(read(path, **metadata))
 
 
-def convert(path: str | Path, out_path: str | Path, **metadata: Any) -> Checkpoint:
+def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, **metadata: Any) -> Checkpoint:
     """Write a checkpoint of any known format in the native one (see `checkpoints.native`); `metadata` as in `read`.
 
     The agent is built first, so that what was written is known to work.
+
+    Raises OutputError if `out_path` does not end in `.safetensors`, or is there and `overwrite` does not say to replace
+    it; CheckpointError as `read` and `build_agent`.
     """
     from rl_clarity.checkpoints import native
 
+    _check_target(Path(out_path), overwrite)
     checkpoint = read(path, **metadata)
     build_agent(checkpoint)
     native.write(Path(out_path), checkpoint)
     return checkpoint
+
+
+def _check_target(path: Path, overwrite: bool) -> None:
+    if path.suffix.lower() != SUFFIX:
+        raise OutputError(f"what is written is of the native format: {path} must end in {SUFFIX}")
+    if path.exists() and not overwrite:
+        raise OutputError(f"{path} is there already: choose another name, or replace it with overwrite=True (--force)")
 
 
 @contextmanager

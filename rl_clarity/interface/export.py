@@ -1,54 +1,97 @@
-"""Pictures and numbers out of a page: `.png` (of several frames: animated), `.gif`, `.csv`, `.npz`."""
+"""Pictures and numbers out of a page: `.png` and `.apng` (of several frames: animated), `.gif`, `.csv`, `.npz`."""
 
 from __future__ import annotations
 
-import csv
 import io
+import operator
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from rl_clarity.errors import OptionError, OutputError
-from rl_clarity.interface.results import Results
+from rl_clarity.interface.notebook import Page
+from rl_clarity.interface.results import Results, Steps, open_results
+from rl_clarity.interface.timeline import timeline_csv
 from rl_clarity.visualization.rendering import Direction, over_observations, render_attribution
 
-SUFFIXES = (".png", ".gif", ".csv", ".npz")
+SUFFIXES = (".png", ".apng", ".gif", ".csv", ".npz")
+MOST_FPS = 100
+"""A GIF counts time in hundredths of a second."""
 _SIDE = 256
+_WORDS = ("prin", "all", "res")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What of a page is exported; all counted from 0."""
+    """What of a page is exported, all of it there; counted from 0."""
 
-    trajectory: int = 0
-    frames: range | None = None
-    """Steps of the trajectory; all of them if not given."""
-    layer: str | None = None
-    """Layer of the attribution; none if not given."""
-    output: str = "value"
-    """Output that is attributed."""
-    directions: tuple[Direction, ...] = ("pos", "neg")
-    """Parts of the attribution, each a picture beside the observation."""
-    channel: str | int = "prin"
-    """`prin`, `all`, `res` or a channel, as in `render_attribution`."""
-    fps: float = 12
-    """Frames a second of an animation."""
+    trajectory: int
+    steps: Sequence[int]
+    layer: str
+    output: str
+    directions: tuple[Direction, ...]
+    channel: str | int
+    fps: float
 
 
-def export(results: Results, path: str | os.PathLike[str], selection: Selection | None = None) -> Path:
-    """Write what is selected of a page to a file, as its suffix says, and return its path.
+def export(
+    page: Page | Results | str | os.PathLike[str],
+    out_path: str | os.PathLike[str],
+    *,
+    trajectory: int = 0,
+    frames: Steps = None,
+    layer: str | None = None,
+    output: str | None = None,
+    directions: Sequence[Direction] = ("pos", "neg"),
+    channel: str | int = "prin",
+    fps: float = 12,
+) -> Path:
+    """Write pictures or numbers of a page to a file, as its suffix says, and return its path.
 
-    Pictures show the observation and beside it its attribution over the greyscale observation. Tables have a row for
-    each frame. `.npz` holds frames, series, channels and residual.
+    - `.png`, `.apng`, `.gif`: for each of n frames the observation, enlarged, and beside it for each direction the
+      attribution over its greyscale; more than one frame makes an animation
+    - `.csv`: a row for each frame, with the columns of the page's own table
+    - `.npz`: `steps` (n,); `frames` (n, H, W, 1 | 3) uint8; `channels` (n, h, w, K) and `residual` (n, h, w, 1) in
+      units of attribution; the numbers along the trajectory, (n,), or (n, actions or groups)
+
+    All is counted from 0, as in `open_results`. The page and `rl-clarity export` count from 1.
+
+    Parameters
+    ----------
+    page: what `run` returned, the directory of a page or its `interface.html`, or what `open_results` gave
+    out_path: the file; one that is there is replaced
+    trajectory: index of the trajectory
+    frames: its steps, as a range or a list; all of them if not given
+    layer: its name; the page's first if not given
+    output: `"value"`, `"action-3"`, `"group-0"` or `"greedy"`; the first that the page attributes if not given
+    directions: of `"pos"` (what raised the output), `"neg"` (what lowered it) and `"abs"` (both); () for none
+    channel: in pictures: all channels (`"prin"`), these and the residual (`"all"`), the residual (`"res"`), or an index
+    fps: frames a second of an animation, at most 100
+
+    Raises OptionError for what the page does not hold or a suffix that is not known, ClarityError where there is no
+    page, OutputError where the file cannot be written.
     """
-    target, selection = Path(path), selection or Selection()
-    if target.suffix not in SUFFIXES:
+    target = Path(out_path)
+    suffix = target.suffix.lower()
+    if suffix not in SUFFIXES:
         raise OptionError(f"{target.name!r} ends in none of {', '.join(SUFFIXES)}")
-    steps = selection.frames or range(results.trajectory(selection.trajectory)["steps"])
-    data = {".csv": _csv, ".npz": _npz}.get(target.suffix, _animation)(results, selection, steps, target.suffix)
+    results = _results(page)
+    selection = Selection(
+        trajectory,
+        _steps(frames, results.trajectory(trajectory)["steps"]),
+        *_what_is_explained(results, layer, output),
+        _directions(directions),
+        channel,
+        fps,
+    )
+    _check_channel(results, selection)
+    if not 0 < fps <= MOST_FPS:
+        raise OptionError(f"fps={fps!r} must be above 0 and at most {MOST_FPS}")
+    data = {".csv": _csv, ".npz": _npz}.get(suffix, _animation)(results, selection, suffix)
     try:
         target.write_bytes(data)
     except OSError as error:
@@ -56,13 +99,64 @@ def export(results: Results, path: str | os.PathLike[str], selection: Selection 
     return target
 
 
-def pictures(results: Results, selection: Selection, steps: range) -> np.ndarray:
+def _results(page: Page | Results | str | os.PathLike[str]) -> Results:
+    if isinstance(page, Page):
+        return page.results()
+    return page if isinstance(page, Results) else open_results(page)
+
+
+def _steps(frames: Steps, count: int) -> Sequence[int]:
+    """Steps that are there, at least one."""
+    if frames is None:
+        return range(count)
+    try:
+        steps = [operator.index(step) for step in frames]
+    except TypeError:
+        raise OptionError(f"frames={frames!r} must be a range or a list of steps") from None
+    for step in steps:
+        if not 0 <= step < count:
+            raise OptionError(f"frames: step {step} is none of the trajectory's {count} (counted from 0)")
+    if not steps:
+        raise OptionError(f"frames={frames!r}: no steps are asked for")
+    return steps
+
+
+def _what_is_explained(results: Results, layer: str | None, output: str | None) -> tuple[str, str]:
+    """Layer and output, by default the page's first."""
+    found = results.layer(results.layers[0] if layer is None else layer)
+    outputs = list(found["attribution"])
+    chosen = next((name for name in results.outputs if name in outputs), "") if output is None else output
+    if chosen not in outputs:
+        raise OptionError(f"output {output!r} is none of {', '.join(outputs)}")
+    return found["name"], chosen
+
+
+def _directions(directions: Sequence[Direction]) -> tuple[Direction, ...]:
+    known = get_args(Direction)
+    if isinstance(directions, str) or any(direction not in known for direction in directions):
+        raise OptionError(f"directions={directions!r} must be a list of some of {', '.join(map(repr, known))}")
+    return tuple(directions)
+
+
+def _check_channel(results: Results, selection: Selection) -> None:
+    layer, channel = results.layer(selection.layer), selection.channel
+    if isinstance(channel, str):
+        if channel not in _WORDS:
+            raise OptionError(f"channel={channel!r} is none of {', '.join(map(repr, _WORDS))}, nor a channel's index")
+        if channel != "prin" and layer["kind"] == "input":
+            raise OptionError(f"channel={channel!r}: layer {layer['name']} has no residual, as it is not reduced")
+    elif not 0 <= channel < layer["channels"]:
+        raise OptionError(
+            f"channel={channel!r} is none of layer {layer['name']}'s {layer['channels']} (counted from 0)"
+        )
+
+
+def _pictures(results: Results, selection: Selection) -> np.ndarray:
     """The observation and its attribution side by side, for each of the steps: (n, H, W, 3) uint8."""
-    frames = results.frames(selection.trajectory, steps)
-    shown = _enlarged(frames)
+    shown = _enlarged(results.frames(selection.trajectory, selection.steps))
     panels = [np.broadcast_to(shown, (*shown.shape[:3], 3))]
-    if selection.layer is not None:
-        found = results.attribution(selection.layer, selection.trajectory, selection.output, steps)
+    if selection.directions:
+        found = results.attribution(selection.layer, selection.trajectory, selection.output, selection.steps)
         weight = float(results.manifest["view"].get("attribution_weight", 0.9))
         for direction in selection.directions:
             rendered = render_attribution(
@@ -83,57 +177,30 @@ def _enlarged(frames: np.ndarray) -> np.ndarray:
     return frames.repeat(times, axis=1).repeat(times, axis=2)
 
 
-def _animation(results: Results, selection: Selection, steps: range, suffix: str) -> bytes:
+def _animation(results: Results, selection: Selection, suffix: str) -> bytes:
     from PIL import Image
 
-    images = [Image.fromarray(picture) for picture in pictures(results, selection, steps)]
+    images = [Image.fromarray(picture) for picture in _pictures(results, selection)]
     buffer = io.BytesIO()
     animated = {"save_all": True, "append_images": images[1:], "duration": 1000 / selection.fps, "loop": 0}
-    images[0].save(buffer, suffix[1:].upper(), **(animated if len(images) > 1 else {}))
+    images[0].save(buffer, "GIF" if suffix == ".gif" else "PNG", **(animated if len(images) > 1 else {}))
     return buffer.getvalue()
 
 
-def _csv(results: Results, selection: Selection, steps: range, suffix: str) -> bytes:
-    columns = _columns(results, selection)
-    digits = int(results.manifest["numpy_precision"])
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(["trajectory", "frame", *columns])
-    for step in steps:
-        numbers = [f"{column[step]:.{digits}g}" for column in columns.values()]
-        writer.writerow([selection.trajectory + 1, step + 1, *numbers])
-    return text.getvalue().encode()
+def _csv(results: Results, selection: Selection, suffix: str) -> bytes:
+    text = timeline_csv(results, selection.trajectory, selection.steps, selection.layer, selection.output)
+    return text.encode()
 
 
-def _columns(results: Results, selection: Selection) -> dict[str, np.ndarray]:
-    """Numbers along the trajectory by name, a column each."""
-    labels = [action["label"] for action in results.manifest["actions"]]
-    groups = [group["label"] for group in results.manifest["action_groups"]]
-    columns: dict[str, np.ndarray] = {}
-    for key, values in results.series(selection.trajectory).items():
-        if values.ndim == 1:
-            columns[key] = values
-        else:
-            names = groups if key == "groups" else labels
-            columns |= {f"{key} {name}": values[:, index] for index, name in enumerate(names)}
-    if selection.layer is not None:
-        totals = results.totals(selection.layer, selection.trajectory)[selection.output].totals.sum(axis=-1)
-        channels = results.layer(selection.layer)["channels"]
-        for index in range(totals.shape[1]):
-            name = f"channel {index + 1}" if index < channels else "residual"
-            columns[f"{selection.layer} {selection.output} {name}"] = totals[:, index]
-    return columns
-
-
-def _npz(results: Results, selection: Selection, steps: range, suffix: str) -> bytes:
+def _npz(results: Results, selection: Selection, suffix: str) -> bytes:
+    steps = selection.steps
     series = results.series(selection.trajectory)
+    found = results.attribution(selection.layer, selection.trajectory, selection.output, steps)
     arrays = {key: values[list(steps)] for key, values in series.items()}
     arrays |= {"steps": np.array(steps), "frames": results.frames(selection.trajectory, steps)}
-    if selection.layer is not None:
-        found = results.attribution(selection.layer, selection.trajectory, selection.output, steps)
-        arrays["channels"] = found.channels
-        if found.residual is not None:
-            arrays["residual"] = found.residual
+    arrays["channels"] = found.channels
+    if found.residual is not None:
+        arrays["residual"] = found.residual
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **cast(dict[str, Any], arrays))
     return buffer.getvalue()

@@ -104,6 +104,7 @@ class Results:
         entry = self.layer(layer)
         if output not in entry["attribution"]:
             raise OptionError(f"output {output!r} is none of {', '.join(entry['attribution'])}")
+        self.trajectory(trajectory)
         names = entry["attribution"][output][trajectory]
         parts = [(part["codes"][at], part["scales"][at]) for part, at in self._at(trajectory, names, steps)]
         values = dequantize(np.stack([codes for codes, _ in parts]), np.array([scale for _, scale in parts]))

@@ -105,7 +105,7 @@ def test_gives_what_the_model_gives(kind, tmp_path):
     logits, value = (wanted["logits"], wanted["v"]) if isinstance(wanted, dict) else wanted
     assert np.abs(outputs.policy_logits - logits).max() < 1e-5
     assert np.abs(outputs.values - np.reshape(value, -1)).max() < 1e-5
-    copy = tmp_path / "native"
+    copy = tmp_path / "native.safetensors"
     checkpoints.convert(path, copy)
     assert np.array_equal(checkpoints.load_agent(copy).forward(OBSERVATIONS).values, outputs.values)
 

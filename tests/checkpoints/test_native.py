@@ -44,13 +44,13 @@ def test_baselines_checkpoints_convert_too(tmp_path):
     baselines.write(
         path, build("nature", (44, 44, 4), 5).parameters(), {"cnn": "nature", "observation_shape": [44, 44, 4]}
     )
-    checkpoints.convert(path, tmp_path / "out", env_name="coinrun")
-    before, after = checkpoints.load_agent(path), checkpoints.load_agent(tmp_path / "out")
+    checkpoints.convert(path, tmp_path / "out.safetensors", env_name="coinrun")
+    before, after = checkpoints.load_agent(path), checkpoints.load_agent(tmp_path / "out.safetensors")
     observations = np.random.default_rng(0).integers(0, 256, (2, 44, 44, 4), np.uint8)
     assert np.array_equal(before.forward(observations).values, after.forward(observations).values)
     assert after.metadata == {**before.metadata, "env_name": "coinrun"}
-    checkpoints.convert(tmp_path / "out", tmp_path / "again")
-    assert (tmp_path / "out").read_bytes() == (tmp_path / "again").read_bytes()
+    checkpoints.convert(tmp_path / "out.safetensors", tmp_path / "again.safetensors")
+    assert (tmp_path / "out.safetensors").read_bytes() == (tmp_path / "again.safetensors").read_bytes()
 
 
 def test_what_makes_no_agent_is_not_converted(tmp_path):
@@ -58,8 +58,8 @@ def test_what_makes_no_agent_is_not_converted(tmp_path):
     arrays["actor.bias"][0] = np.nan
     (tmp_path / "agent.pt").write_bytes(torch_writer.save(arrays))
     with pytest.raises(CheckpointError, match=r"actor\.bias"):
-        checkpoints.convert(tmp_path / "agent.pt", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+        checkpoints.convert(tmp_path / "agent.pt", tmp_path / "out.safetensors")
+    assert not (tmp_path / "out.safetensors").exists()
 
 
 def test_other_programs_read_the_tensors(checkpoint, tmp_path):

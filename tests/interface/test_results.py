@@ -121,6 +121,9 @@ def test_scrub_pictures_are_strips_in_time(results: Results, arrays: Arrays) -> 
         (lambda results: results.series(-1), "trajectory -1"),
         (lambda results: results.frames(1, [9]), "step 9 is none of the trajectory's 9"),
         (lambda results: results.attribution("2b", 0, "action-7"), "output 'action-7' is none of value"),
+        (lambda results: results.attribution("2b", 9), "trajectory 9 is none of the 2"),
+        (lambda results: results.attribution("2b", -1), "trajectory -1 is none of the 2"),
+        (lambda results: results.totals("2b", 9), "trajectory 9 is none of the 2"),
         (lambda results: results.frames(1, []), "no steps"),
     ],
 )
