@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from rl_clarity.environments.metadata import spec_from_metadata
+from rl_clarity.environments.procgen import DEFAULT_OPTIONS as PROCGEN_OPTIONS
 from rl_clarity.environments.protocol import EnvironmentSpec
 from rl_clarity.errors import OptionError
 from rl_clarity.parsing import parse, unknown_option
@@ -14,6 +16,8 @@ from rl_clarity.parsing import parse, unknown_option
 REWARD_PROCESSING = ("none", "clip", "normalize")
 PRECISIONS = ("float32", "bfloat16")
 ALIASES = {"lambda": "lambda_", "lam": "lambda_"}
+OF_ONE_KIND = {**PROCGEN_OPTIONS, "use_sticky_actions": False}
+"""Options that other kinds of environment do not have, and what they come to where nobody gives them."""
 
 
 @dataclass(frozen=True)
@@ -109,17 +113,29 @@ class TrainOptions:
             raise OptionError(
                 f"env_name={self.env_name!r}, env_id={self.env_id!r}: give one of them, such as 'coinrun'"
             )
+        self._check_numbers()
+        self._require(
+            "reward_processing", self.reward_processing in REWARD_PROCESSING, f"is none of {REWARD_PROCESSING}"
+        )
+        self._require("precision", self.precision in PRECISIONS, f"is none of {PRECISIONS}")
+        self._check_minibatches()
+        self._check_kind()
+
+    def _check_numbers(self) -> None:
         for name in ("num_envs", "num_steps", "num_minibatches", "ppo_epochs", "frame_stack"):
             self._require(name, getattr(self, name) >= 1, "must be at least 1")
         for name in ("gamma", "lambda_", "epsilon_greedy"):
             self._require(name, 0 <= getattr(self, name) <= 1, "must be from 0 to 1")
         for name in ("learning_rate", "clip_range", "max_grad_norm", "timesteps_per_proc"):
-            self._require(name, getattr(self, name) > 0, "must be above 0")
-        self._require("save_interval", self.save_interval >= 0, "must not be negative")
-        self._require(
-            "reward_processing", self.reward_processing in REWARD_PROCESSING, f"is none of {REWARD_PROCESSING}"
-        )
-        self._require("precision", self.precision in PRECISIONS, f"is none of {PRECISIONS}")
+            self._require(name, 0 < getattr(self, name) < math.inf, "must be above 0 and finite")
+        for name in ("save_interval", "seed"):
+            self._require(name, getattr(self, name) >= 0, "must not be negative")
+        self._require("value_loss_coeff", 0 <= self.value_loss_coeff < math.inf, "must be finite and not negative")
+        self._require("entropy_coeff", math.isfinite(self.entropy_coeff), "must be finite")
+        scales = math.isfinite(self.reward_scale) and self.reward_scale != 0
+        self._require("reward_scale", scales, "must be finite and not 0, or there is nothing to learn from")
+
+    def _check_minibatches(self) -> None:
         if self.steps_per_update % self.num_minibatches:
             raise OptionError(
                 f"num_minibatches={self.num_minibatches} does not divide num_envs x num_steps = {self.steps_per_update}"
@@ -129,6 +145,13 @@ class TrainOptions:
                 f"num_minibatches={self.num_minibatches} does not divide num_envs={self.num_envs}: with use_lstm a "
                 "minibatch holds whole environments"
             )
+
+    def _check_kind(self) -> None:
+        """Refuse options that this kind of environment would not hear of."""
+        spec = self.environment()
+        for name, default in OF_ONE_KIND.items():
+            heard = name in spec.options or getattr(self, name) in (None, default)
+            self._require(name, heard, f"is no option of the kind of environment {spec.kind!r}: leave it out")
 
     def _require(self, name: str, holds: bool, what: str) -> None:
         if not holds:

@@ -56,8 +56,8 @@ def test_lambda_may_not_be_given_twice() -> None:
 
 
 def test_flags_may_be_0_and_1() -> None:
-    options = train_options({"env_name": "coinrun", "clip_vf": 0, "use_lstm": 0, "use_sticky_actions": 1})
-    assert (options.clip_vf, options.use_lstm, options.use_sticky_actions) == (False, False, True)
+    options = train_options({"env_name": "coinrun", "clip_vf": 0, "use_lstm": 0, "use_backgrounds": 1})
+    assert (options.clip_vf, options.use_lstm, options.use_backgrounds) == (False, False, True)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,34 @@ def test_flags_may_be_0_and_1() -> None:
         ({"env_name": "coinrun", "reward_processing": "sign"}, "'sign'.*clip"),
         ({"env_name": "coinrun", "precision": "float16"}, "'float16'.*bfloat16"),
         ({"env_name": "coinrun", "num_minibatches": 7}, "num_minibatches=7"),
+        ({"env_name": "coinrun", "timesteps_per_proc": float("inf")}, "timesteps_per_proc=inf"),
+        ({"env_name": "coinrun", "max_grad_norm": float("inf")}, "max_grad_norm=inf"),
+        ({"env_name": "coinrun", "seed": -1}, "seed=-1"),
+        ({"env_name": "coinrun", "value_loss_coeff": -1}, "value_loss_coeff=-1"),
+        ({"env_name": "coinrun", "entropy_coeff": float("inf")}, "entropy_coeff=inf"),
+        ({"env_name": "coinrun", "reward_scale": 0}, "reward_scale=0"),
+        ({"env_name": "coinrun", "use_sticky_actions": 1}, "use_sticky_actions=True.*'procgen'"),
+        ({"env_name": "pong", "env_kind": "atari", "num_levels": 10}, "num_levels=10.*'atari'"),
+        ({"env_id": "CarRacing-v3", "env_kind": "gymnasium", "distribution_mode": "easy"}, "distribution_mode='easy'"),
+        ({"env_name": "coinrun", "env_kind": "coinrun_old", "center_agent": False}, "center_agent=False"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_value(given: dict, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         train_options(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"env_name": "pong", "env_kind": "atari", "use_sticky_actions": True, "num_levels": 0},
+        {"env_name": "coinrun", "env_kind": "coinrun_old", "num_levels": 10},
+        {"env_name": "coinrun_old", "num_levels": 10},
+        {"env_name": "coinrun", "use_sticky_actions": False},
+    ],
+)
+def test_options_of_the_kind_and_defaults_of_another_are_taken(given: dict) -> None:
+    train_options(given)
 
 
 @pytest.mark.parametrize(
