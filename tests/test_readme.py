@@ -12,10 +12,9 @@ import webbrowser
 from pathlib import Path
 
 import pytest
-import tyro
 
 import rl_clarity
-from rl_clarity.cli import COMMANDS
+from rl_clarity.cli.call import command_of
 from scripts.make_options import TARGET, document
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -51,8 +50,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.parametrize("line", re.findall(r"(rl-clarity [a-z].*)$", "\n".join(blocks("sh")), re.MULTILINE))
 def test_commands_are_understood(line: str) -> None:
-    arguments = shlex.split(line, comments=True)[1:]
-    tyro.extras.subcommand_cli_from_dict(COMMANDS, args=arguments, prog="rl-clarity")
+    command_of(shlex.split(line, comments=True)[1:])
 
 
 def test_targets_of_make_exist() -> None:
