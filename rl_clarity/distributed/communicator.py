@@ -28,8 +28,8 @@ class Communicator(Protocol):
 
     rank: int
     size: int
-    before_failing: Callable[[], None]
-    """Called before an error is said."""
+    before_failing: Callable[[], bool]
+    """Called before an error is said: whether nothing has been said yet of this machine's ranks."""
 
     def broadcast(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""
@@ -61,7 +61,7 @@ class SingleProcess:
     size = 1
 
     def __init__(self) -> None:
-        self.before_failing: Callable[[], None] = lambda: None
+        self.before_failing: Callable[[], bool] = lambda: True
 
     def broadcast(self, value: Any) -> Any:
         return value
@@ -100,7 +100,7 @@ class MpiRanks:
         self._world = MPI.COMM_WORLD
         self.rank = self._world.Get_rank()
         self.size = self._world.Get_size()
-        self.before_failing: Callable[[], None] = lambda: None
+        self.before_failing: Callable[[], bool] = lambda: True
 
     def broadcast(self, value: Any) -> Any:
         return self._world.bcast(value, root=0)
@@ -135,11 +135,19 @@ class MpiRanks:
         window.Free()  # not after an error, which ends the job: it waits for all ranks
 
     def fail(self, error: BaseException, what: str) -> None:
-        self.before_failing()
-        text = str(error) if isinstance(error, ClarityError) else "".join(traceback.format_exception(error))
-        print(f"rl-clarity: rank {self.rank} of {self.size} failed at {what}: {text}", file=sys.stderr, flush=True)
+        if self.before_failing():  # what stops one rank often stops the others too: Ctrl-C, a full disk
+            who = f"rl-clarity: rank {self.rank} of {self.size}"
+            print(f"{who} {_said_of(error, what)}", file=sys.stderr, flush=True)
         time.sleep(FORWARDING_SECONDS)
         self._world.Abort(1)
+        os._exit(1)  # some MPI's Abort returns, and leaves the ending to the launcher
+
+
+def _said_of(error: BaseException, what: str) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return f"was interrupted at {what}; the same command goes on where it was"
+    expected = isinstance(error, (ClarityError, OSError))
+    return f"failed at {what}: {error if expected else ''.join(traceback.format_exception(error))}"
 
 
 def communicator() -> Communicator:

@@ -28,13 +28,16 @@ for line in sys.stdin:
 if last != "{_GOODBYE}":
     try:
         os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+        os.write(2, f"rl-clarity: {{who}} was killed at {{last}}; the same command goes on where it was\\n".encode())
     except OSError:
-        sys.exit()
-    os.write(2, f"rl-clarity: {{who}} was killed at {{last}}; the same command goes on where it was\\n".encode())
+        pass
     os.close(2)
     os.close(1)
     time.sleep(5)
-    os.unlink(mark)
+    try:
+        os.unlink(mark)
+    except OSError:
+        pass
 """
 
 
@@ -58,10 +61,18 @@ class Sentinel:
             self._process.stdin.write(what.replace("\n", " ") + "\n")
             self._process.stdin.flush()
 
-    def hush(self) -> None:
-        """An error is about to be said, which is better than what any sentinel of this machine knows."""
-        with suppress(OSError):
+    def hush(self) -> bool:
+        """An error is about to be said, which is better than what any sentinel of this machine knows.
+
+        Whether none has been said before.
+        """
+        try:
             os.close(os.open(self._mark, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        except OSError:
+            pass
+        return True
 
     def leave(self) -> None:
         self.doing(_GOODBYE)

@@ -39,6 +39,10 @@ if os.environ.get("BROKEN"):
     from rl_clarity.stages import tasks
     attribute = tasks.attribute_trajectory
     def broken(*arguments):
+        if os.environ["BROKEN"] == "disk":
+            with open(os.environ["DONE"] + "-broken", "a") as file:
+                print(time.time(), file=file)
+            raise OSError(28, "No space left on device")
         if os.environ.get("PMI_RANK") == "1":
             with open(os.environ["DONE"] + "-broken", "w") as file:
                 print(time.time(), file=file)
@@ -115,14 +119,16 @@ def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> 
     [
         ("raises", r"rank 1 of 2 failed at attribution/Relu_\d/\d: (.*\n)*RuntimeError: the rank is out of luck"),
         ("killed", r"rank 1 of 2 was killed at attribution/Relu_\d/\d; the same command goes on where it was"),
+        ("disk", r"rank \d of 2 failed at attribution/Relu_\d/\d: \[Errno 28\] No space left on device\n"),
     ],
 )
 def test_a_rank_that_fails_ends_the_job(mpiexec: str, folder: Path, how: str, said: str) -> None:
     result = start([mpiexec, "-n", "2"], folder, how, BROKEN=how)
-    seconds = time.time() - float((folder / "done" / f"{how}-broken").read_text())
+    seconds = time.time() - float((folder / "done" / f"{how}-broken").read_text().split()[0])
     assert result.returncode != 0
     assert re.search(said, result.stderr)
     assert result.stderr.count("rl-clarity: rank") == 1
+    assert ("Traceback" in result.stderr) == (how == "raises")
     assert seconds < 15
     assert not is_complete(folder / how)
     # It goes on where it was, with another number of ranks.
