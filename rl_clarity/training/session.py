@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rl_clarity.distributed import locked
 from rl_clarity.environments import make
 from rl_clarity.errors import OptionError
+from rl_clarity.files import UNFINISHED
 from rl_clarity.quiet import import_keras
 from rl_clarity.training import state as training_state
 from rl_clarity.training.options import TrainOptions
@@ -52,7 +53,10 @@ class TrainingSummary:
 
 
 def run(save_dir: Path | None, options: TrainOptions) -> TrainingSummary:
-    """Train until `timesteps_per_proc`, from the state in `save_dir` where there is one."""
+    """Train until `timesteps_per_proc`, from the state in `save_dir` where there is one.
+
+    Raises OutputError where another process trains in that directory.
+    """
     _require_tensorflow()
     together = ranks()
     try:
@@ -63,9 +67,11 @@ def run(save_dir: Path | None, options: TrainOptions) -> TrainingSummary:
 
 
 def _run(save_dir: Path | None, options: TrainOptions, together: Ranks) -> TrainingSummary:
-    saved = together.broadcast(_saved_state(save_dir, options) if together.rank == 0 else None)
-    updates = 0 if saved is None else int(saved.values["updates"])
     with ExitStack() as stack:
+        if save_dir is not None and together.rank == 0:
+            stack.enter_context(_held(save_dir))
+        saved = together.broadcast(_saved_state(save_dir, options) if together.rank == 0 else None)
+        updates = 0 if saved is None else int(saved.values["updates"])
         stack.enter_context(compute_precision(options.precision))
         seed = environment_seed(options, updates, together.rank)
         environment = stack.enter_context(closing(make(options.environment(), options.num_envs, seed)))
@@ -73,16 +79,24 @@ def _run(save_dir: Path | None, options: TrainOptions, together: Ranks) -> Train
         if saved is not None:
             trainer.restore(saved)
         log = stack.enter_context(_log(save_dir, trainer)) if together.rank == 0 else None
-        mean_return = math.nan
         while trainer.updates < options.num_updates:
             row = trainer.update()
-            mean_return = row["mean_return"]
             if log is not None:
                 log.write(row)
             if save_dir is not None and _saves(options, trainer.updates):
                 trainer.save(save_dir)
     checkpoint = None if save_dir is None else save_dir / CHECKPOINT
-    return TrainingSummary(trainer.updates, trainer.timesteps, trainer.seconds, mean_return, checkpoint)
+    return TrainingSummary(trainer.updates, trainer.timesteps, trainer.seconds, trainer.mean_return, checkpoint)
+
+
+@contextmanager
+def _held(save_dir: Path) -> Iterator[None]:
+    """The directory kept from other processes, and free of what one that was killed had begun to write."""
+    with locked(str(save_dir)):
+        for name in (Path(CHECKPOINT).stem, STATE):
+            for path in save_dir.glob(f".{name}*{UNFINISHED}"):
+                path.unlink(missing_ok=True)
+        yield
 
 
 @contextmanager

@@ -104,11 +104,16 @@ class Trainer:
             "seconds": self.seconds,
             "steps_per_second": self.options.steps_per_update / elapsed,
             "episodes": self.episodes,
-            "mean_return": float(np.mean([e.reward for e in self.recent])) if self.recent else float("nan"),
+            "mean_return": self.mean_return,
             "mean_length": float(np.mean([e.length for e in self.recent])) if self.recent else float("nan"),
             **statistics,
             **{f"seconds_{name}": clocks.get(name, 0.0) for name in CLOCKS},
         }
+
+    @property
+    def mean_return(self) -> float:
+        """Over the last episodes; NaN without one."""
+        return float(np.mean([episode.reward for episode in self.recent])) if self.recent else float("nan")
 
     @property
     def timesteps(self) -> int:

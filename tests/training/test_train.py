@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 from rl_clarity.checkpoints import load_agent, read
-from rl_clarity.errors import CheckpointError, OptionError
+from rl_clarity.distributed import locked
+from rl_clarity.distributed.store import DIRECTORY, LOCK
+from rl_clarity.errors import CheckpointError, OptionError, OutputError
 from rl_clarity.training import state as training_state
 from rl_clarity.training import train
 from rl_clarity.training.options import TrainOptions
@@ -166,6 +168,28 @@ def test_another_network_does_not_go_on_from_a_state(tmp_path: Path) -> None:
         train(tmp_path, **tiny(2, cnn="impala"))
 
 
+def test_a_finished_training_given_again_says_how_it_ended(tmp_path: Path) -> None:
+    first = train(tmp_path, **tiny(2))
+    assert np.isfinite(first.mean_return)
+    assert train(tmp_path, **tiny(2)) == first
+
+
+def test_a_second_training_in_the_same_directory_is_refused_by_name_of_the_first(tmp_path: Path) -> None:
+    with locked(str(tmp_path)), pytest.raises(OutputError, match=f"process {os.getpid()} on .*another directory"):
+        train(tmp_path, **tiny(1))
+    train(tmp_path, **tiny(1))
+
+
+def test_what_a_killed_training_left_is_cleared_and_does_not_block(tmp_path: Path) -> None:
+    left = [".checkpoint.jd.1.unfinished", ".checkpoint-2.jd.1.unfinished", ".training-state.npz.1.unfinished"]
+    for name in (*left, ".notes.unfinished", f"{DIRECTORY}/{LOCK}"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("process 1 on another machine")
+    train(tmp_path, **tiny(1))
+    assert not [name for name in left if (tmp_path / name).exists()]
+    assert (tmp_path / ".notes.unfinished").exists(), "not a file of training"
+
+
 def test_a_damaged_state_says_what_to_do(tmp_path: Path) -> None:
     train(tmp_path, **tiny(1))
     state = tmp_path / "training-state.npz"
@@ -260,6 +284,7 @@ def test_killed_at_any_moment_it_ends_as_if_undisturbed(tmp_path: Path) -> None:
     updates = training_state.load(killed / "training-state.npz").values["updates"] + 4
     for directory in (killed, undisturbed):
         subprocess.run([*command, str(directory), str(updates)], check=True)
+        assert not list(directory.glob("*.unfinished"))
     rows_of = [read_csv(directory / "progress.csv") for directory in (killed, undisturbed)]
     assert [int(row["update"]) for row in rows_of[0]] == list(range(1, updates + 1))
     timed = {name for name in COLUMNS if "seconds" in name or "second" in name}
