@@ -1,7 +1,8 @@
 // The selection in the page's address: `?layer=2b&trajectory=3&frame=120`, counted from 1, defaults left out.
-import { changed, initialSelection } from "./selection.js";
+import { changed, initialSelection, withChannels } from "./selection.js";
 
 const MOST_ROWS = 12;
+const PALETTES = ["standard", "safe"];
 const FLAGS = { residual: "residual", combined: "combined", columns: "columns" };
 
 /** @returns {string} the query, with its question mark */
@@ -13,13 +14,17 @@ export function toQuery(manifest, selection, kept = {}) {
   query.set("frame", selection.frame + 1);
   const rows = selection.rows.map((row) => rowToText(manifest, row)).join(",");
   if (rows !== defaults.rows.map((row) => rowToText(manifest, row)).join(",")) query.set("rows", rows || "none");
-  if (selection.channels) query.set("channels", selection.channels.map((k) => k + 1).join(".") || "none");
+  const channels = channelsToText(manifest, selection);
+  if (channels) query.set("channels", channels);
   for (const [key, name] of Object.entries(FLAGS)) if (selection[key]) query.set(name, "1");
   if (!selection.overlay) query.set("overlay", "0");
   if (!selection.smooth) query.set("smooth", "0");
   if (selection.opacity !== defaults.opacity) query.set("opacity", selection.opacity);
   if (selection.threshold !== 0) query.set("threshold", selection.threshold);
   if (selection.scale !== defaults.scale) query.set("scale", selection.scale);
+  if (selection.visible !== defaults.visible) query.set("visible", selection.visible);
+  // Another reader may prefer another palette: only the usual one goes without saying.
+  if (selection.palette !== "standard" || defaults.palette !== "standard") query.set("palette", selection.palette);
   return `?${query}`;
 }
 
@@ -33,13 +38,17 @@ export function fromQuery(manifest, text) {
   const layer = manifest.layers.findIndex(({ name }) => name === query.get("layer"));
   if (layer >= 0) patch.layer = layer;
   if (query.has("rows")) patch.rows = rowsFromText(manifest, query.get("rows"));
-  if (query.has("channels")) patch.channels = channelsFromText(query.get("channels"));
+  if (query.has("channels")) {
+    patch.channels = channelsFromText(manifest, query.get("channels"), patch.layer ?? initialSelection(manifest).layer);
+  }
   for (const [key, name] of Object.entries(FLAGS)) if (query.get(name) === "1") patch[key] = true;
   if (query.get("overlay") === "0") patch.overlay = false;
   if (query.get("smooth") === "0") patch.smooth = false;
   if (number("opacity") !== null) patch.opacity = Math.min(1, number("opacity"));
   if (number("threshold") !== null) patch.threshold = Math.min(1, number("threshold"));
   if (query.get("scale") === "frame") patch.scale = "frame";
+  if (number("visible")) patch.visible = number("visible");
+  if (PALETTES.includes(query.get("palette"))) patch.palette = query.get("palette");
   return changed(manifest, initialSelection(manifest), patch);
 }
 
@@ -74,9 +83,25 @@ function rowsFromText(manifest, text) {
   return rows.filter((row) => manifest.outputs.some(({ id }) => id === row.output)).slice(0, MOST_ROWS);
 }
 
-function channelsFromText(text) {
-  return text
-    .split(".")
-    .map((part) => Number(part) - 1)
-    .filter((k) => Number.isInteger(k) && k >= 0);
+/** "1.3,4a~2": channels 1 and 3 of the selected layer, and 2 of layer 4a; "none" is a choice, too. */
+function channelsToText(manifest, { channels, layer }) {
+  const indices = Object.keys(channels).map(Number);
+  const ordered = [...indices.filter((index) => index === layer), ...indices.filter((index) => index !== layer)];
+  const parts = ordered.map((index) => {
+    const list = channels[index].map((k) => k + 1).join(".") || "none";
+    return index === layer ? list : `${manifest.layers[index].slug}~${list}`;
+  });
+  return parts.join(",");
+}
+
+function channelsFromText(manifest, text, selected) {
+  let channels = {};
+  for (const part of text.split(",")) {
+    const [list, slug] = part.split("~").reverse();
+    const layer = slug === undefined ? selected : manifest.layers.findIndex((candidate) => candidate.slug === slug);
+    const chosen = list.split(".").map((k) => Number(k) - 1);
+    const known = chosen.filter((k) => Number.isInteger(k) && k >= 0 && k < manifest.layers[layer]?.channels);
+    if (known.length || (list === "none" && layer >= 0)) channels = withChannels(manifest, channels, layer, known);
+  }
+  return channels;
 }

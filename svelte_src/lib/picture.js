@@ -55,8 +55,8 @@ export function pictureOf({ manifest, chunks, selection, target, direction, isol
 /** All that a picture depends on. */
 export function pictureKey({ manifest, chunks, selection, target, direction, isolated, colors }) {
   const chunk = chunks.peek(attributionChunk(manifest, target));
-  const { layer, channels, residual, scale, smooth, threshold } = selection;
-  const choices = [layer, channels, residual, scale, smooth, threshold, direction, isolated, colors];
+  const { channels, residual, scale, smooth, threshold } = selection;
+  const choices = [channels, residual, scale, smooth, threshold, direction, isolated, colors];
   return [chunk, target.layer, target.output, target.trajectory, target.frame, ...choices];
 }
 

@@ -76,7 +76,7 @@ test("a target's chunk and frame are found", () => {
 
 test("a channel under the pointer is shown alone, in its own layer only", () => {
   const layer = { channels: 3 };
-  const selection = { layer: 1, channels: [0, 2], residual: true };
+  const selection = { layer: 1, channels: { 1: [0, 2] }, residual: true };
   assert.deepEqual(shownChannels(selection, layer, 1, null), { chosen: [0, 2], residual: true });
   assert.deepEqual(shownChannels(selection, layer, 1, { layer: 1, channel: 1 }), { chosen: [1], residual: false });
   assert.deepEqual(shownChannels(selection, layer, 1, { layer: 1, channel: 3 }), { chosen: [], residual: true });

@@ -7,7 +7,7 @@
  * @property {number} frame
  * @property {number} layer
  * @property {Row[]} rows
- * @property {number[] | null} channels the channels that are shown; null: all
+ * @property {Object<number, number[]>} channels of each layer (by its index) the channels that are shown; all where it has none
  * @property {boolean} residual
  * @property {boolean} combined positive and negative in one picture
  * @property {boolean} overlay over the observation
@@ -16,6 +16,8 @@
  * @property {boolean} smooth
  * @property {"trajectory" | "frame"} scale
  * @property {boolean} columns rows side by side
+ * @property {number} visible steps that the timeline shows at a time
+ * @property {"standard" | "safe"} palette of the channels; "safe": for colour-blind readers
  */
 
 /** @returns {Selection} */
@@ -25,7 +27,7 @@ export function initialSelection(manifest) {
     frame: 0,
     layer: defaultLayer(manifest),
     rows: [{ output: firstOutput(manifest), layer: null, trajectory: null }],
-    channels: null,
+    channels: {},
     residual: false,
     combined: false,
     overlay: true,
@@ -34,6 +36,8 @@ export function initialSelection(manifest) {
     smooth: true,
     scale: "trajectory",
     columns: false,
+    visible: defaultVisible(manifest),
+    palette: manifest.view?.palette ?? "standard",
   };
 }
 
@@ -49,6 +53,20 @@ export function firstOutput(manifest) {
   return manifest.outputs[0]?.id ?? "value";
 }
 
+const defaultVisible = ({ view }) => Math.round(Number(view?.scrubber_visible_duration)) || 256;
+
+/** Fewest and most steps that the timeline shows: up to twice the longest trajectory, and what the option asks for. */
+function visibleRange(manifest) {
+  const longest = Math.max(...manifest.trajectories.map(({ steps }) => steps));
+  const given = defaultVisible(manifest);
+  return { least: Math.min(16, given), most: Math.max(256, given, 2 * longest) };
+}
+
+function clampVisible(manifest, value) {
+  const { least, most } = visibleRange(manifest);
+  return Math.max(least, Math.min(most, Math.round(value) || defaultVisible(manifest)));
+}
+
 const clamp = (value, last) => Math.max(0, Math.min(last, Math.round(value) || 0));
 
 /** A selection with a change made, everything in range. @returns {Selection} */
@@ -57,7 +75,7 @@ export function changed(manifest, selection, patch) {
   next.trajectory = clamp(next.trajectory, manifest.trajectories.length - 1);
   next.frame = clamp(next.frame, (manifest.trajectories[next.trajectory]?.steps ?? 1) - 1);
   next.layer = clamp(next.layer, manifest.layers.length - 1);
-  if (next.layer !== selection.layer && !("channels" in patch)) next.channels = null;
+  if ("visible" in patch) next.visible = clampVisible(manifest, next.visible);
   return next;
 }
 
@@ -75,11 +93,21 @@ export function firstTarget(manifest, selection) {
   return rowTarget(manifest, selection, row);
 }
 
-/** Indices of the channels a row's picture shows: the selection's choice is about its own layer only. */
+const allOf = (layer) => Array.from({ length: layer.channels }, (_, k) => k);
+
+/** Indices of the channels that pictures of a layer show. */
 export function chosenChannels(selection, layer, layerIndex) {
-  const all = Array.from({ length: layer.channels }, (_, k) => k);
-  if (layerIndex !== selection.layer || selection.channels === null) return all;
-  return all.filter((k) => selection.channels.includes(k));
+  const chosen = selection.channels[layerIndex];
+  return chosen ? allOf(layer).filter((k) => chosen.includes(k)) : allOf(layer);
+}
+
+/** The choices of channels with that of one layer replaced; null, or a list of all, is no choice. */
+export function withChannels(manifest, channels, layerIndex, chosen) {
+  const all = allOf(manifest.layers[layerIndex]);
+  if (chosen === null && !(layerIndex in channels)) return channels;
+  const next = { ...channels, [layerIndex]: all.filter((k) => chosen?.includes(k)) };
+  if (chosen === null || next[layerIndex].length === all.length) delete next[layerIndex];
+  return next;
 }
 
 /** The ids of the outputs shown in rows, each once. */

@@ -4,7 +4,7 @@ import { featureFromQuery, fromQuery, toQuery, withFeature } from "./address.js"
 import { createHistory, record, redo, undo } from "./history.js";
 import { actionOf, KEYS } from "./keys.js";
 import { PANELS, panelNamed, TOOLS } from "./panels.js";
-import { changed, chosenChannels, firstTarget, initialSelection, rowTarget, shownOutputs } from "./selection.js";
+import { changed, firstTarget, initialSelection, rowTarget, shownOutputs } from "./selection.js";
 import { DEFAULT_SETTINGS, mendSettings } from "./settings.js";
 
 const MANIFEST = {
@@ -24,13 +24,11 @@ test("the selection begins at the middle layer, value function, first frame", ()
   assert.deepEqual([MANIFEST.layers[layer].name, rows[0].output, trajectory, frame], ["2 b/é", "value", 0, 0]);
 });
 
-test("changes stay in range, and another layer has other channels", () => {
-  const start = { ...initialSelection(MANIFEST), channels: [2], frame: 90 };
+test("changes stay in range", () => {
+  const start = { ...initialSelection(MANIFEST), frame: 90 };
   assert.equal(changed(MANIFEST, start, { trajectory: 1 }).frame, 49);
   assert.equal(changed(MANIFEST, start, { frame: -4 }).frame, 0);
   assert.equal(changed(MANIFEST, start, { layer: 99 }).layer, 3);
-  assert.equal(changed(MANIFEST, start, { layer: 1 }).channels, null);
-  assert.deepEqual(changed(MANIFEST, start, { frame: 3 }).channels, [2]);
 });
 
 test("the original's address works", () => {
@@ -49,7 +47,7 @@ test("a selection survives its address", () => {
       { output: "value", layer: 2, trajectory: 0 },
       { output: "value", layer: null, trajectory: 2 },
     ],
-    channels: [0, 7],
+    channels: { 2: [0, 7], 1: [3] },
     residual: true,
     combined: true,
     overlay: false,
@@ -58,9 +56,11 @@ test("a selection survives its address", () => {
     smooth: false,
     scale: "frame",
     columns: true,
+    visible: 64,
+    palette: "safe",
   };
   assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, selection)), selection);
-  const empty = { ...selection, rows: [], channels: [] };
+  const empty = { ...selection, rows: [], channels: { 2: [] } };
   assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, empty)), empty);
 });
 
@@ -89,7 +89,7 @@ test("nonsense in an address is passed over", () => {
   const selection = fromQuery(MANIFEST, text);
   assert.deepEqual([selection.layer, selection.trajectory, selection.frame, selection.opacity], [2, 0, 0, 1]);
   assert.deepEqual(selection.rows, [{ output: "action-3", layer: 1, trajectory: null }]);
-  assert.deepEqual(selection.channels, [1]);
+  assert.deepEqual(selection.channels, { 2: [1] });
 });
 
 test("a row fills in what it leaves to the selection", () => {
@@ -103,12 +103,6 @@ test("a row fills in what it leaves to the selection", () => {
     past: true,
   });
   assert.equal(rowTarget(MANIFEST, selection, { ...row, trajectory: null }).past, false);
-});
-
-test("the choice of channels is about the selected layer only", () => {
-  const selection = { ...initialSelection(MANIFEST), layer: 2, channels: [1, 5] };
-  assert.deepEqual(chosenChannels(selection, MANIFEST.layers[2], 2), [1, 5]);
-  assert.equal(chosenChannels(selection, MANIFEST.layers[3], 3).length, 8);
 });
 
 test("outputs of rows are listed once", () => {

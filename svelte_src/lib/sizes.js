@@ -28,6 +28,35 @@ export function chosenLength(view, key) {
   return value === length({}, key) ? null : value;
 }
 
+/** A height as CSS: a percentage is one of the window, as what stands on the page has no height to be a part of. */
+export const height = (view, key) => length(view, key).replace("%", "vh");
+
+/** Room for two features of the chosen width beside each other, and a scroll bar; null: the layout decides. */
+export function legendWidth(view) {
+  const item = chosenLength(view, "legend_item_width");
+  return item && `calc(2 * ${item} + 32px)`;
+}
+
+/** What stands beside a track: its label, the gap, and the panel's padding and border. */
+const BESIDE_TRACK = "162px";
+/** The panel's padding and border alone, and with the slider's margins. */
+const BESIDE_PANEL = "34px";
+const BESIDE_SLIDER = "58px";
+
+/** How wide the middle of the page must be for everything that was chosen; null: the layout decides. */
+export function middleWidth(view) {
+  const wanted = [
+    ["scrubber_width", BESIDE_TRACK],
+    ["policy_display_width", BESIDE_TRACK],
+    ["navigator_width", BESIDE_SLIDER],
+  ];
+  const chosen = wanted.filter(([key]) => chosenLength(view, key));
+  const widths = chosen.map(([key, beside]) => `${chosenLength(view, key)} + ${beside}`);
+  const video = chosenLength(view, "video_width");
+  if (video) widths.push(`3 * ${video} + 24px + ${BESIDE_PANEL}`); // the observation, what adds, what takes away
+  return widths.length ? `max(${widths.join(", ")})` : null;
+}
+
 /** Width over height of two lengths of one unit; the fallback where they are equal or cannot be compared. */
 export function ratio(width, height, fallback) {
   const unit = (text) => text.replace(/^[\d.]+/, "");

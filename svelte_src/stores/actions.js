@@ -1,15 +1,18 @@
 // What several components let the reader do.
 import { toQuery } from "../lib/address.js";
+import { chosenChannels, withChannels } from "../lib/selection.js";
 
 /** Show or hide one channel of the selected layer. */
-export function toggleChannel({ manifest, selection }, channel) {
-  const count = manifest.layers[selection.now.layer].channels;
-  if (channel >= count) return;
-  const all = Array.from({ length: count }, (_, k) => k);
-  const shown = selection.now.channels ?? all;
-  const next = all.filter((k) => (k === channel ? !shown.includes(k) : shown.includes(k)));
-  selection.change({ channels: next.length === count ? null : next });
+export function toggleChannel(page, channel) {
+  const { layer } = page.selection.now;
+  if (channel >= page.manifest.layers[layer].channels) return;
+  const shown = chosenChannels(page.selection.now, page.manifest.layers[layer], layer);
+  chooseChannels(page, layer, shown.includes(channel) ? shown.filter((k) => k !== channel) : [...shown, channel]);
 }
+
+/** Show these channels of a layer; null: all. */
+export const chooseChannels = ({ manifest, selection }, layer, chosen) =>
+  selection.change({ channels: withChannels(manifest, selection.now.channels, layer, chosen) });
 
 /** The address of what is shown. */
 export const linkTo = ({ manifest, selection }) =>

@@ -1,5 +1,5 @@
 // Everything the components share, made once from the manifest and handed down as a Svelte context.
-import { derived, readable, writable } from "svelte/store";
+import { derived, get, readable, writable } from "svelte/store";
 import { featureFromQuery } from "../lib/address.js";
 import { createChunks } from "../lib/chunks.js";
 import { channelColors } from "../lib/colors.js";
@@ -14,15 +14,18 @@ import { createSelection } from "./selection.js";
 
 export const PAGE = Symbol("page");
 
-export function createPage(manifest, query) {
+export function createPage(given, query) {
+  const settings = createKept(`rl-clarity:${given.id}:settings`, DEFAULT_SETTINGS, mendSettings);
+  const manifest = withPreferences(given, get(settings));
   const chunks = createChunks({ missing: manifest.missing });
   const frames = createFrames(manifest, chunks);
-  const settings = createKept(`rl-clarity:${manifest.id}:settings`, DEFAULT_SETTINGS, mendSettings);
   const selection = createSelection(manifest, query);
   const theme = createTheme(settings);
   const series = createResource(chunks);
   selection.subscribe(({ trajectory }) => series.want(manifest.trajectories[trajectory].series));
-  const colors = derived(settings, ({ palette }) => manifest.layers.map((layer) => channelColors(layer, palette)));
+  const palette = derived(selection, (now) => now.palette);
+  const colors = derived(palette, (name) => manifest.layers.map((layer) => channelColors(layer, name)));
+  keepPalette(palette, settings);
   return {
     manifest,
     chunks,
@@ -37,7 +40,6 @@ export function createPage(manifest, query) {
     playback: createPlayback(manifest, selection),
     isolated: writable(null),
     hovered: writable(null),
-    visible: writable(visibleSteps(manifest)),
     drawer: writable(featureFromQuery(manifest, query)),
     /** The feature that was looked at last. */
     feature: writable(null),
@@ -47,8 +49,16 @@ export function createPage(manifest, query) {
   };
 }
 
-function visibleSteps(manifest) {
-  return Number(manifest.view?.scrubber_visible_duration) || 256;
+/** The manifest with what the reader chose on an earlier visit, where an address does not say otherwise. */
+const withPreferences = (manifest, { palette }) => ({ ...manifest, view: { ...manifest.view, palette } });
+
+/** Keep the palette for later visits once the reader has changed it: a link alone changes nobody's settings. */
+function keepPalette(palette, settings) {
+  let before = get(palette);
+  palette.subscribe((name) => {
+    if (name !== before) settings.update((now) => ({ ...now, palette: name }));
+    before = name;
+  });
 }
 
 /** "light" or "dark", following the system where the reader has not chosen; paper is light. */

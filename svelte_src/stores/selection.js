@@ -33,6 +33,10 @@ export function createSelection(manifest, query = "") {
     toFrame(frame, kind = "frame") {
       this.change({ frame }, kind);
     },
+    /** Show more or less time on the timeline; steps in quick succession are undone together. */
+    zoom(factor) {
+      this.change({ visible: history.present.visible * factor }, "visible");
+    },
     undo: () => adopt(undo(history)),
     redo: () => adopt(redo(history)),
   };

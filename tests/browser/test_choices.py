@@ -124,3 +124,77 @@ def test_single_letters_are_off_when_they_are_off(synthetic: Path, open_page: Op
     assert (visitor.state()["trajectory"], visitor.by("drawer").get_attribute("data-panel")) == (2, "help")
     visitor.press("ArrowRight")
     assert visitor.frame() == 2
+
+
+def test_each_layer_has_its_own_channels(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=4a&frame=30&rows=value,value~2b")
+    whole = [visitor.attribution("pos", row) for row in (0, 1)]
+    for channel in "23456":
+        visitor.press(channel)
+    visitor.settle()
+    assert np.abs(visitor.attribution("pos", 0) - whole[0]).max() > 20
+    assert np.array_equal(visitor.attribution("pos", 1), whole[1]), "another layer's row shows all of its own"
+    chosen = visitor.attribution("pos", 0)
+    visitor.click("layer-2b")
+    visitor.press(*"123456")
+    visitor.by("row-layer-0").select_option(label="layer 4a")
+    assert np.array_equal(visitor.attribution("pos", 0), chosen), "the choice stays with its layer"
+    assert np.abs(visitor.attribution("pos", 1) - whole[1]).max() > 20
+    assert visitor.text("row-channels-0") == f"{K - 5} of {K} features show all"
+    visitor.page.wait_for_url("**channels=7.8%2C4a%7E1.7.8**")
+    visitor.page.reload()
+    assert np.array_equal(visitor.attribution("pos", 0), chosen)
+    visitor.by("row-channels-0").get_by_role("button").click()
+    assert np.array_equal(visitor.attribution("pos", 0), whole[0])
+    assert visitor.by("row-channels-0").count() == 0
+
+
+def test_time_in_view_is_undone_in_coarse_steps_and_led_back_to(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b&frame=30")
+    visitor.well("film").hover(position=visitor.place("film", 0))
+    visitor.page.keyboard.down("Control")
+    for _ in range(6):
+        visitor.page.mouse.wheel(0, -10)
+    visitor.page.keyboard.up("Control")
+    visitor.page.wait_for_function("() => rlClarity.state().visible < 80")
+    visible = visitor.state()["visible"]
+    visitor.page.wait_for_url(f"**visible={visible}")
+    visitor.page.reload()
+    visitor.settle()
+    assert visitor.state()["visible"] == visible
+    well = visitor.well("advantage")
+    well.click(position=visitor.place("advantage", 10, visible))
+    assert visitor.frame() == 40
+    visitor.page.get_by_role("button", name="Show more time").click()
+    assert visitor.state()["visible"] == 2 * visible
+    visitor.page.wait_for_timeout(1100)
+    for _ in range(6):
+        visitor.page.get_by_role("button", name="Show more time").click()
+    assert visitor.state()["visible"] == 256
+    visitor.press("u")
+    assert visitor.state()["visible"] == 2 * visible, "what was turned at a stretch is one step"
+    visitor.press("u")
+    assert visitor.state()["visible"] == visible
+    visitor.press("y")
+    assert visitor.state()["visible"] == 2 * visible
+
+
+def test_the_palette_is_undone_led_back_to_and_kept(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b&frame=30")
+    usual = visitor.attribution("pos")
+    visitor.click("more-options")
+    visitor.by("palette").select_option("safe")
+    safe = visitor.attribution("pos")
+    assert np.abs(safe - usual).max() > 20
+    visitor.page.wait_for_url("**palette=safe")
+    visitor.press("Escape")
+    visitor.page.get_by_role("button", name="Undo").click()
+    assert np.array_equal(visitor.attribution("pos"), usual)
+    visitor.page.get_by_role("button", name="Redo").click()
+    assert np.array_equal(visitor.attribution("pos"), safe)
+    visitor.goto("?layer=2b&frame=30")
+    assert np.array_equal(visitor.attribution("pos"), safe), "it is kept for the next visit"
+    visitor.goto("?layer=2b&frame=30&palette=standard")
+    assert np.array_equal(visitor.attribution("pos"), usual), "a link shows what it says"
+    visitor.goto("?layer=2b&frame=30")
+    assert np.array_equal(visitor.attribution("pos"), safe), "and changes no one's settings"

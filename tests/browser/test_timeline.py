@@ -12,7 +12,7 @@ from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, read_chunk, write_synthetic_page
 
 Open = Callable[..., Visitor]
-STEPS, PAD, HEIGHT = 1100, 4, 48
+STEPS, PAD, HEIGHT = 1100, 4, 48 - 2  # within the border
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +93,26 @@ def test_frames_found_are_marked_on_the_film(long_page: Path, open_page: Open) -
     visitor.click("find-go")
     visitor.by("find-results").wait_for()
     assert visitor.well("film").screenshot() != before
+
+
+def test_the_words_beyond_the_ends_are_whole_or_hidden(long_page: Path, open_page: Open) -> None:
+    visitor = open_page(long_page, "?frame=1")
+    well = visitor.well("film").bounding_box()
+    assert well
+    seen = set()
+    for name, first, last in (("before", 0, 128), ("after", STEPS - 1, STEPS - 129)):
+        word = visitor.well("film").locator(f".{name}")
+        for frame in np.linspace(first, last, 16).round().astype(int).tolist():
+            visitor.page.evaluate("frame => rlClarity.select({ frame })", frame)
+            visitor.page.wait_for_function(
+                f"() => document.querySelector('[data-testid=frame-number]').innerText == {frame + 1}"
+            )
+            box = word.bounding_box() if word.is_visible() else None
+            seen.add((name, box is not None))
+            assert box is None or well["x"] <= box["x"] <= box["x"] + box["width"] <= well["x"] + well["width"]
+            if frame == first:
+                assert box, "there is room for it"
+    assert len(seen) == 4, "each of them comes and goes"
 
 
 def test_back_and_forward_lead_through_places(synthetic: Path, open_page: Open) -> None:

@@ -1,0 +1,84 @@
+"""Options that make something larger make it larger, as far as the window goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.pages import Visitor
+
+Open = Callable[..., Visitor]
+WithView = Callable[..., Path]
+REM = 16
+WIDE = {"width": 2600, "height": 1000}
+
+
+def size_of(locator: Locator) -> tuple[float, float]:
+    box = locator.bounding_box()
+    assert box
+    return box["width"], box["height"]
+
+
+@pytest.mark.parametrize(
+    ("given", "pixels"), [("4em", 64), ("10vh", 90), ("90px", 90), ("10%", 90), ("5vw", 72), ("6rem", 96)]
+)
+def test_the_film_is_as_high_as_any_unit_says(with_view: WithView, open_page: Open, given: str, pixels: int) -> None:
+    visitor = open_page(with_view(scrubber_height=given), "?frame=5")
+    assert size_of(visitor.well("film"))[1] == pytest.approx(pixels, abs=1)
+    visitor.page.wait_for_function(
+        "height => document.querySelector('[data-track=film] canvas').height === height", arg=pixels - 2
+    )
+
+
+def test_the_policy_is_as_high_as_it_is_asked_for(with_view: WithView, open_page: Open) -> None:
+    visitor = open_page(with_view(policy_display_height="6%"), "?frame=5")
+    assert size_of(visitor.by("policy"))[1] == pytest.approx(54, abs=1)
+
+
+@pytest.mark.parametrize("window", [1440, 1024, 390])
+def test_features_are_as_large_as_they_are_asked_for(with_view: WithView, open_page: Open, window: int) -> None:
+    directory = with_view(legend_item_width="12em", legend_item_height="9em")
+    visitor = open_page(directory, "?frame=5", viewport={"width": window, "height": 900})
+    width, height = size_of(visitor.by("legend-1").locator(".card"))
+    assert width == pytest.approx(12 * REM, abs=1) if window != 1024 else width > 150
+    assert width / height == pytest.approx(12 / 9, rel=0.02)
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= window
+    assert size_of(visitor.by("panel-attribution"))[0] > 300
+    visitor.press("t")
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= window
+
+
+@pytest.mark.parametrize(
+    ("option", "ems", "find"),
+    [
+        ("policy_display_width", 80, lambda visitor: visitor.by("policy")),
+        ("scrubber_width", 96, lambda visitor: visitor.well("film")),
+        ("navigator_width", 90, lambda visitor: visitor.by("frame-slider")),
+        ("video_width", 30, lambda visitor: visitor.picture("pos").locator("..")),
+    ],
+)
+def test_what_is_asked_to_be_wider_is_wider(
+    with_view: WithView, open_page: Open, option: str, ems: int, find: Callable[[Visitor], Locator]
+) -> None:
+    directory = with_view(**{option: f"{ems}em"})
+    visitor = open_page(directory, "?frame=5", viewport=WIDE)
+    assert size_of(find(visitor))[0] == pytest.approx(ems * REM, abs=2)
+    visitor.page.set_viewport_size({"width": 1180, "height": 900})
+    assert size_of(find(visitor))[0] < ems * REM
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 1180, "no further than the window"
+
+
+def test_a_slider_of_usual_windows_takes_a_line_of_its_own(with_view: WithView, open_page: Open) -> None:
+    visitor = open_page(with_view(navigator_width="48em"), "?frame=5")
+    assert size_of(visitor.by("frame-slider"))[0] == pytest.approx(48 * REM, abs=2)
+
+
+def test_by_default_the_layout_decides(with_view: WithView, open_page: Open) -> None:
+    visitor = open_page(with_view(), "?frame=5", viewport=WIDE)
+    left, right = visitor.by("trajectory-1").bounding_box(), visitor.by("panel-legend").bounding_box()
+    assert left
+    assert right
+    assert right["x"] + right["width"] - left["x"] <= 1560
