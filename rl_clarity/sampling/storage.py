@@ -85,18 +85,6 @@ class SamplesWriter:
                 shutil.rmtree(other, ignore_errors=True)
 
 
-def save_samples(
-    folder: str | os.PathLike[str], samples: Trajectories | Observations, facts: Mapping[str, Any] | None = None
-) -> None:
-    """Write samples that are in memory; `facts` (JSON) tell what they were made from."""
-    with SamplesWriter(folder) as writer:
-        for name, array in to_arrays(samples).items():
-            file = writer.store.create(name, array.shape, array.dtype, axis=0)
-            file.write(array)
-            file.finish()
-        writer.commit(samples, facts)
-
-
 def load_trajectories(folder: str | os.PathLike[str]) -> Trajectories:
     """Trajectories of a folder, mapped into memory; raises `SamplesError` if they are missing or damaged."""
     return _load(Path(folder), Trajectories)
@@ -205,7 +193,10 @@ def _lock(folder: Path) -> Any:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         file.close()
-        raise SamplesError(f"another run is writing samples to {folder}; wait for it, or give another path") from error
+        raise SamplesError(
+            f"another run is writing samples to {folder}; wait for it, or let this one keep its own elsewhere: "
+            "temp_files=True in load_kwargs (--load.temp-files), or another path"
+        ) from error
     return file
 
 

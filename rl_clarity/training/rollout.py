@@ -50,7 +50,7 @@ class Episode:
     length: int
 
 
-class Player:
+class Runner:
     """Plays environments on and on: an episode goes over from one rollout to the next."""
 
     def __init__(

@@ -22,7 +22,7 @@ from rl_clarity.training.loss import STATISTICS, LossOptions, Minibatch, normali
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.parallel import Alone, Ranks
 from rl_clarity.training.rewards import RewardProcessor
-from rl_clarity.training.rollout import Episode, Player, Rollout, advantages
+from rl_clarity.training.rollout import Episode, Rollout, Runner, advantages
 from rl_clarity.training.state import TrainingState
 
 RECENT_EPISODES = 100
@@ -79,7 +79,7 @@ class Trainer:
             sequence=options.num_steps,
             average=self.ranks.average if self.ranks.size > 1 else None,
         )
-        self.player = Player(environment, self.rewards, self.rng, self.clock)
+        self.runner = Runner(environment, self.rewards, self.rng, self.clock)
         self.updates = 0
         self.episodes = 0
         self.seconds = 0.0
@@ -88,7 +88,7 @@ class Trainer:
     def update(self) -> dict[str, Any]:
         """Play, learn; the row of `COLUMNS` that says how it went."""
         start = time.perf_counter()
-        rollout = self.player.play(self.learner, self.options.num_steps)
+        rollout = self.runner.play(self.learner, self.options.num_steps)
         with self.clock.time("learning"):
             statistics = self._learn(rollout)
         elapsed = time.perf_counter() - start
@@ -142,7 +142,7 @@ class Trainer:
     def state(self) -> TrainingState:
         """All ranks' state, on every rank."""
         own = {f"rewards/{name}": array for name, array in self.rewards.state().items()}
-        own |= {f"player/{name}": array for name, array in self.player.state().items()}
+        own |= {f"player/{name}": array for name, array in self.runner.state().items()}
         arrays = {f"learner/{name}": array for name, array in self.learner.state().items()}
         for rank, part in enumerate(self.ranks.gather(own)):
             arrays |= {f"{rank}/{name}": array for name, array in part.items()}
@@ -167,7 +167,7 @@ class Trainer:
         own = f"{self.ranks.rank}"
         self.learner.restore(state.part("learner"))
         self.rewards.restore(state.part(f"{own}/rewards"))
-        if not self.player.restore(state.part(f"{own}/player")):
+        if not self.runner.restore(state.part(f"{own}/player")):
             self.rewards.begin()
         self.rng.bit_generator.state = state.values["rng"][self.ranks.rank]
         self.updates = int(state.values["updates"])

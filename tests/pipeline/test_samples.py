@@ -17,10 +17,11 @@ import pytest
 import rl_clarity
 from rl_clarity.errors import ClarityError, OptionError, SamplesError
 from rl_clarity.interface.results import Results, open_results
-from rl_clarity.sampling.storage import load_trajectories, save_samples
+from rl_clarity.sampling.storage import load_trajectories
 from tests.fakes import TinyAgent
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, files_of
+from tests.saved import save_samples
 
 Run = Callable[..., Results]
 
@@ -272,7 +273,7 @@ def test_any_agent_that_satisfies_the_protocol(tiny: Callable[..., Results]) -> 
     results = tiny(attr_policy=True)
     assert results.layers == ["1a", "2a"]
     whole = rl_clarity.integrated_gradients(
-        TinyAgent(), given_arrays()["observations"][1], "2a", 3, 5, "gauss-legendre"
+        TinyAgent(), given_arrays()["observations"][1], "2a", 3, 5, "graded-midpoint"
     )
     gap = results.totals("2a", 1)["action-3"].gap
     np.testing.assert_allclose(gap[:, 0], whole.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-5)

@@ -53,8 +53,8 @@ def log_probs_of(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
 
 def test_replaying_what_was_stored_gives_the_stored_states_across_the_ends_of_episodes() -> None:
     trainer = make_trainer()
-    first = trainer.player.play(trainer.learner, 10)
-    second = trainer.player.play(trainer.learner, 10)
+    first = trainer.runner.play(trainer.learner, 10)
+    second = trainer.runner.play(trainer.learner, 10)
     assert first.dones.any()
     memory = first.states
     for rollout in (first, second):
@@ -73,8 +73,8 @@ def test_replaying_what_was_stored_gives_the_stored_states_across_the_ends_of_ep
 
 def test_learning_sees_the_states_of_acting() -> None:
     trainer = make_trainer()
-    trainer.player.play(trainer.learner, 7)  # so that the next rollout begins within episodes
-    rollout = trainer.player.play(trainer.learner, 10)
+    trainer.runner.play(trainer.learner, 7)  # so that the next rollout begins within episodes
+    rollout = trainer.runner.play(trainer.learner, 10)
     assert any(np.abs(state).max() > 0 for state in rollout.states)
     memory = trainer.learner._memory
     assert memory is not None
@@ -89,7 +89,7 @@ def test_learning_sees_the_states_of_acting() -> None:
 
 def test_padding_sequences_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = make_trainer(num_minibatches=1)
-    rollout = trainer.player.play(trainer.learner, 10)
+    rollout = trainer.runner.play(trainer.learner, 10)
     (batch,) = minibatches(rollout, rollout.rewards, trainer.options, np.random.default_rng(0))
     (whole,) = chunks(batch, 10)
     assert len(whole.actions) == 60
@@ -122,7 +122,7 @@ def test_a_checkpoint_is_an_agent_with_a_state(tmp_path: Path) -> None:
     trainer.save(tmp_path)
     # The toy environment is of no kind that a checkpoint knows; its shape is in the arguments.
     agent = load_agent(tmp_path / "checkpoint.jd")
-    rollout = trainer.player.play(trainer.learner, 10)
+    rollout = trainer.runner.play(trainer.learner, 10)
     state = rollout.states
     for t in range(10):
         outputs, state = agent.step(rollout.observations[t], state, rollout.firsts[t])

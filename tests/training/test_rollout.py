@@ -8,7 +8,7 @@ import pytest
 from rl_clarity.environments.protocol import Step
 from rl_clarity.training.clock import Clock
 from rl_clarity.training.rewards import RewardProcessor
-from rl_clarity.training.rollout import Player, Rollout, advantages, sample
+from rl_clarity.training.rollout import Rollout, Runner, advantages, sample
 from tests.training.toys import ACTIONS, Columns
 
 
@@ -27,7 +27,7 @@ class Brightness:
 
 def play(environment: Columns, num_steps: int) -> Rollout:
     rewards = RewardProcessor("none", environment.num_envs, 0.99)
-    return Player(environment, rewards, np.random.default_rng(0), Clock()).play(Brightness(), num_steps)
+    return Runner(environment, rewards, np.random.default_rng(0), Clock()).play(Brightness(), num_steps)
 
 
 def test_what_was_stored_can_be_computed_again() -> None:
@@ -43,8 +43,8 @@ def test_what_was_stored_can_be_computed_again() -> None:
 
 def test_an_episode_counts_over_the_ends_of_rollouts() -> None:
     environment = Columns(4, seed=0)
-    player = Player(environment, RewardProcessor("clip", 4, 0.99), np.random.default_rng(0), Clock())
-    rollouts = [player.play(Brightness(), 3) for _ in range(4)]
+    runner = Runner(environment, RewardProcessor("clip", 4, 0.99), np.random.default_rng(0), Clock())
+    rollouts = [runner.play(Brightness(), 3) for _ in range(4)]
     lengths = [episode.length for rollout in rollouts for episode in rollout.episodes]
     assert len(lengths) == 12
     assert sorted(lengths)[3:] == [4] * 9  # the first episodes of three environments began in the middle

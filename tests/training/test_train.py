@@ -304,7 +304,7 @@ def test_where_an_environment_cannot_be_put_back_new_episodes_begin(tmp_path: Pa
     second.restore(first.state())
     assert not second.rewards.returns.any()
     assert second.rewards.variance == first.rewards.variance
-    assert second.player.play(second.learner, 4).firsts[0].all()
+    assert second.runner.play(second.learner, 4).firsts[0].all()
     for name, array in parameters(first).items():
         np.testing.assert_array_equal(array, parameters(second)[name])
 
@@ -327,7 +327,7 @@ from rl_clarity.distributed import communicator
 rank = communicator().rank
 for updates in (2, 4):
     train(f"{sys.argv[2]}/of-{rank}", **tiny(updates, reward_processing="normalize", tensorboard=True, save_all=True))
-np.savez(f"{sys.argv[2]}/rank-{rank}.npz", pictures=ended[0].player._observations, **{
+np.savez(f"{sys.argv[2]}/rank-{rank}.npz", pictures=ended[0].runner._observations, **{
     name.replace("/", "|"): array for name, array in ended[0].learner.network.parameters().items()})
 """
 
