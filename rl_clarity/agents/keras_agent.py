@@ -23,23 +23,26 @@ if TYPE_CHECKING:
 class KerasAgent(BatchedAgent):
     """The protocol `Agent` for a Keras model.
 
+    Observations are (B, H, W, C), or the same with the channels first, from 0 to 255: uint8, or other numbers of that
+    range. Those that reach only from 0 to 1 are refused, except where `input_divisor` is 1.
+
     Parameters
     ----------
-    model: a functional or sequential model from observations, then the parts of a recurrent state, to a policy's logits
-    and a
-        value (or to action values), then the state after; or a `Network`, which has names for its outputs already
+    model: a functional or sequential model that gives, of observations and maybe the parts of a recurrent state, a
+        policy's logits and a value, or action values, and then the state after. The observations are the only
+        pictures among its inputs, (H, W, C), or grey (H, W). Or a `Network`, which has names for its outputs already
     metadata: what is known of its origin: `env_name`, `gamma`, ...
-    heads: names of the model's first outputs, `policy_logits` and `values`, or `q_values`, in its order; found by the
-    outputs'
-        names or widths if not given
+    heads: what the model's outputs before the state are, `policy_logits` and `values`, or `q_values`, in its order,
+        with None for those to leave out; found by the outputs' names or widths if not given
     initial_state: arrays without the batch axis, one a state input; zeros if not given
-    input_divisor: the model's input is the observations divided by it, in float32; by default 1 if the model takes
-    integers or
-        begins with a layer that scales them, else 255
+    input_divisor: the model's input is the observations divided by it, in float32. By default 1 if the model takes
+        integers, or scales its input before its first layer with weights (a `Rescaling`, a `Normalization`, a product
+        or quotient with a constant), else 255
+    channels_first: whether the model takes (C, H, W); needed only where its shape looks so
     batch_size: observations a forward pass
     gradient_batch_size: observations a gradient
 
-    Raises OptionError for a model that has no such outputs.
+    Raises OptionError for a model that has no such inputs and outputs, or of which it is not clear how it takes them.
     """
 
     def __init__(
@@ -47,20 +50,21 @@ class KerasAgent(BatchedAgent):
         model: keras.Model | Network,
         metadata: Mapping[str, Any] | None = None,
         *,
-        heads: Sequence[str] | None = None,
+        heads: Sequence[str | None] | None = None,
         initial_state: Sequence[np.ndarray] | None = None,
         input_divisor: float | None = None,
+        channels_first: bool | None = None,
         batch_size: int = 256,
         gradient_batch_size: int = 64,
     ) -> None:
         if isinstance(model, Network):
             network = model
         else:
-            from rl_clarity.networks.users_model import network_of, scales_itself
+            from rl_clarity.networks import users_model
 
-            network = network_of(model, heads, initial_state)
-            if input_divisor is None and scales_itself(model):
-                input_divisor = 1
+            network = users_model.network_of(model, heads, initial_state, channels_first)
+            if input_divisor is None:
+                input_divisor = users_model.input_divisor(model, network)
         height, width, channels = map(int, network.model.inputs[0].shape[1:])
         super().__init__(
             (height, width, channels),
@@ -72,7 +76,9 @@ class KerasAgent(BatchedAgent):
             gradient_batch_size=gradient_batch_size,
         )
         self.network = network
-        self._compiled_forward = self._backend.compile(lambda *inputs: network.model(list(inputs), training=False))
+        self._compiled_forward = self._backend.compile(
+            lambda *inputs: _in_float32(network.model(list(inputs), training=False))
+        )
 
     @functools.cached_property
     def _backend(self) -> differentiation.Backend:  # type: ignore[override]
@@ -100,8 +106,8 @@ class KerasAgent(BatchedAgent):
         return reset_state(state, self.initial_state(n), firsts, later)
 
     def _forward(self, observations: np.ndarray, *state: np.ndarray) -> Sequence[Any]:
-        tensors = self._compiled_forward(observations, *state)
-        return tensors if isinstance(tensors, list | tuple) else [tensors]
+        tensors: Sequence[Any] = self._compiled_forward(observations, *state)
+        return tensors
 
     def _mean_activations(self, layer: str) -> Any:
         import keras
@@ -111,7 +117,7 @@ class KerasAgent(BatchedAgent):
         model = keras.Model(self.network.model.inputs, [at])
 
         def mean_activations(images: Any, *state: Any) -> Any:
-            (activations,) = keras.tree.flatten(model([images, *state], training=False))
+            (activations,) = _in_float32(model([images, *state], training=False))
             return keras.ops.mean(activations, axis=(1, 2))
 
         return mean_activations
@@ -133,16 +139,23 @@ class KerasAgent(BatchedAgent):
         after = keras.Model([at, *inner], [head for head in heads if id(head) not in direct])
 
         def run_before(*inputs: Any) -> Any:
-            return keras.tree.flatten(before(list(inputs), training=False))
+            return _in_float32(before(list(inputs), training=False))
 
         def run_after(activations: Any, *others: Any) -> Any:
             read = [other for i, other in enumerate(others) if i not in direct.values()]
-            computed = iter(keras.tree.flatten(after([activations, *read], training=False)))
+            computed = iter(_in_float32(after([activations, *read], training=False)))
             scores = [others[direct[id(head)]] if id(head) in direct else next(computed) for head in heads]
             return keras.ops.concatenate(scores, axis=-1)
 
         compiled = self._backend.compile
         return Cut(compiled(run_before), compiled(run_after), self._backend.gradient_step(run_after))
+
+
+def _in_float32(tensors: Any) -> list[Any]:
+    """A model's results, in float32 also where its layers compute in half precision."""
+    import keras
+
+    return [keras.ops.cast(tensor, "float32") for tensor in keras.tree.flatten(tensors)]
 
 
 def _repeated(state: tuple[np.ndarray, ...], n: int) -> State:

@@ -16,10 +16,11 @@ import numpy as np
 from rl_clarity.checkpoints.bounded import brief, check_size
 from rl_clarity.checkpoints.checkpoint import Checkpoint, sha256
 from rl_clarity.checkpoints.safe_zip import MAGIC, SafeZip
-from rl_clarity.errors import CheckpointError
+from rl_clarity.errors import CheckpointError, OptionError
 
 if TYPE_CHECKING:
     from rl_clarity.agents.keras_agent import KerasAgent
+    from rl_clarity.networks.network import Network
 
 DESCRIPTION = "Keras 3 models (.keras)"
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
@@ -65,7 +66,21 @@ def agent(checkpoint: Checkpoint) -> KerasAgent:
 
     config = checkpoint.architecture["config"]
     network = keras_config.build(config, checkpoint.parameters, checkpoint.metadata.get("heads"))
-    return KerasAgent(network, checkpoint.metadata, input_divisor=1 if keras_config.scales_itself(config) else 255)
+    return KerasAgent(network, checkpoint.metadata, input_divisor=_input_divisor(checkpoint, network))
+
+
+def _input_divisor(checkpoint: Checkpoint, network: Network) -> float:
+    """What the metadata says, or else what the network does to its input."""
+    from rl_clarity.networks import keras_config
+    from rl_clarity.networks.input_scale import scales_itself
+
+    given = checkpoint.metadata.get("input_divisor")
+    if given is not None:
+        return float(given)
+    try:
+        return 1 if keras_config.takes_integers(checkpoint.architecture["config"]) or scales_itself(network) else 255
+    except OptionError as error:
+        raise CheckpointError(f"{error} (as metadata)") from None
 
 
 def _read_weights(data: bytes) -> dict[str, np.ndarray]:

@@ -155,6 +155,15 @@ def operation_of(tensor: Any) -> Any:
     return _node(tensor).operation
 
 
+def constants_of(tensor: Any) -> list[Any]:
+    """The arguments of the call whose result a symbolic tensor is, but for symbolic tensors and those left out."""
+    import keras
+
+    arguments = _node(tensor).arguments
+    given = [*arguments.args, *arguments.kwargs.values()]
+    return [item for item in given if item is not None and not isinstance(item, keras.KerasTensor)]
+
+
 def laid_flat(model: Any, inputs: Sequence[Any]) -> list[Any]:
     """A model's outputs from new inputs, with the models inside it called layer by layer, on the same variables."""
     import keras

@@ -17,6 +17,8 @@ PATTERNS = (
 )
 """Tried in this order."""
 PROBABILITIES = ("softmax", "log_softmax", "logsoftmax")
+PROBABLE = r"(.*[_/.])?(probs?|probabilit(y|ies))|.*_probs?(_.*)?"
+"""Names of outputs that are not a policy's logits."""
 ACTOR_CRITIC = {"policy_logits", "values"}
 
 
@@ -25,8 +27,11 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
 
     Two outputs are logits and a value, one alone is action values. Raises OptionError if that is not clear.
     """
+    for name in names:
+        if re.fullmatch(PROBABLE, (name or "").lower()):
+            raise gives_probabilities(str(name), "by its name")
     by_name = [_head_called(name) for name in names]
-    if set(by_name) == ACTOR_CRITIC or by_name == ["q_values"]:
+    if (set(by_name) == ACTOR_CRITIC and len(by_name) == 2) or by_name == ["q_values"]:
         return tuple(head for head in by_name if head)
     if len(widths) == 2 and sum(_is_value(width) for width in widths) == 1:
         return tuple("values" if _is_value(width) else "policy_logits" for width in widths)
@@ -35,19 +40,42 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
     shown = ", ".join(f"{name or 'one'} of width {width or 1}" for name, width in zip(names, widths, strict=True))
     raise OptionError(
         f"the network's outputs are {shown or 'none'}: a policy's logits and a value, or action values alone, are "
-        "needed. heads=('policy_logits', 'values') or heads=('q_values',) says which is which"
+        "needed. heads=('policy_logits', 'values') or heads=('q_values',) says which is which, with None in the place "
+        "of an output to leave out"
     )
 
 
-def check_heads(heads: Sequence[str], count: int) -> tuple[str, ...]:
-    """The heads that a user gave for a network of so many; raises OptionError if there is no such combination."""
-    if set(heads) != ACTOR_CRITIC and tuple(heads) != ("q_values",):
+def check_heads(heads: Sequence[str | None], count: int) -> tuple[str | None, ...]:
+    """The heads that a user gave for a network of so many outputs, None for those to leave out.
+
+    Raises OptionError if there is no such combination.
+    """
+    heads = (heads,) if isinstance(heads, str) else tuple(heads)
+    named = [head for head in heads if head is not None]
+    if sorted(named) not in (sorted(ACTOR_CRITIC), ["q_values"]):
         raise OptionError(
-            f"heads={tuple(heads)!r}: either 'policy_logits' and 'values', in the network's order, or 'q_values'"
+            f"heads={heads!r}: either 'policy_logits' and 'values', in the network's order, or 'q_values', and None "
+            "for every output to leave out"
         )
     if len(heads) != count:
-        raise OptionError(f"heads={tuple(heads)!r} are {len(heads)} outputs; the network has {count}")
-    return tuple(heads)
+        raise OptionError(f"heads={heads!r} are {len(heads)} outputs; the network has {count}")
+    return heads
+
+
+def check_width(head: str, width: int | None) -> None:
+    """Raises OptionError for a value of several columns, and for logits or action values without an axis of actions."""
+    if head == "values" and not _is_value(width):
+        raise OptionError(f"the output for the value has {width} columns; it has one")
+    if head != "values" and width is None:
+        raise OptionError(f"the output for {head} has the shape (batch,); (batch, actions) is needed")
+
+
+def gives_probabilities(name: str, how: str) -> OptionError:
+    """The error for a policy's output that is no logits."""
+    return OptionError(
+        f"the policy's output {name!r} gives probabilities ({how}); a model is needed whose output is the logits "
+        "before them: keras.Model(model.input, [logits, value]), or a module whose forward leaves the softmax out"
+    )
 
 
 def head_width(tensor: Any) -> int | None:
@@ -63,15 +91,11 @@ def head_output(head: str, tensor: Any) -> Any:
     """An output of a Keras model as (B, n); raises OptionError for a wide value, and for a policy's probabilities."""
     import keras
 
-    if head == "values" and head_width(tensor) not in (None, 1):
-        raise OptionError(f"the output for the value has {head_width(tensor)} columns; it has one")
+    check_width(head, head_width(tensor))
     operation = operation_of(tensor)
     activation = getattr(getattr(operation, "activation", None), "__name__", type(operation).__name__.lower())
     if head == "policy_logits" and activation in PROBABILITIES:
-        raise OptionError(
-            f"the policy's output {operation.name!r} gives probabilities ({activation}); a model is needed whose "
-            "output is the logits before them: keras.Model(model.input, [logits, value])"
-        )
+        raise gives_probabilities(operation.name, activation)
     return tensor if len(tensor.shape) == 2 else keras.layers.Reshape((1,))(tensor)
 
 

@@ -26,9 +26,10 @@ TENSOR = "__keras_tensor__"
 
 
 def build(
-    config: Mapping[str, Any], parameters: Mapping[str, np.ndarray], heads: Sequence[str] | None = None
+    config: Mapping[str, Any], parameters: Mapping[str, np.ndarray], heads: Sequence[str | None] | None = None
 ) -> Network:
-    """The network of a file's `config.json`; `heads` name its outputs, if their names and widths do not.
+    """The network of a file's `config.json`; `heads` name its outputs, if their names and widths do not (None leaves
+    one out).
 
     Raises CheckpointError, naming the layer, for what is not known.
     """
@@ -37,9 +38,12 @@ def build(
         shape, name = _input_of(config)
         observations = builder.input(shape, name)
         outputs = _Model(builder, "", "", config, depth=0).call([observations])
-        widths = [head_width(tensor) for tensor in outputs.values()]
-        heads = find_heads(list(outputs), widths) if heads is None else check_heads(heads, len(widths))
-        tensors = [head_output(head, tensor) for head, tensor in zip(heads, outputs.values(), strict=True)]
+        if heads is None:
+            chosen = find_heads(list(outputs), [head_width(tensor) for tensor in outputs.values()])
+        else:
+            chosen = check_heads(heads, len(outputs))
+        named = zip(chosen, outputs.values(), strict=True)
+        tensors = {head: head_output(head, tensor) for head, tensor in named if head is not None}
     except OptionError as error:
         raise CheckpointError(str(error)) from None
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
@@ -48,16 +52,13 @@ def build(
         raise CheckpointError(
             f"its config is not one that Keras 3 writes ({type(error).__name__}: {str(error)[:300]})"
         ) from error
-    return builder.finish([observations], dict(zip(heads, tensors, strict=True)))
+    return builder.finish([observations], tensors)
 
 
-def scales_itself(config: Mapping[str, Any]) -> bool:
-    """Whether the network takes integers, or has a layer that scales them."""
+def takes_integers(config: Mapping[str, Any]) -> bool:
+    """Whether the network's input is made of whole numbers."""
     layers = config["config"]["layers"]
-    integers = any(
-        "int" in str(layer["config"].get("dtype")) for layer in layers if layer["class_name"] == "InputLayer"
-    )
-    return integers or any(layer["class_name"] in ("Rescaling", "Normalization") for layer in layers)
+    return any("int" in str(layer["config"].get("dtype")) for layer in layers if layer["class_name"] == "InputLayer")
 
 
 def _input_of(config: Mapping[str, Any]) -> tuple[tuple[int, int, int], str]:

@@ -126,3 +126,163 @@ class TestKerasModels:
         model = keras.Model([inputs, h], [L.Dense(5)(x), L.Dense(1)(x), L.Dense(6)(x)])
         with pytest.raises(OptionError, match=r"initial_state.*\(5,\).*\(6,\)"):
             KerasAgent(model, initial_state=[np.zeros(5)])
+
+
+def scaled_by(first: Any, shape: tuple[int, ...] = SHAPE, **options: Any) -> Any:
+    inputs = keras.Input(shape, **options)
+    return keras.Model(inputs, L.Dense(4)(body(first(inputs))))
+
+
+class TestScaleOfTheInput:
+    """What a model does to its input before its first weights decides whether it is given 0 to 255 or 0 to 1."""
+
+    @pytest.mark.parametrize(
+        "first",
+        [
+            lambda x: x / 255.0,
+            lambda x: keras.ops.cast(x, "float32") * (1 / 255),
+            lambda x: (x - 127.5) / 127.5,
+            lambda x: keras.ops.divide(x, np.full(3, 255, np.float32)),
+            lambda x: L.ZeroPadding2D(1)(L.Rescaling(2 / 255, -1)(x)),
+            lambda x: L.Normalization(mean=[120.0, 110.0, 100.0], variance=[900.0, 900.0, 900.0])(x),
+            lambda x: L.Rescaling(1 / 255)(x) * 2.0,
+        ],
+    )
+    def test_scaled_before_the_first_weights(self, first):
+        model = scaled_by(first)
+        wanted = model.predict(pictures(2).astype(np.float32), verbose=0)
+        assert np.allclose(KerasAgent(model).forward(pictures(2)).q_values, wanted, atol=1e-4)
+
+    def test_what_comes_after_a_layer_with_weights_does_not_count(self):
+        inputs = keras.Input(SHAPE)
+        x = L.Conv2D(4, 3, strides=2, activation="relu")(inputs)
+        x = L.Rescaling(0.01)(L.Normalization(mean=[0.5] * 4, variance=[9.0] * 4)(x))
+        model = keras.Model(inputs, L.Dense(4)(L.Flatten()(x / 30.0)))
+        wanted = model.predict(pictures(2) / np.float32(255), verbose=0)
+        assert np.allclose(KerasAgent(model).forward(pictures(2)).q_values, wanted, atol=1e-6)
+
+    @pytest.mark.parametrize(
+        "first",
+        [
+            lambda x: L.Lambda(lambda y: y / 255)(x),
+            lambda x: L.Rescaling(2.0, -1)(x),
+            lambda x: L.Normalization(mean=[0.5] * 3, variance=[0.05] * 3)(x),
+            lambda x: L.Concatenate()([x, x / 255.0]),
+        ],
+    )
+    def test_what_is_not_clear_has_to_be_said(self, first):
+        model = scaled_by(first)
+        with pytest.raises(OptionError, match="input_divisor=1 for .* 0 to 255, input_divisor=255 for .* 0 to 1"):
+            KerasAgent(model)
+        wanted = model.predict(pictures(2) / np.float32(255), verbose=0)
+        assert np.allclose(KerasAgent(model, input_divisor=255).forward(pictures(2)).q_values, wanted, atol=1e-4)
+
+    def test_a_layer_of_the_users_own_that_scales_inside(self):
+        class Encoder(L.Layer):
+            def __init__(self) -> None:
+                super().__init__()
+                self.scale, self.conv = L.Rescaling(1 / 255), L.Conv2D(4, 3)
+
+            def call(self, x):
+                return self.conv(self.scale(x))
+
+        with pytest.raises(OptionError, match="Encoder.*input_divisor"):
+            KerasAgent(scaled_by(Encoder()))
+
+
+class TestInputsOfOtherShapes:
+    def test_a_dict_of_inputs_and_outputs(self):
+        """Keras goes through them in the order of the alphabet."""
+        obs, h, c = keras.Input(SHAPE, name="obs"), keras.Input((6,), name="h"), keras.Input((6,), name="c")
+        x = L.Concatenate()([body(obs), h, c])
+        states = {"h": L.Dense(6, activation="tanh")(x), "c": L.Dense(6)(x)}
+        outputs = {"logits": L.Dense(5)(x), "value": L.Dense(1)(x), **states}
+        model = keras.Model({"obs": obs, "h": h, "c": c}, outputs)
+        agent = KerasAgent(model)
+        assert agent.observation_shape == SHAPE
+        given = np.random.default_rng(0).normal(size=(2, 2, 6)).astype(np.float32)
+        found, after = agent.step(pictures(2), tuple(given), np.zeros(2, bool))
+        named = {"obs": pictures(2) / np.float32(255), "c": given[0], "h": given[1]}  # parts in Keras's order
+        wanted = model.predict(named, verbose=0)
+        assert np.allclose(found.policy_logits, wanted["logits"], atol=1e-5)
+        assert np.allclose(after[0], wanted["c"], atol=1e-5)
+        assert np.allclose(after[1], wanted["h"], atol=1e-5)
+        assert not np.allclose(after[0], after[1])
+
+    def test_pictures_that_are_not_the_first_input(self):
+        h, inputs = keras.Input((6,)), keras.Input(SHAPE)
+        after = L.Dense(6, activation="tanh")(L.Concatenate()([body(inputs), h]))
+        agent = KerasAgent(keras.Model([h, inputs], [L.Dense(5)(after), L.Dense(1)(after), after]))
+        assert agent.observation_shape == SHAPE
+        assert agent.initial_state(2)[0].shape == (2, 6)
+
+    def test_a_second_input_that_is_no_state(self):
+        inputs, vector = keras.Input(SHAPE), keras.Input((7,))
+        x = L.Concatenate()([body(inputs), vector])
+        model = keras.Model([inputs, vector], [L.Dense(5)(x), L.Dense(1)(x)])
+        with pytest.raises(OptionError, match="parts of a recurrent state.*Other inputs are not supported"):
+            KerasAgent(model)
+
+    def test_grey_pictures_without_an_axis_of_channels(self):
+        inputs = keras.Input((20, 16))
+        model = keras.Model(inputs, L.Dense(4)(body(L.Reshape((20, 16, 1))(inputs))))
+        agent = KerasAgent(model)
+        assert agent.observation_shape == (20, 16, 1)
+        wanted = model.predict(pictures(2, (20, 16)) / np.float32(255), verbose=0)
+        assert np.allclose(agent.forward(pictures(2, (20, 16))[..., None]).q_values, wanted, atol=1e-6)
+
+    def test_channels_that_come_first(self):
+        inputs = keras.Input((3, 20, 16))
+        model = keras.Model(inputs, L.Dense(4)(body(L.Permute((2, 3, 1))(inputs))))
+        with pytest.raises(OptionError, match=r"\(3, 20, 16\).*channels_first=True"):
+            KerasAgent(model)
+        agent = KerasAgent(model, channels_first=True)
+        assert agent.observation_shape == SHAPE
+        wanted = model.predict(pictures(2).transpose(0, 3, 1, 2) / np.float32(255), verbose=0)
+        for seen in (pictures(2), pictures(2).transpose(0, 3, 1, 2)):
+            assert np.allclose(agent.forward(seen).q_values, wanted, atol=1e-6)
+        assert agent.gradients(pictures(2), None, None, [1]).shape == (1, 2, *SHAPE)
+
+    def test_layers_that_have_the_channels_first(self):
+        inputs = keras.Input((3, 20, 16))
+        model = keras.Model(inputs, L.Dense(4)(L.Flatten()(L.Conv2D(4, 3, data_format="channels_first")(inputs))))
+        with pytest.raises(OptionError, match="data_format='channels_first'.*channels_last"):
+            KerasAgent(model, channels_first=True)
+
+
+class TestOutputs:
+    def test_outputs_that_are_left_out(self):
+        inputs = keras.Input(SHAPE)
+        x = body(inputs)
+        embedding, logits, value = L.Dense(7)(x), L.Dense(5)(x), L.Dense(1)(x)
+        model = keras.Model(inputs, [embedding, logits, L.Conv2D(2, 3)(inputs), value])
+        with pytest.raises(OptionError):
+            KerasAgent(model)
+        found = KerasAgent(model, heads=(None, "policy_logits", None, "values")).forward(pictures(2))
+        wanted = model.predict(pictures(2) / np.float32(255), verbose=0)
+        assert np.allclose(found.policy_logits, wanted[1], atol=1e-6)
+        assert np.allclose(found.values, wanted[3][:, 0], atol=1e-6)
+        with pytest.raises(OptionError, match="None for every output to leave out"):
+            KerasAgent(model, heads=(None, "policy_logits", None, None))
+
+    def test_outputs_called_probabilities(self):
+        inputs = keras.Input(SHAPE)
+        x = body(inputs)
+        probabilities = L.Identity(name="action_probs")(L.Softmax()(L.Dense(5)(x)))
+        with pytest.raises(OptionError, match="'action_probs' gives probabilities.*logits before"):
+            KerasAgent(keras.Model(inputs, [probabilities, L.Dense(1)(x)]))
+
+    def test_half_precision_is_explained_in_float32(self):
+        keras.mixed_precision.set_global_policy("mixed_float16")
+        try:
+            inputs = keras.Input(SHAPE)
+            model = keras.Model(inputs, two(inputs, L.Dense(5), L.Dense(1)))
+        finally:
+            keras.mixed_precision.set_global_policy("float32")
+        agent = KerasAgent(model)
+        assert agent.forward(pictures(2)).policy_logits.dtype == np.float32
+        path = agent.path_gradients(pictures(2), "c1", np.ones(1), np.ones(1), ["value", 2])
+        assert path.gradients.dtype == path.activations.dtype == np.float32
+        assert np.any(path.gradients[1] != 0)
+        assert np.allclose(path.scores[0], agent.forward(pictures(2)).values, atol=1e-2)
+        assert np.any(agent.gradients(pictures(2), None, None, ["value"]) != 0)
