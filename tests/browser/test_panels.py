@@ -105,7 +105,7 @@ def test_paper_holds_what_is_shown_and_nothing_to_press(synthetic: Path, open_pa
     visitor.page.emulate_media(media="print")
     shown = visitor.page.locator("[data-panel]:visible").evaluate_all("all => all.map(e => e.dataset.panel)")
     assert shown == ["timeline", "thoughts", "attribution", "legend"]
-    controls = visitor.page.locator("button:visible, input[type=range]:visible, input[type=number]:visible")
+    controls = visitor.page.locator("button:visible, input:visible:not(.legend *)")
     names = controls.evaluate_all("all => all.map(e => e.closest('.card, [data-channel]') ? '' : e.outerHTML)")
     assert [name for name in names if name] == [], "features and bars are drawn on buttons; nothing else is"
     assert visitor.by("row").count() == 2
