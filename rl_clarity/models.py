@@ -61,7 +61,10 @@ def fetched(checkpoint: str | os.PathLike[str]) -> Iterator[Path]:
     """
     address = os.fspath(checkpoint)
     if local_path(address) is not None:
-        yield resolve(address)
+        path = resolve(address)
+        if address in names() and not path.exists():
+            raise CheckpointError(f"there is no file {address}; the agent that ships is called {PREFIX}{address}")
+        yield path
         return
     with tempfile.TemporaryDirectory(prefix="rl-clarity-") as folder:
         path = Path(folder) / (address.rstrip("/").rsplit("/", 1)[-1] or "checkpoint")

@@ -24,6 +24,7 @@ from rl_clarity.cli.call import command_of
 from rl_clarity.cli.commands import Inspect
 from rl_clarity.interface.export import SUFFIXES
 from rl_clarity.interface.results import open_results
+from rl_clarity.options import InterfaceOptions, ObservationsOptions
 from tests.pipeline.small import ARGS, REPOSITORY, write_checkpoint
 
 COMMANDS = ("run", "train", "demo", "inspect", "evaluate", "export", "convert")
@@ -156,6 +157,34 @@ def test_the_parser_tells_nothing_of_its_insides(call: str, capsys: Any) -> None
     assert printed.count("For full helptext") == 1
 
 
+def test_a_reader_that_goes_away_is_no_error(checkpoint: Path) -> None:
+    command = f"{sys.executable} -m rl_clarity inspect {checkpoint} | true"
+    done = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("inspect folder", "folder: is a folder, and an empty one"),
+        ("inspect empty", "empty: is an empty file"),
+        ("inspect coinrun", "there is no file coinrun; the agent that ships is called models:coinrun"),
+        ("run coinrun page", "there is no file coinrun; the agent that ships is called models:coinrun"),
+        ("export empty x.png", "there is no page interface.html in empty"),
+        ("train empty --env-name coinrun", "empty is a file, not a directory to train in"),
+        ("convert models:coinrun empty/a.safetensors", "cannot write empty/a.safetensors: File exists"),
+        ("convert nowhere a.safetensors", "cannot read the checkpoint nowhere: No such file or directory"),
+        ("demo --output-dir empty", "empty is a file, not a directory to write a page into"),
+    ],
+)
+def test_mistakes(call: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("empty").touch()
+    assert main(call.split()) == 1
+    assert capsys.readouterr() == ("", f"rl-clarity: {message}\n")
+
+
 def test_version(capsys: Any) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr() == (f"rl-clarity {rl_clarity.__version__}\n", "")
@@ -237,21 +266,22 @@ def test_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]])
 
 
 def test_what_is_given_goes_before_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
-    given = "--attr-integrate-steps 50 --observations.num-envs 7 --nmf-fit-observations 99 --nmf-attr-opts.max-paths 3"
+    given = "--attr-integrate-steps 50 --observations.num-envs 7 --nmf-fit-observations 99 --nmf-attr-opts.max-paths 1"
     options = options_of_run("--original", *given.split())
     assert options["attr_integrate_steps"] == 50
     assert options["nmf_fit_observations"] == 99
     assert options["attr_quadrature"] == "riemann"
     assert asdict(options["observations_kwargs"]) == {"num_envs": 7, "num_obs": 128, "obs_every": 128}
-    assert asdict(options["nmf_attr_opts"]) == {"integrate_steps": 10, "max_paths": 3}
+    assert asdict(options["nmf_attr_opts"]) == {"integrate_steps": 10, "max_paths": 1}
 
 
 def test_even_what_is_given_as_our_default_goes_before_the_original(
     options_of_run: Callable[..., dict[str, Any]],
 ) -> None:
-    options = options_of_run("--original", "--attr-quadrature", "gauss-legendre", "--observations.obs-every", "24")
-    assert options["attr_quadrature"] == "gauss-legendre"
-    assert options["observations_kwargs"].obs_every == 24
+    ours, every = InterfaceOptions().attr_quadrature, ObservationsOptions().obs_every
+    options = options_of_run("--original", "--attr-quadrature", ours, "--observations.obs-every", str(every))
+    assert options["attr_quadrature"] == ours
+    assert options["observations_kwargs"].obs_every == every
     assert options["attr_integrate_steps"] == 10
 
 

@@ -77,15 +77,18 @@ def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, 
 
     The agent is built first, so that what was written is known to work.
 
-    Raises OutputError if `out_path` does not end in `.safetensors`, or is there and `overwrite` does not say to replace
-    it; CheckpointError as `read` and `build_agent`.
+    Raises OutputError if `out_path` does not end in `.safetensors`, cannot be written, or is there and `overwrite` does
+    not say to replace it; CheckpointError as `read` and `build_agent`.
     """
     from rl_clarity.checkpoints import native
 
     _check_target(Path(out_path), overwrite)
     checkpoint = read(path, **metadata)
     build_agent(checkpoint)
-    native.write(Path(out_path), checkpoint)
+    try:
+        native.write(Path(out_path), checkpoint)
+    except OSError as error:
+        raise OutputError(f"cannot write {out_path}: {error.strerror or error}") from error
     return checkpoint
 
 

@@ -53,7 +53,8 @@ def how_to_convert(path: Path) -> str | None:
     if path.is_dir() or path.name in RLLIB_FILES:
         if any((folder / name).exists() for name in RLLIB_FILES):
             return rllib(folder)
-        return f"is a folder; name the file in it. It holds {', '.join(sorted(p.name for p in path.iterdir())[:8])}"
+        held = ", ".join(sorted(p.name for p in path.iterdir())[:8])
+        return f"is a folder; name the file in it. It holds {held}" if held else "is a folder, and an empty one"
     return None
 
 
@@ -92,4 +93,6 @@ def unknown(path: Path, head: bytes, known: Sequence[str]) -> str:
             f"is a torch state dict of none of the known programs ({'; '.join(known)}). Its tensors: {shown}, ... With "
             "the network's own class: rl_clarity.TorchAgent(module, observation_shape) and rl_clarity.generate"
         )
+    if not head:
+        return "is an empty file"
     return f"is of no known format (it begins with {head[:8]!r}); known ones: {'; '.join(known)}"

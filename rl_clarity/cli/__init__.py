@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +52,16 @@ def _done(command: Command) -> int:
     except KeyboardInterrupt:
         return _failed("interrupted" + _how_to_go_on(command), INTERRUPTED)
     if summary and communicator().rank == 0:
-        print(json.dumps(_plain(summary), sort_keys=True) if command.json else text)
+        return _told(json.dumps(_plain(summary), sort_keys=True) if command.json else text)
+    return 0
+
+
+def _told(text: str) -> int:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # whoever read it has read enough: `rl-clarity inspect agent.jd | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is flushed at the end goes nowhere
+        return FAILED
     return 0
 
 

@@ -59,7 +59,7 @@ class Results:
         self._directory = directory
         try:
             document = directory.read(page)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise ClarityError(f"there is no page {page} in {directory.location}") from None
         self.manifest: dict[str, Any] = read_manifest(document)
         self._embedded = embedded_files(document)

@@ -111,8 +111,8 @@ def test_activations(case):
 def test_its_native_copy_is_the_same_agent(case, tmp_path):
     _, path, expected, agent = case
     written = checkpoints.read(path, env_name="somewhere")
-    assert main(["convert", str(path), str(tmp_path / "copy"), "--metadata", "env_name", "somewhere"]) == 0
-    copy = checkpoints.read(tmp_path / "copy")
+    assert main(["convert", str(path), str(tmp_path / "copy.safetensors"), "--metadata", "env_name", "somewhere"]) == 0
+    copy = checkpoints.read(tmp_path / "copy.safetensors")
     assert (copy.format, copy.network, copy.metadata) == (written.format, written.network, written.metadata)
     assert copy.notes == written.notes
     observations = expected["observations"][0] if "firsts" in expected else expected["observations"]
@@ -184,8 +184,8 @@ class TestBabyA3C:
 
     def test_its_native_copy_is_the_same_agent(self, folder, agent, expected, tmp_path):
         source = str(folder / "breakout-v4" / "model.80.tar")
-        assert main(["convert", source, str(tmp_path / "copy"), "--metadata", "env_name", "breakout"]) == 0
-        copy = checkpoints.load_agent(tmp_path / "copy")
+        assert main(["convert", source, str(tmp_path / "copy.safetensors"), "--metadata", "env_name", "breakout"]) == 0
+        copy = checkpoints.load_agent(tmp_path / "copy.safetensors")
         assert copy.metadata == agent.metadata
         frames = copy.preprocess(expected["observations"][:4])
         assert np.array_equal(frames, expected["preprocessed"][:4])
