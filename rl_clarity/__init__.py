@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from rl_clarity.attribution import integrated_gradients as integrated_gradients
     from rl_clarity.attribution import multi_path_attribution as multi_path_attribution
     from rl_clarity.attribution import select_layers as select_layers
-    from rl_clarity.checkpoints import convert as convert
     from rl_clarity.errors import ClarityError as ClarityError
     from rl_clarity.interface.compile import recompile_js as recompile_js
     from rl_clarity.interface.export import export as export
     from rl_clarity.interface.results import open_results as open_results
+    from rl_clarity.models import convert as convert
     from rl_clarity.models import load_agent as load_agent
     from rl_clarity.options import ORIGINAL as ORIGINAL
     from rl_clarity.pipeline import generate as generate
@@ -44,7 +44,7 @@ _PUBLIC = {
     "Outputs": "rl_clarity.agents.protocol",
     "TorchAgent": "rl_clarity.agents.torch_agent",
     "collect": "rl_clarity.sampling.collection",
-    "convert": "rl_clarity.checkpoints",
+    "convert": "rl_clarity.models",
     "export": "rl_clarity.interface.export",
     "generalized_advantage_estimation": "rl_clarity.sampling.advantages",
     "generate": "rl_clarity.pipeline",

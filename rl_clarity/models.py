@@ -17,6 +17,7 @@ from rl_clarity.resources import models_directory
 
 if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent
+    from rl_clarity.checkpoints import Checkpoint
 
 PREFIX = "models:"
 SUFFIX = ".jd"
@@ -45,6 +46,19 @@ def load_agent(checkpoint: str | os.PathLike[str], **metadata: Any) -> Agent:
     """
     with fetched(checkpoint) as path:
         return checkpoints.load_agent(path, **metadata)
+
+
+def convert(
+    checkpoint: str | os.PathLike[str], out_path: str | os.PathLike[str], *, overwrite: bool = False, **metadata: Any
+) -> Checkpoint:
+    """Write a checkpoint of any known format, or a shipped one, as safetensors: the format of our own.
+
+    `metadata` as in `load_agent`; it is written, too. The agent is built first, so that what was written is known to
+    work. Raises OutputError if `out_path` does not end in `.safetensors`, cannot be written, or is there and `overwrite`
+    does not say to replace it; CheckpointError as `load_agent`.
+    """
+    with fetched(checkpoint) as path:
+        return checkpoints.convert(path, Path(out_path), overwrite=overwrite, **metadata)
 
 
 def resolve(checkpoint: str | os.PathLike[str]) -> Path:

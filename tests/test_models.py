@@ -53,6 +53,13 @@ def test_they_are_at_hand_after_the_import_alone() -> None:
     assert done.stdout.split() == models.names()
 
 
+def test_they_are_converted_by_name(tmp_path: Path) -> None:
+    target = tmp_path / "agent.safetensors"
+    checkpoint = rl_clarity.convert("models:coinrun", target, gamma=0.5)
+    assert checkpoint.network == "clear"
+    assert rl_clarity.load_agent(target).metadata["gamma"] == 0.5
+
+
 def test_an_unknown_name_names_the_nearest() -> None:
     with pytest.raises(CheckpointError, match="did you mean models:coinrun"):
         models.path_of("coinrum")

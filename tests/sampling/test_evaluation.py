@@ -142,6 +142,15 @@ def test_procgen_plays_the_unseen_levels():
     environment.close()
 
 
-def test_no_episodes_is_an_error():
-    with pytest.raises(OptionError, match="episodes=0"):
-        evaluate(RandomPolicyAgent(15), EnvironmentSpec(name="coinrun"), 0, seed=0)
+@pytest.mark.parametrize(
+    ("episodes", "options", "message"),
+    [
+        (0, {}, "episodes=0 must be at least 1"),
+        (1, {"num_envs": 0}, "num_envs=0 must be at least 1"),
+        (1, {"max_steps": -3}, "max_steps=-3 must be at least 1"),
+    ],
+)
+def test_what_cannot_be_is_named_alone(episodes, options, message):
+    with pytest.raises(OptionError) as raised:
+        evaluate(RandomPolicyAgent(15), EnvironmentSpec(name="coinrun"), episodes, seed=0, **options)
+    assert str(raised.value) == message
