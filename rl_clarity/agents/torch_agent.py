@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents import differentiation, torch_hooks
+from rl_clarity.agents import differentiation, torch_hooks, torch_trial
 from rl_clarity.agents.batched import INPUT, BatchedAgent, Cut
 from rl_clarity.agents.layer_names import find_operation
 from rl_clarity.agents.protocol import Operation, State
 from rl_clarity.agents.torch_hooks import Call
-from rl_clarity.agents.torch_outputs import heads_of, split_state
+from rl_clarity.agents.torch_outputs import check_logits, heads_of, split_state
 from rl_clarity.errors import OptionError
 
 Forward = Callable[[Any, Any, Any], Any]
@@ -25,30 +25,31 @@ class TorchAgent(BatchedAgent):
 
     Layers are the parts of the module whose results are pictures (B, C, h, w), by the names of
     `module.named_modules()`; what a module computes between its parts (`torch.relu(x)`) has no name and is no layer.
-    The module is put in evaluation mode.
+    The module is put in evaluation mode. It computes in its own precision, and what it gives is taken as float32.
+
+    Observations are (B, H, W, C), or the same with the channels first, from 0 to 255: uint8, or other numbers of that
+    range. Those that reach only from 0 to 1 are refused, except where `input_divisor` is 1.
 
     Parameters
     ----------
     module: gives a policy's logits (B, A) and a value (B,) or (B, 1), or action values (B, A): as a tuple, a dict, or
-    with a
-        categorical distribution for the policy
+        with a categorical distribution for the policy. Of a module from `torch.compile`, the one that it was made of
     observation_shape: (H, W, C) of one observation
     metadata: what is known of its origin: `env_name`, `gamma`, ...
-    heads: names of what the module gives, `policy_logits` and `values`, or `q_values`, in its order; found by names or
-    widths if
-        not given
+    heads: names of what the module gives, `policy_logits` and `values`, or `q_values`, in its order, with None for
+        what to leave out; found by names or widths if not given
     initial_state: of a recurrent module, without the batch axis: an array or a tuple of arrays. The module is then
-    called with
-        the observations and the state, a tensor or a tuple as here, and gives the state after as the last of its
-        results
+        called with the observations and the state, a tensor or a tuple as here, and gives the state after as the last
+        of its results
     forward: `forward(module, observations, state)`, for modules that are called in another way
     channels_first: whether the module takes (B, C, H, W), as most do, or (B, H, W, C)
     input_divisor: the module's input is the observations divided by it, in float32; 1 for a module that scales them
-    itself device: where to compute; where the module's parameters are if not given
+        itself
+    device: where to compute; where the module's parameters are if not given
     batch_size: observations a forward pass
     gradient_batch_size: observations a gradient
 
-    Raises OptionError for a module that gives anything else.
+    Raises OptionError for a module that gives anything else, that cannot be run, or that cannot be looked into.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class TorchAgent(BatchedAgent):
         observation_shape: Sequence[int],
         metadata: Mapping[str, Any] | None = None,
         *,
-        heads: Sequence[str] | None = None,
+        heads: Sequence[str | None] | None = None,
         initial_state: Any = None,
         forward: Forward | None = None,
         channels_first: bool = True,
@@ -67,32 +68,40 @@ class TorchAgent(BatchedAgent):
         gradient_batch_size: int = 64,
     ) -> None:
         torch = _torch()
-        if not isinstance(module, torch.nn.Module):
-            raise OptionError(
-                f"a {type(module).__name__} is not a torch.nn.Module; for a Keras model there is KerasAgent"
-            )
-        first = next(module.parameters(), None)
+        module = torch_trial.looked_into(torch, module)
+        first = next((p for p in module.parameters() if p.is_floating_point()), None)
         self.device = torch.device(device or (first.device if first is not None else "cpu"))
+        self._dtype = torch.float32 if first is None else first.dtype
         self.module = module.to(self.device).eval()
         self._call_module = forward or (_call_with_state if initial_state is not None else _call)
         self._channels_first = channels_first
         self._single_state = initial_state is not None and not isinstance(initial_state, list | tuple)
         parts = () if initial_state is None else (initial_state,) if self._single_state else tuple(initial_state)
         self._initial_state = tuple(np.asarray(part, np.float32) for part in parts)
-        height, width, channels = map(int, observation_shape)
+        height, width, channels = torch_trial.checked_shape(observation_shape)
         self._given_heads = heads
-        with self._computing(), torch.no_grad():
-            state = [self._tensor(np.repeat(part[None], 2, axis=0)) for part in self._initial_state]
-            found, tensors, _ = self._run(self._tensor(np.zeros((2, height, width, channels), np.float32)), *state)
+        found, actions = self._trial((height, width, channels))
         super().__init__(
             (height, width, channels),
             found,
-            int(tensors[found.index("q_values" if "q_values" in found else "policy_logits")].shape[-1]),
+            actions,
             metadata,
             input_divisor=input_divisor,
             batch_size=batch_size,
             gradient_batch_size=gradient_batch_size,
         )
+
+    def _trial(self, shape: tuple[int, int, int]) -> tuple[tuple[str, ...], int]:
+        """Run the module once: names of its heads, and the number of actions."""
+        seen = np.random.default_rng(0).random((2, *shape), np.float32)
+        with torch_trial.explained(shape), self._computing(), _torch().no_grad():
+            state = [self._tensor(np.repeat(part[None], 2, axis=0)) for part in self._initial_state]
+            found, tensors, after = self._run(self._tensor(seen), *state)
+        torch_trial.check_state(state, after)
+        scores = tensors[found.index("q_values" if "q_values" in found else "policy_logits")]
+        if "policy_logits" in found:
+            check_logits(scores.cpu().numpy())
+        return found, int(scores.shape[-1])
 
     @functools.cached_property
     def _backend(self) -> differentiation.Backend:  # type: ignore[override]
@@ -156,17 +165,17 @@ class TorchAgent(BatchedAgent):
 
             def take(call: Call, result: Any) -> None:
                 if call == at:
-                    taken.append(result.detach().permute(0, 2, 3, 1).clone())  # what follows may work in place
+                    taken.append(result.detach().permute(0, 2, 3, 1).float().clone())  # what follows may work in place
 
             with self._computing(), torch_hooks.hooked(self.module, take):
                 self._run(*inputs)
             return [*taken, *inputs]
 
         def after(activations: Any, *inputs: Any) -> Any:
-            def put(call: Call, _result: Any) -> Any:
-                return (
-                    activations.permute(0, 3, 1, 2).clone(memory_format=torch.contiguous_format) if call == at else None
-                )
+            def put(call: Call, result: Any) -> Any:
+                if call != at:
+                    return None
+                return activations.permute(0, 3, 1, 2).to(result.dtype).clone(memory_format=torch.contiguous_format)
 
             with self._computing(), torch_hooks.hooked(self.module, put):
                 return torch.cat(self._run(*inputs)[1], dim=-1)
@@ -182,7 +191,7 @@ class TorchAgent(BatchedAgent):
 
             def take(call: Call, result: Any) -> None:
                 if call == at:
-                    taken.append(result.mean(dim=(2, 3)))
+                    taken.append(result.float().mean(dim=(2, 3)))
 
             with self._computing(), torch_hooks.hooked(self.module, take):
                 self._run(images, *state)
@@ -190,15 +199,16 @@ class TorchAgent(BatchedAgent):
 
         return mean_activations
 
-    def _run(self, observations: Any, *state: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
+    def _run(self, observations: Any, *states: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
         """Names of the heads, the heads (B, n), and the state after, of observations (B, H, W, C)."""
         x = observations.permute(0, 3, 1, 2).contiguous() if self._channels_first else observations
+        x, *state = [tensor.to(self._dtype) for tensor in (x, *states)]
         result = self._call_module(
             self.module, x, (state[0] if self._single_state else tuple(state)) if state else None
         )
         outputs, after = split_state(result, recurrent=bool(self._initial_state))
         heads, tensors = heads_of(outputs, self._given_heads)
-        return heads, [tensor.float() for tensor in tensors], _parts(after)
+        return heads, [tensor.float() for tensor in tensors], [part.float() for part in _parts(after)]
 
     def _tensor(self, array: Any) -> Any:
         torch = _torch()

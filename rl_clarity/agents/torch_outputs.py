@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from rl_clarity.errors import OptionError
-from rl_clarity.networks.heads import check_heads, find_heads
+from rl_clarity.networks.heads import check_heads, check_width, find_heads, gives_probabilities
 
 STATE_KEYS = ("state", "hidden", "hidden_state", "hx")
+ROUNDING = 5e-3
+"""How far from 1 the sum of probabilities may be, in half precision."""
 
 
 def split_state(result: Any, *, recurrent: bool) -> tuple[Any, Any]:
@@ -44,21 +48,40 @@ def named_tensors(outputs: Any) -> list[tuple[str | None, Any]]:
     return [(None, _tensor(outputs))]
 
 
-def heads_of(outputs: Any, given: Sequence[str] | None) -> tuple[tuple[str, ...], list[Any]]:
-    """Names of the heads, and their tensors (B, n)."""
+def heads_of(outputs: Any, given: Sequence[str | None] | None) -> tuple[tuple[str, ...], list[Any]]:
+    """Names of the heads, and their tensors (B, n); those that are `given` as None are left out.
+
+    Raises OptionError for outputs that are no agent's.
+    """
     named = named_tensors(outputs)
-    for name, tensor in named:
-        if len(tensor.shape) not in (1, 2):
-            raise OptionError(
-                f"the module returns {name or 'a tensor'} of shape {tuple(tensor.shape)}; "
-                "(batch, n) or (batch,) is needed"
-            )
     if given is not None:
-        heads = check_heads(given, len(named))
+        chosen: Sequence[str | None] = check_heads(given, len(named))
     else:
-        widths = [int(tensor.shape[1]) if len(tensor.shape) == 2 else None for _, tensor in named]
-        heads = find_heads([name for name, _ in named], widths)
-    return heads, [tensor if len(tensor.shape) == 2 else tensor[:, None] for _, tensor in named]
+        chosen = find_heads([name for name, _ in named], [_width(name, tensor) for name, tensor in named])
+    found = {}
+    for head, (name, tensor) in zip(chosen, named, strict=True):
+        if head is not None:
+            check_width(head, _width(name, tensor))
+            found[head] = tensor if len(tensor.shape) == 2 else tensor[:, None]
+    return tuple(found), list(found.values())
+
+
+def check_logits(logits: np.ndarray) -> None:
+    """Raises OptionError if each row (B, A) is a distribution: then these are probabilities, and no logits."""
+    if logits.shape[1] > 1 and np.all(logits >= 0) and np.allclose(logits.sum(axis=1), 1, atol=ROUNDING):
+        raise gives_probabilities("policy_logits", "not negative, with a sum of 1")
+
+
+def _width(name: str | None, tensor: Any) -> int | None:
+    """Columns of (B, n); None for a (B,)."""
+    shape = tuple(getattr(tensor, "shape", ()))
+    if len(shape) not in (1, 2):
+        what = f"of shape {shape}" if shape else f"that is a {type(tensor).__name__}"
+        raise OptionError(
+            f"the module returns {name or 'a tensor'} {what}; (batch, n) or (batch,) is needed. "
+            "heads=(..., None) leaves an output out; of a recurrent module, initial_state says what its state is"
+        )
+    return int(shape[1]) if len(shape) == 2 else None
 
 
 def _tensor(item: Any) -> Any:

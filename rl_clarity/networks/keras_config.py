@@ -39,7 +39,9 @@ def build(
         observations = builder.input(shape, name)
         outputs = _Model(builder, "", "", config, depth=0).call([observations])
         if heads is None:
-            chosen = find_heads(list(outputs), [head_width(tensor) for tensor in outputs.values()])
+            chosen: Sequence[str | None] = find_heads(
+                list(outputs), [head_width(tensor) for tensor in outputs.values()]
+            )
         else:
             chosen = check_heads(heads, len(outputs))
         named = zip(chosen, outputs.values(), strict=True)

@@ -338,3 +338,98 @@ def test_one_network_three_ways_gives_one_page(three, tmp_path):
     for other in found[1:]:
         for one, same in zip(found[0], other, strict=True):
             np.testing.assert_allclose(one, same, rtol=1e-3, atol=1e-4 * np.abs(same).max())
+
+
+class Softmax(Nature):
+    def forward(self, x):
+        logits, value = super().forward(x)
+        return logits.softmax(-1), value
+
+
+@pytest.mark.parametrize("how", [lambda m: m, nn.Module.half])
+def test_probabilities_are_no_logits(how):
+    with pytest.raises(OptionError, match=r"gives probabilities \(not negative, with a sum of 1\).*logits before them"):
+        TorchAgent(how(loaded(Softmax())), SHAPE)
+
+
+def test_outputs_called_probabilities():
+    class Named(Nature):
+        def forward(self, x):
+            logits, value = super().forward(x)
+            return {"action_probs": logits, "value": value}
+
+    with pytest.raises(OptionError, match=r"'action_probs' gives probabilities \(by its name\)"):
+        TorchAgent(Named(), SHAPE)
+
+
+def test_a_value_has_one_column():
+    class Wide(Nature):
+        def forward(self, x):
+            logits, value = super().forward(x)
+            return {"policy_logits": logits, "values": value.expand(-1, 6)}
+
+    for heads in (None, ("policy_logits", "values")):
+        with pytest.raises(OptionError, match="the output for the value has 6 columns; it has one"):
+            TorchAgent(Wide(), SHAPE, heads=heads)
+
+
+def test_outputs_that_are_left_out():
+    class Four(Nature):
+        def forward(self, x):
+            logits, value = super().forward(x)
+            return logits, logits[..., None, None], value, {"loss": 3.0}
+
+    with pytest.raises(OptionError, match=r"\(2, 4, 1, 1\).*None.*leaves an output out"):
+        TorchAgent(loaded(Four()), SHAPE)
+    agent = TorchAgent(loaded(Four()), SHAPE, heads=("policy_logits", None, "values", None))
+    wanted = TorchAgent(loaded(Nature()), SHAPE).forward(pictures())
+    assert np.array_equal(agent.forward(pictures()).policy_logits, wanted.policy_logits)
+    assert np.array_equal(agent.forward(pictures()).values, wanted.values)
+    assert agent.gradients(pictures(), "network.1", None, ["value", 1]).shape == (2, 3, 10, 10, 32)
+
+
+@pytest.mark.parametrize("cast", ["double", "half", "bfloat16"])
+def test_other_precisions(cast):
+    plain = TorchAgent(loaded(Nature()), SHAPE)
+    agent = TorchAgent(getattr(loaded(Nature()), cast)(), SHAPE)
+    layer, near = "network.3", 1e-5 if cast == "double" else 0.1
+    found, wanted = (a.path_gradients(pictures(), layer, np.ones(1), np.ones(1), ["value", 2]) for a in (agent, plain))
+    for name in ("activations", "gradients", "scores", "scores_at_zero"):
+        one, other = getattr(found, name), getattr(wanted, name)
+        assert one.dtype == np.float32
+        assert np.abs(one - other).max() <= near * np.abs(other).max()
+    assert np.any(agent.gradients(pictures(), None, None, [0]) != 0)
+
+
+def test_a_compiled_module_is_the_one_that_it_was_made_of():
+    agent = TorchAgent(torch.compile(loaded(Nature())), SHAPE)
+    assert list(agent.layers) == ["network.1", "network.3", "network.5"]
+    wanted = TorchAgent(loaded(Nature()), SHAPE).forward(pictures())
+    assert np.array_equal(agent.forward(pictures()).policy_logits, wanted.policy_logits)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("make", "options", "words"),
+    [
+        (Nature, {"observation_shape": (4, 44, 44)}, r"observation_shape is \(height.*\(44, 44, 4\) instead of"),
+        (Nature, {"observation_shape": (44, 44)}, r"observation_shape=\(44, 44\)"),
+        (Nature, {"channels_first": False}, "RuntimeError.*channels_first=False is for"),
+        (Recurrent, {}, "TypeError.*'state'.*initial_state for recurrent"),
+        (Recurrent, {"initial_state": np.zeros(9)}, "cannot be run on two observations"),
+        (lambda: torch.jit.script(Nature()), {}, "torch.jit has no parts.*scripted or traced from"),
+        (lambda: torch.jit.trace(Nature(), torch.zeros(1, 4, 44, 44)), {}, "torch.jit has no parts"),
+    ],
+)
+def test_what_cannot_be_run_or_looked_into_names_the_way_out(make, options, words):
+    with pytest.raises(OptionError, match=f"(?s){words}"):
+        TorchAgent(make(), **{"observation_shape": SHAPE, **options})
+
+
+def test_a_state_that_comes_back_in_another_shape():
+    def forward(module, x, state):
+        logits, value, after = module(x, state)
+        return logits, value, after[None]
+
+    with pytest.raises(OptionError, match=r"\(8,\).*before a step.*\(2, 8\).*after it"):
+        TorchAgent(Recurrent(), SHAPE, initial_state=np.zeros(8), forward=forward)

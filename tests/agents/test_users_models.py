@@ -172,7 +172,7 @@ class TestScaleOfTheInput:
     )
     def test_what_is_not_clear_has_to_be_said(self, first):
         model = scaled_by(first)
-        with pytest.raises(OptionError, match="input_divisor=1 for .* 0 to 255, input_divisor=255 for .* 0 to 1"):
+        with pytest.raises(OptionError, match=r"input_divisor=1 for .* 0 to 255, input_divisor=255 for .* 0 to 1"):
             KerasAgent(model)
         wanted = model.predict(pictures(2) / np.float32(255), verbose=0)
         assert np.allclose(KerasAgent(model, input_divisor=255).forward(pictures(2)).q_values, wanted, atol=1e-4)
@@ -186,7 +186,7 @@ class TestScaleOfTheInput:
             def call(self, x):
                 return self.conv(self.scale(x))
 
-        with pytest.raises(OptionError, match="Encoder.*input_divisor"):
+        with pytest.raises(OptionError, match=r"Encoder.*input_divisor"):
             KerasAgent(scaled_by(Encoder()))
 
 
@@ -220,7 +220,7 @@ class TestInputsOfOtherShapes:
         inputs, vector = keras.Input(SHAPE), keras.Input((7,))
         x = L.Concatenate()([body(inputs), vector])
         model = keras.Model([inputs, vector], [L.Dense(5)(x), L.Dense(1)(x)])
-        with pytest.raises(OptionError, match="parts of a recurrent state.*Other inputs are not supported"):
+        with pytest.raises(OptionError, match=r"parts of a recurrent state.*Other inputs are not supported"):
             KerasAgent(model)
 
     def test_grey_pictures_without_an_axis_of_channels(self):
@@ -246,7 +246,7 @@ class TestInputsOfOtherShapes:
     def test_layers_that_have_the_channels_first(self):
         inputs = keras.Input((3, 20, 16))
         model = keras.Model(inputs, L.Dense(4)(L.Flatten()(L.Conv2D(4, 3, data_format="channels_first")(inputs))))
-        with pytest.raises(OptionError, match="data_format='channels_first'.*channels_last"):
+        with pytest.raises(OptionError, match=r"data_format='channels_first'.*channels_last"):
             KerasAgent(model, channels_first=True)
 
 
@@ -269,7 +269,7 @@ class TestOutputs:
         inputs = keras.Input(SHAPE)
         x = body(inputs)
         probabilities = L.Identity(name="action_probs")(L.Softmax()(L.Dense(5)(x)))
-        with pytest.raises(OptionError, match="'action_probs' gives probabilities.*logits before"):
+        with pytest.raises(OptionError, match=r"'action_probs' gives probabilities.*logits before"):
             KerasAgent(keras.Model(inputs, [probabilities, L.Dense(1)(x)]))
 
     def test_half_precision_is_explained_in_float32(self):
