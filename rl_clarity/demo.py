@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity import checkpoints, pipeline
+from rl_clarity import pipeline
 from rl_clarity.interface.notebook import Page
 from rl_clarity.models import path_of
-from rl_clarity.quiet import import_keras
 from rl_clarity.resources import models_directory
 
 MODEL = "coinrun"
@@ -32,10 +31,9 @@ def demo(output_dir: str | os.PathLike[str]) -> Page:
             observations_kwargs=OBSERVATIONS,
             **options,
         )
-    import_keras()
-    agent = checkpoints.load_agent(path_of(MODEL))
     with np.load(models_directory() / SAMPLES) as samples:
         trajectories = {name: samples[name] for name in ("observations", "actions", "rewards", "firsts")}
         varied = samples["varied"]
         combos = [tuple(filter(None, str(combo).split("+"))) for combo in samples["action_combos"]]
-    return pipeline.generate(agent, trajectories, varied, output_dir, action_combos=combos, **options)
+    given = {"trajectories": trajectories, "observations": varied, "action_combos": combos}
+    return pipeline.run(path_of(MODEL), output_dir, **given, **options)

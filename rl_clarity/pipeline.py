@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, Literal, overload
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 
 from rl_clarity import checkpoints
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.checkpoints import Checkpoint
 from rl_clarity.distributed import WorkStore, run_tasks
 from rl_clarity.errors import OptionError
 from rl_clarity.files import local_path
@@ -26,12 +28,12 @@ from rl_clarity.stages.forecast import Forecast, forecast
 from rl_clarity.stages.given import agent_key, as_observations, as_trajectories, samples_key
 from rl_clarity.stages.output import Output, finished_page, open_output
 from rl_clarity.stages.plan import check_options, plan_page
-from rl_clarity.stages.preview import preview_of, preview_source
+from rl_clarity.stages.preview import Preview, preview_of, preview_source
 from rl_clarity.stages.provenance import describe
-from rl_clarity.stages.samples import SamplingPlan, Source, open_source, page_is_of, samples_of
+from rl_clarity.stages.samples import SamplingPlan, open_source, page_is_of, samples_of
 from rl_clarity.stages.tasks import Explanation, attribution_tasks, first_tasks
 from rl_clarity.stages.unfinished import UnfinishedPage
-from rl_clarity.stages.work import Work, at_work, team
+from rl_clarity.stages.work import Team, Work, at_work, team
 
 Path = str | os.PathLike[str]
 
@@ -84,13 +86,13 @@ def run(
         load.full_resolution,
         chosen.seed,
     )
-    if trajectories is not None or observations is not None:
-        if trajectories is None or observations is None:
-            raise OptionError("trajectories and observations are given both as arrays, or neither")
+    given = (trajectories, observations, observations_full)
+    if any(samples is not None for samples in given):
+        _check_given(*given, trajectories_kwargs)
         with fetched(checkpoint_path) as path:
-            agent = checkpoints.load_agent(path, **load.metadata)
-        given = {"observations_full": observations_full, "dry_run": dry_run, **options}
-        return generate(agent, trajectories, observations, output_dir, **given)
+            checkpoint = checkpoints.read(path, **load.metadata)
+            agent = checkpoints.build_agent(checkpoint)
+        return _explain_given(agent, given, output_dir, chosen, dry_run, checkpoint)
     with team() as workers, fetched(checkpoint_path) as path:
         ranks, name = workers.ranks, chosen.env_name
         if load.resample:  # found without TensorFlow
@@ -101,20 +103,14 @@ def run(
         with open_source(path, load, plan, ranks, name, _address(checkpoint_path)) as source:
             check_options(source.agent, chosen)
             output = open_output(output_dir, chosen, source.made_from, ranks)
-            if output.finished:
-                return Forecast.nothing_to_do(ranks.size) if dry_run else output.page()
-            said, memory = None, share.memory()
-            if workers.leads:
-                said = forecast(output, source.agent, preview_source(source), ranks.size, memory)
-            if dry_run:
-                return ranks.broadcast(said)
-            with at_work(output, workers, said) as work:
+
+            def played(work: Work) -> Played:
                 with work.stage("playing"):
                     samples = samples_of(source, ranks)
                 metadata = {"network": source.checkpoint.network, **source.checkpoint.metadata, **samples.metadata}
-                job = _job(output, source.agent, samples.trajectories, samples.observations, metadata, memory)
-                _explain(work, output, job, metadata, source)
-        return output.page()
+                return Played(source.agent, samples.trajectories, samples.observations, metadata, source.checkpoint)
+
+            return _page(workers, output, source.agent, share.memory(), lambda: preview_source(source), played, dry_run)
 
 
 def generate(
@@ -141,25 +137,75 @@ def generate(
     observations_kwargs: ignored, so that `**ORIGINAL` can be passed here too
     options: see `InterfaceOptions`
     """
-    chosen = parse(InterfaceOptions, options)
+    given = (trajectories, observations, observations_full)
+    return _explain_given(agent, given, output_dir, parse(InterfaceOptions, options), dry_run, None)
+
+
+@dataclass(frozen=True)
+class Played:
+    """An agent, and samples of its play."""
+
+    agent: Agent
+    trajectories: Trajectories
+    observations: Observations
+    metadata: Mapping[str, Any]
+    checkpoint: Checkpoint | None
+    """The file that the agent is from, if it is from one."""
+
+
+def _check_given(trajectories: Any, observations: Any, observations_full: Any, trajectories_kwargs: Any) -> None:
+    missing = [name for name, one in (("trajectories", trajectories), ("observations", observations)) if one is None]
+    if missing:
+        raise OptionError(
+            f"arrays are given, but no {' and no '.join(missing)}: give both trajectories and observations, or neither "
+            "(rl_clarity.collect plays and gives both)"
+        )
+    if trajectories_kwargs:
+        raise OptionError("trajectories_kwargs say how the agent plays; it does not, as trajectories are given")
+
+
+def _explain_given(
+    agent: Agent,
+    given: tuple[Any, Any, np.ndarray | None],
+    output_dir: Path,
+    options: InterfaceOptions,
+    dry_run: bool,
+    checkpoint: Checkpoint | None,
+) -> Page | Forecast:
+    """A page of samples given as arrays: trajectories, observations and maybe frames to show in their place."""
     with team() as workers:
         share = workers.share()
         import_keras()
-        check_options(agent, chosen)
-        played = as_trajectories(agent, trajectories)
-        varied = as_observations(agent, observations, observations_full)
-        made_from = [agent_key(agent, played), samples_key(played), samples_key(varied)]
-        output = open_output(output_dir, chosen, made_from, workers.ranks)
-        if output.finished:
-            return Forecast.nothing_to_do(workers.ranks.size) if dry_run else output.page()
-        said, memory = None, share.memory()
-        if workers.leads:
-            said = forecast(output, agent, preview_of(played, varied, agent.metadata), workers.ranks.size, memory)
-        if dry_run:
-            return workers.ranks.broadcast(said)
-        with at_work(output, workers, said) as work:
-            _explain(work, output, _job(output, agent, played, varied, agent.metadata, memory), agent.metadata, None)
-        return output.page()
+        check_options(agent, options)
+        trajectories, observations = as_trajectories(agent, given[0]), as_observations(agent, *given[1:])
+        made_from = [agent_key(agent, trajectories), samples_key(trajectories), samples_key(observations)]
+        if checkpoint is not None:
+            made_from.append(checkpoint.sha256)
+        output = open_output(output_dir, options, made_from, workers.ranks)
+        played = Played(agent, trajectories, observations, agent.metadata, checkpoint)
+        preview = preview_of(trajectories, observations, agent.metadata)
+        return _page(workers, output, agent, share.memory(), lambda: preview, lambda work: played, dry_run)
+
+
+def _page(
+    workers: Team,
+    output: Output,
+    agent: Agent,
+    memory: int,
+    preview: Callable[[], Preview],
+    play: Callable[[Work], Played],
+    dry_run: bool,
+) -> Page | Forecast:
+    """Say what the job will take, do it, and return the page; or only say it."""
+    ranks = workers.ranks
+    if output.finished:
+        return Forecast.nothing_to_do(ranks.size) if dry_run else output.page()
+    said = forecast(output, agent, preview(), ranks.size, memory) if workers.leads else None
+    if dry_run:
+        return cast(Forecast, ranks.broadcast(said))
+    with at_work(output, workers, said) as work:
+        _explain(work, output, play(work), memory)
+    return output.page()
 
 
 def _address(checkpoint_path: Path) -> str | None:
@@ -168,23 +214,15 @@ def _address(checkpoint_path: Path) -> str | None:
     return text if local_path(text) is None else None
 
 
-def _job(
-    output: Output,
-    agent: Agent,
-    trajectories: Trajectories,
-    observations: Observations,
-    metadata: Mapping[str, Any],
-    memory: int,
-) -> Explanation:
-    plan = plan_page(agent, trajectories, observations, output.options, metadata)
-    return Explanation(PageFiles(output.data, plan.layout), agent, plan, trajectories, observations, output.key, memory)
-
-
-def _explain(work: Work, output: Output, job: Explanation, metadata: Mapping[str, Any], source: Source | None) -> None:
+def _explain(work: Work, output: Output, played: Played, memory: int) -> None:
     """Do the page's tasks, put it together."""
     ranks, leads = work.team.ranks, work.team.leads
+    agent, trajectories, observations = played.agent, played.trajectories, played.observations
+    plan = plan_page(agent, trajectories, observations, output.options, played.metadata)
+    files = PageFiles(output.data, plan.layout)
+    job = Explanation(files, agent, plan, trajectories, observations, output.key, memory)
     first, then = first_tasks(job), attribution_tasks(job)
-    provenance = describe(job.plan, source, metadata)
+    provenance = describe(plan, played.checkpoint, played.metadata)
     if leads:
         output.begin()
         work.log.begin()

@@ -19,12 +19,20 @@ from rl_clarity.sampling.samples import Observations, Trajectories
 
 OPTIONAL = ("truncated", "final_values", "observations_full")
 KEYS = ("observations", "actions", "rewards", "firsts", "dones", *OPTIONAL)
+OUTPUTS = ("policy_logits", "values", "q_values")
+FEW = 64
+"""Frames by which an agent's outputs are told from another's."""
+SAME = 1e-3
+"""Relative to the largest output: far more than another batch or machine changes."""
 
 
 def as_trajectories(agent: Agent, given: Trajectories | Mapping[str, Any]) -> Trajectories:
     """Trajectories of the agent, from a dict of `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T),
     `firsts` or `dones` (N, T), and maybe `truncated` (N, T), `final_values` (N, T) of the states where time cut
     episodes short, `observations_full` (N, T, H', W', 3).
+
+    Outputs and states that `Trajectories` hold are kept where the agent says the same now; those of another agent are
+    replaced by its own, so that it can be compared with the one that played.
 
     Raises SamplesError for shapes and types that do not fit each other or the agent.
     """
@@ -44,9 +52,9 @@ def as_trajectories(agent: Agent, given: Trajectories | Mapping[str, Any]) -> Tr
         raise SamplesError(
             f"trajectories: actions reach from {actions.min()} to {actions.max()}; the agent has {agent.num_actions}"
         )
-    if given.policy_logits is None and given.q_values is None:
-        given = _replayed(agent, given)
-    return given
+    for name in ("rewards", "final_values", *OUTPUTS):
+        _check_finite(getattr(given, name), f"trajectories: {name}")
+    return given if _agrees(agent, given) else _replayed(agent, given)
 
 
 def as_observations(agent: Agent, given: Observations | np.ndarray, full: np.ndarray | None = None) -> Observations:
@@ -59,18 +67,23 @@ def as_observations(agent: Agent, given: Observations | np.ndarray, full: np.nda
 
 
 def agent_key(agent: Agent, trajectories: Trajectories) -> str:
-    """Hash of what an agent computes, of its parameters where it has them, else of what it says; and of its origin."""
+    """Hash of what an agent computes (its parameters, where it shows them, else what it says now) and of its origin."""
     digest = hashlib.sha256(f"{type(agent).__name__} {key_of(agent.metadata)}".encode())
-    network = getattr(agent, "network", None)
-    if network is not None and hasattr(network, "parameters"):
-        for name, array in network.parameters().items():
-            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
-    for name in ("policy_logits", "values", "q_values"):
-        array = getattr(trajectories, name)
-        if array is not None:
-            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    for name, array in sorted((_parameters(agent) or _present(_says(agent, trajectories))).items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def _parameters(agent: Agent) -> dict[str, np.ndarray]:
+    """A network's or PyTorch module's; none of an agent that shows none."""
+    parameters = getattr(getattr(agent, "network", None), "parameters", None)
+    if parameters is not None:
+        return dict(parameters())
+    state_dict = getattr(getattr(agent, "module", None), "state_dict", None)
+    if state_dict is not None:
+        tensors = {name: value for name, value in state_dict().items() if hasattr(value, "detach")}
+        return {name: tensor.detach().cpu().double().numpy() for name, tensor in tensors.items()}
+    return {}
 
 
 def samples_key(samples: Trajectories | Observations) -> str:
@@ -134,9 +147,46 @@ def _check_frames(frames: np.ndarray | None, begin: tuple[int, ...], what: str) 
         raise SamplesError(f"{what} has the type {frames.dtype}; it must be uint8, from 0 to 255")
 
 
+def _check_finite(array: np.ndarray | None, what: str) -> None:
+    if array is not None and not np.isfinite(array).all():
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise SamplesError(f"{what}{list(first)} is {array[first]}; they must be finite")
+
+
+def _agrees(agent: Agent, given: Trajectories) -> bool:
+    """Whether the agent says what the trajectories hold, on a few frames and from the states they hold."""
+    held = {name: getattr(given, name) for name in OUTPUTS if getattr(given, name) is not None}
+    if not held or (given.states is None) != (agent.initial_state(1) is None):
+        return False
+    said = _present(_says(agent, given))
+    few = _few(given)
+    return said.keys() == held.keys() and all(
+        said[name].shape == np.shape(held[name][few])
+        and np.allclose(said[name], held[name][few], rtol=0, atol=SAME * max(1e-6, float(np.abs(said[name]).max())))
+        for name in said
+    )
+
+
+def _says(agent: Agent, trajectories: Trajectories) -> Outputs:
+    """An agent's outputs on a few frames, from the states before them that the trajectories hold, if any."""
+    few = _few(trajectories)
+    observations = np.asarray(trajectories.observations[few])
+    if trajectories.states is None or agent.initial_state(1) is None:
+        return agent.forward(observations)
+    state = tuple(np.asarray(part[few]) for part in trajectories.states)
+    return agent.step(observations, state, np.zeros(len(observations), bool))[0]
+
+
+def _few(trajectories: Trajectories) -> tuple[np.ndarray, ...]:
+    """Places (trajectory, step) of some frames, spread over all."""
+    count = trajectories.actions.size
+    return np.unravel_index(np.linspace(0, count - 1, min(FEW, count)).astype(int), trajectories.actions.shape)
+
+
 def _replayed(agent: Agent, given: Trajectories) -> Trajectories:
     """The same with what the agent says at each step; a recurrent agent's state is carried from the start."""
     count, steps = given.actions.shape
+    given = replace(given, policy_logits=None, values=None, q_values=None, states=None)
     if agent.initial_state(1) is None:
         flat = given.observations.reshape(count * steps, *given.observations.shape[2:])
         outputs = agent.forward(flat)
@@ -154,5 +204,5 @@ def _replayed(agent: Agent, given: Trajectories) -> Trajectories:
 
 
 def _present(outputs: Outputs) -> dict[str, np.ndarray]:
-    named = {name: getattr(outputs, name) for name in ("policy_logits", "values", "q_values")}
+    named = {name: getattr(outputs, name) for name in OUTPUTS}
     return {name: array for name, array in named.items() if array is not None}

@@ -8,19 +8,20 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import rl_clarity
+from rl_clarity.checkpoints import Checkpoint
 from rl_clarity.distributed.store import COMPUTING
 from rl_clarity.interface.manifest import ProvenanceGroup
 from rl_clarity.options import DirectoryOptions, InterfaceOptions, ViewOptions
 from rl_clarity.stages.assembly import provenance_group
 from rl_clarity.stages.plan import Plan
-from rl_clarity.stages.samples import Source
 
 NOT_SAID = {"overwrite", "action_group_fns", "action_combos", "title", "env_name"}
 
 
-def describe(plan: Plan, source: Source | None, metadata: Mapping[str, Any]) -> list[ProvenanceGroup]:
-    """The groups of facts that the page shows; `metadata` says where and how the samples were made."""
-    groups = [] if source is None else [_describe_file(source), *_describe_samples(metadata)]
+def describe(plan: Plan, checkpoint: Checkpoint | None, metadata: Mapping[str, Any]) -> list[ProvenanceGroup]:
+    """The groups of facts that the page shows; `metadata` says where and how the samples were made, if we made them."""
+    groups = [] if checkpoint is None else [_describe_file(checkpoint)]
+    groups += _describe_samples(metadata)
     agent = {**asdict(plan.agent), "observation": asdict(plan.observation), "gamma": plan.gamma, "lambda": plan.lam}
     groups.append(provenance_group("Agent", agent))
     said = {k: v for k, v in options_as_data(plan.options).items() if k not in NOT_SAID}
@@ -40,8 +41,7 @@ def options_as_data(options: InterfaceOptions) -> dict[str, Any]:
     }
 
 
-def _describe_file(source: Source) -> ProvenanceGroup:
-    checkpoint = source.checkpoint
+def _describe_file(checkpoint: Checkpoint) -> ProvenanceGroup:
     file = {"file": checkpoint.path.name, "sha256": checkpoint.sha256, "format": checkpoint.format}
     return provenance_group("Checkpoint", {**file, "network": checkpoint.network})
 

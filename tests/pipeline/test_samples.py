@@ -18,6 +18,7 @@ import rl_clarity
 from rl_clarity.errors import ClarityError, OptionError, SamplesError
 from rl_clarity.interface.results import Results, open_results
 from rl_clarity.sampling.storage import load_trajectories
+from rl_clarity.stages.given import as_trajectories
 from tests.fakes import TinyAgent
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, files_of
@@ -286,9 +287,18 @@ def test_arrays_given_to_run(small_run: SmallRun, tmp_path: Path, monkeypatch: p
     page = rl_clarity.run(small_run.checkpoint, tmp_path / "a", trajectories=arrays, observations=varied, **options)
     assert calls == []
     same = rl_clarity.generate(small_run.agent, arrays, varied, tmp_path / "b", **options)
-    assert page.results().manifest == same.results().manifest
-    with pytest.raises(OptionError, match="trajectories and observations are given both"):
+    found, plain = page.results().manifest, same.results().manifest
+    assert found["layers"] == plain["layers"]
+    group = next(group for group in found["provenance"] if group["group"] == "Checkpoint")
+    assert ["file", small_run.checkpoint.name] in group["items"]
+    assert not any(group["group"] == "Checkpoint" for group in plain["provenance"])
+    with pytest.raises(OptionError, match="arrays are given, but no observations: give both"):
         rl_clarity.run(small_run.checkpoint, tmp_path / "c", trajectories=arrays)
+    with pytest.raises(OptionError, match="no trajectories and no observations"):
+        rl_clarity.run(small_run.checkpoint, tmp_path / "c", observations_full=varied)
+    given = {"trajectories": arrays, "observations": varied, "trajectories_kwargs": {"num_envs": 2}}
+    with pytest.raises(OptionError, match="trajectories_kwargs say how the agent plays; it does not"):
+        rl_clarity.run(small_run.checkpoint, tmp_path / "c", **given)
 
 
 def test_what_a_checkpoint_does_not_say(run: Run, tmp_path: Path) -> None:
@@ -350,6 +360,7 @@ def test_human_scale_frames_are_shown(tiny: Callable[..., Results]) -> None:
         ({"actions": np.full((2, 12), 0.5)}, "actions have the type float64"),
         ({"varied": np.zeros((9, 64, 64, 4), np.uint8)}, r"observations have the shape \(9, 64, 64, 4\)"),
         ({"varied": np.zeros((0, 64, 64, 3), np.uint8)}, "empty"),
+        ({"rewards": np.where(np.eye(2, 12), np.nan, 0)}, r"rewards\[0, 0\] is nan; they must be finite"),
         ({"observations_full": np.zeros((8, 96, 96, 3), np.uint8)}, r"observations_full has the shape \(8, "),
         ({"observations_full": np.zeros((9, 96, 96, 3))}, "observations_full has the type float64"),
     ],
@@ -366,6 +377,19 @@ def test_samples_as_they_are_collected(explain: Explain, small_run: SmallRun) ->
     results = explain(trajectories=small_run.trajectories, observations=small_run.observations)
     assert results.manifest["trajectories"][0]["steps"] == 72
     np.testing.assert_allclose(results.series(1)["values"], small_run.trajectories.values[1])
+
+
+@pytest.mark.parametrize("kind", ["policy", "recurrent"])
+def test_play_of_another_agent_is_explained_by_this_one(kind: str, tmp_path: Path) -> None:
+    """Two checkpoints on the same play: what is shown and the page itself are the second one's."""
+    first, second = TinyAgent(kind), TinyAgent(kind, seed=1)
+    played = as_trajectories(first, given_arrays())
+    varied = given_arrays()["observations"][1]
+    pages = [rl_clarity.generate(agent, played, varied, tmp_path / "page", overwrite=True) for agent in (first, second)]
+    anew = rl_clarity.generate(second, given_arrays(), varied, tmp_path / "anew").results()
+    assert pages[1].results().manifest == anew.manifest
+    np.testing.assert_array_equal(pages[1].results().series(0)["values"], anew.series(0)["values"])
+    assert as_trajectories(first, played) is played
 
 
 def test_an_agent_from_elsewhere_makes_another_page(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
