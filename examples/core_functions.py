@@ -72,13 +72,13 @@ from rl_clarity.attribution import attribute
 layers = rl_clarity.select_layers(agent)
 layer = layers[2]
 print("layers", ", ".join(layers), "- from here on layer", layer)
-print("steps  riemann  midpoint  gauss-legendre")
+print("steps  riemann  midpoint  gauss-legendre  graded-midpoint")
 for steps in (1, 2, 5, 10, 20):
     gaps = []
-    for rule in ("riemann", "midpoint", "gauss-legendre"):
+    for rule in ("riemann", "midpoint", "gauss-legendre", "graded-midpoint"):
         found = attribute(agent, frames, layer, steps=steps, quadrature=rule)
         gaps.append(np.abs(found.completeness_gap).mean() / np.abs(found.scores - found.scores_at_zero).mean())
-    print(f"{steps:5d}  {gaps[0]:7.2%}  {gaps[1]:8.2%}  {gaps[2]:14.2%}")
+    print(f"{steps:5d}  {gaps[0]:7.2%}  {gaps[1]:8.2%}  {gaps[2]:14.2%}  {gaps[3]:15.2%}")
 
 # %% [markdown]
 # ## Fewer channels
@@ -87,7 +87,7 @@ for steps in (1, 2, 5, 10, 20):
 # observations finds a few directions that carry most of it. More of them leave out less.
 
 # %%
-many = rl_clarity.integrated_gradients(agent, varied, layer, steps=5, quadrature="gauss-legendre")
+many = rl_clarity.integrated_gradients(agent, varied, layer, steps=5, quadrature="graded-midpoint")
 for features in (2, 4, 8, 16):
     reduction = rl_clarity.ChannelReduction.fit(many, features=features)
     print(f"{features:2d} features leave out {reduction.reconstruction_error(many):.0%} of the attribution")
@@ -98,7 +98,7 @@ reduction = rl_clarity.ChannelReduction.fit(many, features=8)
 # sum to the attribution.
 
 # %%
-attribution = rl_clarity.integrated_gradients(agent, frames, layer, steps=5, quadrature="gauss-legendre")
+attribution = rl_clarity.integrated_gradients(agent, frames, layer, steps=5, quadrature="graded-midpoint")
 channels, residual = reduction.signed_transform(attribution)
 print("attribution", attribution.shape, "channels", channels.shape, "residual", residual.shape)
 difference = channels.sum(axis=-1) + residual[..., 0] - attribution.sum(axis=-1)

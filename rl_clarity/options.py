@@ -1,11 +1,12 @@
 """Every option of `run` and `generate`: the text under a field is its documentation and its help on the command line.
 
-Names, meanings and defaults are those of `understanding-rl-vision`, but for the few of `ORIGINAL`, which cost time
-there and gain nothing.
+Names, meanings and defaults are those of `understanding-rl-vision`, but for the few of `ORIGINAL`, which cost more time
+there and are no more accurate (`python -m benchmarks.accuracy`).
 """
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,14 @@ from rl_clarity.errors import OptionError
 from rl_clarity.parsing import unknown_option
 
 GRAPHS = ("v", "action", "action_group", "advantage")
+LENGTHS = (
+    *("video_height", "video_width", "policy_display_height", "policy_display_width", "navigator_width"),
+    *("scrubber_height", "scrubber_width", "legend_item_height", "legend_item_width"),
+    *("feature_viewer_height", "feature_viewer_width"),
+)
+MOST_FIGURES = 17
+_LENGTH = re.compile(r"\d*\.?\d+(em|rem|px|%|vw|vh|ch)")
+_COLOR_CODE = re.compile(r"#([0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})|[a-z]+\([-0-9a-z.,%/ ]+\)")
 
 
 def _at_least(options: Any, least: int, *names: str) -> None:
@@ -27,6 +36,12 @@ def _at_least(options: Any, least: int, *names: str) -> None:
 def _require(options: Any, name: str, holds: bool, what: str) -> None:
     if not holds:
         raise OptionError(f"{name}={getattr(options, name)!r} {what}")
+
+
+def _is_color(text: str) -> bool:
+    from PIL import ImageColor  # knows the names
+
+    return text.lower() in ImageColor.colormap or _COLOR_CODE.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
@@ -103,10 +118,12 @@ class AttributionFitOptions:
     integrate_steps: int = 5
     """Points on the path."""
     max_paths: int | None = None
-    """Kept for calls of the original; the fit is single-path."""
+    """Kept for calls of the original: 1 or None, as the fit is single-path."""
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "integrate_steps")
+        what = "must be 1 or None: other paths lie in the channels that are only being fitted"
+        _require(self, "max_paths", self.max_paths in (None, 1), what)
 
 
 @dataclass(frozen=True)
@@ -150,7 +167,14 @@ class ViewOptions:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "scrubber_visible_duration")
-        _require(self, "video_speed", self.video_speed > 0, "must be above 0")
+        _require(self, "video_speed", 0 < self.video_speed < float("inf"), "must be a number above 0")
+        for name in LENGTHS:
+            _require(
+                self, name, bool(_LENGTH.fullmatch(getattr(self, name))), "must be a length, such as '16em' or '200px'"
+            )
+        for name, color in {"trajectory_color": self.trajectory_color, **self.graph_colors}.items():
+            if not _is_color(color):
+                raise OptionError(f"colour {color!r} of {name} must be a name of CSS, '#rrggbb', or as 'rgb(0 80 160)'")
         _require(self, "attribution_weight", 0 <= self.attribution_weight <= 1, "must be from 0 to 1")
         for key in self.graph_colors:
             if key not in GRAPHS:
@@ -232,8 +256,8 @@ class InterfaceOptions(DirectoryOptions, ViewOptions):
     """The strip of each frame that the film strip shows, as shares of the width."""
     attr_integrate_steps: int = 5
     """Points on the path of integrated gradients."""
-    attr_quadrature: str = "gauss-legendre"
-    """Rule that places them: `gauss-legendre`, `midpoint` or `riemann` (the original's)."""
+    attr_quadrature: str = "graded-midpoint"
+    """Rule that places them: `graded-midpoint`, `gauss-legendre`, `midpoint` or `riemann` (the original's)."""
     attr_max_paths: int | None = None
     """Average over this many paths in the reduced channels; None is the straight path alone."""
     attr_policy: bool = False
@@ -252,6 +276,7 @@ class InterfaceOptions(DirectoryOptions, ViewOptions):
         _at_least(self, 0, "seed", "trajectory_bookmarks")
         _at_least(self, 1, "numpy_precision", "batch_size", "nmf_features", "nmf_fit_observations")
         _at_least(self, 1, "attr_integrate_steps", "attr_max_paths", "vis_thumbnail_num_mult")
+        _require(self, "numpy_precision", self.numpy_precision <= MOST_FIGURES, f"must be at most {MOST_FIGURES}")
         for name in ("gae_gamma", "gae_lambda"):
             value = getattr(self, name)
             _require(self, name, value is None or 0 <= value <= 1, "must be from 0 to 1")

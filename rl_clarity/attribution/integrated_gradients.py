@@ -75,7 +75,7 @@ def integrated_gradients(
     layer: a name that `select_layers` gives
     output: "value", an action's index (its logit), or a sequence of indices (the sum of their logits)
     steps: points on the path; 1 with `riemann` is gradient x activation
-    quadrature: "riemann" (the original's right sum), "midpoint" or "gauss-legendre"
+    quadrature: "riemann" (the original's right sum), "midpoint", "graded-midpoint" or "gauss-legendre"
     state: of a recurrent agent before the observations, held fixed; its initial state if None
     """
     return attribute(agent, observations, layer, (output,), steps=steps, quadrature=quadrature, state=state).values[0]

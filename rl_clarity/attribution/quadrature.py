@@ -10,6 +10,9 @@ from rl_clarity.errors import OptionError
 
 Rule = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
+GRADING = 1.75
+"""How much closer to 0 the points of `graded_midpoint` lie; from 1.5 to 2 its error is about the same."""
+
 
 def riemann(steps: int) -> tuple[np.ndarray, np.ndarray]:
     """The right Riemann sum: i / n, each with weight 1 / n. The original's; its error falls like 1 / n."""
@@ -27,7 +30,22 @@ def gauss_legendre(steps: int) -> tuple[np.ndarray, np.ndarray]:
     return (points + 1) / 2, weights / 2
 
 
-RULES: dict[str, Rule] = {"riemann": riemann, "midpoint": midpoint, "gauss-legendre": gauss_legendre}
+def graded_midpoint(steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Midpoints of intervals that grow from 0 on.
+
+    A network of rectifiers has a gradient with jumps, and most of them near 0, where its biases decide: so a rule that
+    looks there most often does better than one for smooth functions. `python -m benchmarks.accuracy` compares them.
+    """
+    ends = (np.arange(steps + 1) / steps) ** GRADING
+    return (ends[1:] + ends[:-1]) / 2, np.diff(ends)
+
+
+RULES: dict[str, Rule] = {
+    "graded-midpoint": graded_midpoint,
+    "gauss-legendre": gauss_legendre,
+    "midpoint": midpoint,
+    "riemann": riemann,
+}
 
 
 def quadrature(rule: str, steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ COMBOS = (
     ("LEFT", "DOWN"), ("LEFT",), ("LEFT", "UP"), ("DOWN",), (), ("UP",), ("RIGHT", "DOWN"), ("RIGHT",), ("RIGHT", "UP"),
     ("D",), ("A",), ("W",), ("S",), ("Q",), ("E",),
 )  # fmt: skip
-RULE: dict[str, Any] = {"steps": 5, "quadrature": "gauss-legendre"}
+RULE: dict[str, Any] = {"steps": 5, "quadrature": "graded-midpoint"}
 
 
 @dataclass(frozen=True)

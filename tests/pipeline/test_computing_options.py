@@ -25,6 +25,7 @@ from rl_clarity.visualization.totals import channel_totals
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import COMBOS, LAST_LAYER, SmallRun, coding_error
 
+RULE = "graded-midpoint"
 LAYER = "Relu_2"
 Check = Callable[[Results, SmallRun], None]
 CASES: list[Any] = []
@@ -72,7 +73,9 @@ def frames_of(small_run: SmallRun) -> np.ndarray:
     return small_run.trajectories.observations[0, :24]
 
 
-def reduction_of(small_run: SmallRun, features: int = 8, steps: int = 5, rule: str = "gauss-legendre", count: int = 16):
+def reduction_of(
+    small_run: SmallRun, features: int = 8, steps: int = 5, rule: str = "graded-midpoint", count: int = 16
+):
     """The layer's reduction, fitted to `count` of the 16 observations."""
     observations = small_run.observations.observations[:16]
     chosen = observations[np.linspace(0, 15, count).round().astype(int)]
@@ -179,13 +182,12 @@ def paths(results: Results, small_run: SmallRun) -> None:
 def policy(results: Results, small_run: SmallRun) -> None:
     assert results.outputs == ["value", *(f"action-{i}" for i in range(15)), *(f"group-{i}" for i in range(5))]
     reduction = reduction_of(small_run)
-    logit = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, 7, 5, "gauss-legendre")
+    logit = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, 7, 5, RULE)
     assert_shows(results, logit, reduction, "action-7")
     # A group's attribution is the sum over its logits before it is reduced; the sum of the reduced is another.
     logits = [6, 7, 8]
     group = sum(
-        rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, i, 5, "gauss-legendre")
-        for i in logits
+        rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, i, 5, RULE) for i in logits
     )
     assert_shows(results, group, reduction, "group-0")
     reduced_first = sum(results.attribution(LAYER, 0, f"action-{i}").channels for i in logits)
@@ -200,9 +202,7 @@ def pictures_of_attribution(results: Results, small_run: SmallRun) -> None:
         films = layer["attribution_pictures"]["value"]
         assert len(films) == selections
         assert films.keys() == layer["attribution_scrubs"]["value"].keys()
-    attribution = rl_clarity.integrated_gradients(
-        small_run.agent, frames_of(small_run), LAYER, "value", 5, "gauss-legendre"
-    )
+    attribution = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, "value", 5, RULE)
     channels, residual = reduction_of(small_run).signed_transform(attribution)
     films = results.layer(LAYER)["attribution_pictures"]["value"]
     strips = results.layer(LAYER)["attribution_scrubs"]["value"]
@@ -241,9 +241,7 @@ def number_of_features(results: Results, small_run: SmallRun) -> None:
 
 @case(nmf_attr_opts={"integrate_steps": 1})
 def attribution_that_features_are_fitted_to(results: Results, small_run: SmallRun) -> None:
-    attribution = rl_clarity.integrated_gradients(
-        small_run.agent, frames_of(small_run), LAYER, "value", 5, "gauss-legendre"
-    )
+    attribution = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, "value", 5, RULE)
     assert_shows(results, attribution, reduction_of(small_run, steps=1))
 
 
@@ -253,9 +251,7 @@ def observations_that_features_are_fitted_to(results: Results, small_run: SmallR
     assert nmf["fitted_on"] == 5
     observations = small_run.observations.observations[:16]
     others = np.setdiff1d(np.arange(16), np.linspace(0, 15, 5).round().astype(int))
-    attribution = rl_clarity.integrated_gradients(
-        small_run.agent, observations[others], LAYER, "value", 5, "gauss-legendre"
-    )
+    attribution = rl_clarity.integrated_gradients(small_run.agent, observations[others], LAYER, "value", 5, RULE)
     error = reduction_of(small_run, count=5).reconstruction_error(attribution)
     assert nmf["error_held_out"] == pytest.approx(error, rel=1e-3)
 

@@ -138,7 +138,7 @@ def test_the_larger_networks(network: str, tmp_path: Path) -> None:
     assert results.layers == load_golden(network).layers
     agent = rl_clarity.load_agent(checkpoint)
     frames = results.frames(0)
-    whole = rl_clarity.integrated_gradients(agent, frames, results.layers[-1], "value", 5, "gauss-legendre")
+    whole = rl_clarity.integrated_gradients(agent, frames, results.layers[-1], "value", 5, "graded-midpoint")
     gap = results.totals(results.layers[-1], 0)["value"].gap
     np.testing.assert_allclose(gap[:, 0], whole.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-4)
 

@@ -14,7 +14,7 @@ from rl_clarity.visualization.totals import channel_totals
 from tests.pipeline.small import COMBOS, GAMMA, LAMBDA, STEPS, SmallRun, coding_error
 
 LAYERS = ["Relu_1", "Relu_2"]
-STEPS_AND_RULE = (5, "gauss-legendre")
+STEPS_AND_RULE = (5, "graded-midpoint")
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +89,7 @@ def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None
         "group-0": outputs.policy_logits[:, right].sum(axis=1),
     }
     totals = results.totals(layer, 0)
-    found = attribute(small_run.agent, frames, layer, ["value", 4, right], steps=5, quadrature="gauss-legendre")
+    found = attribute(small_run.agent, frames, layer, ["value", 4, right], steps=5, quadrature="graded-midpoint")
     for name, at_zero, gap in zip(scores, found.scores_at_zero, found.completeness_gap, strict=True):
         total, difference, score = totals[name].gap.T
         np.testing.assert_allclose(score, scores[name], rtol=1e-4, atol=1e-4)
