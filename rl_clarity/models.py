@@ -54,8 +54,10 @@ def convert(
     """Write a checkpoint of any known format, or a shipped one, as safetensors: the format of our own.
 
     `metadata` as in `load_agent`; it is written, too. The agent is built first, so that what was written is known to
-    work. Raises OutputError if `out_path` does not end in `.safetensors`, cannot be written, or is there and `overwrite`
-    does not say to replace it; CheckpointError as `load_agent`.
+    work.
+
+    Raises OutputError if `out_path` does not end in `.safetensors`, cannot be written, or is there and `overwrite` does
+    not say to replace it; CheckpointError as `load_agent`.
     """
     with fetched(checkpoint) as path:
         return checkpoints.convert(path, Path(out_path), overwrite=overwrite, **metadata)
