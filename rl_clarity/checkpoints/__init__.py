@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rl_clarity.checkpoints.advice import how_to_convert, pickled_object, unknown
 from rl_clarity.checkpoints.checkpoint import Checkpoint
+from rl_clarity.checkpoints.metadata_names import check_names
 from rl_clarity.checkpoints.safe_pickle import RefusedError
 from rl_clarity.errors import CheckpointError, ClarityError, OutputError
 from rl_clarity.quiet import import_keras
@@ -55,6 +56,7 @@ def read(path: str | Path, **metadata: Any) -> Checkpoint:
             module = _module(name)
             if module.sniff(path, head):
                 checkpoint: Checkpoint = module.read(path)
+                check_names(metadata, checkpoint.metadata)
                 return dataclasses.replace(checkpoint, metadata={**checkpoint.metadata, **metadata})
         raise CheckpointError(unknown(path, head, [_module(name).DESCRIPTION for name in FORMATS]))
 
