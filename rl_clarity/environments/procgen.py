@@ -206,7 +206,7 @@ def _arguments(game: str, options: Mapping[str, Any]) -> dict[str, Any]:
     check_options("Procgen", given, DEFAULT_OPTIONS)
     arguments: dict[str, Any] = {**DEFAULT_OPTIONS, **given}
     for key, default in DEFAULT_OPTIONS.items():
-        arguments[key] = type(default)(arguments[key])
+        arguments[key] = _as(type(default), key, arguments[key])
     mode = check_name("distribution_mode", arguments["distribution_mode"], tuple(GAMES_WITH_MODE))
     if game not in GAMES_WITH_MODE[mode]:
         modes = [other for other, games in GAMES_WITH_MODE.items() if game in games]
@@ -225,3 +225,12 @@ def _arguments(game: str, options: Mapping[str, Any]) -> dict[str, Any]:
             )
         del arguments["start_level"], arguments["num_levels"]
     return arguments | {"num_threads": num_threads}
+
+
+def _as(kind: type, key: str, value: Any) -> Any:
+    if kind is bool and value not in (0, 1):
+        raise EnvironmentSetupError(f"{key}={value!r} must be true or false")
+    try:
+        return kind(value)
+    except (TypeError, ValueError):
+        raise EnvironmentSetupError(f"{key}={value!r} must be a whole number") from None

@@ -149,8 +149,25 @@ def test_options_reach_the_game():
     assert (one_level == one_level[:1]).all()
     many_levels = next(step.observations for step in play(make_game("maze", 3), 0))
     assert (many_levels[0] != many_levels[1]).any()
-    plain = play(make_game("coinrun", use_backgrounds=False), 0)[0].observations
-    assert (plain != play(make_game("coinrun"), 0)[0].observations).any()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"use_backgrounds": False},
+        {"restrict_themes": True},
+        {"use_monochrome_assets": True},
+        {"center_agent": False},
+        {"paint_vel_info": True},
+        {"use_generated_assets": True},
+    ],
+)
+def test_options_change_what_is_seen(options):
+    """`debug_mode` is passed on, too; it changes nothing in these games."""
+    usual, other = (play(make_game("coinrun", **given), 6)[-1].observations for given in ({}, options))
+    assert (usual != other).any()
+    same = play(make_game("coinrun", **options, debug_mode=1), 6)[-1].observations
+    np.testing.assert_array_equal(same, other)
 
 
 def test_sequential_levels_stay_in_one_episode_each_with_its_own_time():
@@ -209,6 +226,8 @@ def test_a_second_reset_begins_new_episodes():
         ("coinrun", {"distribution_mode": "extreme"}, "coinrun has only the modes easy, hard, exploration"),
         ("coinrun", {"distribution_mode": "hrad"}, "hard"),
         ("coinrun", {"start_level": -1}, "start_level=-1"),
+        ("coinrun", {"num_levels": "many"}, "num_levels='many' must be a whole number"),
+        ("coinrun", {"center_agent": "no"}, "center_agent='no' must be true or false"),
         ("coinrun", {"num_levels": 2**31}, "num_levels=2147483648"),
         ("maze", {"distribution_mode": "exploration", "num_levels": 4}, "exploration"),
     ],
