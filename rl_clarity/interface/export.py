@@ -22,6 +22,7 @@ SUFFIXES = (".png", ".apng", ".gif", ".csv", ".npz")
 MOST_FPS = 100
 """A GIF counts time in hundredths of a second."""
 _SIDE = 256
+_FRAMES_AT_ONCE = 32
 _WORDS = ("prin", "all", "res")
 
 
@@ -151,12 +152,12 @@ def _check_channel(results: Results, selection: Selection) -> None:
         )
 
 
-def _pictures(results: Results, selection: Selection) -> np.ndarray:
+def _pictures(results: Results, selection: Selection, steps: Sequence[int]) -> np.ndarray:
     """The observation and its attribution side by side, for each of the steps: (n, H, W, 3) uint8."""
-    shown = _enlarged(results.frames(selection.trajectory, selection.steps))
+    shown = _enlarged(results.frames(selection.trajectory, steps))
     panels = [np.broadcast_to(shown, (*shown.shape[:3], 3))]
     if selection.directions:
-        found = results.attribution(selection.layer, selection.trajectory, selection.output, selection.steps)
+        found = results.attribution(selection.layer, selection.trajectory, selection.output, steps)
         weight = float(results.manifest["view"].get("attribution_weight", 0.9))
         for direction in selection.directions:
             rendered = render_attribution(
@@ -180,7 +181,9 @@ def _enlarged(frames: np.ndarray) -> np.ndarray:
 def _animation(results: Results, selection: Selection, suffix: str) -> bytes:
     from PIL import Image
 
-    images = [Image.fromarray(picture) for picture in _pictures(results, selection)]
+    steps = selection.steps
+    parts = (steps[start : start + _FRAMES_AT_ONCE] for start in range(0, len(steps), _FRAMES_AT_ONCE))
+    images = [Image.fromarray(picture) for part in parts for picture in _pictures(results, selection, part)]
     buffer = io.BytesIO()
     animated = {"save_all": True, "append_images": images[1:], "duration": 1000 / selection.fps, "loop": 0}
     images[0].save(buffer, "GIF" if suffix == ".gif" else "PNG", **(animated if len(images) > 1 else {}))
