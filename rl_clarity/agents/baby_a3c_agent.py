@@ -17,6 +17,10 @@ class BabyA3CAgent(KerasAgent):
         """Observations (B, 80, 80, 1) float32 of screens (B, 210, 160, 3) uint8."""
         return np.stack([_preprocess(frame) for frame in frames])
 
+    def _check_range(self, observations: np.ndarray) -> None:
+        if not np.issubdtype(observations.dtype, np.floating):
+            super()._check_range(observations)
+
     def _scaled(self, observations: np.ndarray) -> np.ndarray:
         if np.issubdtype(observations.dtype, np.floating):
             return np.asarray(observations, np.float32)

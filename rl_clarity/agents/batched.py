@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents import differentiation
+from rl_clarity.agents.checks import check_pictures, check_state
 from rl_clarity.agents.layer_names import layers_of
+from rl_clarity.agents.padding import pad, padded_size
 from rl_clarity.agents.protocol import Operation, Output, Outputs, PathGradients, State
 from rl_clarity.agents.scores import select_scores
 from rl_clarity.agents.states import reset_state
-from rl_clarity.errors import SamplesError
+from rl_clarity.errors import OptionError, SamplesError
 
 INPUT = "the input"
 LEAST, LEAST_GRADIENTS = 8, 16
@@ -48,8 +50,7 @@ class BatchedAgent(ABC):
     num_actions: A
     metadata: what is known of its origin: `env_name`, `gamma`, ...
     input_divisor: the network's input is the observations divided by it, in float32 (a product with its reciprocal
-    rounds
-        differently, which is enough to cross a kink)
+        rounds differently, which is enough to cross a kink)
     batch_size: observations a forward pass
     gradient_batch_size: observations a gradient
     """
@@ -65,6 +66,9 @@ class BatchedAgent(ABC):
         batch_size: int = 256,
         gradient_batch_size: int = 64,
     ) -> None:
+        for name, number in (("input_divisor", input_divisor), ("batch_size", batch_size)):
+            if not 0 < number < np.inf:
+                raise OptionError(f"{name}={number!r} must be above 0")
         self.observation_shape = observation_shape
         self.heads = tuple(heads)
         self.num_actions = num_actions
@@ -99,9 +103,11 @@ class BatchedAgent(ABC):
 
     @property
     def layers(self) -> dict[str, tuple[int, int, int]]:
+        """Shapes (h, w, c) of the ReLU layers (or what a network has in their place) by short name, in order."""
         return layers_of(self.operations)
 
     def initial_state(self, n: int) -> State:
+        """State of n environments before their first step, a tuple of arrays (n, ...); None of an agent without one."""
         return None
 
     def reset(self, state: State, firsts: np.ndarray) -> State:
@@ -109,6 +115,11 @@ class BatchedAgent(ABC):
         return reset_state(state, self.initial_state(len(firsts)), firsts)
 
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
+        """Outputs for observations (B, H, W, C), and the state after; where `firsts` (B,), the state is begun anew.
+
+        Raises SamplesError for observations of another shape or range, OptionError for a state of another shape.
+        """
+        check_state(state, self.initial_state(len(firsts)))
         state = self.reset(state, np.asarray(firsts, bool))
         results: list[list[np.ndarray]] = []
         for observation_batch, state_batch, count in self._batches(observations, state, self.batch_size):
@@ -121,12 +132,21 @@ class BatchedAgent(ABC):
         return outputs, tuple(tensors[len(self.heads) :]) or None
 
     def forward(self, observations: np.ndarray) -> Outputs:
+        """One step from the initial state: logits (B, A) and values (B,), or action values (B, A).
+
+        Raises SamplesError for observations of another shape or range.
+        """
         return self.step(observations, None, np.ones(len(observations), bool))[0]
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
+        """Observations from the environment's frames: the frames themselves."""
         return frames
 
     def activations(self, observations: np.ndarray, layer: str, state: State = None) -> np.ndarray:
+        """Result (B, h, w, c) of the operation of that (short or full) name, for observations (B, H, W, C).
+
+        Raises OptionError for a layer that is not there, SamplesError for observations of another shape or range.
+        """
         before = self._cut(layer).before
         parts = []
         for observation_batch, state_batch, count in self._batches(observations, state, self.batch_size):
@@ -142,6 +162,10 @@ class BatchedAgent(ABC):
         outputs: Sequence[Output],
         state: State = None,
     ) -> PathGradients:
+        """Weighted mean (S, B, h, w, c) of S scores' gradients at points x activations; see the protocol `Agent`.
+
+        Raises OptionError for a layer, an output or a state that is not the agent's, SamplesError for observations.
+        """
         cut_at = self._cut(layer)
         array = self._backend.array
         parts = []
@@ -180,7 +204,14 @@ class BatchedAgent(ABC):
         outputs: Sequence[Output],
         state: State = None,
     ) -> np.ndarray:
+        """Gradient (S, B, h, w, c) of S scores with respect to a layer, at the observations' activations or others.
+
+        Of the input (`layer=None`), `observations / 255`, it is (S, B, H, W, C). Raises OptionError for a layer, an
+        output or a state that is not the agent's, SamplesError for observations or activations of another shape.
+        """
         cut_at = self._cut(INPUT if layer is None else layer)
+        if activations is not None and len(activations) != len(observations):
+            raise SamplesError(f"activations of {len(activations)} observations are given with {len(observations)}")
         parts = []
         start = 0
         for observation_batch, state_batch, count in self._batches(
@@ -189,7 +220,7 @@ class BatchedAgent(ABC):
             actual, *bypass = cut_at.before(observation_batch, *state_batch)
             given = actual
             if activations is not None:
-                given = _pad(np.asarray(activations[start : start + count], np.float32), len(observation_batch))
+                given = pad(np.asarray(activations[start : start + count], np.float32), len(observation_batch))
             if any(isinstance(output, str) and output == "greedy" for output in outputs):
                 scores = self._backend.array(cut_at.after(actual, *bypass))  # the one output that depends on them
             else:
@@ -238,12 +269,15 @@ class BatchedAgent(ABC):
         observations = np.asarray(observations)
         if not self._channels_last(observations.shape):
             observations = np.moveaxis(observations, 1, -1)
+        initial = self.initial_state(len(observations))
+        check_state(state, initial)
+        self._check_range(observations)
         if state is None:
-            state = self.initial_state(len(observations)) or ()
+            state = initial or ()
         for start in range(0, max(len(observations), 1), size):
             part = self._scaled(observations[start : start + size])
-            padded = _padded_size(len(part), size, least)
-            yield _pad(part, padded), [_pad(s[start : start + size], padded) for s in state], len(part)
+            padded = padded_size(len(part), size, least)
+            yield pad(part, padded), [pad(s[start : start + size], padded) for s in state], len(part)
 
     def _channels_last(self, shape: tuple[int, ...]) -> bool:
         """Whether observations of this shape are (B, H, W, C), rather than (B, C, H, W)."""
@@ -257,17 +291,8 @@ class BatchedAgent(ABC):
             "with the channels first"
         )
 
+    def _check_range(self, observations: np.ndarray) -> None:
+        check_pictures(observations, float(self._divisor))
+
     def _scaled(self, observations: np.ndarray) -> np.ndarray:
         return np.asarray(observations, np.float32) / self._divisor
-
-
-def _padded_size(count: int, size: int, least: int) -> int:
-    """A power of two from `least` on, at most `size`: few shapes to compile for, little waste on a few observations."""
-    return min(size, max(least, 1 << max(count - 1, 0).bit_length()))
-
-
-def _pad(array: np.ndarray, size: int) -> np.ndarray:
-    array = np.asarray(array)
-    if len(array) == size:
-        return array
-    return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])

@@ -90,6 +90,7 @@ class KerasAgent(BatchedAgent):
 
     @functools.cached_property
     def operations(self) -> tuple[Operation, ...]:  # type: ignore[override]
+        """Every operation of the graph whose result is (B, h, w, c), in the order of computation."""
         found = []
         for node, narrow in zip(self._graph.nodes, after_bottleneck(self._graph), strict=True):
             if len(node.tensors) == 1 and len(node.tensors[0].shape) == 4 and node.inputs:
@@ -98,9 +99,11 @@ class KerasAgent(BatchedAgent):
         return tuple(found)
 
     def initial_state(self, n: int) -> State:
+        """State of n environments before their first step, a tuple of arrays (n, ...); None of an agent without one."""
         return _repeated(self.network.initial_state, n)
 
     def reset(self, state: State, firsts: np.ndarray) -> State:
+        """The state before a step: what `step` makes of the state after the last one, where episodes begin."""
         n = len(firsts)
         later = None if self.network.later_state is None else _repeated(self.network.later_state, n)
         return reset_state(state, self.initial_state(n), firsts, later)

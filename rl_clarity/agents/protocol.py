@@ -3,7 +3,8 @@
 An agent is a function from observations (and, if it is recurrent, a state) to outputs, with named layers inside that
 can be read, replaced and differentiated. It knows no file format and no environment.
 
-Shapes: B observations, H x W pixels, C channels; h x w positions of a layer, c its channels; A actions.
+Shapes: B observations, H x W pixels, C channels; h x w positions of a layer, c its channels; A actions. Observations
+are uint8, 0 black and 255 white; an agent may take floats, too, of that range unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class Agent(Protocol):
         ...
 
     @property
-    def num_actions(self) -> int: ...
+    def num_actions(self) -> int:
+        """A."""
+        ...
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -84,7 +87,7 @@ class Agent(Protocol):
         ...
 
     def forward(self, observations: np.ndarray) -> Outputs:
-        """One step from the initial state."""
+        """One step from the initial state: logits (B, A) and values (B,), or action values (B, A)."""
         ...
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:

@@ -18,18 +18,32 @@ def select_scores(outputs: Sequence[Output], heads: Sequence[str], num_actions: 
     outputs: "value", an action's index, "greedy", or a sequence of action indices (their sum), S of them
     heads: ("policy_logits", "values") or ("q_values",), in the network's order
     scores: (B, n) at the observations; "greedy" is the action that is best there, held fixed along a path
+
+    Raises OptionError for an output that is none of these.
     """
+    if len(outputs) == 0:
+        raise OptionError(f"outputs={outputs!r}: at least one is needed")
     weights = np.zeros((len(scores), len(outputs), scores.shape[-1]), np.float32)
     for i, output in enumerate(outputs):
         if isinstance(output, str):
             weights[np.arange(len(scores)), i, _named_column(output, heads, num_actions, scores)] = 1
         else:
-            indices = [output] if isinstance(output, int | np.integer) else list(output)
-            for index in indices:
-                if not 0 <= int(index) < num_actions:
+            for index in _indices(output):
+                if not 0 <= index < num_actions:
                     raise OptionError(f"output {output!r}: the agent has the actions 0 to {num_actions - 1}")
-                weights[:, i, _offset(heads, num_actions, "policy_logits", "q_values") + int(index)] += 1
+                weights[:, i, _offset(heads, num_actions, "policy_logits", "q_values") + index] += 1
     return weights
+
+
+def _indices(output: Output) -> list[int]:
+    """An action's index alone, or those of a sequence."""
+    try:
+        given = np.asarray(output)
+    except ValueError:  # sequences of several lengths
+        given = np.asarray(None)
+    if given.dtype.kind not in "iu" or given.ndim > 1 or given.size == 0:
+        raise OptionError(f"output {output!r} is neither 'value' nor an action's index nor a sequence of indices")
+    return [int(index) for index in np.atleast_1d(given)]
 
 
 def _named_column(output: str, heads: Sequence[str], num_actions: int, scores: np.ndarray) -> np.ndarray | int:

@@ -131,9 +131,11 @@ class TorchAgent(BatchedAgent):
 
     @property
     def operations(self) -> tuple[Operation, ...]:
+        """Every call of a part of the module whose result is a picture, as (h, w, c), in the order of computation."""
         return self._calls[1]
 
     def initial_state(self, n: int) -> State:
+        """State of n environments before their first step, a tuple of arrays (n, ...); None of a module without one."""
         return tuple(np.repeat(part[None], n, axis=0) for part in self._initial_state) or None
 
     def _forward(self, observations: np.ndarray, *state: np.ndarray) -> Sequence[Any]:

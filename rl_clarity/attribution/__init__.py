@@ -3,7 +3,7 @@
 from rl_clarity.attribution.input_gradients import input_gradients
 from rl_clarity.attribution.integrated_gradients import Attribution, attribute, integrated_gradients
 from rl_clarity.attribution.layers import Layer, choose_layers, select_layers
-from rl_clarity.attribution.multi_path import multi_path_attribution
+from rl_clarity.attribution.multi_path import multi_path_attribution, multi_path_attributions
 
 __all__ = [
     "Attribution",
@@ -13,5 +13,6 @@ __all__ = [
     "input_gradients",
     "integrated_gradients",
     "multi_path_attribution",
+    "multi_path_attributions",
     "select_layers",
 ]

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rl_clarity.agents.checks import check_agent
 from rl_clarity.agents.protocol import Agent, Output, State
+from rl_clarity.attribution.checks import check_count
 from rl_clarity.attribution.quadrature import quadrature as quadrature_rule
 from rl_clarity.threads import in_threads
 
@@ -49,6 +51,8 @@ def attribute(
     state: State = None,
 ) -> Attribution:
     """Integrated gradients of several scores, which share their forward passes; see `integrated_gradients`."""
+    check_agent(agent, ("path_gradients",))
+    check_count("steps", steps)
     points, weights = quadrature_rule(quadrature, steps)
     path = agent.path_gradients(observations, layer, points, weights, list(outputs), state)
     values = np.empty_like(path.gradients)
@@ -71,11 +75,14 @@ def integrated_gradients(
 
     Parameters
     ----------
-    observations: (B, H, W, C) uint8
+    observations: (B, H, W, C) uint8, or other numbers from 0 to 255
     layer: a name that `select_layers` gives
     output: "value", an action's index (its logit), or a sequence of indices (the sum of their logits)
     steps: points on the path; 1 with `riemann` is gradient x activation
     quadrature: "riemann" (the original's right sum), "midpoint", "graded-midpoint" or "gauss-legendre"
     state: of a recurrent agent before the observations, held fixed; its initial state if None
+
+    Raises OptionError for an agent, a layer, an output, a quadrature, a state or a number that is none; SamplesError
+    for observations of another shape or range.
     """
     return attribute(agent, observations, layer, (output,), steps=steps, quadrature=quadrature, state=state).values[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rl_clarity.agents.checks import check_agent
 from rl_clarity.agents.layer_names import short_names, shown_kinds
 from rl_clarity.agents.protocol import Agent, Operation
 from rl_clarity.errors import OptionError
@@ -26,7 +27,17 @@ def select_layers(
     bottleneck_only: bool = True,
     discard_first_n: int = 0,
 ) -> list[str]:
-    """Short names of the layers that meet all conditions, in the order of computation; see `choose_layers`."""
+    """Short names of the layers that meet all conditions, in the order of computation.
+
+    Parameters
+    ----------
+    name_contains_one_of: only operations whose full name contains one of these
+    op_is_one_of: kinds of operation, in lower case; `relu` stands for what a network without ReLUs has in their place
+    bottleneck_only: only operations that no path from an earlier convolution by-passes
+    discard_first_n: drop the first n of those
+
+    Raises OptionError for an agent that is none, and, naming what there is, if no layer is left.
+    """
     layers = choose_layers(
         agent,
         name_contains_one_of=name_contains_one_of,
@@ -55,8 +66,12 @@ def choose_layers(
         bottleneck of the network (a node without which no path leads from the input to the outputs)
     discard_first_n: drop the first n of those
 
-    Raises OptionError, naming what there is, if none is left.
+    Raises OptionError, naming what there is, if none is left, and for an agent that is none.
     """
+    check_agent(agent, ("operations",))
+    for name, words in (("name_contains_one_of", name_contains_one_of), ("op_is_one_of", op_is_one_of)):
+        if isinstance(words, str):
+            raise OptionError(f"layer_kwargs.{name}={words!r} must be a sequence: {[words]!r}")
     kinds = _kinds(agent, op_is_one_of)
     found = [
         operation

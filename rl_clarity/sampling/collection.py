@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.checks import PLAYING, check_agent
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.errors import EnvironmentSetupError, OptionError
 from rl_clarity.sampling.players import Player
@@ -45,8 +46,10 @@ def collect(
 
     An episode that time cut (truncated, not terminated) is told apart: `Trajectories.final_values` has the value of the
     state that it was cut in. States of a recurrent agent are kept from before each step, begun anew with an episode.
-    Raises EnvironmentSetupError or SamplesError (ValueErrors) where environment and agent do not fit.
+    Raises OptionError for what is no agent, and EnvironmentSetupError or SamplesError where environment and agent do
+    not fit (all of them ValueErrors).
     """
+    check_agent(agent, PLAYING)
     if num_steps < 1 or num_obs < 1 or obs_every < 1:
         raise OptionError(f"num_steps={num_steps}, num_obs={num_obs} and obs_every={obs_every} must be at least 1")
     layout = {"channels_first": channels_first, "value_range": value_range}

@@ -147,8 +147,10 @@ def _preprocessed(agent: Player, frames: np.ndarray) -> np.ndarray:
     expected = getattr(agent, "observation_shape", observations.shape[1:])
     if tuple(expected) != observations.shape[1:]:
         raise SamplesError(
-            f"the agent sees observations of shape {tuple(expected)}, the environment gives {observations.shape[1:]}: "
-            "check env_kind, frame_stack and the like in the checkpoint's metadata"
+            f"the agent sees observations of shape {tuple(expected)}, the environment gives {observations.shape[1:]}. "
+            "For an agent from a checkpoint, check env_kind, frame_stack and the like in its metadata; for a network "
+            "of your own, the shape of its input (observation_shape, as height, width, channels) and channels_first, "
+            "or wrap the environment"
         )
     return observations
 

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, State
-from rl_clarity.attribution import attribute, multi_path_attribution
+from rl_clarity.attribution import attribute, multi_path_attributions
 from rl_clarity.distributed import TaskResult
 from rl_clarity.interface.chunks import Chunk
 from rl_clarity.interface.layers import attribution_chunk, selections, write_attribution_pictures, write_totals
@@ -161,31 +161,21 @@ def _explain_part(
     if reduction is None:
         gradients = agent.gradients(observations, None, None, scores, state)
         return {output: Explained(_sum(gradients, rows), None, None) for output, rows in _score_rows(plan).items()}
+    options = plan.options
+    straight = options.attr_max_paths is None
     found = attribute(
         agent,
         observations,
         layer.full_name,
         scores,
-        steps=plan.options.attr_integrate_steps,
-        quadrature=plan.options.attr_quadrature,
+        steps=options.attr_integrate_steps if straight else 1,  # else only what the attribution should add up to
+        quadrature=options.attr_quadrature,
         state=state,
     )
-    if plan.options.attr_max_paths is not None:
-        paths = [
-            multi_path_attribution(
-                agent,
-                observations,
-                layer.full_name,
-                reduction,
-                score,
-                plan.options.attr_integrate_steps,
-                plan.options.attr_max_paths,
-                rng,
-                state,
-            )
-            for score in scores
-        ]
-        found = dataclasses.replace(found, values=np.stack(paths))
+    if not straight:
+        paths = {"steps": options.attr_integrate_steps, "max_paths": options.attr_max_paths, "rng": rng, "state": state}
+        along = multi_path_attributions(agent, observations, layer.full_name, reduction, scores, **paths)
+        found = dataclasses.replace(found, values=along)
     gaps = np.stack([found.totals, found.scores - found.scores_at_zero, found.scores], axis=-1)  # (S, n, 3)
     explained = {}
     for output, rows in _score_rows(plan).items():

@@ -12,7 +12,7 @@ from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute
 MOST = 64
 """Frames of a segment, and of a batch of gradients."""
 PATHS = 3
-"""What paths in reduced channels take, as so many scores."""
+"""What the points of paths in reduced channels take, and one score's sum along them, as so many scores."""
 ALONG_PATHS = 16
 """Frames whose paths are followed together, at most."""
 USUAL_BYTES = 2**30
@@ -47,8 +47,12 @@ def frames_at_once(agent: Agent, layer: PlannedLayer, scores: int, memory: int) 
 
 
 def held_scores(plan: Plan) -> int:
-    """Scores whose gradients are held together; paths in reduced channels, one score's at a time, are in float64."""
-    return len(outputs_to_compute(plan)) + (0 if plan.options.attr_max_paths is None else PATHS)
+    """Scores whose gradients are held together, and what paths in reduced channels take beside them, as scores.
+
+    Paths are followed in float64, and each score's sum along them is, too: half as much as its gradients take.
+    """
+    scores = len(outputs_to_compute(plan))
+    return scores if plan.options.attr_max_paths is None else scores + PATHS + scores // 2
 
 
 def activations_at_once(layer: PlannedLayer, most: int, memory: int) -> int:

@@ -128,8 +128,8 @@ def _gradients(
     first = _cost(files, len(seen), lambda: explained(1)).seconds
     point = max(0.0, _cost(files, len(seen), lambda: explained(2)).seconds - first)
     seconds = first + point * (options.attr_integrate_steps - 1)
-    if options.attr_max_paths is not None:  # each score by itself, and the paths themselves in float64
-        seconds += PATH * options.attr_max_paths * options.attr_integrate_steps * point
+    if options.attr_max_paths is not None:  # of the straight path one point; the others are followed in float64
+        seconds = first + PATH * options.attr_max_paths * options.attr_integrate_steps * point
     fitted = (first + point * (options.nmf_attr_opts.integrate_steps - 1)) / len(scores)
     return values, Cost(seconds), Cost(max(0.0, compiled - first * len(seen))), Cost(fitted)
 

@@ -13,6 +13,7 @@ from rl_clarity.attribution import (
     input_gradients,
     integrated_gradients,
     multi_path_attribution,
+    multi_path_attributions,
     select_layers,
 )
 from rl_clarity.attribution.quadrature import RULES, quadrature
@@ -88,6 +89,42 @@ def test_drawn_paths_are_decided_by_the_generator(agent, observations):
     assert not np.array_equal(draw(1), draw(2))
 
 
+@pytest.mark.parametrize("golden", ["nature"], indirect=True)
+class TestSeveralPaths:
+    @pytest.fixture
+    def reduction(self, agent, observations):
+        return ChannelReduction.fit(integrated_gradients(agent, observations, select_layers(agent)[-1]), features=4)
+
+    def test_scores_that_share_paths_add_up(self, agent, observations, reduction):
+        layer, outputs = select_layers(agent)[-1], ["value", 0, 3, (0, 3)]
+        options = {"steps": 3, "max_paths": 2}
+        found = multi_path_attributions(agent, observations, layer, reduction, outputs, **options)
+        assert np.allclose(found[3], found[1] + found[2], atol=1e-5 * np.abs(found).max())
+        alone = multi_path_attribution(agent, observations, layer, reduction, 3, **options)
+        assert np.allclose(found[2], alone, atol=1e-5 * np.abs(alone).max())
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"max_paths": 0}, "max_paths=0"),
+            ({"max_paths": -1}, "max_paths=-1"),
+            ({"max_paths": 1.5}, "max_paths=1.5"),
+            ({"steps": 0}, "steps=0"),
+            ({"steps": "a"}, "steps='a'"),
+            ({"output": []}, "output \\[\\]"),
+            ({"output": True}, "output True"),
+            ({"layer": "1"}, "reduction is of .* channels, layer '1' has .*fit one"),
+        ],
+    )
+    def test_arguments_that_say_nothing(self, agent, observations, reduction, options, words):
+        first, *_, last = select_layers(agent)
+        if options.get("layer"):
+            options, words = {"layer": first}, words.replace("'1'", f"'{first}'")
+        given = {"layer": last, "steps": 2, "max_paths": 1, **options}
+        with pytest.raises(OptionError, match=words):
+            multi_path_attribution(agent, observations, reduction=reduction, **given)
+
+
 @pytest.mark.parametrize("golden", ["clear"], indirect=True)
 class TestSelectLayers:
     def test_by_part_of_the_full_name(self, agent):
@@ -108,6 +145,7 @@ class TestSelectLayers:
             ({"name_contains_one_of": ["5a"]}, "name_contains_one_of.*5a.*1a, 2a, 2b, 3a, 4a"),
             ({"op_is_one_of": ["tanh"]}, "tanh.*conv2d"),
             ({"discard_first_n": 9}, "discard_first_n=9.*4a"),
+            ({"name_contains_one_of": "2b"}, r"must be a sequence: \['2b'\]"),
         ],
     )
     def test_nothing_left_says_what_there_is(self, agent, options, named):
@@ -117,6 +155,11 @@ class TestSelectLayers:
     def test_unknown_layer_names_the_nearest(self, agent, observations):
         with pytest.raises(OptionError, match=r"'2c'.*did you mean '2"):
             integrated_gradients(agent, observations, "2c")
+
+    @pytest.mark.parametrize("steps", [0, -1, 2.5, "a", None, True])
+    def test_steps_that_are_none(self, agent, observations, steps):
+        with pytest.raises(OptionError, match=f"steps={steps!r}: a whole number"):
+            integrated_gradients(agent, observations, "4a", steps=steps)
 
     def test_unknown_output_names_what_there_is(self, agent, observations):
         with pytest.raises(OptionError, match="15"):

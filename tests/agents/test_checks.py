@@ -1,0 +1,166 @@
+"""What is no agent, and what no agent can be given, is answered with the way out."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.agents.baby_a3c_agent import BabyA3CAgent
+from rl_clarity.agents.checks import PLAYING, check_agent
+from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.agents.scores import select_scores
+from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.networks import baby_a3c, build, cleanrl
+from rl_clarity.sampling.players import RandomPolicyAgent
+from tests import state_dicts
+from tests.fakes import TinyAgent
+
+SHAPE = (16, 16, 3)
+
+
+@pytest.fixture(scope="module")
+def agent() -> KerasAgent:
+    return KerasAgent(build("clear", SHAPE, 5, seed=1), gradient_batch_size=8)
+
+
+def pictures(count: int = 2) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, *SHAPE), np.uint8)
+
+
+class TestAgents:
+    def test_agents_and_players(self, agent):
+        check_agent(agent)
+        check_agent(TinyAgent())
+        check_agent(RandomPolicyAgent(3), PLAYING)
+        with pytest.raises(OptionError, match="RandomPolicyAgent is no agent: it lacks layers, operations"):
+            check_agent(RandomPolicyAgent(3))
+
+    @pytest.mark.parametrize(
+        ("given", "words"),
+        [
+            ("models:coinrun", r"load_agent\('models:coinrun'\)"),
+            (keras.Sequential([keras.layers.Dense(3)]), r"a Sequential is a network.*rl_clarity\.KerasAgent\(model\)"),
+            (TinyAgent, "TinyAgent is a class"),
+            (object(), "object is no agent: it lacks .*num_actions, .*KerasAgent"),
+            (None, "NoneType is no agent"),
+            (SimpleNamespace(**dict.fromkeys(PLAYING)), "SimpleNamespace is no agent: it lacks layers"),
+        ],
+    )
+    def test_what_is_no_agent(self, given, words):
+        with pytest.raises(OptionError, match=words):
+            check_agent(given)
+
+    def test_a_module(self):
+        torch = pytest.importorskip("torch")
+        with pytest.raises(OptionError, match=r"a Linear is a network.*rl_clarity\.TorchAgent\(module"):
+            check_agent(torch.nn.Linear(2, 2))
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            lambda agent: rl_clarity.collect(agent, None),
+            lambda agent: rl_clarity.select_layers(agent),
+            lambda agent: rl_clarity.integrated_gradients(agent, pictures(), "4a"),
+            lambda agent: rl_clarity.input_gradients(agent, pictures()),
+            lambda agent: rl_clarity.multi_path_attribution(agent, pictures(), "4a", None),
+        ],
+    )
+    def test_functions_that_take_an_agent(self, use):
+        with pytest.raises(OptionError, match="load_agent"):
+            use("models:coinrun")
+
+
+class TestObservations:
+    def test_numbers_of_the_range_of_uint8_are_all_the_same(self, agent):
+        wanted = agent.forward(pictures()).values
+        for kind in (np.int64, np.uint16, np.float32, np.float64):
+            assert np.array_equal(agent.forward(pictures().astype(kind)).values, wanted)
+        black = np.zeros((2, *SHAPE), np.float32)
+        assert np.array_equal(agent.forward(black).values, agent.forward(black.astype(np.uint8)).values)
+
+    @pytest.mark.parametrize(
+        ("given", "words"),
+        [
+            (pictures() / 255, r"reach from .* to 1.*divided by 255 already.*uint8"),
+            (pictures() / np.float32(256), "divided by 255 already"),
+            (pictures().astype(np.int64) * 2, "reach from .* to 510"),
+            (pictures().astype(np.int64) - 1, "reach from -1"),
+            (np.full((2, *SHAPE), np.nan), "reach from nan"),
+            (pictures() > 9, "type bool"),
+            (pictures().astype(object), "type object"),
+        ],
+    )
+    def test_others_are_refused_by_whatever_takes_them(self, agent, given, words):
+        for use in (
+            agent.forward,
+            lambda o: agent.activations(o, "4a"),
+            lambda o: rl_clarity.integrated_gradients(agent, o, "4a"),
+            lambda o: rl_clarity.input_gradients(agent, o),
+        ):
+            with pytest.raises(SamplesError, match=words):
+                use(given)
+
+    def test_networks_that_take_their_input_as_it_is(self):
+        network = build("clear", SHAPE, 5, seed=1)
+        plain, raw = KerasAgent(network), KerasAgent(network, input_divisor=1)
+        scaled = pictures() / np.float32(255)
+        assert np.array_equal(raw.forward(scaled).values, plain.forward(pictures()).values)
+        with pytest.raises(SamplesError, match="to 510"):
+            raw.forward(pictures().astype(int) * 2)
+
+    def test_the_agent_whose_observations_are_floats(self):
+        agent = BabyA3CAgent(baby_a3c.build(state_dicts.baby_a3c(), (80, 80, 1)))
+        seen = np.random.default_rng(0).integers(0, 256, (2, 80, 80, 1), np.uint8)
+        found = [agent.forward(given).values for given in (seen, seen / np.float32(255))]
+        assert np.allclose(*found, atol=1e-6)
+
+    @pytest.mark.parametrize("divisor", [0, -1, float("nan")])
+    def test_a_divisor_that_is_none(self, divisor):
+        with pytest.raises(OptionError, match="input_divisor="):
+            KerasAgent(build("clear", SHAPE, 5), input_divisor=divisor)
+
+
+class TestStates:
+    def test_of_an_agent_without_one(self, agent):
+        state = (np.zeros((2, 4), np.float32),)
+        for use in (
+            lambda: agent.step(pictures(), state, np.zeros(2, bool)),
+            lambda: rl_clarity.integrated_gradients(agent, pictures(), "4a", state=state),
+        ):
+            with pytest.raises(OptionError, match="agent that has none: leave it out"):
+                use()
+
+    def test_of_another_shape(self):
+        agent = KerasAgent(cleanrl.ppo_atari(state_dicts.ppo_atari(side=44, lstm=True), (44, 44, 4)))
+        seen = np.zeros((2, 44, 44, 4), np.uint8)
+        for state in (agent.initial_state(3), agent.initial_state(2)[:1], np.zeros((2, 128))):
+            with pytest.raises(OptionError, match=r"the state has the shapes .*that of these observations has \[\(2,"):
+                agent.activations(seen, next(iter(agent.layers)), state)
+
+
+@pytest.mark.parametrize("output", [[], (), 1.5, None, True, [True], [0, "a"], [[0], [1, 2]], [[0]], 5, -1, [0, 5]])
+def test_outputs_that_are_none(output):
+    with pytest.raises(OptionError, match="output"):
+        select_scores([output], ("policy_logits", "values"), 5, np.zeros((2, 6)))
+
+
+def test_outputs_of_any_kind_of_sequence():
+    outputs = ["value", 1, np.int64(1), np.array([1, 2]), (1, 2), range(1, 3)]
+    weights = select_scores(outputs, ("policy_logits", "values"), 5, np.zeros((1, 6)))[0]
+    assert np.array_equal(weights[0], [0, 0, 0, 0, 0, 1])
+    assert np.array_equal(weights[1], weights[2])
+    assert np.array_equal(weights[3], weights[4])
+    assert np.array_equal(weights[3], weights[5])
+
+
+@pytest.mark.parametrize("name", [name for name in vars(Agent) if not name.startswith("_")])
+def test_every_part_of_an_agent_says_what_it_is(agent, name):
+    assert inspect.getdoc(getattr(Agent, name))
+    if hasattr(KerasAgent, name):
+        assert inspect.getdoc(getattr(KerasAgent, name))
