@@ -40,14 +40,8 @@ def main(first: str, second: str, output_dir: Path, size: str) -> None:
         observations_kwargs=SIZES[size]["varied"],
     )
     played = load_trajectories(places["trajectories_path"])
-    varied = load_observations(places["observations_path"])
-    other = rl_clarity.generate(
-        rl_clarity.load_agent(second),
-        {name: getattr(played, name) for name in ("observations", "actions", "rewards", "firsts")},
-        varied.observations,
-        output_dir / "second",
-        action_combos=[action["combo"] for action in page.results().manifest["actions"]],
-    )
+    varied = load_observations(places["observations_path"]).observations  # without the first agent's states
+    other = rl_clarity.run(second, output_dir / "second", trajectories=played, observations=varied)
     compare(page.results(), other.results())
     print(f"open {page.path} and {other.path}")
 
