@@ -14,6 +14,12 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from rl_clarity.errors import OptionError
 
 Options = TypeVar("Options")
+AGENT = (
+    "where understanding-rl-vision took a TensorFlow graph and the names of its outputs, an agent is given: "
+    "rl_clarity.load_agent(checkpoint), or KerasAgent or TorchAgent of a network of your own"
+)
+REPLACED = dict.fromkeys(("model_bytes", "policy_logits_name", "value_function_name"), AGENT)
+"""Options of understanding-rl-vision in whose place something else stands."""
 WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
@@ -45,7 +51,9 @@ def typed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def unknown_option(name: str, known: Sequence[str]) -> OptionError:
     """The error for a key that is none of `known`."""
-    near = difflib.get_close_matches(name.split(".")[-1], known, n=1, cutoff=0.4)
+    if name in REPLACED:
+        return OptionError(f"unknown option {name!r}: {REPLACED[name]}")
+    near = difflib.get_close_matches(name.split(".")[-1], known, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else f"; known ones are {', '.join(known)}"
     return OptionError(f"unknown option {name!r}{hint}")
 

@@ -152,6 +152,18 @@ def test_unknown_names_are_answered_with_the_nearest(name: str, nearest: str) ->
         parse(InterfaceOptions, {name: 1})
 
 
+@pytest.mark.parametrize("name", ["library", "zebra", "channels"])
+def test_unknown_names_that_resemble_one_by_chance(name: str) -> None:
+    with pytest.raises(OptionError, match=f"unknown option '{name}'; known ones are"):
+        parse(InterfaceOptions, {name: 1})
+
+
+@pytest.mark.parametrize("name", ["model_bytes", "policy_logits_name", "value_function_name"])
+def test_names_of_the_original_that_an_agent_replaces(name: str) -> None:
+    with pytest.raises(OptionError, match=rf"unknown option '{name}': .*an agent.*load_agent\(checkpoint\)"):
+        parse(InterfaceOptions, {name: b""})
+
+
 def test_unknown_names_that_are_near_to_none() -> None:
     with pytest.raises(OptionError, match=r"unknown option 'zzz'; known ones are num_envs, num_steps"):
         parse(TrajectoriesOptions, {"zzz": 1}, "")

@@ -52,10 +52,13 @@ class ChannelReduction:
         Rows are drawn with a probability proportional to their squared length and scaled to equal weight, which leaves
         the expected squared error as it is (Frieze, Kannan and Vempala, 2004). The components are ordered by how much
         attribution they carry. At most c components are fitted; a layer without attribution gets components of 0.
+
+        Raises OptionError for numbers of features or rows that are none, and for attribution that is not finite.
         """
-        if features < 1:
-            raise OptionError(f"nmf_features={features!r}: a whole number from 1 on")
-        rows = np.asarray(attribution, np.float32).reshape(-1, attribution.shape[-1])
+        for name, count in (("nmf_features", features), ("max_rows", 1 if max_rows is None else max_rows)):
+            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+                raise OptionError(f"{name}={count!r}: a whole number from 1 on")
+        rows = _rows(attribution)
         features = min(features, rows.shape[1])
         sample = _draw_rows(rows, max_rows, np.random.default_rng(seed))
         if len(sample) == 0:
@@ -63,29 +66,34 @@ class ChannelReduction:
         return cls(_factorize(sample, features, seed))
 
     def transform(self, x: np.ndarray) -> np.ndarray:
-        """W (..., K), not negative, with the least squared error of W H to the non-negative x (..., c)."""
-        x = np.asarray(x, np.float32)
-        rows = x.reshape(-1, x.shape[-1])
+        """W (..., K), not negative, with the least squared error of W H to the non-negative x (..., c).
+
+        Raises OptionError for another number of channels.
+        """
+        rows, positions = self._checked(x), np.shape(x)[:-1]
         weights = np.empty((len(rows), len(self.components)), np.float32)
 
         def fill(part: slice) -> None:
             weights[part] = self._solve(rows[part])
 
         in_threads(fill, _blocks(len(rows)))
-        return weights.reshape(*x.shape[:-1], len(self.components))
+        return weights.reshape(*positions, len(self.components))
 
     def inverse_transform(self, w: np.ndarray) -> np.ndarray:
-        """W H (..., c)."""
-        return np.asarray(w, np.float32) @ self.components
+        """W H (..., c) of W (..., K). Raises OptionError for another number of features."""
+        w = np.asarray(w, np.float32)
+        if w.shape[-1:] != (len(self.components),):
+            raise OptionError(f"weights of shape {w.shape} must be (..., K), of K = {len(self.components)} features")
+        return w @ self.components
 
     def signed_transform(self, attribution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Reduced channels (..., K) in units of attribution, and the residual (..., 1).
 
         A channel is its weight (of the positive part less of the negative) times its component's sum; the residual is
-        the attribution less its reconstruction, summed over channels.
+        the attribution less its reconstruction, summed over channels. Raises OptionError for another number of layer
+        channels.
         """
-        attribution = np.asarray(attribution, np.float32)
-        rows = attribution.reshape(-1, attribution.shape[-1])
+        rows, positions = self._checked(attribution), np.shape(attribution)[:-1]
         channels = np.empty((len(rows), len(self.components)), np.float32)
         residual = np.empty((len(rows), 1), np.float32)
         units = self.components.sum(axis=1)
@@ -97,12 +105,14 @@ class ChannelReduction:
             residual[part] = x.sum(axis=-1, keepdims=True) - channels[part].sum(axis=-1, keepdims=True)
 
         in_threads(fill, _blocks(len(rows)))
-        positions = attribution.shape[:-1]
         return channels.reshape(*positions, -1), residual.reshape(*positions, 1)
 
     def reconstruction_error(self, attribution: np.ndarray) -> float:
-        """Norm of X - W H relative to the norm of X, over the positive and the negative part."""
-        rows = np.asarray(attribution, np.float32).reshape(-1, attribution.shape[-1])
+        """Norm of X - W H relative to the norm of X, over the positive and the negative part; X is (..., c).
+
+        Raises OptionError for another number of channels.
+        """
+        rows = self._checked(attribution)
 
         def sums(part: slice) -> tuple[float, float]:
             squared, total = 0.0, 0.0
@@ -113,6 +123,16 @@ class ChannelReduction:
 
         squared, total = np.sum(in_threads(sums, _blocks(len(rows))), axis=0) if len(rows) else (0.0, 0.0)
         return float(np.sqrt(squared / total)) if total else 0.0
+
+    def _checked(self, x: np.ndarray) -> np.ndarray:
+        """Rows (n, c) of an array (..., c)."""
+        channels = self.components.shape[1]
+        if np.shape(x)[-1:] != (channels,):
+            raise OptionError(
+                f"an array of shape {np.shape(x)} must be (..., c), of the c = {channels} channels of the layer that "
+                "the reduction is fitted to"
+            )
+        return _rows(x)
 
     def _solve(self, rows: np.ndarray) -> np.ndarray:
         """Coordinate descent on ||x - w H||^2, w >= 0, for all rows at once; a row that has settled is left alone."""
@@ -143,6 +163,14 @@ class ChannelReduction:
         return settled.T
 
 
+def _rows(array: np.ndarray) -> np.ndarray:
+    """Rows (n, c) of an array (..., c), float32."""
+    array = np.asarray(array, np.float32)
+    if array.ndim == 0:
+        raise OptionError(f"{array!r} must be an array (..., c), whose last axis is a layer's channels")
+    return array.reshape(-1, array.shape[-1])
+
+
 def _blocks(rows: int) -> Iterator[slice]:
     return (slice(start, start + BLOCK) for start in range(0, rows, BLOCK))
 
@@ -154,6 +182,8 @@ def _draw_rows(rows: np.ndarray, count: int | None, rng: np.random.Generator) ->
         for sign, x in enumerate((np.maximum(rows[part], 0), np.maximum(-rows[part], 0))):
             squares[sign, part] = np.einsum("nc,nc->n", x, x, dtype=np.float64)
     squares = squares.ravel()
+    if not np.isfinite(squares).all():
+        raise OptionError("the attribution has values that are NaN or infinite: features cannot be fitted to it")
     chosen = np.flatnonzero(squares)
     drawn = count is not None and len(chosen) > count
     if drawn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl_clarity.errors import SamplesError
+from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.sampling.samples import Trajectories
 
 
@@ -31,12 +31,20 @@ def generalized_advantage_estimation(
     gamma, lam: discount, and how far an advantage looks ahead
     truncated: (B, T) bool: it ended because time ran out. The state it was left in was worth `final_values` (B, T)
         rather than 0, which stands for V_{t+1}; still nothing flows back from the next episode.
+
+    Raises OptionError for a gamma or lam that is not from 0 to 1, SamplesError for shapes that differ and for
+    `final_values` without `truncated`.
     """
+    for name, share in (("gamma", gamma), ("lam", lam)):
+        if isinstance(share, bool | str) or not 0 <= share <= 1:
+            raise OptionError(f"{name}={share!r} must be a number from 0 to 1")
     shape = np.shape(rewards)
     given = {"values": values, "dones": dones, "truncated": truncated, "final_values": final_values}
     for name, array in given.items():
         if array is not None and np.shape(array) != shape:
             raise SamplesError(f"{name} has the shape {np.shape(array)}, rewards {shape}: both are (B, T)")
+    if final_values is not None and truncated is None:
+        raise SamplesError("final_values are given, but no truncated that says where time cut an episode short")
     if len(shape) != 2:
         raise SamplesError(f"rewards of shape {shape} must be (B, T)")
     rewards, values = (np.asarray(array, np.float64) for array in (rewards, values))

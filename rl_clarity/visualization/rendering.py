@@ -38,11 +38,16 @@ def render_attribution(
     `channels` (B, h, w, K) and `residual` (B, h, w) or (B, h, w, 1) are signed, in units of attribution. `direction`
     chooses their absolute values, positive or negative parts; `channel` all channels (`"prin"`), these and the
     residual (`"all"`), the residual alone (`"res"`) or one channel's index. `scale` is the strength shown at full
-    brightness, by default `attribution_scale(channels)`; `hues` (K, 3) are by default `channel_hues(K)`.
+    brightness, above 0, by default `attribution_scale(channels)`; `hues` (K, 3) are by default `channel_hues(K)`.
+
+    Raises OptionError for shapes that do not fit each other, and for a direction, channel or scale that is none.
     """
     channels = np.asarray(channels)
     if channels.ndim != 4:
         raise OptionError(f"channels must have the shape (B, h, w, K), not {channels.shape}.")
+    if direction not in DIRECTIONS:
+        raise OptionError(f"direction={direction!r} is none of 'abs', 'pos', 'neg'.")
+    _check_scale(scale)
     residual = _checked_residual(channels, residual, channel)
     weights, residual_weight = _weights(channels.shape[-1], channel, hues)
     divisor = attribution_scale(channels) if scale is None else scale
@@ -127,9 +132,7 @@ def _part(values: np.ndarray, direction: Direction) -> np.ndarray:
         return np.abs(values)
     if direction == "pos":
         return np.maximum(values, 0)
-    if direction == "neg":
-        return np.maximum(-values, 0)
-    raise OptionError(f"direction={direction!r} is none of 'abs', 'pos', 'neg'.")
+    return np.maximum(-values, 0)
 
 
 def _weights(count: int, channel: str | int, hues: np.ndarray | None) -> tuple[np.ndarray, bool]:
@@ -141,15 +144,26 @@ def _weights(count: int, channel: str | int, hues: np.ndarray | None) -> tuple[n
         if channel not in ("prin", "all", "res"):
             raise OptionError(f"channel={channel!r} is none of 'prin', 'all', 'res', nor the index of a channel.")
         return (np.zeros_like(weights) if channel == "res" else weights), channel != "prin"
-    if not 0 <= channel < count:
-        raise OptionError(f"channel={channel} is not the index of one of {count} channels.")
+    if isinstance(channel, bool) or not isinstance(channel, int | np.integer) or not 0 <= channel < count:
+        raise OptionError(f"channel={channel!r} is not the index of one of {count} channels.")
     weights[np.arange(count) != channel] = 0
     return weights, False
 
 
+def _check_scale(scale: float | None) -> None:
+    if scale is None:
+        return
+    try:
+        fits = 0 < float(scale) < np.inf
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise OptionError(f"scale={scale!r} must be a number above 0, or None for that of the channels.")
+
+
 def _checked_residual(channels: np.ndarray, residual: np.ndarray | None, channel: str | int) -> np.ndarray | None:
     if residual is None:
-        if channel in ("all", "res"):
+        if isinstance(channel, str) and channel in ("all", "res"):
             raise OptionError(f"channel={channel!r} needs a residual.")
         return None
     shape = channels.shape[:3]

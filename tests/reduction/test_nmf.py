@@ -112,3 +112,29 @@ def test_negative_components_and_no_features_are_refused():
         ChannelReduction(np.array([[1.0, -1.0]]))
     with pytest.raises(OptionError, match="nmf_features=0"):
         ChannelReduction.fit(np.ones((1, 2)), 0)
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda r: r.transform(np.ones((2, 3, 3, 5))), r"\(2, 3, 3, 5\) must be \(\.\.\., c\), of the c = 4 channels"),
+        (lambda r: r.signed_transform(np.ones((2, 3))), "c = 4 channels"),
+        (lambda r: r.reconstruction_error(np.ones(3)), "c = 4 channels"),
+        (lambda r: r.transform(1.0), r"shape \(\) must be"),
+        (lambda r: r.inverse_transform(np.ones((2, 4))), r"\(2, 4\) must be \(\.\.\., K\), of K = 2 features"),
+        (lambda r: ChannelReduction.fit(np.full((4, 4), np.nan)), "NaN or infinite"),
+        (lambda r: ChannelReduction.fit(np.where(np.eye(4), np.inf, 1)), "NaN or infinite"),
+        (lambda r: ChannelReduction.fit(np.ones((4, 4)), 0), "nmf_features=0"),
+        (lambda r: ChannelReduction.fit(np.ones((4, 4)), 2.5), "nmf_features=2.5"),
+        (lambda r: ChannelReduction.fit(np.ones((4, 4)), max_rows=0), "max_rows=0"),
+        (lambda r: ChannelReduction.fit(3.0), "must be an array"),
+    ],
+)
+def test_what_does_not_fit_is_named(use, words):
+    with pytest.raises(OptionError, match=words):
+        use(ChannelReduction(np.array([[1.0, 0, 0, 1], [0, 1, 1, 0]])))
+
+
+def test_attribution_may_be_a_list():
+    reduction = ChannelReduction.fit([[1.0, 0.0], [0.0, 2.0]], 2)
+    assert reduction.transform([[1.0, 0.0]]).shape == (1, 2)

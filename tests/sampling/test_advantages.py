@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rl_clarity.errors import SamplesError
+from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.sampling.advantages import advantages_of, dones_of, generalized_advantage_estimation
 from rl_clarity.sampling.bookmarks import bookmarks
 from rl_clarity.sampling.samples import Trajectories
@@ -65,6 +65,18 @@ def make_trajectories(**arrays):
         "firsts": np.array([[1, 0, 1, 0], [0, 0, 0, 1]], bool),
     }
     return Trajectories(**{**base, **arrays})
+
+
+@pytest.mark.parametrize("given", [{"gamma": 5}, {"gamma": -0.1}, {"gamma": float("nan")}, {"lam": 1.1}, {"lam": "1"}])
+def test_discounts_that_are_none(given):
+    ((name, value),) = given.items()
+    with pytest.raises(OptionError, match=rf"{name}={value!r} must be a number from 0 to 1"):
+        generalized_advantage_estimation(*np.zeros((3, 1, 4)), **{"gamma": 0.9, "lam": 0.9, **given})
+
+
+def test_values_of_cut_episodes_need_to_be_told_where_they_were_cut():
+    with pytest.raises(SamplesError, match="final_values are given, but no truncated"):
+        generalized_advantage_estimation(*np.zeros((3, 1, 4)), gamma=1, lam=1, final_values=np.zeros((1, 4)))
 
 
 def test_advantages_of_trajectories_use_their_truncation():
