@@ -65,6 +65,7 @@ class TestAgents:
         "use",
         [
             lambda agent: rl_clarity.collect(agent, None),
+            lambda agent: rl_clarity.generate(agent, {}, pictures(), "nowhere"),
             lambda agent: rl_clarity.select_layers(agent),
             lambda agent: rl_clarity.integrated_gradients(agent, pictures(), "4a"),
             lambda agent: rl_clarity.input_gradients(agent, pictures()),
