@@ -80,6 +80,7 @@ test("what is chosen wider makes room for itself", () => {
   assert.equal(height({ scrubber_height: "3ch" }, "scrubber_height"), "3ch");
   assert.deepEqual([legendWidth({}), middleWidth({ scrubber_width: "48em" })], [null, null]);
   assert.equal(legendWidth({ legend_item_width: "12em" }), "calc(2 * 12rem + 32px)");
+  assert.equal(legendWidth({ legend_item_height: "12em" }), "calc(2 * 6rem + 32px)", "the width as it is by default");
   assert.equal(middleWidth({ scrubber_width: "96em", navigator_width: "9px" }), "max(96rem + 162px, 9px + 58px)");
 });
 

@@ -33,8 +33,8 @@ export const height = (view, key) => length(view, key).replace("%", "vh");
 
 /** Room for two features of the chosen width beside each other, and a scroll bar; null: the layout decides. */
 export function legendWidth(view) {
-  const item = chosenLength(view, "legend_item_width");
-  return item && `calc(2 * ${item} + 32px)`;
+  const chosen = chosenLength(view, "legend_item_width") || chosenLength(view, "legend_item_height");
+  return chosen && `calc(2 * ${length(view, "legend_item_width")} + 32px)`;
 }
 
 /** What stands beside a track: its label, the gap, and the panel's padding and border. */

@@ -51,6 +51,12 @@ def test_features_are_as_large_as_they_are_asked_for(with_view: WithView, open_p
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= window
 
 
+def test_features_are_as_high_as_they_are_asked_for(with_view: WithView, open_page: Open) -> None:
+    visitor = open_page(with_view(legend_item_height="12em"), "?frame=5")
+    width, height = size_of(visitor.by("legend-1").locator(".card"))
+    assert (width, height) == (pytest.approx(6 * REM, abs=1), pytest.approx(12 * REM, abs=1))
+
+
 @pytest.mark.parametrize(
     ("option", "ems", "find"),
     [
