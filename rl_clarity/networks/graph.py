@@ -22,6 +22,7 @@ KINDS = {
     "averagepooling2d": "avgpool",
     "averagepool": "avgpool",
 }
+REARRANGING = ("reshape", "flatten", "squeeze", "expanddims", "identity", "cast", "dropout")
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,14 @@ def cut(graph: Graph, layer: int) -> Sequence[Any]:
 def operation_of(tensor: Any) -> Any:
     """The operation whose result a symbolic tensor is."""
     return _node(tensor).operation
+
+
+def origin_of(tensor: Any) -> Any:
+    """The operation that a symbolic tensor's numbers come from, whatever has rearranged them since."""
+    node = _node(tensor)
+    while type(node.operation).__name__.lower() in REARRANGING and len(node.input_tensors) == 1:
+        node = _node(node.input_tensors[0])
+    return node.operation
 
 
 def constants_of(tensor: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rl_clarity.errors import OptionError
-from rl_clarity.networks.graph import operation_of
+from rl_clarity.networks.graph import origin_of
 
 HEADS = ("policy_logits", "values", "q_values")
 PATTERNS = (
@@ -92,7 +92,7 @@ def head_output(head: str, tensor: Any) -> Any:
     import keras
 
     check_width(head, head_width(tensor))
-    operation = operation_of(tensor)
+    operation = origin_of(tensor)
     activation = getattr(getattr(operation, "activation", None), "__name__", type(operation).__name__.lower())
     if head == "policy_logits" and activation in PROBABILITIES:
         raise gives_probabilities(operation.name, activation)

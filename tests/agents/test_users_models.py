@@ -107,6 +107,12 @@ class TestKerasModels:
                 lambda x: keras.Model(x, two(x, L.Dense(4, activation="softmax"), L.Dense(1))),
                 "probabilities.*logits before",
             ),
+            (
+                lambda x: keras.Model(
+                    x, two(x, keras.Sequential([L.Dense(4), L.Softmax(), L.Reshape((4,))]), L.Dense(1))
+                ),
+                "probabilities.*logits before",
+            ),
             (lambda x: keras.Model(x, twins(x)), '"conv" is used 2 times'),
             (lambda _: keras.Sequential([L.Dense(3)]), "no graph"),
             (lambda _: L.Dense(3), "Dense has no graph.*TorchAgent"),
