@@ -6,23 +6,30 @@ import os
 from pathlib import Path
 
 from rl_clarity.errors import OutputError
+from rl_clarity.resources import svelte_source_directory
 
-SOURCES = Path(__file__).resolve().parents[2] / "svelte_src"
 COMPILED = Path(__file__).resolve().parent / "compiled" / "interface.js"
 NAME = "Interface"
 """The global variable that holds the page's constructor."""
 
 
 def recompile_js(js_path: str | os.PathLike[str] | None = None) -> str:
-    """Compile `svelte_src` into the page's script and return the script's path.
+    """Compile the page's sources into its script and return the script's path.
 
-    js_path: the script to write; None replaces the one that is committed. The same sources give the same bytes.
-    Raises OutputError where the sources are not beside the package (they are in a checkout, not in a wheel), and
-    svelte3's errors for sources that do not compile or a machine without Node.js.
+    js_path: the script to write; None replaces the one that pages are made with. The same sources, those of a checkout
+    or those that were installed with the package, give the same bytes.
+    Raises OutputError where the sources are missing or the script cannot be written, and svelte3's errors for sources
+    that do not compile or a machine without Node.js.
     """
     from svelte3 import compile_js
 
-    main = SOURCES / "App.svelte"
-    if not main.is_file():
-        raise OutputError(f"the page's sources are not in {SOURCES}: recompile from a checkout of the repository")
-    return compile_js(main, js_path if js_path is not None else COMPILED, js_name=NAME)
+    target = COMPILED if js_path is None else Path(js_path)
+    try:
+        sources = svelte_source_directory()
+    except FileNotFoundError as error:
+        raise OutputError(f"the page's sources are missing: {error}") from error
+    try:
+        return compile_js(sources / "App.svelte", target, js_name=NAME)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"the page's script cannot be written to {target} ({reason}): give js_path") from error

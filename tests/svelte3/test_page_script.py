@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from pathlib import Path
 
 import pytest
 
+from rl_clarity import resources
 from rl_clarity.errors import OutputError
 from rl_clarity.interface import compile as page_compiler
 from svelte3 import LintWarning
 from svelte3.compiler import lint
+
+SOURCES = resources.svelte_source_directory()
 
 
 @pytest.mark.usefixtures("toolchain")
@@ -23,16 +27,38 @@ def test_the_committed_script_is_up_to_date(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("toolchain")
 def test_the_sources_are_clean() -> None:
-    assert lint([page_compiler.SOURCES], style=True) == []
+    assert lint([SOURCES], style=True) == []
 
 
 def test_components_and_modules_are_small() -> None:
-    for path in page_compiler.SOURCES.rglob("*.*"):
+    for path in SOURCES.rglob("*.*"):
         if path.suffix in (".svelte", ".js"):
             assert len(path.read_text().splitlines()) <= 250, path.name
 
 
-def test_without_sources_the_error_says_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(page_compiler, "SOURCES", tmp_path / "svelte_src")
-    with pytest.raises(OutputError, match="recompile from a checkout"):
+@pytest.mark.usefixtures("toolchain")
+def test_sources_that_were_installed_with_the_package_give_the_same_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    expected = Path(page_compiler.recompile_js(tmp_path / "expected.js")).read_bytes()
+    installed = tmp_path / "site-packages" / "rl_clarity"
+    shutil.copytree(SOURCES, installed / "_svelte_src", ignore=shutil.ignore_patterns("node_modules"))
+    monkeypatch.setattr(resources, "PACKAGE", installed)
+    monkeypatch.setattr(page_compiler, "COMPILED", installed / "interface" / "compiled" / "interface.js")
+    assert page_compiler.recompile_js() == str(page_compiler.COMPILED)
+    assert page_compiler.COMPILED.read_bytes() == expected
+
+
+def test_a_script_that_cannot_be_written_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("svelte3.compile_js", refuse)
+    with pytest.raises(OutputError, match=r"interface\.js \(Permission denied\): give js_path"):
+        page_compiler.recompile_js()
+
+
+def test_without_sources_the_error_says_where_they_would_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(resources, "PACKAGE", tmp_path / "rl_clarity")
+    with pytest.raises(OutputError, match="_svelte_src"):
         page_compiler.recompile_js(tmp_path / "interface.js")
