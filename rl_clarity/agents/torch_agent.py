@@ -70,8 +70,8 @@ class TorchAgent(BatchedAgent):
         torch = _torch()
         module = torch_trial.looked_into(torch, module)
         first = next((p for p in module.parameters() if p.is_floating_point()), None)
-        self.device = torch.device(device or (first.device if first is not None else "cpu"))
         self._dtype = torch.float32 if first is None else first.dtype
+        self.device = torch_trial.checked_device(torch, device or (first.device if first is not None else "cpu"))
         self.module = module.to(self.device).eval()
         self._call_module = forward or (_call_with_state if initial_state is not None else _call)
         self._channels_first = channels_first
@@ -99,8 +99,8 @@ class TorchAgent(BatchedAgent):
             found, tensors, after = self._run(self._tensor(seen), *state)
         torch_trial.check_state(state, after)
         scores = tensors[found.index("q_values" if "q_values" in found else "policy_logits")]
-        if "policy_logits" in found:
-            check_logits(scores.cpu().numpy())
+        torch_trial.check_batch(tensors)
+        check_logits(scores.cpu().numpy())
         return found, int(scores.shape[-1])
 
     @functools.cached_property

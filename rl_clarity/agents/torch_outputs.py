@@ -69,7 +69,7 @@ def heads_of(outputs: Any, given: Sequence[str | None] | None) -> tuple[tuple[st
 def check_logits(logits: np.ndarray) -> None:
     """Raises OptionError if each row (B, A) is a distribution: then these are probabilities, and no logits."""
     if logits.shape[1] > 1 and np.all(logits >= 0) and np.allclose(logits.sum(axis=1), 1, atol=ROUNDING):
-        raise gives_probabilities("policy_logits", "not negative, with a sum of 1")
+        raise gives_probabilities("logits", "not negative, with a sum of 1")
 
 
 def _width(name: str | None, tensor: Any) -> int | None:

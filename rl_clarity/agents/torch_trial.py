@@ -22,7 +22,23 @@ def looked_into(torch: Any, module: Any) -> Any:
             f"a {type(module).__name__} of torch.jit has no parts that can be looked into: give the module that it was "
             "scripted or traced from, with its state_dict"
         )
+    for name, part in module.named_modules():
+        if hasattr(part, "_orig_mod"):
+            raise OptionError(
+                f"the module's part {name!r} is from torch.compile and cannot be looked into: put what it was made of "
+                f"in its place, module.{name} = module.{name}._orig_mod"
+            )
     return module
+
+
+def checked_device(torch: Any, device: Any) -> Any:
+    """The device; raises OptionError where there is none."""
+    try:
+        found = torch.device(device)
+        torch.zeros(1, device=found)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise OptionError(f"device={device!r} cannot be used: {str(error).splitlines()[0]}") from error
+    return found
 
 
 def checked_shape(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -53,6 +69,15 @@ def explained(shape: tuple[int, int, int]) -> Iterator[None]:
             "modules that take (batch, height, width, channels), initial_state for recurrent ones, and "
             "forward=lambda module, observations, state: ... for those that are called in another way"
         ) from error
+
+
+def check_batch(heads: Sequence[Any]) -> None:
+    """Raises OptionError unless each of two observations has outputs of its own."""
+    for tensor in heads:
+        if len(tensor) != 2:
+            raise OptionError(
+                f"of two observations the module gives an output for {len(tensor)}; outputs are (batch, n) or (batch,)"
+            )
 
 
 def check_state(before: Sequence[Any], after: Sequence[Any]) -> None:

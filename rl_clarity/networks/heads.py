@@ -73,7 +73,7 @@ def check_width(head: str, width: int | None) -> None:
 def gives_probabilities(name: str, how: str) -> OptionError:
     """The error for a policy's output that is no logits."""
     return OptionError(
-        f"the policy's output {name!r} gives probabilities ({how}); a model is needed whose output is the logits "
+        f"the output {name!r} gives probabilities ({how}); a model is needed whose output is the logits "
         "before them: keras.Model(model.input, [logits, value]), or a module whose forward leaves the softmax out"
     )
 
@@ -94,7 +94,7 @@ def head_output(head: str, tensor: Any) -> Any:
     check_width(head, head_width(tensor))
     operation = origin_of(tensor)
     activation = getattr(getattr(operation, "activation", None), "__name__", type(operation).__name__.lower())
-    if head == "policy_logits" and activation in PROBABILITIES:
+    if head != "values" and activation in PROBABILITIES:
         raise gives_probabilities(operation.name, activation)
     return tensor if len(tensor.shape) == 2 else keras.layers.Reshape((1,))(tensor)
 

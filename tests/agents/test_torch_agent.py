@@ -352,6 +352,15 @@ def test_probabilities_are_no_logits(how):
         TorchAgent(how(loaded(Softmax())), SHAPE)
 
 
+def test_probabilities_alone():
+    class Alone(Nature):
+        def forward(self, x):
+            return super().forward(x)[0].softmax(-1)
+
+    with pytest.raises(OptionError, match="gives probabilities"):
+        TorchAgent(loaded(Alone()), SHAPE)
+
+
 def test_outputs_called_probabilities():
     class Named(Nature):
         def forward(self, x):
@@ -408,6 +417,12 @@ def test_a_compiled_module_is_the_one_that_it_was_made_of():
     assert np.array_equal(agent.forward(pictures()).policy_logits, wanted.policy_logits)
 
 
+def partly_compiled():
+    module = Nature()
+    module.network = torch.compile(module.network)
+    return module
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 @pytest.mark.parametrize(
     ("make", "options", "words"),
@@ -415,6 +430,9 @@ def test_a_compiled_module_is_the_one_that_it_was_made_of():
         (Nature, {"observation_shape": (4, 44, 44)}, r"observation_shape is \(height.*\(44, 44, 4\) instead of"),
         (Nature, {"observation_shape": (44, 44)}, r"observation_shape=\(44, 44\)"),
         (Nature, {"channels_first": False}, "RuntimeError.*channels_first=False is for"),
+        (Nature, {"device": "meta0"}, "device='meta0' cannot be used"),
+        (Nature, {"forward": lambda m, x, _: m(x[:1])}, "of two observations the module gives an output for 1"),
+        (partly_compiled, {}, "part 'network' is from torch.compile.*_orig_mod"),
         (Recurrent, {}, "TypeError.*'state'.*initial_state for recurrent"),
         (Recurrent, {"initial_state": np.zeros(9)}, "cannot be run on two observations"),
         (lambda: torch.jit.script(Nature()), {}, "torch.jit has no parts.*scripted or traced from"),

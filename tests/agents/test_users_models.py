@@ -113,6 +113,7 @@ class TestKerasModels:
                 ),
                 "probabilities.*logits before",
             ),
+            (lambda x: keras.Model(x, L.Dense(4, activation="softmax")(body(x))), "probabilities.*logits before"),
             (lambda x: keras.Model(x, twins(x)), '"conv" is used 2 times'),
             (lambda _: keras.Sequential([L.Dense(3)]), "no graph"),
             (lambda _: L.Dense(3), "Dense has no graph.*TorchAgent"),
