@@ -100,7 +100,7 @@ def measure(directory: Path) -> dict[str, Any]:
         if page.get_by_test_id("tour-skip").count():
             page.get_by_test_id("tour-skip").click()
         layers = page.evaluate("rlClarity.manifest.layers.map(layer => layer.slug)")
-        result = {"first_picture_ms": _first_picture(page, address)}
+        result: dict[str, Any] = {"first_picture_ms": _first_picture(page, address)}
         result["layers"] = {slug: _pace(page, profiler, f"{address}?layer={slug}") for slug in layers}
         heaviest = max(result["layers"], key=lambda slug: result["layers"][slug]["key_cpu_ms"])
         result["layers"]["all tracks"] = _pace(page, profiler, f"{address}?layer={heaviest}", all_tracks=True)

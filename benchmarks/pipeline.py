@@ -1,4 +1,4 @@
-"""What explaining an agent costs, stage by stage, and how it grows.
+"""What explaining an agent costs, stage by stage.
 
 Every stage is measured on the shipped agent and the samples beside it, in seconds for 256 frames (or observations);
 where convolutions bound it, also as the fraction of what they would take at the speed measured in the same run.
@@ -7,15 +7,15 @@ where convolutions bound it, also as the fraction of what they would take at the
 
 from __future__ import annotations
 
-import resource
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import rl_clarity
-from benchmarks.machine import convolution_peak, multiply_adds, seconds
+from benchmarks.machine import convolution_peak, forget_peak_memory, multiply_adds, peak_memory_mb, seconds
 from rl_clarity.attribution import attribute, choose_layers
 from rl_clarity.demo import MODEL, SAMPLES
 from rl_clarity.interface.files import open_directory
@@ -30,86 +30,109 @@ from rl_clarity.visualization.dataset_examples import dataset_grids
 
 FRAMES = 128
 UNIT = 256
+OPTIONS = InterfaceOptions()
+NOT_STAGES = ("seconds", "megabytes", "bound")
+"""Of the default job, what is not the seconds of a kind of stage."""
 
 
-def measure() -> dict[str, Any]:
-    """Seconds for 256 frames of every stage, fractions of the peak, and the default job they add up to."""
+class Stages:
+    """What each stage takes for 256 frames, as it is entered."""
+
+    def __init__(self, peak: float) -> None:
+        self.found: dict[str, dict[str, float]] = {}
+        self._peak = peak
+
+    def enter(self, name: str, work: Callable[[], Any], operations: float = 0.0, times: int = 1) -> None:
+        """Measure `work`, which is a stage of `FRAMES` frames when done `times` times, each of them so many operations.
+
+        What it writes goes to `files`.
+        """
+        forget_peak_memory()
+        taken = seconds(work) * times * UNIT / FRAMES
+        self.found[name] = {"seconds": taken, "peak_memory_mb": peak_memory_mb()}
+        if operations:
+            self.found[name]["fraction_of_peak"] = operations * UNIT / self._peak / taken
+
+    def enter_writing(self, name: str, work: Callable[[PageFiles], Any]) -> None:
+        """Measure a stage that writes files."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = PageFiles(open_directory(folder))
+            self.enter(name, lambda: work(files))
+            written = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+        self.found[name]["bytes"] = written * UNIT / FRAMES
+
+
+def measure(peak: float | None = None) -> dict[str, Any]:
+    """What 256 frames cost in every stage, and the default job they add up to.
+
+    peak: multiply-adds a second of convolutions on this machine; None measures it
+    """
     agent: Any = rl_clarity.load_agent(f"models:{MODEL}")
     with np.load(models_directory() / SAMPLES) as samples:
         varied = samples["varied"][:FRAMES]
-    peak = convolution_peak()
-    costs = multiply_adds(agent.network.model)
-    options = InterfaceOptions()
-    per_unit = UNIT / len(varied)
-    stages: dict[str, dict[str, float]] = {}
-
-    def enter(name: str, work: Any, operations: float = 0.0) -> None:
-        taken = seconds(work) * per_unit
-        stages[name] = {"seconds": taken}
-        if operations:
-            stages[name]["fraction_of_peak"] = operations * UNIT / peak / taken
-
-    enter("policy", lambda: agent.forward(varied), sum(costs.values()))
+    peak = convolution_peak() if peak is None else peak
+    stages = Stages(peak)
+    stages.enter("policy", lambda: agent.forward(varied), sum(multiply_adds(agent.network.model).values()))
     for layer in choose_layers(agent):
-        after = _after(costs, layer.operation.name)
-        rule = {"steps": options.attr_integrate_steps, "quadrature": options.attr_quadrature}
-        # A path point is one pass forward and one backward through what follows the layer, without kernels' gradients.
-        enter(
-            f"gradients {layer.name}",
-            lambda name=layer.name, rule=rule: attribute(agent, varied, name, **rule),
-            2 * after * options.attr_integrate_steps + sum(costs.values()) + after,
-        )
-        values = attribute(agent, varied, layer.name, steps=1).values[0]
-        reduction = ChannelReduction.fit(values)
-        enter(f"reduction {layer.name}", lambda r=reduction, v=values: r.signed_transform(v))
-        channels, residual = reduction.signed_transform(values)
-        enter(
-            f"examples {layer.name}",
-            lambda c=channels: dataset_grids(np.maximum(c[..., 0], 0), options.vis_subdiv_mults),
-        )
-        stages[f"examples {layer.name}"]["seconds"] *= channels.shape[-1]
-        with tempfile.TemporaryDirectory() as folder:
-            files = PageFiles(open_directory(folder))
-            enter(
-                f"writing {layer.name}",
-                lambda f=files, c=channels, r=residual: f.write(
-                    attribution_chunk(f.layout, "layer", "value", 0, 0, c, r)
-                ),
-            )
-            stages[f"writing {layer.name}"]["bytes"] = _bytes_below(Path(folder)) * per_unit
-    with tempfile.TemporaryDirectory() as folder:
-        files = PageFiles(open_directory(folder))
-        enter("frames", lambda: write_frames(files, 0, 0, varied, workers=2))
-        stages["frames"]["bytes"] = _bytes_below(Path(folder)) * per_unit
-    return {
-        "convolution_gmacs": peak / 1e9,
-        "stages": stages,
-        "default_job": default_job(stages),
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
+        _measure_layer(stages, agent, layer, varied)
+    stages.enter_writing("frames", lambda files: write_frames(files, 0, 0, varied, workers=2))
+    found = stages.found
+    job = default_job(found)
+    for name, stage in found.items():
+        stage["share"] = stage["seconds"] * repeats(name) / job["seconds"]
+    return {"convolution_gmacs": peak / 1e9, "stages": found, "default_job": job}
 
 
-def default_job(stages: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Seconds of the default job by stage, from seconds for 256 frames; bytes written; seconds of its convolutions."""
+def _measure_layer(stages: Stages, agent: Any, layer: Any, varied: np.ndarray) -> None:
+    costs = multiply_adds(agent.network.model)
+    after = _after(costs, layer.operation.name)
+    steps, rule = OPTIONS.attr_integrate_steps, OPTIONS.attr_quadrature
+    # A path point is one pass forward and one backward through what follows the layer, without kernels' gradients.
+    stages.enter(
+        f"gradients {layer.name}",
+        lambda: attribute(agent, varied, layer.name, steps=steps, quadrature=rule),
+        2 * after * steps + sum(costs.values()) + after,
+    )
+    values = attribute(agent, varied, layer.name, steps=1).values[0]
+    reduction = ChannelReduction.fit(values)
+    stages.enter(f"reduction {layer.name}", lambda: reduction.signed_transform(values))
+    channels, residual = reduction.signed_transform(values)
+    stages.enter(
+        f"examples {layer.name}",
+        lambda: dataset_grids(np.maximum(channels[..., 0], 0), OPTIONS.vis_subdiv_mults),
+        times=channels.shape[-1],
+    )
+    stages.enter_writing(
+        f"writing {layer.name}",
+        lambda files: files.write(attribution_chunk(files.layout, "layer", "value", 0, 0, channels, residual)),
+    )
+
+
+def repeats(stage: str) -> float:
+    """How often the default job does what a stage does to 256 frames."""
     played, varied = TrajectoriesOptions(), ObservationsOptions()
     frames = played.num_envs * played.num_steps / UNIT
     observations = varied.num_envs * varied.num_obs / UNIT
-    fitted = (InterfaceOptions().nmf_fit_observations or 0) / UNIT
-    times = {
+    fitted = (OPTIONS.nmf_fit_observations or 0) / UNIT
+    return {
         "policy": frames + observations * varied.obs_every,
         "gradients": frames + fitted,
         "reduction": frames + observations / 2,  # of activations there is no negative part
         "examples": observations,
         "writing": frames,
         "frames": frames,
-    }
-    total = dict.fromkeys(times, 0.0)
+    }[stage.split()[0]]
+
+
+def default_job(stages: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Seconds of the default job by kind of stage, from seconds for 256 frames; bytes; seconds of its convolutions."""
+    total: dict[str, float] = {}
     written, bound = 0.0, 0.0
     for name, stage in stages.items():
-        kind = name.split()[0]
-        total[kind] += stage["seconds"] * times[kind]
-        written += stage.get("bytes", 0.0) * times[kind]
-        bound += stage.get("fraction_of_peak", 0.0) * stage["seconds"] * times[kind]
+        kind, times = name.split()[0], repeats(name)
+        total[kind] = total.get(kind, 0.0) + stage["seconds"] * times
+        written += stage.get("bytes", 0.0) * times
+        bound += stage.get("fraction_of_peak", 0.0) * stage["seconds"] * times
     return {**total, "seconds": sum(total.values()), "megabytes": written / 1e6, "bound": bound}
 
 
@@ -120,23 +143,21 @@ def _after(costs: dict[str, int], layer: str) -> int:
     return sum(list(costs.values())[last + 1 :])
 
 
-def _bytes_below(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
 def lines(result: dict[str, Any]) -> list[str]:
-    """The result as a table."""
+    """The result as tables."""
     rows = [f"convolutions: {result['convolution_gmacs']:.0f} billion multiply-adds a second", ""]
-    rows.append(f"{'stage (256 frames)':24} {'seconds':>9} {'of peak':>9} {'MB':>8}")
+    rows.append(f"{'256 frames':22} {'time':>9} {'of job':>7} {'of peak':>8} {'memory':>9} {'written':>9}")
     for name, stage in result["stages"].items():
-        fraction = f"{stage['fraction_of_peak']:9.0%}" if "fraction_of_peak" in stage else " " * 9
-        size = f"{stage['bytes'] / 1e6:8.1f}" if "bytes" in stage else ""
-        rows.append(f"{name:24} {stage['seconds']:9.3f} {fraction} {size}")
+        fraction = f"{stage['fraction_of_peak']:.0%}" if "fraction_of_peak" in stage else ""
+        size = f"{stage['bytes'] / 1e6:.2f} MB" if "bytes" in stage else ""
+        memory = f"{stage['peak_memory_mb']:.0f} MB"
+        rows.append(f"{name:22} {stage['seconds']:7.3f} s {stage['share']:7.1%} {fraction:>8} {memory:>9} {size:>9}")
     job = result["default_job"]
-    shares = {kind: taken for kind, taken in job.items() if kind not in ("seconds", "megabytes", "bound")}
-    rows += ["", f"default job, added up: {job['seconds']:.0f} s, {job['megabytes']:.0f} MB"]
-    rows += [f"  {kind:22} {taken:9.1f} {taken / job['seconds']:9.0%}" for kind, taken in shares.items()]
-    rows.append(
-        f"{job['seconds'] / job['bound']:.2f} times what its convolutions take at that speed ({job['bound']:.0f} s)"
-    )
-    return [*rows, f"peak memory {result['peak_memory_mb']:.0f} MB"]
+    rows += [
+        "",
+        f"{'default job, added up':22} {job['seconds']:7.1f} s {job['megabytes']:33.0f} MB",
+    ]
+    kinds = {kind: taken for kind, taken in job.items() if kind not in NOT_STAGES}
+    rows += [f"  {kind:20} {taken:7.1f} s {taken / job['seconds']:7.1%}" for kind, taken in kinds.items()]
+    times = job["seconds"] / job["bound"]
+    return [*rows, f"{times:.2f} times what its convolutions take at that speed, {job['bound']:.0f} s"]

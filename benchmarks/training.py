@@ -14,7 +14,7 @@ from typing import Any
 
 import tyro
 
-from benchmarks.machine import convolution_peak
+from benchmarks.machine import convolution_peak, forget_peak_memory, peak_memory_mb
 from rl_clarity.environments import make
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.session import compute_precision
@@ -39,29 +39,48 @@ class Settings:
 
 
 def main() -> None:
-    settings = tyro.cli(Settings)
+    print("\n".join(lines(measure(tyro.cli(Settings)))))
+
+
+def measure(settings: Settings | None = None) -> dict[str, Any]:
+    """Steps a second, seconds by what they were spent on, operations a second and the peak of them."""
+    settings = settings or Settings()
     given = asdict(settings)
     del given["updates"]
     options = TrainOptions(**given)
+    forget_peak_memory()
     with compute_precision(options.precision):
         peak = 2 * convolution_peak()
         with closing(make(options.environment(), options.num_envs, 0)) as environment:
             trainer = Trainer(options, environment)
             rows = measured_updates(trainer, settings.updates)
-    seconds = {name: sum(row[f"seconds_{name}"] for row in rows) for name in CLOCKS}
     total = sum(options.steps_per_update / row["steps_per_second"] for row in rows)
     rate = len(rows) * options.steps_per_update / total
-    work = operations_per_step(trainer.learner.network.model, options.ppo_epochs)
-    memory = " + LSTM" if options.use_lstm else ""
-    print(f"{settings.cnn}{memory} on {settings.env_name}, {settings.precision}, {options.ppo_epochs} epochs")
-    print(f"{rate:.0f} steps a second")
-    for name, spent in seconds.items():
-        print(f"{name:>12}: {spent / total:6.1%} of the time")
-    print(f"{'other':>12}: {1 - sum(seconds.values()) / total:6.1%} of the time")
-    print(
-        f"{rate * work / 1e9:.0f} of {peak / 1e9:.0f} billion operations a second "
-        f"({rate * work / peak:.0%} of the peak, that of a convolution)"
-    )
+    return {
+        "settings": asdict(settings),
+        "steps_per_second": rate,
+        "seconds": total,
+        "shares": {name: sum(row[f"seconds_{name}"] for row in rows) / total for name in CLOCKS},
+        "operations_per_second": rate * operations_per_step(trainer.learner.network.model, options.ppo_epochs),
+        "peak_operations_per_second": peak,
+        "peak_memory_mb": peak_memory_mb(),
+    }
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """The result as a table."""
+    settings, shares = result["settings"], result["shares"]
+    done, peak = result["operations_per_second"], result["peak_operations_per_second"]
+    memory = " + LSTM" if settings["use_lstm"] else ""
+    parts = {**shares, "other": 1 - sum(shares.values())}
+    network = f"{settings['cnn']}{memory} on {settings['env_name']}"
+    return [
+        f"{network}, {settings['precision']}, epochs: {settings['ppo_epochs']}",
+        f"{result['steps_per_second']:.0f} steps a second, {result['peak_memory_mb']:.0f} MB of memory",
+        *(f"  {name:20} {share:6.1%} of the time" for name, share in parts.items()),
+        f"{done / 1e9:.0f} of {peak / 1e9:.0f} billion operations a second "
+        f"({done / peak:.0%} of the peak, that of a convolution)",
+    ]
 
 
 def measured_updates(trainer: Trainer, count: int) -> list[Mapping[str, Any]]:

@@ -1,0 +1,143 @@
+"""The benchmarks: that each part can be left out, kept and compared, and that their tables can be read."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import growth, job, parts
+from benchmarks.compare import compared
+from benchmarks.machine import forget_peak_memory, peak_memory_mb
+
+PEAK = 2e11
+JOB = {
+    "seconds": {"features": 2.0, "trajectory": 0.5, "attribution": 1.0, "page": 0.1},
+    "bytes": {"features": 120_000, "frames": 650_000, "attribution": 640_000, "page": 260_000, "notes": 720_000},
+    "peak_memory_mb": 900,
+    "outputs": 1,
+}
+
+
+def doubled(what: str) -> dict:
+    return {**JOB, what: {name: 2 * value for name, value in JOB[what].items()}, "outputs": 17}
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How often each part was measured; none takes time."""
+    counts = dict.fromkeys(parts.PARTS, 0)
+
+    def fake(name: str) -> types.ModuleType:
+        module = types.ModuleType(f"benchmarks.{name}")
+
+        def measure(*_: object) -> dict:
+            counts[name] += 1
+            return {"n": 1}
+
+        module.measure = module.main = measure  # type: ignore[attr-defined]
+        module.lines = lambda found: [f"n: {found['n']}"]  # type: ignore[attr-defined]
+        module.Settings = lambda **_: None  # type: ignore[attr-defined]
+        module.find_chromium = lambda: None  # type: ignore[attr-defined]
+        return module
+
+    for name in counts:
+        monkeypatch.setitem(sys.modules, f"benchmarks.{name}", fake(name))
+    monkeypatch.setattr("benchmarks.machine.convolution_peak", lambda: PEAK)
+    return counts
+
+
+def test_all_parts_are_measured_printed_and_kept(
+    measured: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.main(["--json", str(tmp_path / "result.json")])
+    assert measured == {"pipeline": 1, "growth": 1, "training": 1, "page": 0, "accuracy": 1}
+    kept = json.loads((tmp_path / "result.json").read_text())
+    assert kept["convolution_gmacs"] == 200
+    assert kept["parts"].keys() == measured.keys() - {"page"}
+    assert kept["seconds"].keys() == measured.keys()
+    printed = capsys.readouterr().out
+    assert all(f"== {name}: " in printed for name in measured)
+    assert "left out: there is no Chromium" in printed
+
+
+def test_parts_may_be_chosen(measured: dict[str, int]) -> None:
+    command.main(["--only", "growth", "training"])
+    assert {name for name, count in measured.items() if count} == {"growth", "training"}
+
+
+def test_growth_of_time_bytes_and_memory_is_told_as_ratios() -> None:
+    result = {"base": JOB, **dict.fromkeys(growth.DOUBLED, JOB)}
+    result |= {"frames x 2": doubled("bytes"), "all outputs": doubled("seconds")}
+    result["layers x 2"] = {**JOB, "peak_memory_mb": 1350}
+    time, written, memory = "\n".join(growth.lines(result)).split("\n\n")[:3]
+    assert "3.60 s" in time
+    assert "x 2.00" in next(line for line in time.splitlines() if line.startswith("outputs x 17"))
+    assert "2.39 MB" in written
+    assert "x 2.00" in next(line for line in written.splitlines() if line.startswith("frames x 2"))
+    assert next(line for line in memory.splitlines() if line.startswith("layers x 2")).endswith("x 1.50")
+    for table in (time, written):
+        assert len({len(line) for line in table.strip().splitlines()}) == 1, "columns are aligned"
+
+
+def test_a_disturbed_job_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [doubled("seconds"), JOB] * (1 + len(growth.DOUBLED))
+    monkeypatch.setattr(growth, "measured", lambda sizes: jobs.pop())
+    assert all(job["seconds"] == JOB["seconds"] for job in growth.measure().values())
+    assert not jobs
+
+
+def test_everything_is_doubled() -> None:
+    assert {name.removesuffix(" x 2") for name in growth.DOUBLED} >= {"frames", "layers", "outputs", "observations"}
+    base, sizes = growth.BASE, growth.DOUBLED
+    assert sizes["frames x 2"].frames == 2 * base.frames
+    assert sizes["observations x 2"].observations == 2 * base.observations
+    assert len(sizes["layers x 2"].layers) == 2 * len(base.layers)
+    assert 1 + sizes["outputs x 2"].logits == 2
+
+
+def test_a_job_may_have_an_agent_of_fewer_actions() -> None:
+    agent = job.agent_of(1)
+    assert agent.num_actions == 1
+    played, varied = job.samples_of(job.Sizes(frames=5, observations=7), agent.num_actions)
+    assert played["observations"].shape[:2] == (2, 5)
+    assert not played["actions"].any()
+    assert len(varied) == 7
+
+
+def test_two_results_are_compared_at_equal_speed_of_convolutions() -> None:
+    training = {"steps_per_second": 500.0, "peak_memory_mb": 1200}
+    before = {"convolution_gmacs": 100.0, "parts": {"growth": {"base": JOB}, "training": training}}
+    after = copy.deepcopy(before)
+    after["convolution_gmacs"] = 50.0  # a machine of half the speed, and jobs of twice the seconds
+    after["parts"]["growth"]["base"]["seconds"] = doubled("seconds")["seconds"]
+    after["parts"]["training"] = {**training, "steps_per_second": 125.0}
+    rows = {line[:36].strip(): line.split()[-1] for line in compared(before, after) if line}
+    assert rows["small job, base"] == "1.00"
+    assert rows["training"] == "0.50"
+    assert rows["small job, base: memory"] == "1.00"
+    assert compared({**before, "parts": {}}, after)[1].split() == [
+        "convolutions",
+        "100",
+        "GMAC/s",
+        "50",
+        "GMAC/s",
+        "x",
+        "0.50",
+    ]
+
+
+def test_peak_memory_is_that_of_the_stage() -> None:
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("only Linux forgets")
+    held = np.ones(50_000_000)
+    high = peak_memory_mb()
+    del held
+    forget_peak_memory()
+    assert peak_memory_mb() < high - 300
