@@ -169,7 +169,8 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "\n".join(command(stage["options"], name, stage["until"]) for stage in facts["stages"]),
         "```",
         "",
-        f"{facts['timesteps']:,} environment steps in {facts['seconds'] / 3600:.1f} hours on {facts['machine']}.",
+        f"{facts['timesteps']:,} environment steps in {facts['seconds'] / 3600:.1f} hours on {facts['machine']}: "
+        f"{facts['timesteps'] / facts['seconds']:.0f} a second over the whole training.",
         "",
         f"SHA-256 of `{name}.jd` ({facts['bytes']:,} bytes): `{facts['sha256']}`"
         f"{'. Its parameters are kept in half precision.' if facts.get('half_precision') else ''}",

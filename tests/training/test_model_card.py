@@ -35,6 +35,8 @@ def test_an_agent_is_shipped_with_card_curve_and_a_line_in_the_index(trained: Pa
     assert load_agent(models / "columns.jd").num_actions == 3
     card = (models / "columns.md").read_text()
     assert "64 environment steps" in card
+    assert " on one core: " in card
+    assert " a second over the whole training." in card
     assert "one core" in card
     assert "A note." in card
     assert "| random policy" in card
