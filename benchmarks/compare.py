@@ -10,14 +10,14 @@ SECONDS = "s"
 def compared(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """What both measured, and ratios; those of times are at equal speed of convolutions: machines are noisy."""
     speed = after["convolution_gmacs"] / before["convolution_gmacs"]
-    rows = [f"{'':36} {'before':>12} {'after':>12} {'ratio':>9}"]
+    rows = [f"{'':36} {'before':>14} {'after':>14} {'ratio':>9}"]
     first, second = quantities(before), quantities(after)
     for name, (value, unit) in second.items():
         if name in first:
             old = first[name][0]
             scale = {SECONDS: speed, "ms": speed, "steps/s": 1 / speed}.get(unit, 1.0)
             ratio = f"x {value * scale / old:.2f}" if old else ""
-            rows.append(f"{name:36} {f'{old:.4g} {unit}':>12} {f'{value:.4g} {unit}':>12} {ratio:>9}")
+            rows.append(f"{name:36} {f'{old:.4g} {unit}':>14} {f'{value:.4g} {unit}':>14} {ratio:>9}")
     return [*rows, "", f"ratios of times and speeds are at equal speed of convolutions, which was x {speed:.2f}"]
 
 
