@@ -57,13 +57,22 @@ def heads_of(outputs: Any, given: Sequence[str | None] | None) -> tuple[tuple[st
     if given is not None:
         chosen: Sequence[str | None] = check_heads(given, len(named))
     else:
-        chosen = find_heads([name for name, _ in named], [_width(name, tensor) for name, tensor in named])
+        chosen = _found(named)
     found = {}
     for head, (name, tensor) in zip(chosen, named, strict=True):
         if head is not None:
             check_width(head, _width(name, tensor))
             found[head] = tensor if len(tensor.shape) == 2 else tensor[:, None]
     return tuple(found), list(found.values())
+
+
+def _found(named: Sequence[tuple[str | None, Any]]) -> tuple[str, ...]:
+    try:
+        return find_heads([name for name, _ in named], [_width(name, tensor) for name, tensor in named])
+    except OptionError as error:
+        if len(named) < 3:
+            raise
+        raise OptionError(f"{error}. If the last one is a recurrent module's state, give initial_state") from None
 
 
 def check_logits(logits: np.ndarray) -> None:

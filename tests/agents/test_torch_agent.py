@@ -444,6 +444,14 @@ def test_what_cannot_be_run_or_looked_into_names_the_way_out(make, options, word
         TorchAgent(make(), **{"observation_shape": SHAPE, **options})
 
 
+def test_a_state_that_is_not_said_to_be_one():
+    def forward(module, x, _):
+        return module(x, torch.zeros(len(x), 8))
+
+    with pytest.raises(OptionError, match="one of width 8.*a recurrent module's state, give initial_state"):
+        TorchAgent(Recurrent(), SHAPE, forward=forward)
+
+
 def test_a_state_that_comes_back_in_another_shape():
     def forward(module, x, state):
         logits, value, after = module(x, state)
