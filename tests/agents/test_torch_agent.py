@@ -448,7 +448,7 @@ def test_a_state_that_is_not_said_to_be_one():
     def forward(module, x, _):
         return module(x, torch.zeros(len(x), 8))
 
-    with pytest.raises(OptionError, match="one of width 8.*a recurrent module's state, give initial_state"):
+    with pytest.raises(OptionError, match=r"one of width 8.*a recurrent module's state, give initial_state"):
         TorchAgent(Recurrent(), SHAPE, forward=forward)
 
 
