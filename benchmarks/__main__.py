@@ -1,4 +1,4 @@
-"""Measure what things cost: `python -m benchmarks [--only PART ...] [--json FILE]`, about ten minutes on two cores.
+"""Measure what things cost: `python -m benchmarks [--only PART ...] [--json FILE]`, less than fifteen minutes on two cores.
 
 Two results that were kept are compared by `--compare A.json B.json`.
 """
