@@ -1,4 +1,4 @@
-"""Measure what things cost: `python -m benchmarks [--only PART ...] [--json FILE]`, less than fifteen minutes on two cores.
+"""Measure what things cost: `python -m benchmarks [--only PART ...] [--json FILE]`, in less than fifteen minutes.
 
 Two results that were kept are compared by `--compare A.json B.json`.
 """
