@@ -52,6 +52,6 @@ def quadrature(rule: str, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Points (n,) in [0, 1] and weights (n,) that sum to 1."""
     if rule not in RULES:
         raise OptionError(f"quadrature {rule!r} is not known; there are {', '.join(RULES)}")
-    if int(steps) != steps or steps < 1:
+    if not isinstance(steps, (int, float, np.number)) or int(steps) != steps or steps < 1:
         raise OptionError(f"integrate_steps={steps!r}: a whole number from 1 on")
     return RULES[rule](int(steps))

@@ -194,7 +194,7 @@ def test_gauss_legendre_is_exact_for_polynomials():
     assert (weights * points**5).sum() == pytest.approx(1 / 6)
 
 
-@pytest.mark.parametrize(("rule", "steps"), [("simpson", 3), ("riemann", 0), ("riemann", 2.5)])
+@pytest.mark.parametrize(("rule", "steps"), [("simpson", 3), ("riemann", 0), ("riemann", 2.5), ("riemann", "a")])
 def test_unknown_rules_and_steps_are_refused(rule, steps):
     with pytest.raises(OptionError):
         quadrature(rule, steps)

@@ -165,7 +165,7 @@ def test_rllib_is_told_how_to_convert(tmp_path):
     ("content", "words"),
     [
         (b"hello", "no known format.*joblib"),
-        (b"", "no known format"),
+        (b"", "is an empty file"),
         (b"\x89HDF\r\n\x1a\n", "save the model again"),
         (torch_writer.save({"w": np.zeros((2, 3), np.float32)}), r"none of the known programs.*w \(2, 3\).*TorchAgent"),
     ],
