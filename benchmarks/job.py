@@ -90,7 +90,8 @@ def agent_of(logits: int) -> Any:
     if logits:
         head = ("ppo2_model/pi/w:0", "ppo2_model/pi/b:0")
         cut = {name: checkpoint.parameters[name][..., :logits] for name in head}
-        checkpoint = dataclasses.replace(checkpoint, parameters={**checkpoint.parameters, **cut})
+        parameters = {**checkpoint.parameters, **cut}
+        checkpoint = dataclasses.replace(checkpoint, parameters=parameters, sha256=f"{checkpoint.sha256}:{logits}")
     return checkpoints.build_agent(checkpoint)
 
 
