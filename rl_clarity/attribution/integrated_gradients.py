@@ -14,7 +14,6 @@ import numpy as np
 
 from rl_clarity.agents.checks import check_agent
 from rl_clarity.agents.protocol import Agent, Output, State
-from rl_clarity.attribution.checks import check_count
 from rl_clarity.attribution.quadrature import quadrature as quadrature_rule
 from rl_clarity.threads import in_threads
 
@@ -52,7 +51,6 @@ def attribute(
 ) -> Attribution:
     """Integrated gradients of several scores, which share their forward passes; see `integrated_gradients`."""
     check_agent(agent, ("path_gradients",))
-    check_count("steps", steps)
     points, weights = quadrature_rule(quadrature, steps)
     path = agent.path_gradients(observations, layer, points, weights, list(outputs), state)
     values = np.empty_like(path.gradients)

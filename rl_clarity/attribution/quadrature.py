@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rl_clarity.attribution.checks import check_count
 from rl_clarity.errors import OptionError
 
 Rule = Callable[[int], tuple[np.ndarray, np.ndarray]]
@@ -52,6 +53,5 @@ def quadrature(rule: str, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Points (n,) in [0, 1] and weights (n,) that sum to 1."""
     if rule not in RULES:
         raise OptionError(f"quadrature {rule!r} is not known; there are {', '.join(RULES)}")
-    if not isinstance(steps, (int, float, np.number)) or int(steps) != steps or steps < 1:
-        raise OptionError(f"integrate_steps={steps!r}: a whole number from 1 on")
+    check_count("steps", steps)
     return RULES[rule](int(steps))
