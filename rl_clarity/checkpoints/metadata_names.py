@@ -9,8 +9,9 @@ from rl_clarity.errors import OptionError
 
 NAMES = (
     *("env_kind", "env_name", "env_id", "gamma", "lambda", "library", "cnn", "stack_channels", "emb_size", "use_lstm"),
-    *("observation_shape", "num_actions", "action_combos", "heads", "frame_stack", "frame_stack_padding"),
-    *("epsilon_greedy", "reward_scale", "num_levels", "start_level", "distribution_mode", "use_sequential_levels"),
+    *("observation_shape", "num_actions", "action_combos", "heads", "input_divisor"),
+    *("frame_stack", "frame_stack_padding", "epsilon_greedy", "reward_scale"),
+    *("num_levels", "start_level", "distribution_mode", "use_sequential_levels"),
     *("use_backgrounds", "restrict_themes", "use_monochrome_assets", "use_generated_assets", "center_agent"),
     *("paint_vel_info", "debug_mode", "use_sticky_actions", "episodic_life", "frame_skip", "frame_pooling", "noop_max"),
     *("fire_reset", "max_frames", "full_action_space", "preprocessing", "make_kwargs", "channels_first", "value_range"),
