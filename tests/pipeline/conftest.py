@@ -26,13 +26,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def _agents_are_built_once() -> Iterator[None]:
-    """One agent for all runs of a checkpoint: a network is traced anew for each, which takes seconds."""
+    """One agent for all runs of a checkpoint with its metadata: tracing a network anew for each takes seconds."""
     build, built = checkpoints.build_agent, {}
 
     def build_once(found: checkpoints.Checkpoint) -> Agent:
-        if found.sha256 not in built:
-            built[found.sha256] = build(found)
-        return built[found.sha256]
+        key = (found.sha256, repr(sorted(found.metadata.items())))
+        if key not in built:
+            built[key] = build(found)
+        return built[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoints, "build_agent", build_once)
