@@ -60,11 +60,11 @@ class KerasAgent(BatchedAgent):
         if isinstance(model, Network):
             network = model
         else:
-            from rl_clarity.networks import users_model
+            from rl_clarity.networks import input_scale, users_model
 
             network = users_model.network_of(model, heads, initial_state, channels_first)
             if input_divisor is None:
-                input_divisor = users_model.input_divisor(model, network)
+                input_divisor = input_scale.input_divisor(network, users_model.input_dtype(model))
         height, width, channels = map(int, network.model.inputs[0].shape[1:])
         super().__init__(
             (height, width, channels),

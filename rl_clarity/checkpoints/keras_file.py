@@ -71,14 +71,13 @@ def agent(checkpoint: Checkpoint) -> KerasAgent:
 
 def _input_divisor(checkpoint: Checkpoint, network: Network) -> float:
     """What the metadata says, or else what the network does to its input."""
-    from rl_clarity.networks import keras_config
-    from rl_clarity.networks.input_scale import scales_itself
+    from rl_clarity.networks import input_scale, keras_config
 
     given = checkpoint.metadata.get("input_divisor")
     if given is not None:
         return float(given)
     try:
-        return 1 if keras_config.takes_integers(checkpoint.architecture["config"]) or scales_itself(network) else 255
+        return input_scale.input_divisor(network, keras_config.input_dtype(checkpoint.architecture["config"]))
     except OptionError as error:
         raise CheckpointError(f"{error} (as metadata)") from None
 

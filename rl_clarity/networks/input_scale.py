@@ -21,6 +21,15 @@ UNKNOWN = ("lambda",)
 SCALING = ("rescaling", "normalization")
 
 
+def input_divisor(network: Network, dtype: str) -> float:
+    """What observations are divided by for a network whose input was declared of this type: 1 if it takes integers or
+    scales them itself, else 255.
+
+    Raises OptionError where that cannot be told.
+    """
+    return 1 if "int" in dtype or scales_itself(network) else 255
+
+
 def scales_itself(network: Network) -> bool:
     """Whether the observations are brought from 0..255 to about 1 before the first layer with weights.
 

@@ -57,10 +57,10 @@ def build(
     return builder.finish([observations], tensors)
 
 
-def takes_integers(config: Mapping[str, Any]) -> bool:
-    """Whether the network's input is made of whole numbers."""
+def input_dtype(config: Mapping[str, Any]) -> str:
+    """The type that the file declares for the observations."""
     layers = config["config"]["layers"]
-    return any("int" in str(layer["config"].get("dtype")) for layer in layers if layer["class_name"] == "InputLayer")
+    return next(str(layer["config"].get("dtype")) for layer in layers if layer["class_name"] == "InputLayer")
 
 
 def _input_of(config: Mapping[str, Any]) -> tuple[tuple[int, int, int], str]:

@@ -11,7 +11,6 @@ import numpy as np
 from rl_clarity.errors import OptionError
 from rl_clarity.networks.graph import laid_flat, operation_of
 from rl_clarity.networks.heads import check_heads, find_heads, head_output, head_width
-from rl_clarity.networks.input_scale import scales_itself
 from rl_clarity.networks.network import Layout, Network, Tensor
 
 PICTURES = r"obs.*|.*(image|frame|pixel|screen|picture).*"
@@ -63,12 +62,9 @@ def network_of(
     return Network(flat, tuple(found), tensors, state)
 
 
-def input_divisor(model: Any, network: Network) -> float:
-    """What observations are divided by for a model: 1 if it takes integers or scales them itself, else 255.
-
-    Raises OptionError where that cannot be told.
-    """
-    return 1 if "int" in str(model.inputs[observations_input(model)].dtype) or scales_itself(network) else 255
+def input_dtype(model: Any) -> str:
+    """The type that the model declares for the observations."""
+    return str(model.inputs[observations_input(model)].dtype)
 
 
 def observations_input(model: Any) -> int:
