@@ -35,10 +35,16 @@ $(INSTALLED): pyproject.toml setup.py | $(PY)
 	$(PIP) install -e ".[procgen]"
 	@touch $@
 
+# PyPI's PyTorch for Linux brings gigabytes for graphics cards: tests have its CPU build, or are skipped without one.
+TORCH := torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+
 # The mpich package must not stand beside another MPI; Node.js is only installed where there is none.
 $(INSTALLED_DEV): pyproject.toml setup.py | $(PY)
 	mpi=$$(command -v mpiexec > /dev/null && echo mpi || echo mpich) && $(PIP) install -e ".[atari,dev,procgen,$$mpi]"
 	$(PY) -c "from svelte3.toolchain import find_node; find_node()" 2> /dev/null || $(PIP) install -e ".[node]"
+	$(PIP) install --retries 1 --timeout 10 --extra-index-url $(TORCH_INDEX) "$(TORCH)" || \
+		echo "$(TORCH) cannot be had here: tests that need PyTorch will be skipped"
 	@touch $@ $(INSTALLED)
 
 # --- use -----------------------------------------------------------------------------------------------------------
