@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 import numpy as np
 import pytest
 
@@ -18,92 +16,10 @@ from rl_clarity.agents.torch_agent import TorchAgent  # noqa: E402
 from rl_clarity.checkpoints import load_agent  # noqa: E402
 from rl_clarity.errors import OptionError  # noqa: E402
 from tests import state_dicts  # noqa: E402
+from tests.agents.torch_modules import SHAPE, Nature, Recurrent, Residual, Towers, loaded, pictures  # noqa: E402
 from tests.checkpoints import torch_writer  # noqa: E402
 
-SHAPE = (44, 44, 4)
-
-
-@pytest.fixture(autouse=True)
-def single_thread():
-    """Threads of two libraries get in each other's way."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-class Nature(nn.Module):
-    """CleanRL's `ppo_atari`, with a `forward`."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.network = nn.Sequential(
-            nn.Conv2d(4, 32, 8, stride=4),
-            nn.ReLU(inplace),
-            nn.Conv2d(32, 64, 4, stride=2),
-            nn.ReLU(inplace),
-            nn.Conv2d(64, 64, 3, stride=1),
-            nn.ReLU(inplace),
-            nn.Flatten(),
-            nn.Linear(256, 24),
-            nn.ReLU(inplace),
-        )
-        self.actor = nn.Linear(24, 4)
-        self.critic = nn.Linear(24, 1)
-
-    def forward(self, x):
-        x = self.network(x)
-        return self.actor(x), self.critic(x)
-
-
-class Recurrent(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(4, 6, 8, stride=8), nn.ELU(), nn.Flatten())
-        self.cell = nn.GRUCell(6 * 25, 8)
-        self.actor, self.critic = nn.Linear(8, 4), nn.Linear(8, 1)
-
-    def forward(self, x, state):
-        state = self.cell(self.body(x), state)
-        return self.actor(state), self.critic(state), state
-
-
-class Residual(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.relu0, self.conv0, self.relu1, self.conv1 = (
-            nn.ReLU(),
-            nn.Conv2d(6, 6, 3, padding=1),
-            nn.ReLU(),
-            nn.Conv2d(6, 6, 3, padding=1),
-        )
-
-    def forward(self, x):
-        return x + self.conv1(self.relu1(self.conv0(self.relu0(x))))
-
-
-class Towers(nn.Module):
-    """Heads that share nothing, one ReLU for all."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.relu = nn.ReLU()
-        self.pi, self.vf = nn.Conv2d(4, 3, 8, stride=8), nn.Conv2d(4, 3, 8, stride=8)
-        self.actor, self.critic = nn.Linear(75, 4), nn.Linear(75, 1)
-
-    def forward(self, x):
-        policy, value = (self.relu(conv(x)).flatten(1) for conv in (self.pi, self.vf))
-        return {"logits": self.actor(policy), "value": self.critic(value).squeeze(-1)}
-
-
-def pictures(count: int = 3) -> np.ndarray:
-    """Noise: where a picture is flat, maxima are not unique, and neither are their gradients."""
-    return np.random.default_rng(0).integers(0, 256, (count, *SHAPE), np.uint8)
-
-
-def loaded(module: nn.Module, seed: int = 0) -> nn.Module:
-    module.load_state_dict({k: torch.from_numpy(v) for k, v in state_dicts.ppo_atari(seed, side=44).items()})
-    return module
+pytestmark = pytest.mark.usefixtures("single_thread")
 
 
 @pytest.fixture
@@ -261,48 +177,6 @@ def test_modules_that_take_the_channels_last_and_whole_numbers():
     assert np.abs(one - other).max() < 1e-4 * np.abs(one).max()
 
 
-Named = namedtuple("Named", "value policy")
-
-
-@pytest.mark.parametrize(
-    "arrange",
-    [
-        lambda logits, value: (value, logits),
-        lambda logits, value: {"value": value[:, 0], "policy_logits": logits},
-        lambda logits, value: Named(value, logits),
-        lambda logits, value: (torch.distributions.Categorical(logits=logits), value[:, 0]),
-    ],
-)
-def test_outputs_of_any_arrangement(arrange):
-    class Net(Nature):
-        def forward(self, x):
-            return arrange(*super().forward(x))
-
-    found, wanted = (TorchAgent(loaded(kind()), SHAPE).forward(pictures()) for kind in (Net, Nature))
-    assert np.allclose(found.values, wanted.values)
-    shift = found.policy_logits - wanted.policy_logits  # a distribution has normalised its logits
-    assert np.allclose(shift, shift[:, :1], atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("result", "options", "words"),
-    [
-        (lambda x: (x.mean((1, 2, 3)), x.mean((1, 2, 3))), {}, "heads="),
-        (lambda x: x, {}, r"shape \(2, 4, 44, 44\)"),
-        (lambda x: x.mean((2, 3)), {"heads": ("policy_logits", "values")}, "2 outputs; the network has 1"),
-        (lambda x: x.mean((2, 3)), {"initial_state": np.zeros(3)}, "state last"),
-        (lambda x: {"q": x.mean((2, 3))}, {"initial_state": np.zeros(3)}, "'q'"),
-    ],
-)
-def test_what_is_no_agent_is_told_what_is_needed(result, options, words):
-    class Net(nn.Module):
-        def forward(self, x, *_):
-            return result(x)
-
-    with pytest.raises(OptionError, match=words):
-        TorchAgent(Net(), SHAPE, **options)
-
-
 def test_what_is_no_module():
     with pytest.raises(OptionError, match=r"dict is not a torch\.nn\.Module"):
         TorchAgent({}, SHAPE)
@@ -338,63 +212,6 @@ def test_one_network_three_ways_gives_one_page(three, tmp_path):
     for other in found[1:]:
         for one, same in zip(found[0], other, strict=True):
             np.testing.assert_allclose(one, same, rtol=1e-3, atol=1e-4 * np.abs(same).max())
-
-
-class Softmax(Nature):
-    def forward(self, x):
-        logits, value = super().forward(x)
-        return logits.softmax(-1), value
-
-
-@pytest.mark.parametrize("how", [lambda m: m, nn.Module.half])
-def test_probabilities_are_no_logits(how):
-    with pytest.raises(OptionError, match=r"gives probabilities \(not negative, with a sum of 1\).*logits before them"):
-        TorchAgent(how(loaded(Softmax())), SHAPE)
-
-
-def test_probabilities_alone():
-    class Alone(Nature):
-        def forward(self, x):
-            return super().forward(x)[0].softmax(-1)
-
-    with pytest.raises(OptionError, match="gives probabilities"):
-        TorchAgent(loaded(Alone()), SHAPE)
-
-
-def test_outputs_called_probabilities():
-    class Named(Nature):
-        def forward(self, x):
-            logits, value = super().forward(x)
-            return {"action_probs": logits, "value": value}
-
-    with pytest.raises(OptionError, match=r"'action_probs' gives probabilities \(by its name\)"):
-        TorchAgent(Named(), SHAPE)
-
-
-def test_a_value_has_one_column():
-    class Wide(Nature):
-        def forward(self, x):
-            logits, value = super().forward(x)
-            return {"policy_logits": logits, "values": value.expand(-1, 6)}
-
-    for heads in (None, ("policy_logits", "values")):
-        with pytest.raises(OptionError, match="the output for the value has 6 columns; it has one"):
-            TorchAgent(Wide(), SHAPE, heads=heads)
-
-
-def test_outputs_that_are_left_out():
-    class Four(Nature):
-        def forward(self, x):
-            logits, value = super().forward(x)
-            return logits, logits[..., None, None], value, {"loss": 3.0}
-
-    with pytest.raises(OptionError, match=r"\(2, 4, 1, 1\).*None.*leaves an output out"):
-        TorchAgent(loaded(Four()), SHAPE)
-    agent = TorchAgent(loaded(Four()), SHAPE, heads=("policy_logits", None, "values", None))
-    wanted = TorchAgent(loaded(Nature()), SHAPE).forward(pictures())
-    assert np.array_equal(agent.forward(pictures()).policy_logits, wanted.policy_logits)
-    assert np.array_equal(agent.forward(pictures()).values, wanted.values)
-    assert agent.gradients(pictures(), "network.1", None, ["value", 1]).shape == (2, 3, 10, 10, 32)
 
 
 @pytest.mark.parametrize("cast", ["double", "half", "bfloat16"])
@@ -442,20 +259,3 @@ def partly_compiled():
 def test_what_cannot_be_run_or_looked_into_names_the_way_out(make, options, words):
     with pytest.raises(OptionError, match=f"(?s){words}"):
         TorchAgent(make(), **{"observation_shape": SHAPE, **options})
-
-
-def test_a_state_that_is_not_said_to_be_one():
-    def forward(module, x, _):
-        return module(x, torch.zeros(len(x), 8))
-
-    with pytest.raises(OptionError, match=r"one of width 8.*a recurrent module's state, give initial_state"):
-        TorchAgent(Recurrent(), SHAPE, forward=forward)
-
-
-def test_a_state_that_comes_back_in_another_shape():
-    def forward(module, x, state):
-        logits, value, after = module(x, state)
-        return logits, value, after[None]
-
-    with pytest.raises(OptionError, match=r"\(8,\).*before a step.*\(2, 8\).*after it"):
-        TorchAgent(Recurrent(), SHAPE, initial_state=np.zeros(8), forward=forward)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rl_clarity.sampling.storage import load_observations, load_trajectories
 from tests.pipeline.small import COMBOS, LAST_LAYER, OBSERVATIONS, TRAJECTORIES, SmallRun, write_checkpoint
 
 Explain = Callable[..., Results]
+SHORT = {"trajectories_kwargs": {"num_envs": 2, "num_steps": 24}, "observations_kwargs": OBSERVATIONS}
 
 
 @pytest.fixture(scope="session")
@@ -93,3 +95,17 @@ def explain(explain_in: Explain, tmp_path: Path) -> Explain:
         return explain_in(directory, **options)
 
     return made
+
+
+@pytest.fixture
+def run_short(small_run: SmallRun, tmp_path: Path) -> Callable[..., Path]:
+    """Run a copy of the small run's checkpoint, with samples of its own, on one layer."""
+
+    def ran(directory: str, checkpoint: str = "checkpoint", **options: Any) -> Path:
+        path = tmp_path / checkpoint / "agent.jd"
+        path.parent.mkdir(exist_ok=True)
+        shutil.copyfile(small_run.checkpoint, path)
+        rl_clarity.run(path, tmp_path / directory, **{"layer_kwargs": LAST_LAYER, **SHORT, **options})
+        return tmp_path / directory
+
+    return ran

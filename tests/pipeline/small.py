@@ -99,6 +99,16 @@ def counted_tasks(monkeypatch: Any) -> Iterator[list[str]]:
         yield done
 
 
+def counted_plays(monkeypatch: Any) -> list[int]:
+    """Grows when an agent plays."""
+    from rl_clarity.stages import samples
+
+    calls: list[int] = []
+    make = samples.make
+    monkeypatch.setattr(samples, "make", lambda *a, **k: calls.append(1) or make(*a, **k))
+    return calls
+
+
 def coding_error(values: np.ndarray) -> np.ndarray:
     """How far coded values may be from values (n, h, w, K): half of one of 127 steps of their square roots."""
     largest = np.abs(values).max(axis=(1, 2, 3), keepdims=True)

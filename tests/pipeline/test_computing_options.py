@@ -16,14 +16,13 @@ import pytest
 
 import rl_clarity
 from rl_clarity.distributed.store import DIRECTORY
-from rl_clarity.errors import OptionError
 from rl_clarity.interface.results import Results
 from rl_clarity.visualization.dataset_examples import dataset_grid
 from rl_clarity.visualization.patches import draw_grid
 from rl_clarity.visualization.rendering import render_attribution
 from rl_clarity.visualization.totals import channel_totals
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import COMBOS, LAST_LAYER, SmallRun, coding_error
+from tests.pipeline.small import COMBOS, SmallRun, coding_error
 
 RULE = "graded-midpoint"
 LAYER = "Relu_2"
@@ -122,28 +121,6 @@ def input_layer(results: Results, small_run: SmallRun) -> None:
     gradients = rl_clarity.input_gradients(small_run.agent, frames_of(small_run))
     found = results.attribution("what it sees", 0)
     assert (np.abs(found.channels - gradients) <= coding_error(gradients)).all()
-
-
-def test_layers_that_can_be_by_passed(impala: Any) -> None:
-    names = [layer.name for layer in impala(bottleneck_only=False)]
-    assert set(names) > {layer.name for layer in impala(bottleneck_only=True)}
-
-
-@pytest.fixture
-def impala(small_run: SmallRun) -> Callable[..., Any]:
-    """The layers that a page of an IMPALA network would have."""
-    from rl_clarity.options import InterfaceOptions
-    from rl_clarity.parsing import parse
-    from rl_clarity.stages.plan import plan_page
-    from tests.golden_data import load_golden
-
-    agent = rl_clarity.load_agent(load_golden("impala").checkpoint)
-
-    def layers(**layer_kwargs: Any) -> Any:
-        options = parse(InterfaceOptions, {"layer_kwargs": layer_kwargs})
-        return plan_page(agent, small_run.trajectories, small_run.observations, options, agent.metadata).layers
-
-    return layers
 
 
 # --- attribution ---------------------------------------------------------------------------------------------------
@@ -394,29 +371,3 @@ def test_the_originals_settings(explain: Explain, small_run: SmallRun) -> None:
     assert_shows(results, attribution, reduction_of(small_run, steps=10, rule="riemann"))
     with pytest.raises(TypeError):
         rl_clarity.ORIGINAL["attr_policy"] = True  # type: ignore[index]
-
-
-def test_calls_change_no_option_given(explain: Explain, tmp_path: Any) -> None:
-    given = {"layer_kwargs": dict(LAST_LAYER), "nmf_attr_opts": {"integrate_steps": 2}, "vis_subdiv_mults": [1]}
-    before = repr(given)
-    explain(tmp_path / "a", **given)
-    assert repr(given) == before
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"layer_kwargs": {"name_contains_one_of": ["5a"]}}, r"name_contains_one_of=\['5a'\] matches none of .*Relu_2"),
-        ({"layer_kwargs": {"discard_first_n": 3}}, "discard_first_n=3 leaves none"),
-        ({"attr_quadrature": "simpson"}, "'simpson'.*gauss-legendre"),
-        ({"action_combos": [["LEFT"]]}, "action_combos has 1 entries; the agent has 15"),
-        ({"thumbnails_subdir": "../elsewhere/"}, "thumbnails_subdir='../elsewhere/'"),
-        ({"scrub_range": (0.5, 0.2)}, "scrub_range"),
-    ],
-)
-def test_options_that_do_not_fit_write_nothing(
-    options: dict[str, Any], message: str, explain: Explain, tmp_path: Any
-) -> None:
-    with pytest.raises(OptionError, match=message):
-        explain(**options)
-    assert not (tmp_path / "page").exists()

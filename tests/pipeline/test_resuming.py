@@ -17,71 +17,43 @@ from typing import Any
 import numpy as np
 import pytest
 
-import rl_clarity
 from rl_clarity.distributed.store import DIRECTORY
-from rl_clarity.errors import OutputError
 from rl_clarity.interface.files import LocalDirectory
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import (
-    LAST_LAYER,
-    OBSERVATIONS,
-    REPOSITORY,
-    SmallRun,
-    counted_tasks,
-    files_of,
-    is_complete,
-    page_files,
-)
-
-SHORT = {"trajectories_kwargs": {"num_envs": 2, "num_steps": 24}, "observations_kwargs": OBSERVATIONS}
-
-
-@pytest.fixture
-def run(small_run: SmallRun, tmp_path: Path) -> Callable[..., Path]:
-    """Run a copy of the small run's checkpoint, with samples of its own, on one layer."""
-
-    def ran(directory: str, checkpoint: str = "checkpoint", **options: Any) -> Path:
-        path = tmp_path / checkpoint / "agent.jd"
-        path.parent.mkdir(exist_ok=True)
-        shutil.copyfile(small_run.checkpoint, path)
-        rl_clarity.run(path, tmp_path / directory, **{"layer_kwargs": LAST_LAYER, **SHORT, **options})
-        return tmp_path / directory
-
-    return ran
-
+from tests.pipeline.small import REPOSITORY, SmallRun, counted_tasks, files_of, is_complete
 
 # --- the same bytes ------------------------------------------------------------------------------------------------
 
 
-def test_the_same_run_makes_the_same_bytes(run: Callable[..., Path]) -> None:
-    first, second = run("a", "here"), run("b", "there", batch_size=512)
+def test_the_same_run_makes_the_same_bytes(run_short: Callable[..., Path]) -> None:
+    first, second = run_short("a", "here"), run_short("b", "there", batch_size=512)
     assert files_of(first) == files_of(second)
     document = (first / "interface.html").read_text()
     assert str(first.parent) not in document
 
 
-def test_another_seed_makes_another_page(run: Callable[..., Path]) -> None:
-    first, second = run("a"), run("b", seed=1)
+def test_another_seed_makes_another_page(run_short: Callable[..., Path]) -> None:
+    first, second = run_short("a"), run_short("b", seed=1)
     same = {name for name in files_of(first) if files_of(first)[name] == files_of(second).get(name)}
     assert not {name for name in same if name.endswith(".js")}
 
 
-def test_a_finished_page_is_left_as_it_is(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = run("page")
+def test_a_finished_page_is_left_as_it_is(run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = run_short("page")
     times = {path: path.stat().st_mtime_ns for path in directory.rglob("*")}
     with counted_tasks(monkeypatch) as done:
-        run("page")
+        run_short("page")
     assert done == []
     assert {path: path.stat().st_mtime_ns for path in directory.rglob("*")} == times
 
 
-def test_what_was_lost_is_made_again(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = run("page")
+def test_what_was_lost_is_made_again(run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = run_short("page")
     before = files_of(directory)
     (directory / "attribution/Relu_2/2/value-1.js").unlink()
     (directory / "observations/observations-1.png").unlink()
     with counted_tasks(monkeypatch) as done:
-        run("page")
+        run_short("page")
     assert done == ["attribution/Relu_2/2"]
     assert files_of(directory) == before
 
@@ -186,56 +158,6 @@ def test_killed_twenty_times(tmp_path: Path, small_run: SmallRun) -> None:
     assert "running" in outcomes  # those that were killed at it
 
 
-# --- other options -------------------------------------------------------------------------------------------------
-
-
-FEATURES = {"features/Relu_2"}
-PLAYED = {"trajectory/1", "trajectory/2"}
-EXPLAINED = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"video_speed": 3, "numpy_precision": 4, "trajectory_bookmarks": 2, "title": "B"}, set()),
-        ({"vis_subdiv_mult_default": 2, "vis_expand_mults": [1, 4], "attr_single_channels": False}, set()),
-        ({"inline_js": False}, set()),
-        ({"observations_subdir": "seen", "features_grids_subdir": "grids"}, set()),
-        ({"scrub_range": (0, 0.1)}, PLAYED),
-        ({"gae_lambda": 0.5}, PLAYED),
-        ({"action_group_fns": ()}, PLAYED),
-        ({"vis_thumbnail_num_mult": 3}, FEATURES),
-        ({"vis_subdiv_mults": [1, 2]}, FEATURES),
-        ({"thumbnails_subdir": "thumbs"}, FEATURES),
-        ({"attr_integrate_steps": 4}, EXPLAINED),
-        ({"attribution_totals_subdir": "totals"}, EXPLAINED),
-        ({"attr_policy": True}, EXPLAINED),
-        ({"nmf_features": 4}, FEATURES | EXPLAINED),
-        ({"attr_quadrature": "midpoint"}, FEATURES | EXPLAINED),
-        ({"input_layer_include": True}, {"attribution/input/1", "attribution/input/2"}),
-        ({"layer_kwargs": {"name_contains_one_of": ["Relu_1"]}}, None),
-    ],
-    ids=str,
-)
-def test_changed_options_cost_only_what_depends_on_them(
-    explain: Explain,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    options: dict[str, Any],
-    expected: set[str] | None,
-) -> None:
-    explain()
-    (tmp_path / "page" / "mine.txt").write_text("mine")
-    (tmp_path / "page" / "attribution" / "mine.txt").write_text("mine")
-    with counted_tasks(monkeypatch) as done:
-        explain(overwrite=True, **options)
-    if expected is not None:
-        assert set(done) == expected
-    mine = {"mine.txt": b"mine", "attribution/mine.txt": b"mine"}
-    explain(tmp_path / "new", **options)
-    assert files_of(tmp_path / "page") == files_of(tmp_path / "new") | mine
-
-
 def test_back_to_the_old_options_after_a_stop(
     explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,111 +175,6 @@ def test_back_to_the_old_options_after_a_stop(
     assert not is_complete(tmp_path / "page")
     explain()
     assert files_of(tmp_path / "page") == before
-
-
-def test_more_observations_do_not_play_the_trajectories_again(
-    run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from rl_clarity.stages import samples
-
-    played = []
-    collect = samples.collect_trajectories
-    monkeypatch.setattr(samples, "collect_trajectories", lambda *a, **k: played.append(1) or collect(*a, **k))
-    run("page")
-    run("other", observations_kwargs={**OBSERVATIONS, "num_obs": 5})
-    assert played == [1]
-    run("another", trajectories_kwargs={"num_envs": 2, "num_steps": 20})
-    assert played == [1, 1]
-
-
-# --- whose directory it is -----------------------------------------------------------------------------------------
-
-
-def test_another_page_is_not_replaced_unasked(explain: Explain, tmp_path: Path) -> None:
-    explain(title="Mine")
-    before = files_of(tmp_path / "page")
-    with pytest.raises(OutputError, match=r"already holds a page \(Mine\).*overwrite=True \(--force\)"):
-        explain(seed=1)
-    assert files_of(tmp_path / "page") == before
-
-
-def test_other_predicates_make_another_page(explain: Explain, tmp_path: Path) -> None:
-    explain(action_group_fns=(lambda combo: "UP" in combo,))
-    explain(action_group_fns=(lambda combo: "UP" in list(combo),))  # which says the same
-    with pytest.raises(OutputError, match="already holds a page"):
-        explain(action_group_fns=(lambda combo: "DOWN" in combo,))
-    results = explain(action_group_fns=(lambda combo: "DOWN" in combo,), overwrite=True)
-    assert [group["actions"] for group in results.manifest["action_groups"]] == [[0, 3, 6]]
-
-
-def test_an_error_before_the_work_leaves_the_old_page(
-    run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = run("page")
-    before = files_of(directory)
-
-    def missing(*arguments: Any, **options: Any) -> None:
-        raise OutputError("no such game")
-
-    monkeypatch.setattr("rl_clarity.stages.samples.make", missing)
-    with pytest.raises(OutputError, match="no such game"):
-        run("page", overwrite=True, seed=3)
-    assert files_of(directory) == before
-
-
-def test_a_page_that_nobody_can_read_is_replaced_alone(explain: Explain, tmp_path: Path) -> None:
-    (tmp_path / "page").mkdir()
-    (tmp_path / "page" / "interface.html").write_text("notes")
-    (tmp_path / "page" / "other.html").write_text("notes")
-    explain(overwrite=True)
-    assert (tmp_path / "page" / "other.html").read_text() == "notes"
-    assert (tmp_path / "page" / "interface.html").read_text() != "notes"
-
-
-def test_a_hostile_page_removes_nothing_outside(explain: Explain, tmp_path: Path) -> None:
-    victim = tmp_path / "victim.txt"
-    victim.write_text("mine")
-    explain()
-    document = tmp_path / "page" / "interface.html"
-    document.write_text(document.read_text().replace('"trajectories/1/series.js"', '"../victim.txt"'))
-    explain(overwrite=True, seed=1)
-    assert victim.read_text() == "mine"
-
-
-def test_pages_at_an_address(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = explain()
-    address = "memory://bucket/page"
-    there = explain(address)
-    assert there.manifest == here.manifest
-    np.testing.assert_array_equal(there.frames(1), here.frames(1))
-    with counted_tasks(monkeypatch) as done:
-        explain(address)
-        assert done == []
-        with pytest.raises(OutputError, match=r"memory://bucket/page already holds a page \(An agent\)"):
-            explain(address, title="B")
-        assert explain(address, title="B", overwrite=True, single_file=True).manifest["title"] == "B"
-    files = there._directory.names()
-    assert files == {"interface.html", "run-log.json"}
-
-
-def test_a_second_run_is_refused_by_name_of_the_first(explain: Explain, tmp_path: Path) -> None:
-    holder = (
-        "import sys, time; from rl_clarity.distributed import locked\n"
-        "with locked(sys.argv[1]):\n    print('held', flush=True); time.sleep(600)"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", holder, str(tmp_path / "page")], stdout=subprocess.PIPE, cwd=REPOSITORY
-    )
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()
-        with pytest.raises(OutputError, match=f"being written by process {process.pid} on "):
-            explain()
-        assert page_files(tmp_path / "page") == set()
-    finally:
-        process.kill()
-        process.wait()
-    assert explain().manifest["complete"]  # the lock fell with the process
 
 
 def test_nothing_in_a_page_tells_where_and_when_it_was_made(explain: Explain, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from rl_clarity.training import train
 from rl_clarity.training.options import train_options
 from scripts.curve import curve, ticks
 from scripts.make_model_card import INDEX, MOST_BYTES, RANDOM, command, main, ship
-from tests.training.test_train import tiny
+from tests.training.small import tiny
 
 
 @pytest.fixture

@@ -1,14 +1,11 @@
-"""Whole trainings: that they learn, go on, stop and say so."""
+"""Whole trainings: that they learn, write what they promise, stop and say so."""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,33 +13,14 @@ import pytest
 
 from rl_clarity.checkpoints import load_agent, read
 from rl_clarity.distributed import locked
-from rl_clarity.distributed.store import DIRECTORY, LOCK
-from rl_clarity.errors import CheckpointError, OptionError, OutputError
+from rl_clarity.errors import OptionError, OutputError
 from rl_clarity.training import state as training_state
 from rl_clarity.training import train
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.progress import read_csv
 from rl_clarity.training.trainer import COLUMNS, DivergenceError, Trainer
-from tests.training.toys import ACTIONS, Columns, ResumableColumns, picture
-
-COLUMNS_ID = "tests.training.toys:RlClarityColumns-v0"
-TINY = {"env_kind": "gymnasium", "env_id": COLUMNS_ID, "num_envs": 4, "num_steps": 8, "num_minibatches": 2}
-FAST = {"learning_rate": 2e-3, "num_envs": 16, "num_steps": 16, "num_minibatches": 4, "ppo_epochs": 2, "gamma": 0.5}
-
-
-def tiny(updates: int, **changes: object) -> dict:
-    options = {**TINY, "ppo_epochs": 1, "tensorboard": False, **changes}
-    steps = int(options["num_envs"]) * int(options["num_steps"])  # type: ignore[call-overload]
-    return {**options, "timesteps_per_proc": updates * steps}
-
-
-def make_trainer(environment: type[Columns], **changes: object) -> Trainer:
-    options = TrainOptions(env_name="columns", **{**FAST, **changes})  # type: ignore[arg-type]
-    return Trainer(options, environment(options.num_envs, seed=1))
-
-
-def parameters(trainer: Trainer) -> dict[str, np.ndarray]:
-    return trainer.learner.network.parameters()
+from tests.training.small import COLUMNS_ID, make_trainer, parameters, tiny
+from tests.training.toys import ACTIONS, Columns, picture
 
 
 def test_it_learns_which_column_is_bright() -> None:
@@ -63,22 +41,6 @@ def test_the_same_seed_trains_the_same_agent() -> None:
         trainer.update()
     assert all(np.array_equal(array, parameters(second)[name]) for name, array in parameters(first).items())
     assert any(not np.array_equal(array, parameters(other)[name]) for name, array in parameters(first).items())
-
-
-def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
-    uninterrupted = make_trainer(ResumableColumns, reward_processing="normalize")
-    for _ in range(2):
-        uninterrupted.update()
-    training_state.save(tmp_path / "state.npz", uninterrupted.state())
-    resumed = make_trainer(ResumableColumns, reward_processing="normalize")
-    resumed.restore(training_state.load(tmp_path / "state.npz"))
-    for _ in range(2):
-        expected, actual = uninterrupted.update(), resumed.update()
-    for name in set(COLUMNS) - {"seconds", "steps_per_second"}:
-        if not name.startswith("seconds_"):
-            assert expected[name] == pytest.approx(actual[name], nan_ok=True), name
-    for name, array in parameters(uninterrupted).items():
-        np.testing.assert_array_equal(array, parameters(resumed)[name], err_msg=name)
 
 
 def test_a_checkpoint_is_an_agent(tmp_path: Path) -> None:
@@ -102,14 +64,6 @@ def test_the_progress_file_has_one_row_an_update(tmp_path: Path) -> None:
     assert [int(row["timesteps"]) for row in rows] == [32, 64, 96, 128, 160]
     assert list(rows[0]) == list(COLUMNS)
     assert not list((tmp_path).glob(".*")), "temporary files are left"
-
-
-def test_rows_of_lost_updates_are_dropped(tmp_path: Path) -> None:
-    train(tmp_path, **tiny(2))
-    with (tmp_path / "progress.csv").open("a") as file:
-        file.write("3,96,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1\n4,12")  # killed while writing, before a save
-    train(tmp_path, **tiny(4))
-    assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1", "2", "3", "4"]
 
 
 def test_save_all_keeps_every_checkpoint(tmp_path: Path) -> None:
@@ -162,40 +116,10 @@ def test_another_backend_is_refused_with_the_way_out(
     assert not (tmp_path / "run").exists()
 
 
-def test_another_network_does_not_go_on_from_a_state(tmp_path: Path) -> None:
-    train(tmp_path, **tiny(1))
-    with pytest.raises(OptionError, match=r"cnn='impala'.*'clear'"):
-        train(tmp_path, **tiny(2, cnn="impala"))
-
-
-def test_a_finished_training_given_again_says_how_it_ended(tmp_path: Path) -> None:
-    first = train(tmp_path, **tiny(2))
-    assert np.isfinite(first.mean_return)
-    assert train(tmp_path, **tiny(2)) == first
-
-
 def test_a_second_training_in_the_same_directory_is_refused_by_name_of_the_first(tmp_path: Path) -> None:
     with locked(str(tmp_path)), pytest.raises(OutputError, match=f"process {os.getpid()} on .*another directory"):
         train(tmp_path, **tiny(1))
     train(tmp_path, **tiny(1))
-
-
-def test_what_a_killed_training_left_is_cleared_and_does_not_block(tmp_path: Path) -> None:
-    left = [".checkpoint.jd.1.unfinished", ".checkpoint-2.jd.1.unfinished", ".training-state.npz.1.unfinished"]
-    for name in (*left, ".notes.unfinished", f"{DIRECTORY}/{LOCK}"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("process 1 on another machine")
-    train(tmp_path, **tiny(1))
-    assert not [name for name in left if (tmp_path / name).exists()]
-    assert (tmp_path / ".notes.unfinished").exists(), "not a file of training"
-
-
-def test_a_damaged_state_says_what_to_do(tmp_path: Path) -> None:
-    train(tmp_path, **tiny(1))
-    state = tmp_path / "training-state.npz"
-    state.write_bytes(state.read_bytes()[:1000])
-    with pytest.raises(CheckpointError, match="remove it to begin anew"):
-        train(tmp_path, **tiny(2))
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(capfd: pytest.CaptureFixture[str]) -> None:
@@ -229,19 +153,6 @@ def test_bfloat16_is_close_to_float32(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_procgen_goes_on_in_the_middle_of_its_episodes(tmp_path: Path) -> None:
-    pytest.importorskip("procgen")
-    options = {"env_name": "coinrun", "num_envs": 4, "num_steps": 16, "num_minibatches": 2, "ppo_epochs": 1}
-    options |= {"tensorboard": False, "save_interval": 2, "num_levels": 50, "distribution_mode": "easy"}
-    train(tmp_path / "whole", **options, timesteps_per_proc=256)
-    train(tmp_path / "parts", **options, timesteps_per_proc=128)
-    train(tmp_path / "parts", **options, timesteps_per_proc=256)
-    whole, parts = (read(tmp_path / name / "checkpoint.jd").parameters for name in ("whole", "parts"))
-    for name, array in whole.items():
-        np.testing.assert_array_equal(array, parts[name], err_msg=name)
-
-
-@pytest.mark.slow
 def test_atari_trains(tmp_path: Path) -> None:
     pytest.importorskip("ale_py")
     options = {"env_kind": "atari", "env_id": "PongNoFrameskip-v4", "frame_stack": 4, "cnn": "nature"}
@@ -252,70 +163,13 @@ def test_atari_trains(tmp_path: Path) -> None:
     assert agent.metadata["frame_stack"] == 4
 
 
-RUN = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from rl_clarity.environments import KINDS
-from rl_clarity.training import train
-from tests.training.test_train import STATEFUL, tiny
-from tests.training.toys import KIND
-KINDS.update(KIND)
-train(sys.argv[2], **tiny(int(sys.argv[3]), **STATEFUL))
-"""
-STATEFUL = {"env_kind": "columns", "env_id": None, "env_name": "columns", "save_interval": 3, "use_lstm": True}
-STATEFUL |= {"frame_stack": 2, "epsilon_greedy": 0.2, "reward_processing": "normalize"}
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_it_ends_as_if_undisturbed(tmp_path: Path) -> None:
-    repository = Path(__file__).resolve().parents[2]
-    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
-    command = [sys.executable, "-c", RUN, str(repository)]
-    for rows in (10, 23):
-        process = subprocess.Popen([*command, str(killed), "1000000"])
-        while not (killed / "progress.csv").exists() or len(read_csv(killed / "progress.csv")) < rows:
-            assert process.poll() is None, "training ended by itself"
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        for path in ("checkpoint.jd", "training-state.npz"):
-            assert (killed / path).exists()
-        load_agent(killed / "checkpoint.jd")
-    updates = training_state.load(killed / "training-state.npz").values["updates"] + 4
-    for directory in (killed, undisturbed):
-        subprocess.run([*command, str(directory), str(updates)], check=True)
-        assert not list(directory.glob("*.unfinished"))
-    rows_of = [read_csv(directory / "progress.csv") for directory in (killed, undisturbed)]
-    assert [int(row["update"]) for row in rows_of[0]] == list(range(1, updates + 1))
-    timed = {name for name in COLUMNS if "seconds" in name or "second" in name}
-    for row, other in zip(*rows_of, strict=True):
-        assert {name: row[name] for name in row.keys() - timed} == {name: other[name] for name in row.keys() - timed}
-    expected, actual = (training_state.load(directory / "training-state.npz") for directory in (undisturbed, killed))
-    for name, array in expected.arrays.items():
-        np.testing.assert_array_equal(actual.arrays[name], array, err_msg=name)
-    assert actual.values["rng"] == expected.values["rng"]
-
-
-def test_where_an_environment_cannot_be_put_back_new_episodes_begin(tmp_path: Path) -> None:
-    first = make_trainer(Columns, reward_processing="normalize")
-    first.update()
-    assert not first.state().part("0/player")
-    second = make_trainer(Columns, reward_processing="normalize")
-    second.restore(first.state())
-    assert not second.rewards.returns.any()
-    assert second.rewards.variance == first.rewards.variance
-    assert second.runner.play(second.learner, 4).firsts[0].all()
-    for name, array in parameters(first).items():
-        np.testing.assert_array_equal(array, parameters(second)[name])
-
-
 RANKS = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from rl_clarity.training import train
 from rl_clarity.training import trainer
-from tests.training.test_train import tiny
+from tests.training.small import tiny
 ended = []
 update = trainer.Trainer.update
 def remember(self):
@@ -347,9 +201,3 @@ def test_ranks_hold_the_same_parameters_and_play_other_environments(tmp_path: Pa
     assert [row["update"] for row in read_csv(tmp_path / "of-0" / "progress.csv")] == ["1", "2", "3", "4"]
     with pytest.raises(OptionError, match="mpiexec -n 2"):
         train(tmp_path / "of-0", **tiny(5, reward_processing="normalize"))
-
-
-def test_every_option_that_may_change_is_an_option() -> None:
-    from rl_clarity.training.session import CHANGEABLE
-
-    assert {field.name for field in dataclasses.fields(TrainOptions)} >= CHANGEABLE

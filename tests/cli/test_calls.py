@@ -1,0 +1,178 @@
+"""The command line: help that needs nothing heavy, wrong calls, what is printed where, exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rl_clarity
+from rl_clarity import cli
+from rl_clarity.cli import main
+from rl_clarity.cli.call import command_of
+from rl_clarity.cli.commands import Inspect
+from tests.pipeline.small import REPOSITORY
+
+COMMANDS = ("run", "train", "demo", "inspect", "evaluate", "export", "convert")
+HEAVY = ("tensorflow", "keras", "torch", "jax", "sklearn", "scipy", "mpi4py", "procgen", "gym", "gymnasium", "ale_py")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)], ids=" ".join)
+def test_help(arguments: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 0
+    printed = capsys.readouterr().out
+    if len(arguments) == 1:
+        assert all(command in printed for command in COMMANDS)
+    assert "usage: rl-clarity" in printed
+
+
+def test_help_of_run_has_every_option(capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    printed = capsys.readouterr().out
+    for option in ("--attr-policy", "--nmf-attr-opts.integrate-steps", "--load.temp-files", "--force", "--video-speed"):
+        assert option in printed
+    assert "--action-group-fns" not in printed
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys; from rl_clarity.cli import main\n"
+        "try:\n    main(['run', '--help'])\nexcept SystemExit:\n"
+        f"    print('heavy:', *[name for name in {HEAVY} if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "heavy:"
+
+
+def test_as_a_module() -> None:
+    command = [sys.executable, "-m", "rl_clarity"]
+    helped = subprocess.run([*command, "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert helped.returncode == 0
+    assert helped.stdout.startswith("usage: rl-clarity")
+    wrong = subprocess.run(
+        [*command, "inspect", "nowhere.jd"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert wrong.stderr == "rl-clarity: cannot read the checkpoint nowhere.jd: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["explain"], ["run"], ["run", "a.jd", "out", "--seed", "many"], ["run", "a.jd", "out", "--sed"]]
+)
+def test_wrong_calls_exit_with_2(arguments: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("run a.jd out --batch-size 0", "batch_size=0 must be at least 1"),
+        ("run a.jd out --trajectories.num-envs 0", "num_envs=0 must be at least 1"),
+        ("run a.jd out --original --observations.num-obs 0", "num_obs=0 must be at least 1"),
+        ("run a.jd out --nmf-attr-opts.integrate-steps 0", "integrate_steps=0 must be at least 1"),
+        ("run a.jd out --load.metadata gamma", "metadata 'gamma' has no value: write gamma VALUE, or gamma=VALUE"),
+        ("train out --env-name coinrun --gamma 2", "gamma=2.0 must be from 0 to 1"),
+        ("evaluate a.jd --episodes 0", "episodes=0 must be at least 1"),
+        ("evaluate a.jd --max-steps -1", "max_steps=-1 must be at least 1"),
+    ],
+)
+def test_values_that_cannot_be_exit_with_2(call: str, message: str, capsys: Any) -> None:
+    assert main(call.split()) == 2
+    assert capsys.readouterr() == ("", f"rl-clarity: {message}\n")
+
+
+@pytest.mark.parametrize(
+    "call", ["run a.jd out --sed 3", "run a.jd out --seed many", "run", "expor", "inspect a.jd b.jd"]
+)
+def test_the_parser_tells_nothing_of_its_insides(call: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        main(call.split())
+    printed = capsys.readouterr().err
+    assert "rl-clarity" in printed
+    assert "tyro" not in printed
+    assert printed.count("For full helptext") == 1
+
+
+def test_a_reader_that_goes_away_is_no_error(checkpoint: Path) -> None:
+    command = f"{sys.executable} -m rl_clarity inspect {checkpoint} | true"
+    done = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("inspect folder", "folder: is a folder, and an empty one"),
+        ("inspect empty", "empty: is an empty file"),
+        ("inspect coinrun", "there is no file coinrun; the agent that ships is called models:coinrun"),
+        ("run coinrun page", "there is no file coinrun; the agent that ships is called models:coinrun"),
+        ("export empty x.png", "there is no page interface.html in empty"),
+        ("train empty --env-name coinrun", "empty is a file, not a directory to train in"),
+        ("convert models:coinrun empty/a.safetensors", "cannot write empty/a.safetensors: File exists"),
+        ("convert nowhere a.safetensors", "cannot read the checkpoint nowhere: No such file or directory"),
+        ("demo --output-dir empty", "empty is a file, not a directory to write a page into"),
+    ],
+)
+def test_mistakes(call: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("empty").touch()
+    assert main(call.split()) == 1
+    assert capsys.readouterr() == ("", f"rl-clarity: {message}\n")
+
+
+def test_version(capsys: Any) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr() == (f"rl-clarity {rl_clarity.__version__}\n", "")
+
+
+def test_metadata_are_pairs_of_words_or_joined_by_an_equals_sign() -> None:
+    command = command_of(["inspect", "a.jd", "--metadata", "env_name", "coinrun", "gamma=0.9", "note", "a=b"])
+    assert isinstance(command, Inspect)
+    assert command.metadata == {"env_name": "coinrun", "gamma": "0.9", "note": "a=b"}
+
+
+def test_commands_say_nothing_of_the_libraries_below(checkpoint: Path, tmp_path: Path) -> None:
+    """Not even when nobody has said so to TensorFlow beforehand."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
+    code = f"import rl_clarity; rl_clarity.load_agent({str(checkpoint)!r})"
+    inspect = ["-m", "rl_clarity", "inspect", str(checkpoint), "--json"]
+    convert = ["-m", "rl_clarity", "convert", str(checkpoint), str(tmp_path / "agent.safetensors"), "--json"]
+    for command in (["-c", code], inspect, convert):
+        done = subprocess.run(
+            [sys.executable, *command], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("call", "goes_on"),
+    [
+        ("run a.jd out", True),
+        ("run a.jd out --dry-run", False),
+        ("train out --env-name coinrun", True),
+        ("inspect a.jd", False),
+        ("evaluate a.jd", False),
+        ("export page a.png", False),
+        ("convert a.jd a.safetensors", False),
+        ("demo", False),
+    ],
+)
+def test_interrupted(call: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def interrupted(command: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "ANSWERS", dict.fromkeys(cli.ANSWERS, interrupted))
+    assert main(call.split()) == 130
+    more = "; the same command goes on where it was stopped" if goes_on else ""
+    assert capsys.readouterr() == ("", f"rl-clarity: interrupted{more}\n")

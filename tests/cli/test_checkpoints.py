@@ -1,0 +1,114 @@
+"""Commands about one checkpoint: inspect, convert, evaluate."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity import checkpoints, load_agent
+from rl_clarity.cli import main
+from tests.cli.calls import summary_of
+from tests.pipeline.small import write_checkpoint
+
+
+def test_inspect(checkpoint: Path, capsys: Any) -> None:
+    assert main(["inspect", str(checkpoint), "--json"]) == 0
+    summary = summary_of(capsys.readouterr())
+    assert summary["network"] == "nature"
+    assert summary["num_actions"] == 15
+    assert summary["layers"] == {"Relu": [15, 15, 32], "Relu_1": [6, 6, 64], "Relu_2": [4, 4, 64]}
+    assert summary["metadata"]["num_levels"] == 3
+    assert summary["metadata"]["env_name"] == "coinrun"
+    assert summary["metadata"]["timesteps"] is None  # JSON has no word for infinity
+    parameters = joblib.load(checkpoint)["params"]
+    assert summary["parameters"] == sum(array.size for array in parameters.values())
+    assert main(["inspect", str(checkpoint)]) == 0
+    printed = capsys.readouterr().out
+    assert "network nature" in printed
+    assert "Relu_1 (6 x 6 x 64)" in printed
+
+
+def test_inspect_a_shipped_agent(capsys: Any) -> None:
+    assert main(["inspect", "models:coinrun", "--json"]) == 0
+    assert summary_of(capsys.readouterr())["layers"]["1a"] == [64, 64, 16]
+    assert main(["inspect", "models:coinrum"]) == 1
+    assert "did you mean models:coinrun?" in capsys.readouterr().err
+
+
+def test_convert(tmp_path: Path, capsys: Any) -> None:
+    checkpoint = write_checkpoint(tmp_path / "agent.jd")
+    written = tmp_path / "made" / "agent.safetensors"
+    command = ["convert", str(checkpoint), str(written), "--metadata", "gamma", "0.9", "frame_skip", "[2, 5]"]
+    assert main([*command, "use_backgrounds", "False", "--json"]) == 0
+    summary = summary_of(capsys.readouterr())
+    assert summary["file"] == str(written)
+    assert (summary["format"], summary["network"]) == ("baselines", "nature")
+    copy = checkpoints.read(written)
+    kept = {name: copy.metadata[name] for name in ("gamma", "frame_skip", "use_backgrounds", "env_name")}
+    assert kept == {"gamma": 0.9, "frame_skip": [2, 5], "use_backgrounds": False, "env_name": "coinrun"}
+    observations = np.random.default_rng(0).integers(0, 256, (2, *load_agent(written).observation_shape), np.uint8)
+    before, after = (load_agent(path).forward(observations) for path in (checkpoint, written))
+    np.testing.assert_array_equal(before.policy_logits, after.policy_logits)
+    np.testing.assert_array_equal(before.values, after.values)
+
+
+def test_convert_what_is_no_checkpoint(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "a").write_text("hello")
+    assert main(["convert", str(tmp_path / "a"), str(tmp_path / "b.safetensors")]) == 1
+    assert "no known format" in capsys.readouterr().err
+    assert not (tmp_path / "b.safetensors").exists()
+
+
+def test_convert_writes_no_other_kind_of_file(checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+    target = tmp_path / "agent.txt"
+    assert main(["convert", str(checkpoint), str(target)]) == 1
+    assert f"{target} must end in .safetensors" in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_convert_replaces_a_file_with_force(checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+    target = tmp_path / "agent.safetensors"
+    target.write_text("of someone else")
+    command = ["convert", str(checkpoint), str(target)]
+    assert main(command) == 1
+    assert capsys.readouterr().err == (
+        f"rl-clarity: {target} is there already: choose another name, or replace it with overwrite=True (--force)\n"
+    )
+    assert target.read_text() == "of someone else"
+    assert main([*command, "--force"]) == 0
+    assert checkpoints.read(target).network == "nature"
+    assert rl_clarity.convert(target, target, overwrite=True, gamma=0.5).metadata["gamma"] == 0.5
+
+
+@pytest.mark.slow
+def test_evaluate(checkpoint: Path, capsys: Any) -> None:
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
+    command = ["evaluate", str(checkpoint), "--episodes", "4", "--random"]
+    assert main([*command, "--json"]) == 0
+    summary = summary_of(capsys.readouterr())
+    assert set(summary) == {"agent", "unseen levels", "random policy"}
+    assert summary["agent"]["episodes"] == 4
+    assert 0 <= summary["agent"]["mean_return"] <= 10
+    low, high = summary["agent"]["interval"]
+    assert low <= summary["agent"]["mean_return"] <= high
+    assert main([*command, "--no-unseen"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"mean return [0-9.]+ \+- [0-9.]+ over 4 episodes", lines[0])
+    assert lines[0].startswith(f"mean return {summary['agent']['mean_return']:.2f} +- ")
+    assert not any("unseen" in line for line in lines)
+
+
+def test_an_agent_of_all_levels_has_no_unseen_ones(tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
+    checkpoint = write_checkpoint(tmp_path / "agent.jd")
+    assert main(["evaluate", str(checkpoint), "--episodes", "2", "--max-steps", "3", "--json"]) == 0
+    summary = summary_of(capsys.readouterr())
+    assert set(summary) == {"agent"}
+    assert summary["agent"]["lengths"] == [3, 3]
+    assert summary["agent"]["cut"] == 2

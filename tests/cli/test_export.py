@@ -1,0 +1,96 @@
+"""The command export: files of what a page shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import rl_clarity
+from rl_clarity.cli import main
+from rl_clarity.interface.export import SUFFIXES
+from rl_clarity.interface.results import open_results
+from tests.cli.calls import summary_of
+
+
+@pytest.mark.parametrize("name", ["frames.png", "frames.GIF", "frames.apng", "numbers.csv", "arrays.npz"])
+def test_export(name: str, page: Path, tmp_path: Path, capsys: Any) -> None:
+    command = ["export", str(page), str(tmp_path / name), "--trajectory", "2", "--frames", "3:5", "--json"]
+    assert main(command) == 0
+    assert summary_of(capsys.readouterr()) == {"file": str(tmp_path / name)}
+    if name.endswith("csv"):
+        lines = (tmp_path / name).read_text().splitlines()
+        assert [line.split(",")[:2] for line in lines[1:]] == [["2", "3"], ["2", "4"], ["2", "5"]]
+    elif name.endswith("npz"):
+        with np.load(tmp_path / name) as arrays:
+            assert arrays["frames"].shape == (3, 64, 64, 3)
+            np.testing.assert_array_equal(
+                arrays["channels"], open_results(page).attribution("Relu_2", 1, steps=range(2, 5)).channels
+            )
+    else:
+        with Image.open(tmp_path / name) as image:
+            assert image.n_frames == 3
+            assert image.size == (3 * 256, 256)
+
+
+def test_what_an_export_shows_is_chosen(page: Path, tmp_path: Path) -> None:
+    shown = tmp_path / "shown.apng"
+    chosen = ["--directions", "abs", "--channel", "2", "--fps", "4", "--output", "value", "--layer", "Relu_2"]
+    assert main(["export", str(page), str(shown), "--frames", "1:2", *chosen]) == 0
+    same = rl_clarity.export(page, tmp_path / "same.apng", frames=range(2), directions=["abs"], channel=1, fps=4)
+    assert shown.read_bytes() == same.read_bytes()
+    with Image.open(shown) as image:
+        assert image.size == (2 * 256, 256)
+        assert image.info["duration"] == 250
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--frames 5:3", "--frames 5:3: two numbers from 1 on"),
+        ("--frames 0:3", "--frames 0:3: two numbers from 1 on"),
+        ("--frames first", "--frames first: two numbers from 1 on"),
+        ("--frames 3:", "--frames 3:: two numbers from 1 on"),
+        ("--frames 3:99", "--frames 3:99: the trajectory's frames are 1:10"),
+        ("--trajectory 0", "--trajectory 0: the page has 2, counted from 1"),
+        ("--trajectory 3", "--trajectory 3: the page has 2, counted from 1"),
+        ("--layer 9z", "layer '9z' is none of Relu_2"),
+        ("--output action-3", "output 'action-3' is none of value"),
+        ("--channel 0", "--channel 0: layer Relu_2 has 8, counted from 1"),
+        ("--channel 9", "--channel 9: layer Relu_2 has 8, counted from 1"),
+        ("--channel red", "--channel red: layer Relu_2 has 8, counted from 1; or say prin"),
+        ("--fps 0", "fps=0.0 must be above 0 and at most 100"),
+    ],
+)
+def test_exports_of_what_is_not_there(
+    suffix: str, arguments: str, message: str, page: Path, tmp_path: Path, capsys: Any
+) -> None:
+    assert main(["export", str(page), str(tmp_path / f"x{suffix}"), *arguments.split()]) == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"rl-clarity: {message}")
+    assert printed.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["page", "x.bmp"], "'x.bmp' ends in none of .png, .apng, .gif, .csv, .npz"),
+        (["nowhere", "x.png"], "there is no page"),
+        (["page", "nowhere/x.csv"], "cannot write"),
+    ],
+)
+def test_exports_from_and_to_nowhere(
+    arguments: list[str], message: str, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [str(page) if argument == "page" else argument for argument in arguments]
+    assert main(["export", *given]) == 1
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,135 @@
+"""Commands that explain and train: run, train, demo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rl_clarity
+from rl_clarity.cli import main
+from rl_clarity.interface.results import open_results
+from rl_clarity.options import InterfaceOptions, ObservationsOptions
+from tests.cli.calls import SMALL, summary_of
+
+
+def test_run(page: Path, checkpoint: Path, capsys: Any) -> None:
+    assert open_results(page).manifest["title"] == "Of the command line"
+    capsys.readouterr()
+    again = ["run", str(checkpoint), str(page), *SMALL, "--title", "Of the command line"]
+    assert main([*again, "--json"]) == 0
+    assert summary_of(capsys.readouterr()) == {"page": str(page / "interface.html")}
+    assert main(again) == 0
+    assert capsys.readouterr().out == f"The page is {page / 'interface.html'}\n"
+
+
+def test_another_page_is_replaced_with_force(page: Path, checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "interface.html").write_bytes((page / "interface.html").read_bytes())
+    command = ["run", str(checkpoint), str(tmp_path / "page"), *SMALL, "--load.no-resample"]
+    assert main(command) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        f"rl-clarity: {tmp_path / 'page'} already holds a page (Of the command line): choose another directory, "
+        "or replace it with overwrite=True (--force)\n"
+    )
+    assert main([*command, "--force"]) == 0
+    assert open_results(tmp_path / "page").manifest["title"] == "coinrun, nature"
+
+
+@pytest.fixture
+def options_of_run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """The keywords that a command line gives to `run`."""
+
+    def options(*arguments: str) -> dict[str, Any]:
+        calls: list[dict[str, Any]] = []
+
+        def run(*positional: Any, **keywords: Any) -> None:
+            calls.append(keywords)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(rl_clarity, "run", run)
+        assert main(["run", "agent.jd", "out", *arguments]) == 130
+        (found,) = calls
+        return found
+
+    return options
+
+
+def test_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
+    options = options_of_run("--original", "--attr-policy")
+    assert options["attr_policy"] is True
+    original = dict(rl_clarity.ORIGINAL)
+    assert asdict(options["observations_kwargs"]) == original.pop("observations_kwargs")
+    assert asdict(options.pop("nmf_attr_opts")) == {"max_paths": None, **original.pop("nmf_attr_opts")}
+    assert {name: options[name] for name in original} == original
+
+
+def test_what_is_given_goes_before_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
+    given = "--attr-integrate-steps 50 --observations.num-envs 7 --nmf-fit-observations 99 --nmf-attr-opts.max-paths 1"
+    options = options_of_run("--original", *given.split())
+    assert options["attr_integrate_steps"] == 50
+    assert options["nmf_fit_observations"] == 99
+    assert options["attr_quadrature"] == "riemann"
+    assert asdict(options["observations_kwargs"]) == {"num_envs": 7, "num_obs": 128, "obs_every": 128}
+    assert asdict(options["nmf_attr_opts"]) == {"integrate_steps": 10, "max_paths": 1}
+
+
+def test_even_what_is_given_as_our_default_goes_before_the_original(
+    options_of_run: Callable[..., dict[str, Any]],
+) -> None:
+    ours, every = InterfaceOptions().attr_quadrature, ObservationsOptions().obs_every
+    options = options_of_run("--original", "--attr-quadrature", ours, "--observations.obs-every", str(every))
+    assert options["attr_quadrature"] == ours
+    assert options["observations_kwargs"].obs_every == every
+    assert options["attr_integrate_steps"] == 10
+
+
+@pytest.mark.parametrize("flag", ["--lambda", "--lambda-"])
+def test_lambda_is_called_so_on_the_command_line(flag: str, tmp_path: Path, monkeypatch: Any) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("rl_clarity.train", lambda directory, **options: given.update(options) or 1 / 0, raising=False)
+    with pytest.raises(ZeroDivisionError):
+        main(["train", str(tmp_path), "--env-name", "coinrun", flag, "0.9"])
+    assert given["lambda_"] == 0.9
+
+
+@pytest.mark.slow
+def test_train_and_explain(tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
+    command = "--env-name coinrun --cnn nature --num-envs 2 --num-steps 16 --num-minibatches 2 --timesteps-per-proc 64"
+    assert main(["train", str(tmp_path / "agent"), *command.split(), "--json"]) == 0
+    assert isinstance(summary_of(capsys.readouterr()), dict)
+    trained = tmp_path / "agent" / "checkpoint.jd"
+    assert main(["inspect", str(trained), "--json"]) == 0
+    assert summary_of(capsys.readouterr())["metadata"]["env_name"] == "coinrun"
+    assert main(["run", str(trained), str(tmp_path / "page"), *SMALL, "--json"]) == 0
+    assert open_results(tmp_path / "page").manifest["env_name"] == "coinrun"
+
+
+def test_train_without_a_game(tmp_path: Path, capsys: Any) -> None:
+    assert main(["train", str(tmp_path / "agent")]) == 2
+    assert "env_name" in capsys.readouterr().err
+    assert not (tmp_path / "agent").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("procgen", [True, False], ids=["with Procgen", "with the samples that ship"])
+def test_demo(procgen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from rl_clarity import demo
+
+    if procgen:
+        pytest.importorskip("procgen", reason="the demonstration plays CoinRun")
+        monkeypatch.setattr(demo, "TRAJECTORIES", {"num_envs": 1, "num_steps": 16})
+        monkeypatch.setattr(demo, "OBSERVATIONS", {"num_envs": 4, "num_obs": 4, "obs_every": 8})
+    else:
+        monkeypatch.setattr(demo.importlib.util, "find_spec", lambda name: None)
+    assert main(["demo", "--output-dir", str(tmp_path / "demo"), "--json"]) == 0
+    assert summary_of(capsys.readouterr()) == {"page": str(tmp_path / "demo" / "interface.html")}
+    results = open_results(tmp_path / "demo")
+    assert results.layers == ["1a", "2a", "2b", "3a", "4a"]
+    assert "→" in [action["label"] for action in results.manifest["actions"]]

@@ -1,0 +1,83 @@
+"""A changed option costs only what depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rl_clarity.errors import OutputError
+from tests.pipeline.conftest import Explain
+from tests.pipeline.small import OBSERVATIONS, counted_tasks, files_of
+
+FEATURES = {"features/Relu_2"}
+PLAYED = {"trajectory/1", "trajectory/2"}
+EXPLAINED = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"video_speed": 3, "numpy_precision": 4, "trajectory_bookmarks": 2, "title": "B"}, set()),
+        ({"vis_subdiv_mult_default": 2, "vis_expand_mults": [1, 4], "attr_single_channels": False}, set()),
+        ({"inline_js": False}, set()),
+        ({"observations_subdir": "seen", "features_grids_subdir": "grids"}, set()),
+        ({"scrub_range": (0, 0.1)}, PLAYED),
+        ({"gae_lambda": 0.5}, PLAYED),
+        ({"action_group_fns": ()}, PLAYED),
+        ({"vis_thumbnail_num_mult": 3}, FEATURES),
+        ({"vis_subdiv_mults": [1, 2]}, FEATURES),
+        ({"thumbnails_subdir": "thumbs"}, FEATURES),
+        ({"attr_integrate_steps": 4}, EXPLAINED),
+        ({"attribution_totals_subdir": "totals"}, EXPLAINED),
+        ({"attr_policy": True}, EXPLAINED),
+        ({"nmf_features": 4}, FEATURES | EXPLAINED),
+        ({"attr_quadrature": "midpoint"}, FEATURES | EXPLAINED),
+        ({"input_layer_include": True}, {"attribution/input/1", "attribution/input/2"}),
+        ({"layer_kwargs": {"name_contains_one_of": ["Relu_1"]}}, None),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_changed_options_cost_only_what_depends_on_them(
+    explain: Explain,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    expected: set[str] | None,
+) -> None:
+    explain()
+    (tmp_path / "page" / "mine.txt").write_text("mine")
+    (tmp_path / "page" / "attribution" / "mine.txt").write_text("mine")
+    with counted_tasks(monkeypatch) as done:
+        explain(overwrite=True, **options)
+    if expected is not None:
+        assert set(done) == expected
+    mine = {"mine.txt": b"mine", "attribution/mine.txt": b"mine"}
+    explain(tmp_path / "new", **options)
+    assert files_of(tmp_path / "page") == files_of(tmp_path / "new") | mine
+
+
+def test_more_observations_do_not_play_the_trajectories_again(
+    run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rl_clarity.stages import samples
+
+    played = []
+    collect = samples.collect_trajectories
+    monkeypatch.setattr(samples, "collect_trajectories", lambda *a, **k: played.append(1) or collect(*a, **k))
+    run_short("page")
+    run_short("other", observations_kwargs={**OBSERVATIONS, "num_obs": 5})
+    assert played == [1]
+    run_short("another", trajectories_kwargs={"num_envs": 2, "num_steps": 20})
+    assert played == [1, 1]
+
+
+def test_other_predicates_make_another_page(explain: Explain, tmp_path: Path) -> None:
+    explain(action_group_fns=(lambda combo: "UP" in combo,))
+    explain(action_group_fns=(lambda combo: "UP" in list(combo),))  # which says the same
+    with pytest.raises(OutputError, match="already holds a page"):
+        explain(action_group_fns=(lambda combo: "DOWN" in combo,))
+    results = explain(action_group_fns=(lambda combo: "DOWN" in combo,), overwrite=True)
+    assert [group["actions"] for group in results.manifest["action_groups"]] == [[0, 3, 6]]

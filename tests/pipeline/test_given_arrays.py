@@ -1,0 +1,212 @@
+"""Pages of samples that are given as arrays, and of agents that are no checkpoints."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.interface.results import Results
+from rl_clarity.stages.given import as_trajectories
+from tests.fakes import TinyAgent
+from tests.pipeline.conftest import Explain
+from tests.pipeline.small import LAST_LAYER, SmallRun, counted_plays
+
+
+def given_arrays(steps: int = 12) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    dones = np.zeros((2, steps), bool)
+    dones[0, [3, 7]] = True
+    return {
+        "observations": rng.integers(0, 256, (2, steps, 64, 64, 3), np.uint8),
+        "actions": rng.integers(0, 15, (2, steps)),
+        "rewards": rng.normal(size=(2, steps)),
+        "dones": dones,
+    }
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Callable[..., Results]:
+    """A page of a small agent in NumPy that satisfies the protocol and is no network of ours."""
+    varied = np.random.default_rng(1).integers(0, 256, (9, 64, 64, 3), np.uint8)
+
+    def made(directory: str = "page", agent: TinyAgent | None = None, **given: Any) -> Results:
+        options = {key: given.pop(key) for key in ("observations_full", "attr_policy", "overwrite") if key in given}
+        observations = given.pop("varied", varied)
+        arrays = {**given_arrays(), **given}
+        arrays = {name: array for name, array in arrays.items() if array is not None}
+        page = rl_clarity.generate(agent or TinyAgent(), arrays, observations, tmp_path / directory, **options)
+        return page.results()
+
+    return made
+
+
+def test_arrays_with_dones(tiny: Callable[..., Results]) -> None:
+    series = tiny().series(0)
+    assert np.flatnonzero(series["firsts"]).tolist() == [0, 4, 8]
+    arrays, agent = given_arrays(), TinyAgent()
+    outputs = agent.forward(arrays["observations"][0])
+    np.testing.assert_allclose(series["values"], outputs.values, rtol=1e-5)
+    advantages = rl_clarity.generalized_advantage_estimation(
+        arrays["rewards"][:1], outputs.values[None], arrays["dones"][:1], gamma=0.999, lam=0.95
+    )
+    np.testing.assert_allclose(series["advantages"], advantages[0], rtol=1e-4, atol=1e-5)
+
+
+def test_arrays_with_firsts_are_the_same(tiny: Callable[..., Results]) -> None:
+    dones = given_arrays()["dones"]
+    firsts = np.concatenate([np.ones((2, 1), bool), dones[:, :-1]], axis=1)
+    with_dones, with_firsts = tiny("a"), tiny("b", dones=None, firsts=firsts)
+    assert with_dones.manifest == with_firsts.manifest
+
+
+def test_an_episode_that_time_cut_is_bootstrapped(tiny: Callable[..., Results]) -> None:
+    truncated = np.zeros((2, 12), bool)
+    truncated[0, 5] = True
+    final_values = np.where(truncated, 9, 0)
+    series = tiny(truncated=truncated, final_values=final_values).series(0)
+    assert np.flatnonzero(series["firsts"]).tolist() == [0, 4, 6, 8]
+    given, plain = given_arrays(), tiny("plain").series(0)
+    reached = given["rewards"][0, 5] + 0.999 * 9 - series["values"][5]
+    np.testing.assert_allclose(series["advantages"][5], reached, rtol=1e-4)
+    np.testing.assert_allclose(series["advantages"][6:], plain["advantages"][6:], rtol=1e-5)
+
+
+def test_values_of_states_in_which_nothing_was_cut(tiny: Callable[..., Results]) -> None:
+    with pytest.raises(SamplesError, match="no truncated that says"):
+        tiny(final_values=np.ones((2, 12)))
+    with pytest.raises(SamplesError, match=r"truncated has the shape \(2, 3\)"):
+        tiny(truncated=np.zeros((2, 3), bool), dones=None, firsts=given_arrays()["dones"])
+
+
+def test_any_agent_that_satisfies_the_protocol(tiny: Callable[..., Results]) -> None:
+    results = tiny(attr_policy=True)
+    assert results.layers == ["1a", "2a"]
+    whole = rl_clarity.integrated_gradients(
+        TinyAgent(), given_arrays()["observations"][1], "2a", 3, 5, "graded-midpoint"
+    )
+    gap = results.totals("2a", 1)["action-3"].gap
+    np.testing.assert_allclose(gap[:, 0], whole.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-5)
+
+
+def test_arrays_given_to_run(small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted_plays(monkeypatch)
+    arrays, varied = given_arrays(), small_run.observations.observations
+    options = {"layer_kwargs": LAST_LAYER, "nmf_features": 2}
+    page = rl_clarity.run(small_run.checkpoint, tmp_path / "a", trajectories=arrays, observations=varied, **options)
+    assert calls == []
+    same = rl_clarity.generate(small_run.agent, arrays, varied, tmp_path / "b", **options)
+    found, plain = page.results().manifest, same.results().manifest
+    assert found["layers"] == plain["layers"]
+    group = next(group for group in found["provenance"] if group["group"] == "Checkpoint")
+    assert ["file", small_run.checkpoint.name] in group["items"]
+    assert not any(group["group"] == "Checkpoint" for group in plain["provenance"])
+    with pytest.raises(OptionError, match="arrays are given, but no observations: give both"):
+        rl_clarity.run(small_run.checkpoint, tmp_path / "c", trajectories=arrays)
+    with pytest.raises(OptionError, match="no trajectories and no observations"):
+        rl_clarity.run(small_run.checkpoint, tmp_path / "c", observations_full=varied)
+    given = {"trajectories": arrays, "observations": varied, "trajectories_kwargs": {"num_envs": 2}}
+    with pytest.raises(OptionError, match="trajectories_kwargs say how the agent plays; it does not"):
+        rl_clarity.run(small_run.checkpoint, tmp_path / "c", **given)
+
+
+def test_recurrent_agents_are_played_through(tiny: Callable[..., Results]) -> None:
+    agent = TinyAgent("recurrent")
+    results = tiny(agent=agent)
+    assert results.manifest["agent"]["recurrent"]
+    arrays = given_arrays()
+    state, values = agent.initial_state(2), []
+    firsts = np.concatenate([np.ones((2, 1), bool), arrays["dones"][:, :-1]], axis=1)
+    for t in range(12):
+        outputs, state = agent.step(arrays["observations"][:, t], state, firsts[:, t])
+        values.append(outputs.values[0])
+    np.testing.assert_allclose(results.series(0)["values"], values, rtol=1e-4)
+    np.testing.assert_allclose(results.totals("1a", 0)["value"].gap[:, 2], values, rtol=1e-3, atol=1e-5)
+
+
+def test_agents_with_action_values(tiny: Callable[..., Results]) -> None:
+    agent = TinyAgent("q")
+    results = tiny(agent=agent)
+    assert results.outputs == ["greedy"]
+    q_values = agent.forward(given_arrays()["observations"][0]).q_values
+    np.testing.assert_allclose(results.totals("2a", 0)["greedy"].gap[:, 2], q_values.max(axis=1), rtol=1e-3, atol=1e-5)
+
+
+def test_human_scale_frames_are_shown(tiny: Callable[..., Results]) -> None:
+    rng = np.random.default_rng(2)
+    shown = rng.integers(0, 256, (2, 12, 96, 80, 3), np.uint8)
+    atlas = rng.integers(0, 256, (9, 96, 80, 3), np.uint8)
+    results = tiny(trajectories_full=None, **{"observations_full": atlas})
+    assert results.manifest["observations"]["height"] == 96
+    assert results.manifest["observation"]["frame_height"] == 64
+    arrays = {**given_arrays(), "observations_full": shown}
+    page = rl_clarity.generate(
+        TinyAgent(), arrays, np.zeros((9, 64, 64, 3), np.uint8), Path(results._directory.location), overwrite=True
+    )
+    np.testing.assert_array_equal(page.results().frames(1), shown[1])
+    assert page.results().manifest["observation"]["frame_width"] == 80
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"reward": np.zeros((2, 12))}, "trajectories.reward.*did you mean 'rewards'"),
+        ({"actions": None}, "trajectories lack actions"),
+        ({"dones": None}, r"trajectories lack firsts \(or dones\)"),
+        ({"observations": np.zeros((2, 12, 32, 32, 3), np.uint8)}, r"\(2, 12, 32, 32, 3\).*\(64, 64, 3\)"),
+        ({"observations": np.zeros((2, 12, 64, 64, 3), np.float32)}, "float32.*uint8"),
+        ({"observations": np.zeros((2, 0, 64, 64, 3), np.uint8)}, "empty"),
+        ({"rewards": np.zeros((2, 11))}, r"rewards has the shape \(2, 11\)"),
+        ({"actions": np.full((2, 12), 15)}, "actions reach from 15 to 15; the agent has 15"),
+        ({"actions": np.full((2, 12), 0.5)}, "actions have the type float64"),
+        ({"varied": np.zeros((9, 64, 64, 4), np.uint8)}, r"observations have the shape \(9, 64, 64, 4\)"),
+        ({"varied": np.zeros((0, 64, 64, 3), np.uint8)}, "empty"),
+        ({"rewards": np.where(np.eye(2, 12), np.nan, 0)}, r"rewards\[0, 0\] is nan; they must be finite"),
+        ({"observations_full": np.zeros((8, 96, 96, 3), np.uint8)}, r"observations_full has the shape \(8, "),
+        ({"observations_full": np.zeros((9, 96, 96, 3))}, "observations_full has the type float64"),
+    ],
+)
+def test_arrays_that_do_not_fit_write_nothing(
+    given: dict[str, Any], message: str, tiny: Callable[..., Results], tmp_path: Path
+) -> None:
+    with pytest.raises((SamplesError, OptionError), match=message):
+        tiny(**given)
+    assert not (tmp_path / "page").exists()
+
+
+def test_samples_as_they_are_collected(explain: Explain, small_run: SmallRun) -> None:
+    results = explain(trajectories=small_run.trajectories, observations=small_run.observations)
+    assert results.manifest["trajectories"][0]["steps"] == 72
+    np.testing.assert_allclose(results.series(1)["values"], small_run.trajectories.values[1])
+
+
+@pytest.mark.parametrize("kind", ["policy", "recurrent"])
+def test_play_of_another_agent_is_explained_by_this_one(kind: str, tmp_path: Path) -> None:
+    """Two checkpoints on the same play: what is shown and the page itself are the second one's."""
+    first, second = TinyAgent(kind), TinyAgent(kind, seed=1)
+    played = as_trajectories(first, given_arrays())
+    varied = given_arrays()["observations"][1]
+    pages = [rl_clarity.generate(agent, played, varied, tmp_path / "page", overwrite=True) for agent in (first, second)]
+    anew = rl_clarity.generate(second, given_arrays(), varied, tmp_path / "anew").results()
+    assert pages[1].results().manifest == anew.manifest
+    np.testing.assert_array_equal(pages[1].results().series(0)["values"], anew.series(0)["values"])
+    assert as_trajectories(first, played) is played
+
+
+def test_an_agent_from_elsewhere_makes_another_page(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
+    agent = copy.copy(small_run.agent)
+    agent.metadata = {**agent.metadata, "gamma": 0.5}
+    samples = {name: getattr(small_run.trajectories, name)[:, :8] for name in ("observations", "actions", "rewards")}
+    samples["firsts"] = small_run.trajectories.firsts[:, :8]
+    first = explain(trajectories=samples)
+    page = rl_clarity.generate(
+        agent, samples, small_run.observations.observations[:16], tmp_path / "b", layer_kwargs=LAST_LAYER
+    )
+    assert page.results().manifest["id"] != first.manifest["id"]
+    assert (page.results().series(0)["advantages"] != first.series(0)["advantages"]).any()

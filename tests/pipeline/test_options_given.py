@@ -1,0 +1,61 @@
+"""Options of a whole run that are refused, or left as they were given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rl_clarity
+from rl_clarity.errors import OptionError
+from tests.pipeline.conftest import Explain
+from tests.pipeline.small import LAST_LAYER, SmallRun
+
+
+def test_layers_that_can_be_by_passed(impala: Any) -> None:
+    names = [layer.name for layer in impala(bottleneck_only=False)]
+    assert set(names) > {layer.name for layer in impala(bottleneck_only=True)}
+
+
+@pytest.fixture
+def impala(small_run: SmallRun) -> Callable[..., Any]:
+    """The layers that a page of an IMPALA network would have."""
+    from rl_clarity.options import InterfaceOptions
+    from rl_clarity.parsing import parse
+    from rl_clarity.stages.plan import plan_page
+    from tests.golden_data import load_golden
+
+    agent = rl_clarity.load_agent(load_golden("impala").checkpoint)
+
+    def layers(**layer_kwargs: Any) -> Any:
+        options = parse(InterfaceOptions, {"layer_kwargs": layer_kwargs})
+        return plan_page(agent, small_run.trajectories, small_run.observations, options, agent.metadata).layers
+
+    return layers
+
+
+def test_calls_change_no_option_given(explain: Explain, tmp_path: Any) -> None:
+    given = {"layer_kwargs": dict(LAST_LAYER), "nmf_attr_opts": {"integrate_steps": 2}, "vis_subdiv_mults": [1]}
+    before = repr(given)
+    explain(tmp_path / "a", **given)
+    assert repr(given) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layer_kwargs": {"name_contains_one_of": ["5a"]}}, r"name_contains_one_of=\['5a'\] matches none of .*Relu_2"),
+        ({"layer_kwargs": {"discard_first_n": 3}}, "discard_first_n=3 leaves none"),
+        ({"attr_quadrature": "simpson"}, "'simpson'.*gauss-legendre"),
+        ({"action_combos": [["LEFT"]]}, "action_combos has 1 entries; the agent has 15"),
+        ({"thumbnails_subdir": "../elsewhere/"}, "thumbnails_subdir='../elsewhere/'"),
+        ({"scrub_range": (0.5, 0.2)}, "scrub_range"),
+    ],
+)
+def test_options_that_do_not_fit_write_nothing(
+    options: dict[str, Any], message: str, explain: Explain, tmp_path: Any
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        explain(**options)
+    assert not (tmp_path / "page").exists()
