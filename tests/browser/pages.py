@@ -28,7 +28,7 @@ class Visitor:
         self.page, self.directory = page, directory
         self.expect_messages, self.toured = expect_messages, toured
         self.messages: list[str] = []
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
 

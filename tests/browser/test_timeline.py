@@ -82,7 +82,7 @@ def test_what_is_drawn_ahead_is_drawn_anew_before_it_ends(long_page: Path, open_
     drawn = "document.querySelector('[data-track=advantage] .strip').getBoundingClientRect().left"
     before = float(visitor.page.evaluate(drawn))
     visitor.page.evaluate("rlClarity.select({ frame: 370 })")  # still inside, but near the end
-    visitor.page.wait_for_function(f"() => Math.abs({drawn} - {before}) < 1", timeout=5000)
+    visitor.page.wait_for_function(f"() => Math.abs({drawn} - {before}) < 1")
 
 
 def test_frames_found_are_marked_on_the_film(long_page: Path, open_page: Open) -> None:

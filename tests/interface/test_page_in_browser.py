@@ -94,7 +94,7 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> LocalDirectory:
 
 def test_a_script_finds_manifest_chunks_and_pictures(directory: LocalDirectory, opened: Any) -> None:
     opened.goto((directory.path / "interface.html").as_uri())
-    opened.wait_for_function("window.found", timeout=20_000)
+    opened.wait_for_function("window.found", timeout=60_000)
     assert opened.told == []
     assert opened.title() == opened.inner_text("#app") == "a </script> \N{SNOWMAN}"
     results = open_results(directory.path)
@@ -108,7 +108,7 @@ def test_a_script_finds_manifest_chunks_and_pictures(directory: LocalDirectory, 
 
 def test_nothing_leaves_the_page(directory: LocalDirectory, opened: Any) -> None:
     opened.goto((directory.path / "interface.html").as_uri())
-    opened.wait_for_function("window.found", timeout=20_000)
+    opened.wait_for_function("window.found", timeout=60_000)
     outcome = opened.evaluate("fetch('https://example.org').then(() => 'sent', () => 'refused')")
     assert outcome == "refused"
     opened.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))")
@@ -121,9 +121,9 @@ def test_the_kept_theme_is_set_before_anything_is_shown(directory: LocalDirector
     address = (directory.path / "interface.html").as_uri()
     for kept, theme in (('{"theme": "dark"}', "dark"), ('{"theme": "system"}', None), ("{", None)):
         opened.goto(address)
-        opened.wait_for_function("window.found", timeout=20_000)  # leaving it while it loads would be an error to tell
+        opened.wait_for_function("window.found", timeout=60_000)  # leaving it while it loads would be an error to tell
         opened.evaluate("(kept) => localStorage.setItem('rl-clarity:0123abcd:settings', kept)", kept)
         opened.reload()
-        opened.wait_for_function("window.found", timeout=20_000)
+        opened.wait_for_function("window.found", timeout=60_000)
         assert opened.evaluate("window.found.theme") == theme
     assert opened.told == []
