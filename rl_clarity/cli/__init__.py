@@ -31,10 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["--version"]:
-        print(f"{PROGRAM} {rl_clarity.__version__}")
-        return 0
+        return _told(f"{PROGRAM} {rl_clarity.__version__}")
     try:
-        command = command_of(given)
+        try:
+            command = command_of(given)
+        finally:
+            sys.stdout.flush()  # help is told here, not at the interpreter's end
+    except BrokenPipeError:
+        return _unread()
     except ClarityError as error:
         return _failed(str(error), WRONG_CALL)
     except KeyboardInterrupt:
@@ -59,10 +63,15 @@ def _done(command: Command) -> int:
 def _told(text: str) -> int:
     try:
         print(text, flush=True)
-    except BrokenPipeError:  # whoever read it has read enough: `rl-clarity inspect agent.jd | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is flushed at the end goes nowhere
-        return FAILED
+    except BrokenPipeError:
+        return _unread()
     return 0
+
+
+def _unread() -> int:
+    """Whoever read it has read enough: `rl-clarity run --help | head -1`."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is flushed at the end goes nowhere
+    return FAILED
 
 
 def _how_to_go_on(command: Command) -> str:

@@ -103,8 +103,9 @@ def test_the_parser_tells_nothing_of_its_insides(call: str, capsys: Any) -> None
     assert printed.count("For full helptext") == 1
 
 
-def test_a_reader_that_goes_away_is_no_error(checkpoint: Path) -> None:
-    command = f"{sys.executable} -m rl_clarity inspect {checkpoint} | true"
+@pytest.mark.parametrize("call", ["--version", "--help", "run --help"])
+def test_a_reader_that_goes_away_is_no_error(call: str) -> None:
+    command = f"{sys.executable} -m rl_clarity {call} | true"
     done = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert done.stderr == ""
 
@@ -142,6 +143,7 @@ def test_metadata_are_pairs_of_words_or_joined_by_an_equals_sign() -> None:
     assert command.metadata == {"env_name": "coinrun", "gamma": "0.9", "note": "a=b"}
 
 
+@pytest.mark.slow
 def test_commands_say_nothing_of_the_libraries_below(checkpoint: Path, tmp_path: Path) -> None:
     """Not even when nobody has said so to TensorFlow beforehand."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}

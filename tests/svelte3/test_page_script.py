@@ -36,6 +36,7 @@ def test_components_and_modules_are_small() -> None:
             assert len(path.read_text().splitlines()) <= 250, path.name
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("toolchain")
 def test_sources_that_were_installed_with_the_package_give_the_same_script(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
