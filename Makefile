@@ -51,7 +51,7 @@ $(INSTALLED_DEV): pyproject.toml setup.py | $(PY)
 
 demo: $(INSTALLED)
 	$(VENV)/bin/rl-clarity demo --output-dir "$(DEMO_DIR)"
-	@echo "The page is $(DEMO_DIR)/interface.html: open it in a browser."
+	@echo "Open it in a browser."
 
 benchmarks: $(INSTALLED_DEV)
 	$(PY) -m benchmarks
