@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
+
+from benchmarks.machine import seconds
 
 REPEATS = 5
 CALLS = {
@@ -17,24 +20,23 @@ CALLS = {
 
 
 def measure() -> dict[str, float]:
-    """Seconds of each call, by name: the least of several, after one that compiles the modules."""
-    found = {}
-    for name, arguments in CALLS.items():
-        taken = [_processor_seconds(arguments) for _ in range(1 + REPEATS)]
-        found[name] = min(taken[1:])
-    return found
+    """Seconds of each call, by name."""
+    return {name: seconds(partial(_call, arguments), REPEATS, _of_processes) for name, arguments in CALLS.items()}
 
 
-def _processor_seconds(arguments: list[str]) -> float:
-    before = os.times()
+def _call(arguments: list[str]) -> None:
     subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def _of_processes() -> float:
+    """Seconds of a processor that the processes started here, and ended, have used."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def lines(result: dict[str, float]) -> list[str]:
     """The result as a table."""
-    return [f"{name:20} {seconds:6.2f} s" for name, seconds in result.items()]
+    return [f"{name:20} {taken:6.2f} s" for name, taken in result.items()]
 
 
 if __name__ == "__main__":

@@ -29,16 +29,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Raises SystemExit with code 0 after help, and with code 2 for a call that is not understood.
     """
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if given[:1] == ["--version"]:
-        return _told(f"{PROGRAM} {rl_clarity.__version__}")
     try:
         try:
-            command = command_of(given)
+            return _answered(sys.argv[1:] if arguments is None else list(arguments))
         finally:
-            sys.stdout.flush()  # help is told here, not at the interpreter's end
-    except BrokenPipeError:
-        return _unread()
+            sys.stdout.flush()  # whatever was told, help too, goes out here and not at the interpreter's end
+    except BrokenPipeError:  # whoever read it has read enough: `rl-clarity run --help | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is flushed at the end goes nowhere
+        return FAILED
+
+
+def _answered(given: Sequence[str]) -> int:
+    if given[:1] == ["--version"]:
+        print(f"{PROGRAM} {rl_clarity.__version__}")
+        return 0
+    try:
+        command = command_of(given)
     except ClarityError as error:
         return _failed(str(error), WRONG_CALL)
     except KeyboardInterrupt:
@@ -56,22 +62,8 @@ def _done(command: Command) -> int:
     except KeyboardInterrupt:
         return _failed("interrupted" + _how_to_go_on(command), INTERRUPTED)
     if summary and communicator().rank == 0:
-        return _told(json.dumps(_plain(summary), sort_keys=True) if command.json else text)
+        print(json.dumps(_plain(summary), sort_keys=True) if command.json else text)
     return 0
-
-
-def _told(text: str) -> int:
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        return _unread()
-    return 0
-
-
-def _unread() -> int:
-    """Whoever read it has read enough: `rl-clarity run --help | head -1`."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is flushed at the end goes nowhere
-    return FAILED
 
 
 def _how_to_go_on(command: Command) -> str:

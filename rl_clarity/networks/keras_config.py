@@ -59,13 +59,16 @@ def build(
 
 def input_dtype(config: Mapping[str, Any]) -> str:
     """The type that the file declares for the observations."""
-    layers = config["config"]["layers"]
-    return next(str(layer["config"].get("dtype")) for layer in layers if layer["class_name"] == "InputLayer")
+    return str(_inputs_of(config)[0]["config"].get("dtype"))
+
+
+def _inputs_of(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [layer for layer in config["config"]["layers"] if layer["class_name"] == "InputLayer"]
 
 
 def _input_of(config: Mapping[str, Any]) -> tuple[tuple[int, int, int], str]:
     """Shape (H, W, C) and name of the only input."""
-    inputs = [layer for layer in config["config"]["layers"] if layer["class_name"] == "InputLayer"]
+    inputs = _inputs_of(config)
     if len(inputs) != 1:
         raise CheckpointError(f"has {len(inputs)} inputs; networks of one, the observations, are read from files")
     options = inputs[0]["config"]

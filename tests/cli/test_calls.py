@@ -103,7 +103,9 @@ def test_the_parser_tells_nothing_of_its_insides(call: str, capsys: Any) -> None
     assert printed.count("For full helptext") == 1
 
 
-@pytest.mark.parametrize("call", ["--version", "--help", "run --help"])
+@pytest.mark.parametrize(
+    "call", ["--version", "--help", "run --help", pytest.param("inspect models:coinrun", marks=pytest.mark.slow)]
+)
 def test_a_reader_that_goes_away_is_no_error(call: str) -> None:
     command = f"{sys.executable} -m rl_clarity {call} | true"
     done = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, capture_output=True, text=True, check=True)
