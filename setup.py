@@ -13,7 +13,7 @@ setup(
     package_dir=RESOURCES,
     package_data={
         "rl_clarity": ["py.typed"],
-        "rl_clarity.interface": ["compiled/*"],
+        "rl_clarity.pages": ["compiled/*"],
         "svelte3": ["py.typed", "*.json", "scripts/*"],
         **{package: ["**/*"] for package in RESOURCES},
     },

@@ -14,14 +14,14 @@ import numpy as np
 import rl_clarity
 from rl_clarity import checkpoints
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.attribution import attribute
+from rl_clarity.analyses.attribution import attribute
 from rl_clarity.environments import make, spec_from_metadata
 from rl_clarity.models import path_of
 from rl_clarity.options import InterfaceOptions, ObservationsOptions
+from rl_clarity.recordings.rollouts import collect_observations
+from rl_clarity.recordings.samples import Observations
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.nmf import FIT_ROWS
-from rl_clarity.sampling.rollouts import collect_observations
-from rl_clarity.sampling.samples import Observations
 
 FEW = 32
 """Observations whose attribution is integrated by every rule."""

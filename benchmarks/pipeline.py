@@ -16,14 +16,14 @@ import numpy as np
 
 import rl_clarity
 from benchmarks.machine import convolution_peak, forget_peak_memory, multiply_adds, peak_memory_mb, seconds
-from rl_clarity.attribution import attribute, choose_layers
+from rl_clarity.analyses.attribution import attribute, choose_layers
 from rl_clarity.demo import MODEL, SAMPLES
-from rl_clarity.interface.files import open_directory
-from rl_clarity.interface.layers import attribution_chunk
-from rl_clarity.interface.page_files import PageFiles
-from rl_clarity.interface.trajectories import write_frames
 from rl_clarity.networks.network import full_name
 from rl_clarity.options import InterfaceOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.pages.files import open_directory
+from rl_clarity.pages.layers import attribution_chunk
+from rl_clarity.pages.page_files import PageFiles
+from rl_clarity.pages.trajectories import write_frames
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.resources import models_directory
 from rl_clarity.visualization.dataset_examples import dataset_grids

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import rl_clarity
-from rl_clarity.sampling.storage import load_observations, load_trajectories
+from rl_clarity.recordings.storage import load_observations, load_trajectories
 
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {

@@ -25,7 +25,7 @@ for name, shape in agent.layers.items():
 
 # %%
 from rl_clarity.environments import make, spec_from_metadata
-from rl_clarity.sampling.rollouts import collect_observations, collect_trajectories
+from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
 
 spec = spec_from_metadata(agent.metadata)
 trajectories = collect_trajectories(agent, make(spec, num_envs=8, seed=0), 64, np.random.default_rng(0))
@@ -67,7 +67,7 @@ for value, chances in zip(outputs.values, policy, strict=True):
 # steps grow, and faster for a better rule of integration. Here: the mean gap relative to the mean of |s(a) - s(0)|.
 
 # %%
-from rl_clarity.attribution import attribute
+from rl_clarity.analyses.attribution import attribute
 
 layers = rl_clarity.select_layers(agent)
 layer = layers[2]

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent as Agent
     from rl_clarity.agents.protocol import Outputs as Outputs
     from rl_clarity.agents.torch_agent import TorchAgent as TorchAgent
-    from rl_clarity.attribution import input_gradients as input_gradients
-    from rl_clarity.attribution import integrated_gradients as integrated_gradients
-    from rl_clarity.attribution import multi_path_attribution as multi_path_attribution
-    from rl_clarity.attribution import select_layers as select_layers
+    from rl_clarity.analyses.attribution import input_gradients as input_gradients
+    from rl_clarity.analyses.attribution import integrated_gradients as integrated_gradients
+    from rl_clarity.analyses.attribution import multi_path_attribution as multi_path_attribution
+    from rl_clarity.analyses.attribution import select_layers as select_layers
     from rl_clarity.errors import ClarityError as ClarityError
-    from rl_clarity.interface.compile import recompile_js as recompile_js
-    from rl_clarity.interface.export import export as export
-    from rl_clarity.interface.results import open_results as open_results
     from rl_clarity.models import convert as convert
     from rl_clarity.models import load_agent as load_agent
     from rl_clarity.options import ORIGINAL as ORIGINAL
+    from rl_clarity.pages.compile import recompile_js as recompile_js
+    from rl_clarity.pages.export import export as export
+    from rl_clarity.pages.results import open_results as open_results
     from rl_clarity.pipeline import generate as generate
     from rl_clarity.pipeline import run as run
+    from rl_clarity.recordings.advantages import generalized_advantage_estimation as generalized_advantage_estimation
+    from rl_clarity.recordings.collection import collect as collect
     from rl_clarity.reduction import ChannelReduction as ChannelReduction
-    from rl_clarity.sampling.advantages import generalized_advantage_estimation as generalized_advantage_estimation
-    from rl_clarity.sampling.collection import collect as collect
     from rl_clarity.training import train as train
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
 
@@ -43,20 +43,20 @@ _PUBLIC = {
     "ORIGINAL": "rl_clarity.options",
     "Outputs": "rl_clarity.agents.protocol",
     "TorchAgent": "rl_clarity.agents.torch_agent",
-    "collect": "rl_clarity.sampling.collection",
+    "collect": "rl_clarity.recordings.collection",
     "convert": "rl_clarity.models",
-    "export": "rl_clarity.interface.export",
-    "generalized_advantage_estimation": "rl_clarity.sampling.advantages",
+    "export": "rl_clarity.pages.export",
+    "generalized_advantage_estimation": "rl_clarity.recordings.advantages",
     "generate": "rl_clarity.pipeline",
-    "input_gradients": "rl_clarity.attribution",
-    "integrated_gradients": "rl_clarity.attribution",
+    "input_gradients": "rl_clarity.analyses.attribution",
+    "integrated_gradients": "rl_clarity.analyses.attribution",
     "load_agent": "rl_clarity.models",
-    "multi_path_attribution": "rl_clarity.attribution",
-    "open_results": "rl_clarity.interface.results",
-    "recompile_js": "rl_clarity.interface.compile",
+    "multi_path_attribution": "rl_clarity.analyses.attribution",
+    "open_results": "rl_clarity.pages.results",
+    "recompile_js": "rl_clarity.pages.compile",
     "render_attribution": "rl_clarity.visualization.rendering",
     "run": "rl_clarity.pipeline",
-    "select_layers": "rl_clarity.attribution",
+    "select_layers": "rl_clarity.analyses.attribution",
     "train": "rl_clarity.training",
 }
 

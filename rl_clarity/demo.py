@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from rl_clarity import pipeline
-from rl_clarity.interface.notebook import Page
 from rl_clarity.models import path_of
+from rl_clarity.pages.notebook import Page
 from rl_clarity.resources import models_directory
 
 MODEL = "coinrun"

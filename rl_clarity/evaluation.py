@@ -11,8 +11,8 @@ import numpy as np
 from rl_clarity import checkpoints
 from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
 from rl_clarity.progress import counted, progress_bar
-from rl_clarity.sampling.evaluation import MAX_STEPS, Evaluation, evaluate, unseen_levels
-from rl_clarity.sampling.players import Player, RandomPolicyAgent
+from rl_clarity.recordings.evaluation import MAX_STEPS, Evaluation, evaluate, unseen_levels
+from rl_clarity.recordings.players import Player, RandomPolicyAgent
 
 AGENT, UNSEEN, RANDOM = "agent", "unseen levels", "random policy"
 """Who plays, and where: the agent, the same on levels it was not trained on, a random policy where it was trained."""

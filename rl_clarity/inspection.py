@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_clarity import checkpoints
-from rl_clarity.attribution import choose_layers
+from rl_clarity.analyses.attribution import choose_layers
 
 Answer = tuple[dict[str, Any], str]
 

@@ -13,17 +13,17 @@ from rl_clarity import checkpoints
 from rl_clarity.agents.checks import check_agent
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.checkpoints import Checkpoint
-from rl_clarity.distributed import WorkStore, run_tasks
 from rl_clarity.errors import OptionError
 from rl_clarity.files import local_path
-from rl_clarity.interface.notebook import Page
-from rl_clarity.interface.page_files import PageFiles
+from rl_clarity.jobs import WorkStore, run_tasks
 from rl_clarity.models import fetched
 from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.pages.notebook import Page
+from rl_clarity.pages.page_files import PageFiles
 from rl_clarity.parsing import parse
 from rl_clarity.progress import progress_bar
 from rl_clarity.quiet import import_keras
-from rl_clarity.sampling.samples import Observations, Trajectories
+from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.stages.assembly import assemble
 from rl_clarity.stages.forecast import Forecast, forecast
 from rl_clarity.stages.given import agent_key, as_observations, as_trajectories, samples_key

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from rl_clarity.interface.results import Results, open_results
+from rl_clarity.pages.results import Results, open_results
 from scripts.chromium import FLAGS, find_chromium
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -14,8 +14,8 @@ from rl_clarity.demo import OBSERVATIONS, TRAJECTORIES
 from rl_clarity.environments import make, spec_from_metadata
 from rl_clarity.models import path_of
 from rl_clarity.quiet import import_keras
+from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
 from rl_clarity.resources import models_directory
-from rl_clarity.sampling.rollouts import collect_observations, collect_trajectories
 
 VARIED = 256
 

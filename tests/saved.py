@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.sampling.named_arrays import to_arrays
-from rl_clarity.sampling.samples import Observations, Trajectories
-from rl_clarity.sampling.storage import SamplesWriter
+from rl_clarity.recordings.named_arrays import to_arrays
+from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.storage import SamplesWriter
 
 
 def save_samples(folder: Path, samples: Trajectories | Observations, facts: Mapping[str, Any] | None = None) -> None:

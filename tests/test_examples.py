@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity.interface.results import open_results
+from rl_clarity.pages.results import open_results
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 EXAMPLES = REPOSITORY / "examples"

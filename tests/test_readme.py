@@ -113,7 +113,7 @@ def test_code_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take away after the test what the README adds to the registries."""
-    from rl_clarity.attribution.quadrature import RULES
+    from rl_clarity.analyses.attribution.quadrature import RULES
     from rl_clarity.checkpoints import FORMATS
     from rl_clarity.environments import KINDS
     from rl_clarity.networks import ARCHITECTURES

@@ -18,8 +18,8 @@ import rl_clarity
 from rl_clarity.cli.answers import ANSWERS
 from rl_clarity.cli.call import PROGRAM, command_of
 from rl_clarity.cli.commands import Command, Run, Train
-from rl_clarity.distributed import communicator
 from rl_clarity.errors import ClarityError
+from rl_clarity.jobs import communicator
 
 FAILED, WRONG_CALL, INTERRUPTED = 1, 2, 130
 

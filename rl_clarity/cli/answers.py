@@ -72,8 +72,8 @@ def _evaluate(command: Evaluate) -> Answer:
 
 
 def _export(command: Export) -> Answer:
-    from rl_clarity.interface.export import export
-    from rl_clarity.interface.results import open_results
+    from rl_clarity.pages.export import export
+    from rl_clarity.pages.results import open_results
 
     results = open_results(command.page)
     layer = results.layer(command.layer or results.layers[0])

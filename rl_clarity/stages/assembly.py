@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.interface.chunks import decode_chunk, parse_script
-from rl_clarity.interface.features import Atlas, GridFacts, atlas_info, write_atlas, write_grids
-from rl_clarity.interface.layers import LayerFacts, layer_entry
-from rl_clarity.interface.layout import Layout
-from rl_clarity.interface.manifest import (
+from rl_clarity.pages.chunks import decode_chunk, parse_script
+from rl_clarity.pages.features import Atlas, GridFacts, atlas_info, write_atlas, write_grids
+from rl_clarity.pages.layers import LayerFacts, layer_entry
+from rl_clarity.pages.layout import Layout
+from rl_clarity.pages.manifest import (
     AtlasInfo,
     Bookmark,
     Bookmarks,
@@ -21,10 +21,10 @@ from rl_clarity.interface.manifest import (
     ProvenanceGroup,
     view_of,
 )
-from rl_clarity.interface.page_files import PageFiles
-from rl_clarity.interface.trajectories import FILM_COLUMNS, scrub_info, trajectory_entry
-from rl_clarity.sampling.bookmarks import bookmarks
-from rl_clarity.sampling.samples import Observations, Trajectories
+from rl_clarity.pages.page_files import PageFiles
+from rl_clarity.pages.trajectories import FILM_COLUMNS, scrub_info, trajectory_entry
+from rl_clarity.recordings.bookmarks import bookmarks
+from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.stages.features import LayerFeatures, load_features
 from rl_clarity.stages.plan import Plan, PlannedLayer
 from rl_clarity.stages.shown import observation_frames

@@ -11,15 +11,15 @@ from functools import partial
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, State
-from rl_clarity.attribution import attribute, multi_path_attributions
-from rl_clarity.distributed import TaskResult
-from rl_clarity.interface.chunks import Chunk
-from rl_clarity.interface.layers import attribution_chunk, selections, write_attribution_pictures, write_totals
-from rl_clarity.interface.layout import Layout
-from rl_clarity.interface.page_files import PageFiles
+from rl_clarity.analyses.attribution import attribute, multi_path_attributions
+from rl_clarity.jobs import TaskResult
+from rl_clarity.pages.chunks import Chunk
+from rl_clarity.pages.layers import attribution_chunk, selections, write_attribution_pictures, write_totals
+from rl_clarity.pages.layout import Layout
+from rl_clarity.pages.page_files import PageFiles
 from rl_clarity.progress import Report, part_of
+from rl_clarity.recordings.samples import Trajectories
 from rl_clarity.reduction import ChannelReduction
-from rl_clarity.sampling.samples import Trajectories
 from rl_clarity.stages.batches import ALONG_PATHS, frames_at_once, held_scores, parts
 from rl_clarity.stages.features import load_features, states_at
 from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute

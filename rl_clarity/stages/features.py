@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, State
-from rl_clarity.attribution import attribute
-from rl_clarity.distributed import TaskResult
-from rl_clarity.distributed.store import DIRECTORY
+from rl_clarity.analyses.attribution import attribute
 from rl_clarity.errors import ClarityError, OptionError
-from rl_clarity.interface.features import write_feature_picture, write_optimized, write_thumbnail
-from rl_clarity.interface.frames import newest_frames
-from rl_clarity.interface.manifest import ReductionInfo
-from rl_clarity.interface.page_files import PageFiles
+from rl_clarity.jobs import TaskResult
+from rl_clarity.jobs.store import DIRECTORY
+from rl_clarity.pages.features import write_feature_picture, write_optimized, write_thumbnail
+from rl_clarity.pages.frames import newest_frames
+from rl_clarity.pages.manifest import ReductionInfo
+from rl_clarity.pages.page_files import PageFiles
 from rl_clarity.progress import Report, part_of
+from rl_clarity.recordings.samples import Observations
 from rl_clarity.reduction import ChannelReduction
-from rl_clarity.sampling.samples import Observations
 from rl_clarity.stages.batches import activations_at_once, frames_at_once, parts
 from rl_clarity.stages.plan import Plan, PlannedLayer
 from rl_clarity.stages.shown import observation_frames

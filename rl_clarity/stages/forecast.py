@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.distributed import WorkStore
-from rl_clarity.distributed.memory import peak_memory
-from rl_clarity.distributed.tasks import task_key
-from rl_clarity.interface.page_files import PageFiles
+from rl_clarity.jobs import WorkStore
+from rl_clarity.jobs.memory import peak_memory
+from rl_clarity.jobs.tasks import task_key
 from rl_clarity.options import InterfaceOptions
+from rl_clarity.pages.page_files import PageFiles
 from rl_clarity.stages.assembly import attribution_task, features_task, trajectory_task
 from rl_clarity.stages.batches import SHARE, USUAL_BYTES, frames_at_once, gradient_bytes, held_scores
 from rl_clarity.stages.features import FIT_POSITIONS

@@ -11,11 +11,11 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent, Outputs
 from rl_clarity.agents.states import before_step
-from rl_clarity.distributed import key_of
 from rl_clarity.errors import SamplesError
+from rl_clarity.jobs import key_of
 from rl_clarity.parsing import unknown_option
-from rl_clarity.sampling.named_arrays import to_arrays
-from rl_clarity.sampling.samples import Observations, Trajectories
+from rl_clarity.recordings.named_arrays import to_arrays
+from rl_clarity.recordings.samples import Observations, Trajectories
 
 OPTIONAL = ("truncated", "final_values", "observations_full")
 KEYS = ("observations", "actions", "rewards", "firsts", "dones", *OPTIONAL)

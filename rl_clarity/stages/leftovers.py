@@ -11,14 +11,14 @@ import json
 from collections.abc import Set
 from pathlib import Path
 
-from rl_clarity.distributed import WorkStore
-from rl_clarity.distributed.store import DIRECTORY
 from rl_clarity.errors import ClarityError
 from rl_clarity.files import UNFINISHED
-from rl_clarity.interface.document import read_manifest
-from rl_clarity.interface.files import Directory, is_name
-from rl_clarity.interface.layout import PAGE, SCRIPT
-from rl_clarity.interface.manifest import chunk_names, picture_names
+from rl_clarity.jobs import WorkStore
+from rl_clarity.jobs.store import DIRECTORY
+from rl_clarity.pages.document import read_manifest
+from rl_clarity.pages.files import Directory, is_name
+from rl_clarity.pages.layout import PAGE, SCRIPT
+from rl_clarity.pages.manifest import chunk_names, picture_names
 
 NOTE = f"{DIRECTORY}/leftovers.json"
 

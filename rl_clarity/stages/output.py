@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.distributed import Communicator, WorkStore, code_version, key_of
-from rl_clarity.distributed.store import DIRECTORY
 from rl_clarity.errors import ClarityError
-from rl_clarity.interface.document import read_manifest
-from rl_clarity.interface.files import Directory, open_directory
-from rl_clarity.interface.layout import PAGE, SCRIPT
-from rl_clarity.interface.manifest import Manifest, chunk_names, picture_names
-from rl_clarity.interface.notebook import Page
-from rl_clarity.interface.output import check_output_directory
-from rl_clarity.interface.page import write_page
+from rl_clarity.jobs import Communicator, WorkStore, code_version, key_of
+from rl_clarity.jobs.store import DIRECTORY
 from rl_clarity.options import InterfaceOptions
+from rl_clarity.pages.document import read_manifest
+from rl_clarity.pages.files import Directory, open_directory
+from rl_clarity.pages.layout import PAGE, SCRIPT
+from rl_clarity.pages.manifest import Manifest, chunk_names, picture_names
+from rl_clarity.pages.notebook import Page
+from rl_clarity.pages.output import check_output_directory
+from rl_clarity.pages.page import write_page
 from rl_clarity.stages.leftovers import note_leftovers, remove_leftovers
 from rl_clarity.stages.plan import groups_of
 from rl_clarity.stages.provenance import options_as_data

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, Output
-from rl_clarity.attribution import choose_layers
-from rl_clarity.attribution.quadrature import quadrature
+from rl_clarity.analyses.attribution import choose_layers
+from rl_clarity.analyses.attribution.quadrature import quadrature
 from rl_clarity.errors import OptionError
-from rl_clarity.interface.layout import Layout, slugs
-from rl_clarity.interface.manifest import ActionGroup, ActionInfo, AgentInfo, ObservationInfo, OutputInfo
 from rl_clarity.options import DirectoryOptions, InterfaceOptions
-from rl_clarity.sampling.samples import Observations, Trajectories
+from rl_clarity.pages.layout import Layout, slugs
+from rl_clarity.pages.manifest import ActionGroup, ActionInfo, AgentInfo, ObservationInfo, OutputInfo
+from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.visualization.colors import action_colors, channel_hues, input_hues
 
 Combo = tuple[str, ...]

@@ -12,10 +12,10 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.environments import EnvironmentSpec, make
-from rl_clarity.sampling.named_arrays import from_arrays, to_arrays
-from rl_clarity.sampling.rollouts import collect_observations, collect_trajectories
-from rl_clarity.sampling.samples import Observations, Trajectories
-from rl_clarity.sampling.storage import load_metadata, load_observations, load_trajectories
+from rl_clarity.recordings.named_arrays import from_arrays, to_arrays
+from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
+from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.storage import load_metadata, load_observations, load_trajectories
 from rl_clarity.stages.batches import MOST
 from rl_clarity.stages.samples import SamplingPlan, Source
 

@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from rl_clarity.distributed import Communicator
-from rl_clarity.distributed.memory import peak_memory
 from rl_clarity.errors import OutputError
-from rl_clarity.interface.files import Directory
+from rl_clarity.jobs import Communicator
+from rl_clarity.jobs.memory import peak_memory
+from rl_clarity.pages.files import Directory
 from rl_clarity.stages.provenance import versions
 
 RUN_LOG = "run-log.json"

@@ -14,17 +14,17 @@ import numpy as np
 from rl_clarity import checkpoints
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.checkpoints.checkpoint import Checkpoint
-from rl_clarity.distributed import Communicator, code_version, key_of
 from rl_clarity.environments import EnvironmentSpec, make, spec_from_metadata
 from rl_clarity.errors import SamplesError
 from rl_clarity.files import write_atomically
+from rl_clarity.jobs import Communicator, code_version, key_of
 from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.quiet import import_keras
-from rl_clarity.sampling.paths import SamplePaths, sample_paths
-from rl_clarity.sampling.rollouts import collect_observations, collect_trajectories
-from rl_clarity.sampling.samples import Observations, Trajectories
-from rl_clarity.sampling.storage import (
+from rl_clarity.recordings.paths import SamplePaths, sample_paths
+from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
+from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.storage import (
     SamplesWriter,
     load_facts,
     load_metadata,

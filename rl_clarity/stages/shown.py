@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl_clarity.interface.frames import newest_frames
-from rl_clarity.sampling.samples import Observations, Trajectories
+from rl_clarity.pages.frames import newest_frames
+from rl_clarity.recordings.samples import Observations, Trajectories
 
 
 def trajectory_frames(trajectories: Trajectories, trajectory: int, steps: slice, stack: int) -> np.ndarray:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, State
-from rl_clarity.attribution import attribute
-from rl_clarity.interface.layers import attribution_chunk, write_attribution_pictures
-from rl_clarity.interface.layout import Layout
-from rl_clarity.interface.page_files import PageFiles
+from rl_clarity.analyses.attribution import attribute
+from rl_clarity.pages.layers import attribution_chunk, write_attribution_pictures
+from rl_clarity.pages.layout import Layout
+from rl_clarity.pages.page_files import PageFiles
+from rl_clarity.recordings.advantages import advantages_of
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.nmf import FIT_ROWS
-from rl_clarity.sampling.advantages import advantages_of
 from rl_clarity.stages.batches import frames_at_once
 from rl_clarity.stages.features import states_at, write_grid_pictures, write_optimized_images
 from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute

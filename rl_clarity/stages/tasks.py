@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.distributed import Task
-from rl_clarity.interface.page_files import PageFiles
-from rl_clarity.sampling.advantages import advantages_of
-from rl_clarity.sampling.samples import Observations, Trajectories
+from rl_clarity.jobs import Task
+from rl_clarity.pages.page_files import PageFiles
+from rl_clarity.recordings.advantages import advantages_of
+from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.stages.assembly import attribution_task, features_task, trajectory_task
 from rl_clarity.stages.attribution import attribute_trajectory
 from rl_clarity.stages.features import find_features

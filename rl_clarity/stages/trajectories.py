@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl_clarity.distributed import TaskResult
-from rl_clarity.interface.frames import frames_side_by_side
-from rl_clarity.interface.page_files import PageFiles
-from rl_clarity.interface.trajectories import Series, write_frames, write_scrub, write_series
+from rl_clarity.jobs import TaskResult
+from rl_clarity.pages.frames import frames_side_by_side
+from rl_clarity.pages.page_files import PageFiles
+from rl_clarity.pages.trajectories import Series, write_frames, write_scrub, write_series
 from rl_clarity.progress import Report
-from rl_clarity.sampling.samples import Trajectories
+from rl_clarity.recordings.samples import Trajectories
 from rl_clarity.stages.plan import Plan
 from rl_clarity.stages.shown import trajectory_frames
 from rl_clarity.threads import thread_count

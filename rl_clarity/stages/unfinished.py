@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rl_clarity.distributed import Task, WorkStore
-from rl_clarity.distributed.tasks import task_key
-from rl_clarity.interface.layers import LayerFacts, layer_entry
-from rl_clarity.interface.layout import Layout
-from rl_clarity.interface.manifest import AtlasInfo, LayerEntry, ProvenanceGroup
+from rl_clarity.jobs import Task, WorkStore
+from rl_clarity.jobs.tasks import task_key
+from rl_clarity.pages.layers import LayerFacts, layer_entry
+from rl_clarity.pages.layout import Layout
+from rl_clarity.pages.manifest import AtlasInfo, LayerEntry, ProvenanceGroup
 from rl_clarity.stages.assembly import attribution_task, manifest_of
 from rl_clarity.stages.output import Output
 from rl_clarity.stages.plan import Plan, PlannedLayer

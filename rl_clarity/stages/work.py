@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from rl_clarity.distributed import Communicator, Sentinel, Share, communicator, locked, take_share, watched
+from rl_clarity.jobs import Communicator, Sentinel, Share, communicator, locked, take_share, watched
 from rl_clarity.stages.forecast import Forecast
 from rl_clarity.stages.output import Output
 from rl_clarity.stages.run_log import RunLog

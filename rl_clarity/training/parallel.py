@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rl_clarity.distributed.communicator import Communicator, communicator
+from rl_clarity.jobs.communicator import Communicator, communicator
 
 
 class Ranks(Protocol):

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from rl_clarity.environments.protocol import Resumable, Step, VectorEnvironment, snapshot
-from rl_clarity.sampling.advantages import generalized_advantage_estimation
+from rl_clarity.recordings.advantages import generalized_advantage_estimation
 from rl_clarity.training.clock import Clock
 from rl_clarity.training.rewards import RewardProcessor
 

@@ -7,10 +7,10 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rl_clarity.distributed import locked
 from rl_clarity.environments import make
 from rl_clarity.errors import OptionError
 from rl_clarity.files import UNFINISHED
+from rl_clarity.jobs import locked
 from rl_clarity.quiet import import_keras
 from rl_clarity.training import state as training_state
 from rl_clarity.training.options import TrainOptions

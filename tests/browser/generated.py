@@ -11,7 +11,7 @@ import numpy as np
 
 import rl_clarity
 from rl_clarity.demo import SAMPLES
-from rl_clarity.interface.results import ReducedAttribution
+from rl_clarity.pages.results import ReducedAttribution
 from rl_clarity.resources import models_directory
 from rl_clarity.visualization.colors import channel_hues
 from rl_clarity.visualization.rendering import attribution_scale

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Locator, Page, Position
 
-from rl_clarity.interface.results import ReducedAttribution
+from rl_clarity.pages.results import ReducedAttribution
 from rl_clarity.visualization.rendering import render_attribution
 
 TOLERANCE = 3 + 1  # of 255: coding, canvas

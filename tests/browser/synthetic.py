@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from rl_clarity.interface.files import LocalDirectory
-from rl_clarity.interface.page import write_page
+from rl_clarity.pages.files import LocalDirectory
+from rl_clarity.pages.page import write_page
 from tests.browser.drawn import (
     SIDE,
     draw_frame,

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from rl_clarity.cli import main
-from rl_clarity.interface.results import open_results
+from rl_clarity.pages.results import open_results
 from tests.browser.generated import Generated
 from tests.browser.pages import TOLERANCE, Visitor, close, picture_of, read_canvas
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity.interface.results import open_results
+from rl_clarity.pages.results import open_results
 from tests.browser.firefox import Firefox, find_firefox, firefox
 from tests.browser.generated import Generated
 from tests.browser.pages import close, picture_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rl_clarity.cli import main
-from rl_clarity.interface.results import open_results
+from rl_clarity.pages.results import open_results
 from tests.browser.pages import Visitor
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity.interface.results import open_results
+from rl_clarity.pages.results import open_results
 from rl_clarity.visualization.totals import channel_totals
 from tests.browser.generated import COMBOS, STARTS, STEPS, Generated
 from tests.browser.pages import Visitor, close, picture_of, read_canvas, screenshot

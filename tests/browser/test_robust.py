@@ -84,8 +84,8 @@ def test_the_document_alone_says_what_is_missing(small: Path, open_page: Open, t
 
 
 def test_an_incomplete_page_says_so(tmp_path: Path, small_size: Size, open_page: Open) -> None:
-    from rl_clarity.interface.files import LocalDirectory
-    from rl_clarity.interface.page import write_page
+    from rl_clarity.pages.files import LocalDirectory
+    from rl_clarity.pages.page import write_page
 
     manifest = write_synthetic_page(tmp_path, small_size)
     (tmp_path / "attribution/2a/1/value-1.js").unlink()
@@ -163,7 +163,7 @@ def test_a_document_without_data_says_so(small: Path, open_page: Open, manifest:
 def test_an_agent_of_action_values(tmp_path: Path, small_size: Size, open_page: Open) -> None:
     """No value function, no probabilities: the page shows the values of actions instead."""
     manifest = write_synthetic_page(tmp_path, small_size)
-    from rl_clarity.interface.chunks import encode_chunk
+    from rl_clarity.pages.chunks import encode_chunk
     from tests.browser.synthetic import read_chunk
 
     name = manifest["trajectories"][0]["series"]

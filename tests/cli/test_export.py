@@ -11,8 +11,8 @@ from PIL import Image
 
 import rl_clarity
 from rl_clarity.cli import main
-from rl_clarity.interface.export import SUFFIXES
-from rl_clarity.interface.results import open_results
+from rl_clarity.pages.export import SUFFIXES
+from rl_clarity.pages.results import open_results
 from tests.cli.calls import summary_of
 
 

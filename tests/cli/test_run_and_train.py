@@ -11,8 +11,8 @@ import pytest
 
 import rl_clarity
 from rl_clarity.cli import main
-from rl_clarity.interface.results import open_results
 from rl_clarity.options import InterfaceOptions, ObservationsOptions
+from rl_clarity.pages.results import open_results
 from tests.cli.calls import SMALL, summary_of
 
 

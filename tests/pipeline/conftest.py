@@ -12,8 +12,8 @@ import pytest
 import rl_clarity
 from rl_clarity import checkpoints
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.interface.results import Results, open_results
-from rl_clarity.sampling.storage import load_observations, load_trajectories
+from rl_clarity.pages.results import Results, open_results
+from rl_clarity.recordings.storage import load_observations, load_trajectories
 from tests.pipeline.small import COMBOS, LAST_LAYER, OBSERVATIONS, TRAJECTORIES, SmallRun, write_checkpoint
 
 Explain = Callable[..., Results]

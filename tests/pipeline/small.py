@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.distributed.store import DIRECTORY, LOCK, WorkStore
-from rl_clarity.interface.document import read_manifest
-from rl_clarity.interface.results import Results
-from rl_clarity.sampling.samples import Observations, Trajectories
+from rl_clarity.jobs.store import DIRECTORY, LOCK, WorkStore
+from rl_clarity.pages.document import read_manifest
+from rl_clarity.pages.results import Results
+from rl_clarity.recordings.samples import Observations, Trajectories
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STEPS = 72

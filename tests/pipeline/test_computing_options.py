@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.distributed.store import DIRECTORY
-from rl_clarity.interface.results import Results
+from rl_clarity.jobs.store import DIRECTORY
+from rl_clarity.pages.results import Results
 from rl_clarity.visualization.dataset_examples import dataset_grid
 from rl_clarity.visualization.patches import draw_grid
 from rl_clarity.visualization.rendering import render_attribution

@@ -11,9 +11,9 @@ import pytest
 
 import rl_clarity
 from rl_clarity.cli import main
-from rl_clarity.distributed import share
 from rl_clarity.errors import ClarityError
-from rl_clarity.interface.results import Results
+from rl_clarity.jobs import share
+from rl_clarity.pages.results import Results
 from rl_clarity.stages.batches import PATHS, SHARE, gradient_bytes
 from rl_clarity.stages.forecast import Forecast
 from rl_clarity.stages.plan import PlannedLayer

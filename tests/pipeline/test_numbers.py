@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.attribution.integrated_gradients import attribute
-from rl_clarity.interface.results import Results
-from rl_clarity.sampling.advantages import dones_of
+from rl_clarity.analyses.attribution.integrated_gradients import attribute
+from rl_clarity.pages.results import Results
+from rl_clarity.recordings.advantages import dones_of
 from rl_clarity.visualization.rendering import attribution_scale
 from rl_clarity.visualization.totals import channel_totals
 from tests.pipeline.small import COMBOS, GAMMA, LAMBDA, STEPS, SmallRun, coding_error

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity.distributed import SingleProcess, communicator
 from rl_clarity.errors import ClarityError
+from rl_clarity.jobs import SingleProcess, communicator
 from tests.pipeline.small import REPOSITORY, files_of, is_complete, write_checkpoint
 
 OPTIONS = [
@@ -24,7 +24,7 @@ OPTIONS = [
 ]
 RUN = """
 import os, signal, sys, time
-from rl_clarity.distributed.store import WorkStore
+from rl_clarity.jobs.store import WorkStore
 
 enter = WorkStore.enter
 def entered(self, name, *rest):

@@ -15,7 +15,7 @@ import pytest
 import rl_clarity
 from rl_clarity.cli import main
 from rl_clarity.errors import CheckpointError
-from rl_clarity.interface.files import RemoteDirectory
+from rl_clarity.pages.files import RemoteDirectory
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, counted_tasks, files_of
 

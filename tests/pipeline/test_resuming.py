@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.distributed.store import DIRECTORY
-from rl_clarity.interface.files import LocalDirectory
+from rl_clarity.jobs.store import DIRECTORY
+from rl_clarity.pages.files import LocalDirectory
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import REPOSITORY, SmallRun, counted_tasks, files_of, is_complete
 

@@ -15,8 +15,8 @@ import pytest
 
 import rl_clarity
 from rl_clarity.errors import ClarityError, SamplesError
-from rl_clarity.interface.results import Results, open_results
-from rl_clarity.sampling.storage import load_trajectories
+from rl_clarity.pages.results import Results, open_results
+from rl_clarity.recordings.storage import load_trajectories
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, counted_plays, files_of
 from tests.saved import save_samples
 

@@ -11,8 +11,8 @@ import pytest
 
 import rl_clarity
 from rl_clarity.errors import ClarityError
-from rl_clarity.interface.document import read_manifest
-from rl_clarity.interface.manifest import chunk_names, picture_names
+from rl_clarity.pages.document import read_manifest
+from rl_clarity.pages.manifest import chunk_names, picture_names
 from rl_clarity.stages import unfinished
 from tests.browser.conftest import open_page as open_page  # a fixture
 from tests.browser.pages import Visitor
@@ -29,7 +29,7 @@ def stopped_at(explain: Explain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     """Explain until a task is to be done whose name begins so; the page that is there then."""
 
     def stopped(name: str, **options: Any) -> Path:
-        from rl_clarity.distributed import tasks
+        from rl_clarity.jobs import tasks
 
         run = tasks._run
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.interface.results import Results
 from rl_clarity.options import DirectoryOptions, InterfaceOptions, ViewOptions
+from rl_clarity.pages.results import Results
 from tests.pipeline import test_computing_options
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import page_files

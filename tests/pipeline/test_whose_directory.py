@@ -76,7 +76,7 @@ def test_pages_at_an_address(explain: Explain, tmp_path: Path, monkeypatch: pyte
 
 def test_a_second_run_is_refused_by_name_of_the_first(explain: Explain, tmp_path: Path) -> None:
     holder = (
-        "import sys, time; from rl_clarity.distributed import locked\n"
+        "import sys, time; from rl_clarity.jobs import locked\n"
         "with locked(sys.argv[1]):\n    print('held', flush=True); time.sleep(600)"
     )
     process = subprocess.Popen(

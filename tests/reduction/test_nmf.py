@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rl_clarity.checkpoints as checkpoints
-from rl_clarity.attribution import integrated_gradients
+from rl_clarity.analyses.attribution import integrated_gradients
 from rl_clarity.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rl_clarity.attribution import attribute, multi_path_attributions
+from rl_clarity.analyses.attribution import attribute, multi_path_attributions
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.stages.attribution import _explain
 from rl_clarity.stages.batches import ALONG_PATHS, PATHS, held_scores

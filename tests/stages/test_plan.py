@@ -10,7 +10,7 @@ import pytest
 from rl_clarity.errors import OptionError
 from rl_clarity.options import InterfaceOptions
 from rl_clarity.parsing import parse
-from rl_clarity.sampling.samples import Observations, Trajectories
+from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.stages.plan import Plan, action_label, groups_of, outputs_to_compute, plan_page
 from tests.fakes import TinyAgent
 

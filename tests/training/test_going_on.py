@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from rl_clarity.checkpoints import load_agent, read
-from rl_clarity.distributed.store import DIRECTORY, LOCK
 from rl_clarity.errors import CheckpointError, OptionError
+from rl_clarity.jobs.store import DIRECTORY, LOCK
 from rl_clarity.training import state as training_state
 from rl_clarity.training import train
 from rl_clarity.training.options import TrainOptions

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from rl_clarity.checkpoints import load_agent, read
-from rl_clarity.distributed import locked
 from rl_clarity.errors import OptionError, OutputError
+from rl_clarity.jobs import locked
 from rl_clarity.training import state as training_state
 from rl_clarity.training import train
 from rl_clarity.training.options import TrainOptions
@@ -177,7 +177,7 @@ def remember(self):
     ended[:] = [self]
     return row
 trainer.Trainer.update = remember
-from rl_clarity.distributed import communicator
+from rl_clarity.jobs import communicator
 rank = communicator().rank
 for updates in (2, 4):
     train(f"{sys.argv[2]}/of-{rank}", **tiny(updates, reward_processing="normalize", tensorboard=True, save_all=True))

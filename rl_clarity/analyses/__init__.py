@@ -1,0 +1,1 @@
+"""What can be computed about an agent and shown on a page: one analysis a module or folder."""

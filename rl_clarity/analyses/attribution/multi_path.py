@@ -1,0 +1,128 @@
+"""Attribution averaged over many paths, as in Understanding RL Vision (2020).
+
+A straight path moves all features together, so features that can stand for each other share what either would get
+alone. Here a path moves one half of the reduced channels early and the other half late; the mean over the choices of
+halves treats channels alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+
+from rl_clarity.agents.checks import check_agent
+from rl_clarity.agents.protocol import Agent, Output, State
+from rl_clarity.analyses.attribution.checks import check_count
+from rl_clarity.errors import OptionError
+
+
+class Reduction(Protocol):
+    """What a path needs of a channel reduction."""
+
+    @property
+    def components(self) -> np.ndarray: ...
+
+    def transform(self, x: np.ndarray) -> np.ndarray: ...
+
+
+def multi_path_attribution(
+    agent: Agent,
+    observations: np.ndarray,
+    layer: str,
+    reduction: Reduction,
+    output: Output = "value",
+    steps: int = 10,
+    max_paths: int | None = None,
+    rng: np.random.Generator | None = None,
+    state: State = None,
+) -> np.ndarray:
+    """Attribution (B, h, w, c) of a score to a layer, averaged over paths in the reduced channels.
+
+    Parameters
+    ----------
+    observations: (B, H, W, C) uint8, or other numbers from 0 to 255
+    layer: a name that `select_layers` gives
+    reduction: a `ChannelReduction` of the layer
+    output: "value", an action's index (its logit), or a sequence of indices (the sum of their logits)
+    steps: points on each path
+    max_paths: paths, drawn at random; None is all of them (70 for 8 channels)
+    rng: draws the paths; numpy's default with seed 0 if None
+    state: of a recurrent agent before the observations, held fixed; its initial state if None
+
+    The attribution along a path is the sum over its steps of the step's change of the activations times the gradient at
+    the step's end.
+    Raises OptionError for an agent, a layer, an output, a state or a number that is none, and for another layer's
+    reduction; SamplesError for observations of another shape or range.
+    """
+    return multi_path_attributions(
+        agent, observations, layer, reduction, [output], steps=steps, max_paths=max_paths, rng=rng, state=state
+    )[0]
+
+
+def multi_path_attributions(
+    agent: Agent,
+    observations: np.ndarray,
+    layer: str,
+    reduction: Reduction,
+    outputs: Sequence[Output],
+    *,
+    steps: int = 10,
+    max_paths: int | None = None,
+    rng: np.random.Generator | None = None,
+    state: State = None,
+) -> np.ndarray:
+    """Attribution (S, B, h, w, c) of several scores along the same paths, which share their forward passes.
+
+    So the attribution of a sum of scores is the sum of theirs. See `multi_path_attribution`.
+    """
+    check_agent(agent, ("activations", "gradients"))
+    check_count("steps", steps)
+    if max_paths is not None:
+        check_count("max_paths", max_paths)
+    activations = agent.activations(observations, layer, state).astype(np.float64)
+    components = np.asarray(reduction.components, np.float64)
+    if components.shape[-1] != activations.shape[-1]:
+        raise OptionError(
+            f"the reduction is of {components.shape[-1]} channels, layer {layer!r} has {activations.shape[-1]}: fit "
+            "one to this layer's attribution"
+        )
+    # In float64: rounding of a path's points can cross a kink and move the result by 1e-4.
+    weights = np.asarray(reduction.transform(activations), np.float64)  # (B, h, w, K)
+    residual = activations - weights @ components
+    total = np.zeros((len(outputs), *activations.shape))
+    halves = _drawn(len(components), max_paths, rng)
+    for early in halves:
+        before = np.zeros(activations.shape)
+        for i in range(1, int(steps) + 1):
+            alpha = i / steps
+            pace = np.full(len(components), alpha**2)
+            pace[list(early)] = 1 - (1 - alpha) ** 2
+            point = (weights * pace) @ components + alpha * residual
+            gradients = agent.gradients(observations, layer, point.astype(np.float32), outputs, state)
+            for sums, gradient in zip(total, gradients, strict=True):
+                sums += (point - before) * gradient
+            before = point
+    total /= len(halves)
+    return total.astype(np.float32)
+
+
+def _drawn(channels: int, count: int | None, rng: np.random.Generator | None) -> list[tuple[int, ...]]:
+    """The channels that move early on each path, of all paths or of so many that are drawn."""
+    early_halves = list(_early_halves(channels))
+    if count is None or count >= len(early_halves):
+        return early_halves
+    rng = rng or np.random.default_rng(0)
+    return [early_halves[i] for i in rng.choice(len(early_halves), int(count), replace=False)]
+
+
+def _early_halves(channels: int) -> Iterator[tuple[int, ...]]:
+    """The channels that move early, one tuple a path; each split gives two paths, the halves exchanged."""
+    half = channels // 2
+    for chosen in combinations(range(channels), half):
+        if channels % 2 == 0 and 0 not in chosen:
+            continue  # the same split as its complement
+        yield chosen
+        yield tuple(sorted(set(range(channels)) - set(chosen)))

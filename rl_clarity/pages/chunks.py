@@ -1,0 +1,177 @@
+"""Chunks: arrays in a script that hands them to the page, as docs/page-format.md has them.
+
+A page opened from a file may not fetch, but it may run a script; so the arrays travel as base64 of a zlib stream.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.errors import ClarityError
+from rl_clarity.pages.files import is_name
+
+DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "float32")
+_CALL = "rlClarityChunk"
+_LEVEL, _STORED, _MEMORY = 3, 0, 9  # level 6 takes three times as long for a tenth less
+_SAMPLE = 1 << 16
+_SAMPLE_ENTRIES = 9
+_INCOMPRESSIBLE = 0.98
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A chunk as it is written: a JSON header and a zlib stream."""
+
+    name: str
+    header: str
+    payload: bytes
+
+    def script(self) -> bytes:
+        """The file beside the page."""
+        return f'{_CALL}({json.dumps(self.name)}, {self.header}, "{self._base64()}");\n'.encode("ascii")
+
+    def embedded(self) -> str:
+        """The element inside a page of one file."""
+        return f'<script type="text/plain" data-chunk="{self.name}">{self.header}\n{self._base64()}</script>'
+
+    def _base64(self) -> str:
+        return base64.b64encode(self.payload).decode("ascii")
+
+
+def encode_chunk(name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, Any] | None = None) -> Chunk:
+    """Pack arrays, of the types in `DTYPES` or bytes, under a name; the same arrays give the same bytes.
+
+    Signed bytes are delta coded along their first axis where that makes them smaller.
+    """
+    if not is_name(name):
+        raise ClarityError(f"{name!r} cannot be a chunk's name")
+    entries: dict[str, dict[str, Any]] = {}
+    parts = []
+    for key, array in arrays.items():
+        entries[key], data = _encoded(key, array)
+        parts.append(data)
+    header = {"arrays": entries} | ({"meta": dict(meta)} if meta else {})
+    text = json.dumps(header, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return Chunk(name, text, _deflate(b"".join(parts)))
+
+
+def decode_chunk(chunk: Chunk) -> dict[str, np.ndarray]:
+    """The arrays of a chunk; `bytes` as uint8.
+
+    Raises ClarityError where the stream does not fit the header.
+    """
+    try:
+        entries = json.loads(chunk.header)["arrays"]
+        sizes = {key: _byte_count(entry) for key, entry in entries.items()}
+        stream = _inflate(chunk.payload, sum(sizes.values()))
+    except (ValueError, KeyError, TypeError, zlib.error) as error:
+        raise ClarityError(f"chunk {chunk.name} is damaged: {error}") from error
+    arrays, offset = {}, 0
+    for key, entry in entries.items():
+        arrays[key] = _decoded(entry, stream[offset : offset + sizes[key]])
+        offset += sizes[key]
+    return arrays
+
+
+def parse_script(data: bytes) -> Chunk:
+    """The chunk in a script of `Chunk.script`; raises ClarityError for anything else."""
+    match = re.fullmatch(rb'%s\(("[^"]*"), (.*), "([A-Za-z0-9+/=]*)"\);\s*' % _CALL.encode(), data, re.DOTALL)
+    if match is None:
+        raise ClarityError(f"this is no chunk: it begins with {data[:40]!r}")
+    return _chunk(json.loads(match[1]), match[2], match[3])
+
+
+def parse_embedded(name: str, text: str) -> Chunk:
+    """The chunk in the text of an element of `Chunk.embedded`."""
+    header, _, payload = text.strip().partition("\n")
+    return _chunk(name, header.encode(), payload.strip().encode())
+
+
+def _chunk(name: str, header: bytes, payload: bytes) -> Chunk:
+    try:
+        return Chunk(name, header.decode("ascii"), base64.b64decode(payload, validate=True))
+    except ValueError as error:
+        raise ClarityError(f"chunk {name} is damaged: {error}") from error
+
+
+def _encoded(key: str, array: np.ndarray | bytes) -> tuple[dict[str, Any], bytes]:
+    if isinstance(array, bytes):
+        return {"dtype": "bytes", "shape": [len(array)]}, array
+    if array.dtype.name not in DTYPES:
+        raise ClarityError(f"array {key!r} of a chunk is {array.dtype}, none of {', '.join(DTYPES)}")
+    entry = {"dtype": array.dtype.name, "shape": list(array.shape)}
+    if array.dtype.itemsize > 1:
+        return entry, np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+    if not _delta_helps(array):
+        return entry, array.tobytes()
+    return entry | {"filter": "delta"}, _delta(array).tobytes()
+
+
+def _decoded(entry: Mapping[str, Any], data: bytes) -> np.ndarray:
+    dtype = np.dtype("uint8" if entry["dtype"] == "bytes" else entry["dtype"]).newbyteorder("<")
+    array = np.frombuffer(data, dtype).reshape(entry["shape"])
+    if entry.get("filter") == "delta":
+        array = np.cumsum(array.view(np.uint8), axis=0, dtype=np.uint8).view(dtype)
+    return array.astype(dtype.newbyteorder("="))  # a copy, which can be written to
+
+
+def _delta(array: np.ndarray) -> np.ndarray:
+    delta = array.view(np.uint8).copy()
+    delta[1:] -= array.view(np.uint8)[:-1]
+    return delta
+
+
+def _delta_helps(array: np.ndarray) -> bool:
+    """Whether signed bytes are smaller coded as differences; a few entries from the middle are enough to tell."""
+    if array.dtype != np.int8 or array.ndim < 2 or len(array) < 2:
+        return False
+    middle = max(0, len(array) - _SAMPLE_ENTRIES) // 2
+    few = np.ascontiguousarray(array[middle : middle + _SAMPLE_ENTRIES])
+    return _smallest(_delta(few)[1:].tobytes())[0] < _smallest(few[1:].tobytes())[0]
+
+
+def _smallest(data: bytes) -> tuple[int, int]:
+    """Size and strategy of the better of two ways to compress: matches, or (four times as fast) counts alone."""
+    strategies = (zlib.Z_RLE, zlib.Z_DEFAULT_STRATEGY)
+    return min((len(_compress(data, _LEVEL, strategy)), order) for order, strategy in enumerate(strategies))
+
+
+def _deflate(data: bytes) -> bytes:
+    middle = max(0, len(data) - _SAMPLE) // 2
+    sample = data[middle : middle + _SAMPLE]
+    size, order = _smallest(sample)
+    if size >= _INCOMPRESSIBLE * len(sample):
+        return _compress(data, _STORED, zlib.Z_DEFAULT_STRATEGY)
+    return _compress(data, _LEVEL, (zlib.Z_RLE, zlib.Z_DEFAULT_STRATEGY)[order])
+
+
+def _compress(data: bytes, level: int, strategy: int) -> bytes:
+    compressor = zlib.compressobj(level, zlib.DEFLATED, zlib.MAX_WBITS, _MEMORY, strategy)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _inflate(payload: bytes, size: int) -> bytes:
+    """Exactly `size` bytes: a header cannot be made to lie about how much memory its stream takes."""
+    inflater = zlib.decompressobj()
+    data = inflater.decompress(payload, size + 1)
+    if len(data) != size or not inflater.eof:
+        raise ValueError(f"it does not hold {size} bytes")
+    return data
+
+
+def _byte_count(entry: Mapping[str, Any]) -> int:
+    dtype, shape = entry["dtype"], entry["shape"]
+    if dtype != "bytes" and dtype not in DTYPES:
+        raise ValueError(f"unknown dtype {dtype!r}")
+    if not all(isinstance(length, int) and length >= 0 for length in shape):
+        raise ValueError(f"shape {shape!r}")
+    return math.prod(shape) * (1 if dtype == "bytes" else np.dtype(dtype).itemsize)

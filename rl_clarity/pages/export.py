@@ -1,0 +1,209 @@
+"""Pictures and numbers out of a page: `.png` and `.apng` (of several frames: animated), `.gif`, `.csv`, `.npz`."""
+
+from __future__ import annotations
+
+import io
+import operator
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import numpy as np
+
+from rl_clarity.errors import OptionError, OutputError
+from rl_clarity.pages.notebook import Page
+from rl_clarity.pages.results import Results, Steps, open_results
+from rl_clarity.pages.timeline import timeline_csv
+from rl_clarity.visualization.rendering import Direction, over_observations, render_attribution
+
+SUFFIXES = (".png", ".apng", ".gif", ".csv", ".npz")
+MOST_FPS = 100
+"""A GIF counts time in hundredths of a second."""
+_SIDE = 256
+_FRAMES_AT_ONCE = 32
+_WORDS = ("prin", "all", "res")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What of a page is exported, all of it there; counted from 0."""
+
+    trajectory: int
+    steps: Sequence[int]
+    layer: str
+    output: str
+    directions: tuple[Direction, ...]
+    channel: str | int
+    fps: float
+
+
+def export(
+    page: Page | Results | str | os.PathLike[str],
+    out_path: str | os.PathLike[str],
+    *,
+    trajectory: int = 0,
+    frames: Steps = None,
+    layer: str | None = None,
+    output: str | None = None,
+    directions: Sequence[Direction] = ("pos", "neg"),
+    channel: str | int = "prin",
+    fps: float = 12,
+) -> Path:
+    """Write pictures or numbers of a page to a file, as its suffix says, and return its path.
+
+    - `.png`, `.apng`, `.gif`: for each of n frames the observation, enlarged, and beside it for each direction the
+      attribution over its greyscale; more than one frame makes an animation
+    - `.csv`: a row for each frame, with the columns of the page's own table
+    - `.npz`: `steps` (n,); `frames` (n, H, W, 1 | 3) uint8; `channels` (n, h, w, K) and `residual` (n, h, w, 1) in
+      units of attribution; the numbers along the trajectory, (n,), or (n, actions or groups)
+
+    All is counted from 0, as in `open_results`. The page and `rl-clarity export` count from 1.
+
+    Parameters
+    ----------
+    page: what `run` returned, the directory of a page or its `interface.html`, or what `open_results` gave
+    out_path: the file; one that is there is replaced
+    trajectory: index of the trajectory
+    frames: its steps, as a range or a list; all of them if not given
+    layer: its name; the page's first if not given
+    output: `"value"`, `"action-3"`, `"group-0"` or `"greedy"`; the first that the page attributes if not given
+    directions: of `"pos"` (what raised the output), `"neg"` (what lowered it) and `"abs"` (both); () for none
+    channel: in pictures: all channels (`"prin"`), these and the residual (`"all"`), the residual (`"res"`), or an index
+    fps: frames a second of an animation, at most 100
+
+    Raises OptionError for what the page does not hold or a suffix that is not known, ClarityError where there is no
+    page, OutputError where the file cannot be written.
+    """
+    target = Path(out_path)
+    suffix = target.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise OptionError(f"{target.name!r} ends in none of {', '.join(SUFFIXES)}")
+    results = _results(page)
+    selection = Selection(
+        trajectory,
+        _steps(frames, results.trajectory(trajectory)["steps"]),
+        *_what_is_explained(results, layer, output),
+        _directions(directions),
+        channel,
+        fps,
+    )
+    _check_channel(results, selection)
+    if not 0 < fps <= MOST_FPS:
+        raise OptionError(f"fps={fps!r} must be above 0 and at most {MOST_FPS}")
+    data = {".csv": _csv, ".npz": _npz}.get(suffix, _animation)(results, selection, suffix)
+    try:
+        target.write_bytes(data)
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+    return target
+
+
+def _results(page: Page | Results | str | os.PathLike[str]) -> Results:
+    if isinstance(page, Page):
+        return page.results()
+    return page if isinstance(page, Results) else open_results(page)
+
+
+def _steps(frames: Steps, count: int) -> Sequence[int]:
+    """Steps that are there, at least one."""
+    if frames is None:
+        return range(count)
+    try:
+        steps = [operator.index(step) for step in frames]
+    except TypeError:
+        raise OptionError(f"frames={frames!r} must be a range or a list of steps") from None
+    for step in steps:
+        if not 0 <= step < count:
+            raise OptionError(f"frames: step {step} is none of the trajectory's {count} (counted from 0)")
+    if not steps:
+        raise OptionError(f"frames={frames!r}: no steps are asked for")
+    return steps
+
+
+def _what_is_explained(results: Results, layer: str | None, output: str | None) -> tuple[str, str]:
+    """Layer and output, by default the page's first."""
+    found = results.layer(results.layers[0] if layer is None else layer)
+    outputs = list(found["attribution"])
+    chosen = next((name for name in results.outputs if name in outputs), "") if output is None else output
+    if chosen not in outputs:
+        raise OptionError(f"output {output!r} is none of {', '.join(outputs)}")
+    return found["name"], chosen
+
+
+def _directions(directions: Sequence[Direction]) -> tuple[Direction, ...]:
+    known = get_args(Direction)
+    if isinstance(directions, str) or any(direction not in known for direction in directions):
+        raise OptionError(f"directions={directions!r} must be a list of some of {', '.join(map(repr, known))}")
+    return tuple(directions)
+
+
+def _check_channel(results: Results, selection: Selection) -> None:
+    layer, channel = results.layer(selection.layer), selection.channel
+    if isinstance(channel, str):
+        if channel not in _WORDS:
+            raise OptionError(f"channel={channel!r} is none of {', '.join(map(repr, _WORDS))}, nor a channel's index")
+        if channel != "prin" and layer["kind"] == "input":
+            raise OptionError(f"channel={channel!r}: layer {layer['name']} has no residual, as it is not reduced")
+    elif not 0 <= channel < layer["channels"]:
+        raise OptionError(
+            f"channel={channel!r} is none of layer {layer['name']}'s {layer['channels']} (counted from 0)"
+        )
+
+
+def _pictures(results: Results, selection: Selection, steps: Sequence[int]) -> np.ndarray:
+    """The observation and its attribution side by side, for each of the steps: (n, H, W, 3) uint8."""
+    shown = _enlarged(results.frames(selection.trajectory, steps))
+    panels = [np.broadcast_to(shown, (*shown.shape[:3], 3))]
+    if selection.directions:
+        found = results.attribution(selection.layer, selection.trajectory, selection.output, steps)
+        weight = float(results.manifest["view"].get("attribution_weight", 0.9))
+        for direction in selection.directions:
+            rendered = render_attribution(
+                found.channels,
+                found.residual,
+                direction=direction,
+                channel=selection.channel,
+                scale=found.scale,
+                hues=found.hues,
+            )
+            panels.append(over_observations(rendered, shown, weight))
+    return np.concatenate(panels, axis=2)
+
+
+def _enlarged(frames: np.ndarray) -> np.ndarray:
+    """Small frames with every pixel repeated."""
+    times = max(1, _SIDE // max(frames.shape[1:3]))
+    return frames.repeat(times, axis=1).repeat(times, axis=2)
+
+
+def _animation(results: Results, selection: Selection, suffix: str) -> bytes:
+    from PIL import Image
+
+    steps = selection.steps
+    parts = (steps[start : start + _FRAMES_AT_ONCE] for start in range(0, len(steps), _FRAMES_AT_ONCE))
+    images = [Image.fromarray(picture) for part in parts for picture in _pictures(results, selection, part)]
+    buffer = io.BytesIO()
+    animated = {"save_all": True, "append_images": images[1:], "duration": 1000 / selection.fps, "loop": 0}
+    images[0].save(buffer, "GIF" if suffix == ".gif" else "PNG", **(animated if len(images) > 1 else {}))
+    return buffer.getvalue()
+
+
+def _csv(results: Results, selection: Selection, suffix: str) -> bytes:
+    text = timeline_csv(results, selection.trajectory, selection.steps, selection.layer, selection.output)
+    return text.encode()
+
+
+def _npz(results: Results, selection: Selection, suffix: str) -> bytes:
+    steps = selection.steps
+    series = results.series(selection.trajectory)
+    found = results.attribution(selection.layer, selection.trajectory, selection.output, steps)
+    arrays = {key: values[list(steps)] for key, values in series.items()}
+    arrays |= {"steps": np.array(steps), "frames": results.frames(selection.trajectory, steps)}
+    arrays["channels"] = found.channels
+    if found.residual is not None:
+        arrays["residual"] = found.residual
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **cast(dict[str, Any], arrays))
+    return buffer.getvalue()

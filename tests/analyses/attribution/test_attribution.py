@@ -1,0 +1,200 @@
+"""Properties of attribution that hold for every network."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import rl_clarity.checkpoints as checkpoints
+from rl_clarity.analyses.attribution import (
+    attribute,
+    input_gradients,
+    integrated_gradients,
+    multi_path_attribution,
+    multi_path_attributions,
+    select_layers,
+)
+from rl_clarity.analyses.attribution.quadrature import RULES, quadrature
+from rl_clarity.errors import OptionError
+from rl_clarity.reduction import ChannelReduction
+from tests.fakes import TinyAgent
+
+
+@pytest.fixture(scope="module")
+def agent(golden):
+    return checkpoints.load_agent(golden.checkpoint)
+
+
+@pytest.fixture(scope="module")
+def observations(golden):
+    return golden.expected["observations"][:3]
+
+
+@pytest.mark.parametrize("output", ["value", 1, (0, 2)])
+def test_sums_to_the_difference_of_the_score_as_steps_grow(agent, observations, output):
+    layer = select_layers(agent, bottleneck_only=False)[-2]
+    gaps = [
+        np.abs(attribute(agent, observations, layer, (output,), steps=steps).completeness_gap).max()
+        for steps in (2, 16, 128)
+    ]
+    scale = np.abs(attribute(agent, observations, layer, (output,), steps=1).scores).max()
+    assert gaps[2] < 0.01 * scale
+    assert gaps[2] <= gaps[1] <= gaps[0]
+
+
+def test_a_group_is_the_sum_of_its_logits(agent, observations):
+    layer = select_layers(agent)[-1]
+    group = integrated_gradients(agent, observations, layer, (0, 3, 4))
+    single = attribute(agent, observations, layer, (0, 3, 4)).values.sum(axis=0)
+    assert np.allclose(group, single, atol=1e-5 * np.abs(group).max())
+
+
+def test_outputs_together_equal_outputs_alone(agent, observations):
+    layer = select_layers(agent)[0]
+    together = attribute(agent, observations, layer, ("value", 1), steps=2).values
+    for row, output in zip(together, ("value", 1), strict=True):
+        alone = integrated_gradients(agent, observations, layer, output, steps=2)
+        assert np.allclose(row, alone, atol=1e-5 * np.abs(alone).max())
+
+
+def test_an_observation_does_not_depend_on_its_batch(agent, observations):
+    layer = select_layers(agent)[-1]
+    many = integrated_gradients(agent, np.repeat(observations, 30, axis=0), layer, steps=2)
+    few = integrated_gradients(agent, observations, layer, steps=2)
+    assert np.allclose(many[::30], few, atol=1e-5 * np.abs(few).max())
+
+
+def test_input_gradients_predict_small_changes(agent, observations):
+    gradients = input_gradients(agent, observations)
+    row, column, channel = np.unravel_index(np.abs(gradients[0]).argmax(), gradients[0].shape)
+    nudged = observations[:1].copy()
+    nudged[0, row, column, channel] ^= 1  # a step of 1 / 255, up or down
+    step = (float(nudged[0, row, column, channel]) - float(observations[0, row, column, channel])) / 255
+    change = agent.forward(nudged).values[0] - agent.forward(observations[:1]).values[0]
+    assert change == pytest.approx(gradients[0, row, column, channel] * step, rel=0.2, abs=1e-5)
+
+
+@pytest.mark.parametrize("golden", ["nature"], indirect=True)
+def test_drawn_paths_are_decided_by_the_generator(agent, observations):
+    layer = select_layers(agent)[-1]
+    reduction = ChannelReduction.fit(integrated_gradients(agent, observations, layer), features=4)
+
+    def draw(seed):
+        rng = np.random.default_rng(seed)
+        return multi_path_attribution(agent, observations, layer, reduction, steps=3, max_paths=2, rng=rng)
+
+    assert np.array_equal(draw(1), draw(1))
+    assert not np.array_equal(draw(1), draw(2))
+
+
+@pytest.mark.parametrize("golden", ["nature"], indirect=True)
+class TestSeveralPaths:
+    @pytest.fixture
+    def reduction(self, agent, observations):
+        return ChannelReduction.fit(integrated_gradients(agent, observations, select_layers(agent)[-1]), features=4)
+
+    def test_scores_that_share_paths_add_up(self, agent, observations, reduction):
+        layer, outputs = select_layers(agent)[-1], ["value", 0, 3, (0, 3)]
+        options = {"steps": 3, "max_paths": 2}
+        found = multi_path_attributions(agent, observations, layer, reduction, outputs, **options)
+        assert np.allclose(found[3], found[1] + found[2], atol=1e-5 * np.abs(found).max())
+        alone = multi_path_attribution(agent, observations, layer, reduction, 3, **options)
+        assert np.allclose(found[2], alone, atol=1e-5 * np.abs(alone).max())
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"max_paths": 0}, "max_paths=0"),
+            ({"max_paths": -1}, "max_paths=-1"),
+            ({"max_paths": 1.5}, "max_paths=1.5"),
+            ({"steps": 0}, "steps=0"),
+            ({"steps": "a"}, "steps='a'"),
+            ({"output": []}, "output \\[\\]"),
+            ({"output": True}, "output True"),
+            ({"layer": "1"}, "reduction is of .* channels, layer '1' has .*fit one"),
+        ],
+    )
+    def test_arguments_that_say_nothing(self, agent, observations, reduction, options, words):
+        first, *_, last = select_layers(agent)
+        if options.get("layer"):
+            options, words = {"layer": first}, words.replace("'1'", f"'{first}'")
+        given = {"layer": last, "steps": 2, "max_paths": 1, **options}
+        with pytest.raises(OptionError, match=words):
+            multi_path_attribution(agent, observations, reduction=reduction, **given)
+
+
+@pytest.mark.parametrize("golden", ["clear"], indirect=True)
+class TestSelectLayers:
+    def test_by_part_of_the_full_name(self, agent):
+        assert select_layers(agent, name_contains_one_of=["2b", "pi/4"]) == ["2b", "4a"]
+
+    def test_discards_the_first(self, agent):
+        assert select_layers(agent, discard_first_n=3) == ["3a", "4a"]
+
+    def test_by_kind(self, agent):
+        assert select_layers(agent, op_is_one_of=["conv2d"])[:2] == ["1a", "2a"]
+        mixed = select_layers(agent, op_is_one_of=["relu", "conv2d"])
+        assert mixed[:2] == ["1a/conv2d", "1a/Relu"]
+        assert agent.activations(np.zeros((1, 64, 64, 3), np.uint8), mixed[0]).shape == (1, 64, 64, 16)
+
+    @pytest.mark.parametrize(
+        ("options", "named"),
+        [
+            ({"name_contains_one_of": ["5a"]}, "name_contains_one_of.*5a.*1a, 2a, 2b, 3a, 4a"),
+            ({"op_is_one_of": ["tanh"]}, "tanh.*conv2d"),
+            ({"discard_first_n": 9}, "discard_first_n=9.*4a"),
+            ({"name_contains_one_of": "2b"}, r"must be a sequence: \['2b'\]"),
+        ],
+    )
+    def test_nothing_left_says_what_there_is(self, agent, options, named):
+        with pytest.raises(OptionError, match=f"(?s)layer_kwargs.*{named}"):
+            select_layers(agent, **options)
+
+    def test_unknown_layer_names_the_nearest(self, agent, observations):
+        with pytest.raises(OptionError, match=r"'2c'.*did you mean '2"):
+            integrated_gradients(agent, observations, "2c")
+
+    @pytest.mark.parametrize("steps", [0, -1, 2.5, "a", None, True])
+    def test_steps_that_are_none(self, agent, observations, steps):
+        with pytest.raises(OptionError, match=f"steps={steps!r}: a whole number"):
+            integrated_gradients(agent, observations, "4a", steps=steps)
+
+    def test_unknown_output_names_what_there_is(self, agent, observations):
+        with pytest.raises(OptionError, match="15"):
+            integrated_gradients(agent, observations, "4a", 15)
+        with pytest.raises(OptionError, match=r"'greedy'.*'value'"):
+            integrated_gradients(agent, observations, "4a", "greedy")
+
+
+def test_a_network_without_relus_has_other_layers_in_their_place():
+    class Elus(TinyAgent):
+        @property
+        def operations(self):
+            return [dataclasses.replace(o, kind=o.kind.replace("relu", "elu")) for o in super().operations]
+
+    assert select_layers(Elus()) == ["1a", "2a"]
+    assert select_layers(Elus(), op_is_one_of=["relu", "conv2d"]) == ["1a", "2a"]
+    with pytest.raises(OptionError, match="tanh"):
+        select_layers(Elus(), op_is_one_of=["tanh"])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("steps", [1, 5, 32])
+def test_weights_sum_to_one_and_points_lie_on_the_path(rule, steps):
+    points, weights = quadrature(rule, steps)
+    assert weights.sum() == pytest.approx(1)
+    assert points.min() > 0
+    assert points.max() <= 1
+
+
+def test_gauss_legendre_is_exact_for_polynomials():
+    points, weights = quadrature("gauss-legendre", 3)
+    assert (weights * points**5).sum() == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize(("rule", "steps"), [("simpson", 3), ("riemann", 0), ("riemann", 2.5), ("riemann", "a")])
+def test_unknown_rules_and_steps_are_refused(rule, steps):
+    with pytest.raises(OptionError):
+        quadrature(rule, steps)

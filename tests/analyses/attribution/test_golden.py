@@ -1,0 +1,69 @@
+"""Attribution equals the original program's numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rl_clarity.checkpoints as checkpoints
+from rl_clarity.analyses.attribution import input_gradients, integrated_gradients, multi_path_attribution, select_layers
+from rl_clarity.reduction import ChannelReduction
+
+
+@pytest.fixture(scope="module")
+def agent(golden):
+    return checkpoints.load_agent(golden.checkpoint)
+
+
+def assert_close(actual, expected, tolerance=1e-4):
+    assert actual.shape == expected.shape
+    assert np.abs(actual - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def test_layers_are_named_as_in_the_original(golden, agent):
+    assert select_layers(agent) == golden.expected["layer_keys"].tolist()
+    assert select_layers(agent, bottleneck_only=False) == golden.expected["all_layer_keys"].tolist()
+
+
+def golden_layers(golden):
+    return [key.removesuffix(".ig_value_10") for key in golden.expected if key.endswith(".ig_value_10")]
+
+
+@pytest.mark.parametrize(("key", "output"), [("ig_value_10", "value"), ("ig_logit2_10", 2)])
+def test_integrated_gradients(golden, agent, key, output):
+    for layer in golden_layers(golden):
+        expected = golden.expected[f"{layer}.{key}"]
+        observations = golden.expected["observations"][: len(expected)]
+        assert_close(integrated_gradients(agent, observations, layer, output), expected)
+
+
+def test_one_step_is_gradient_times_activation(golden, agent):
+    for layer in golden_layers(golden):
+        expected = golden.expected[f"{layer}.grad_times_act_value"]
+        observations = golden.expected["observations"][: len(expected)]
+        assert_close(integrated_gradients(agent, observations, layer, steps=1), expected)
+
+
+def test_activations(golden, agent):
+    for layer in golden_layers(golden):
+        expected = golden.expected[f"{layer}.activations"]
+        assert_close(agent.activations(golden.expected["observations"][: len(expected)], layer), expected)
+
+
+def test_input_gradients(golden, agent):
+    expected = golden.expected["input_gradient_of_value"]
+    assert_close(input_gradients(agent, golden.expected["observations"][: len(expected)]), expected)
+
+
+def test_outputs(golden, agent):
+    outputs = agent.forward(golden.expected["observations"])
+    assert_close(outputs.policy_logits, golden.expected["policy_logits"])
+    assert_close(outputs.values, golden.expected["values"])
+
+
+def test_multi_path(golden, agent):
+    expected = golden.expected["nmf.multi_path_value_10_all"]
+    layer = str(golden.expected["nmf.layer"])
+    reduction = ChannelReduction(golden.expected["nmf.components"])
+    actual = multi_path_attribution(agent, golden.expected["observations"][: len(expected)], layer, reduction)
+    assert_close(actual, expected, 1e-3)

@@ -1,0 +1,114 @@
+import base64
+import json
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from rl_clarity.errors import ClarityError
+from rl_clarity.pages.chunks import DTYPES, decode_chunk, encode_chunk, parse_embedded, parse_script
+
+NAME = "attribution/2b/1/value-1.js"
+any_array = st.sampled_from(DTYPES).flatmap(
+    lambda dtype: arrays(np.dtype(dtype), array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=5))
+)
+
+
+@given(st.dictionaries(st.sampled_from(["codes", "scales", "totals.value", "png"]), any_array, min_size=1))
+def test_arrays_come_back(given_arrays: dict[str, np.ndarray]) -> None:
+    chunk = parse_script(encode_chunk(NAME, given_arrays).script())
+    assert chunk.name == NAME
+    decoded = decode_chunk(chunk)
+    assert list(decoded) == list(given_arrays)
+    for key, array in given_arrays.items():
+        assert decoded[key].dtype == array.dtype
+        np.testing.assert_array_equal(decoded[key], array)
+
+
+def test_a_chunk_is_what_the_format_says() -> None:
+    codes = np.array([[[1, -2]], [[100, -100]]], np.int8)
+    script = encode_chunk(NAME, {"codes": codes, "scales": np.array([1.5, 2], np.float32)}).script().decode("ascii")
+    assert script.startswith(f'rlClarityChunk("{NAME}", ')
+    assert script.endswith('");\n')
+    header, payload = script.removeprefix(f'rlClarityChunk("{NAME}", ').removesuffix('");\n').rsplit(', "', 1)
+    entries = json.loads(header)["arrays"]
+    assert entries["scales"] == {"dtype": "float32", "shape": [2]}
+    assert {key: entries["codes"][key] for key in ("dtype", "shape")} == {"dtype": "int8", "shape": [2, 1, 2]}
+    stream = zlib.decompress(base64.b64decode(payload))
+    if entries["codes"].get("filter") == "delta":
+        assert stream[:4] == bytes([1, 254, 99, 158])
+    else:
+        assert stream[:4] == bytes([1, 254, 100, 156])
+    assert stream[4:] == np.array([1.5, 2], "<f4").tobytes()
+
+
+def test_what_moves_little_is_stored_as_differences() -> None:
+    rng = np.random.default_rng(0)
+    still = np.broadcast_to(rng.integers(-127, 128, (16, 16, 9)), (64, 16, 16, 9)).astype(np.int8)
+    noise = rng.integers(-127, 128, still.shape).astype(np.int8)
+    headers = [json.loads(encode_chunk(NAME, {"codes": codes}).header)["arrays"]["codes"] for codes in (still, noise)]
+    assert headers[0]["filter"] == "delta"
+    np.testing.assert_array_equal(decode_chunk(encode_chunk(NAME, {"codes": still}))["codes"], still)
+    assert len(encode_chunk(NAME, {"codes": still}).payload) < still.size / 16
+    assert len(encode_chunk(NAME, {"codes": noise}).payload) < noise.size * 1.001
+
+
+def test_the_same_arrays_give_the_same_bytes() -> None:
+    codes = np.random.default_rng(0).integers(-5, 5, (9, 4, 4, 3)).astype(np.int8)
+    assert encode_chunk(NAME, {"codes": codes}).script() == encode_chunk(NAME, {"codes": codes.copy()}).script()
+    strided = np.asfortranarray(codes)
+    assert encode_chunk(NAME, {"codes": codes}).script() == encode_chunk(NAME, {"codes": strided}).script()
+
+
+def test_bytes_and_meta_travel_too() -> None:
+    chunk = parse_script(encode_chunk(NAME, {"png": b"\x89PNG"}, {"subdiv_mults": [0.25, 1]}).script())
+    assert decode_chunk(chunk)["png"].tobytes() == b"\x89PNG"
+    assert json.loads(chunk.header)["meta"] == {"subdiv_mults": [0.25, 1]}
+
+
+def test_an_embedded_chunk_comes_back() -> None:
+    chunk = encode_chunk(NAME, {"codes": np.arange(4, dtype=np.uint8)}, {"text": "</script><!--"})
+    element = chunk.embedded()
+    assert element.count("<") == 2  # of the element's own tags
+    text = element.split(">", 1)[1].removesuffix("</script>")
+    assert parse_embedded(NAME, text) == chunk
+
+
+@pytest.mark.parametrize("name", ["../x.js", "/x.js", "a//b.js", 'a".js', "ä.js", ""])
+def test_names_that_lead_astray_are_refused(name: str) -> None:
+    with pytest.raises(ClarityError):
+        encode_chunk(name, {"a": np.zeros(1, np.uint8)})
+
+
+def test_types_the_page_does_not_know_are_refused() -> None:
+    with pytest.raises(ClarityError, match="float64"):
+        encode_chunk(NAME, {"a": np.zeros(1)})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda script: script[: len(script) // 2],
+        lambda script: script.replace(b'"shape":[4000]', b'"shape":[4001]'),
+        lambda script: script.replace(b'"shape":[4000]', b'"shape":[3999]'),
+        lambda script: script.replace(b'"uint8"', b'"object"'),
+        lambda script: script.replace(b'"shape":[4000]', b'"shape":[-1]'),
+        lambda script: script[:-60] + b"AAAAAAAAAAAAAAAAAAAA" + script[-40:],
+        lambda script: b"alert(1)",
+        lambda script: b"",
+    ],
+)
+def test_a_damaged_chunk_is_an_error(damage) -> None:
+    script = encode_chunk(NAME, {"a": np.random.default_rng(0).integers(0, 9, 4000).astype(np.uint8)}).script()
+    with pytest.raises(ClarityError):
+        decode_chunk(parse_script(damage(script)))
+
+
+def test_a_stream_cannot_grow_beyond_its_header() -> None:
+    small = encode_chunk(NAME, {"a": np.zeros(10, np.uint8)})
+    bomb = type(small)(NAME, small.header, zlib.compress(bytes(1 << 24)))
+    with pytest.raises(ClarityError, match="10 bytes"):
+        decode_chunk(bomb)

@@ -1,0 +1,177 @@
+"""Files of what is on a page: the same from Python as on the command line, with the columns of the page's own table."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rl_clarity.errors import OptionError, OutputError
+from rl_clarity.pages.export import SUFFIXES, export
+from rl_clarity.pages.files import LocalDirectory
+from rl_clarity.pages.notebook import Page
+from rl_clarity.pages.results import Results, open_results
+from rl_clarity.visualization.rendering import over_observations, render_attribution
+from tests.pages.pages import CHANNELS, FRAME, STEPS, random_arrays, write_small_page
+
+ARRAYS = random_arrays()
+HEADER = [
+    *("trajectory", "frame", "new episode", "action", "reward", "advantage", "value function"),
+    *("probability of 0", "probability of 1", "probability of 2", "probability of 3"),
+    *("2b channel 1 positive", "2b channel 1 negative", "2b channel 2 positive", "2b channel 2 negative"),
+    *("2b channel 3 positive", "2b channel 3 negative", "2b residual positive", "2b residual negative"),
+]
+"""Columns of the table that the page saves, of the page of these tests."""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> LocalDirectory:
+    directory = LocalDirectory(tmp_path_factory.mktemp("page"))
+    write_small_page(directory, ARRAYS)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def results(directory: LocalDirectory) -> Results:
+    return open_results(directory.path)
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_picture_shows_observation_and_attribution(results: Results, tmp_path: Path) -> None:
+    path = export(results, tmp_path / "frame.png", trajectory=0, frames=[5], layer="2b")
+    shown = np.asarray(Image.open(path))
+    times = 256 // max(FRAME)
+    height, width = FRAME[0] * times, FRAME[1] * times
+    assert shown.shape == (height, 3 * width, 3)
+    np.testing.assert_array_equal(shown[::times, :width:times], ARRAYS.frames[0][5])
+    found = results.attribution("2b", 0, steps=[5])
+    rendered = render_attribution(found.channels, scale=found.scale, direction="neg")
+    frames = ARRAYS.frames[0][5:6].repeat(times, axis=1).repeat(times, axis=2)
+    np.testing.assert_array_equal(shown[:, 2 * width :], over_observations(rendered, frames)[0])
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".png", ".apng", ".GIF"])
+def test_a_range_is_an_animation(results: Results, tmp_path: Path, suffix: str) -> None:
+    path = export(results, tmp_path / f"range{suffix}", frames=range(60, 68), directions=["abs"], fps=5)
+    with Image.open(path) as image:
+        assert image.n_frames == 8
+        assert image.info["duration"] == 200
+        assert image.size[0] == 2 * FRAME[1] * (256 // max(FRAME))
+
+
+def test_a_table_has_a_row_for_each_frame_and_the_columns_of_the_page(results: Results, tmp_path: Path) -> None:
+    path = export(results, tmp_path / "frames.csv", trajectory=1, frames=range(2, 6), layer="2b")
+    rows = table(path)
+    assert list(rows[0]) == HEADER
+    assert [row["frame"] for row in rows] == ["3", "4", "5", "6"]
+    assert {row["trajectory"] for row in rows} == {"2"}
+    series, channel = ARRAYS.series[1], ARRAYS.channels[1][..., 0]
+    for step, row in enumerate(rows, start=2):
+        assert row["action"] == str(series.actions[step])
+        assert row["new episode"] == str(int(series.firsts[step]))
+        assert float(row["reward"]) == pytest.approx(series.rewards[step], rel=1e-5)
+        assert float(row["value function"]) == pytest.approx(series.values[step], rel=1e-5)
+        assert float(row["probability of 3"]) == pytest.approx(series.probabilities[step, 3], rel=1e-5)
+        for name, part in (("positive", channel.clip(0)), ("negative", channel.clip(max=0))):
+            assert float(row[f"2b channel 1 {name}"]) == pytest.approx(part[step].sum(), rel=1e-4, abs=1e-5)
+    assert path.read_bytes().count(b"\r\n") == 5
+
+
+def test_outputs_and_actions_of_a_table_go_by_their_labels(tmp_path: Path) -> None:
+    outputs = [
+        {"id": "value", "kind": "value", "label": "value function"},
+        {"id": "action-3", "kind": "action", "action": 3, "label": "→, A"},
+        {"id": "group-0", "kind": "group", "group": 0, "label": '"→"'},
+        {"id": "greedy", "kind": "greedy", "label": "best action"},
+    ]
+    actions = [{"label": label, "combo": [], "color": "#000"} for label in ("no-op", "←", "→", "→, A")]
+    write_small_page(LocalDirectory(tmp_path), ARRAYS, changes={"outputs": outputs, "actions": actions})
+    rows = table(export(tmp_path, tmp_path / "t.csv", trajectory=1, layer="input"))
+    assert len(rows) == STEPS[1]
+    assert list(rows[0])[6:14] == [
+        *("value function", "action →, A", 'actions with "→"', "best action", "probability of no-op"),
+        *("probability of ←", "probability of →", "probability of →, A"),
+    ]
+    assert list(rows[0])[14:16] == ["input channel 1 positive", "input channel 1 negative"]
+    series = ARRAYS.series[1]
+    for step, row in enumerate(rows):
+        assert row["action"] == actions[series.actions[step]]["label"]
+        assert float(row["action →, A"]) == pytest.approx(series.logits[step, 3], rel=1e-5)
+        assert float(row['actions with "→"']) == pytest.approx(series.groups[step, 0], rel=1e-5)
+        assert float(row["best action"]) == pytest.approx(series.logits[step].max(), rel=1e-5)
+
+
+def test_arrays_hold_everything_about_the_frames(results: Results, tmp_path: Path) -> None:
+    path = export(results, tmp_path / "frames.npz", frames=range(3), layer="input")
+    with np.load(path) as arrays:
+        np.testing.assert_array_equal(arrays["frames"], ARRAYS.frames[0][:3])
+        assert arrays["channels"].shape == (3, *FRAME, 3)
+        assert "residual" not in arrays
+        np.testing.assert_array_equal(arrays["steps"], [0, 1, 2])
+
+
+def test_a_page_may_be_given_in_any_way(directory: LocalDirectory, results: Results, tmp_path: Path) -> None:
+    file = directory.path / "interface.html"
+    written = [
+        export(page, tmp_path / f"{index}.npz", frames=[0]).read_bytes()
+        for index, page in enumerate((results, directory.path, str(directory.path), file, Page(file)))
+    ]
+    assert len(set(written)) == 1
+
+
+def test_without_directions_there_is_only_the_observation(results: Results, tmp_path: Path) -> None:
+    with Image.open(export(results, tmp_path / "a.png", frames=[0], directions=())) as image:
+        assert image.size == (FRAME[1] * (256 // max(FRAME)), FRAME[0] * (256 // max(FRAME)))
+
+
+def test_the_same_export_has_the_same_bytes(results: Results, tmp_path: Path) -> None:
+    for suffix in SUFFIXES:
+        first, second = (export(results, tmp_path / f"{name}{suffix}", frames=range(2)) for name in "ab")
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_an_unknown_format_is_named(results: Results, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"'out\.mp4' ends in none of \.png"):
+        export(results, tmp_path / "out.mp4")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trajectory": 2}, "trajectory 2 is none of the 2 (counted from 0)"),
+        ({"trajectory": -1}, "trajectory -1 is none"),
+        ({"frames": range(68, 71)}, "step 70 is none of the trajectory's 70 (counted from 0)"),
+        ({"frames": [-1]}, "step -1 is none"),
+        ({"frames": []}, "frames=[]: no steps"),
+        ({"frames": 5}, "frames=5 must be a range or a list"),
+        ({"frames": "1:5"}, "frames='1:5' must be a range or a list"),
+        ({"layer": "5a"}, "layer '5a' is none of 2b, input"),
+        ({"output": "action-3"}, "output 'action-3' is none of value"),
+        ({"directions": ["up"]}, "directions=['up'] must be a list of some of 'abs', 'pos', 'neg'"),
+        ({"directions": "pos"}, "directions='pos' must be a list"),
+        ({"channel": CHANNELS}, f"channel={CHANNELS} is none of layer 2b's {CHANNELS} (counted from 0)"),
+        ({"channel": "red"}, "channel='red' is none of 'prin', 'all', 'res', nor"),
+        ({"channel": "all", "layer": "input"}, "channel='all': layer input has no residual"),
+        ({"fps": 0}, "fps=0 must be above 0 and at most 100"),
+        ({"fps": float("nan")}, "fps=nan must be"),
+    ],
+)
+def test_what_is_not_on_the_page_is_named(
+    suffix: str, options: dict[str, Any], message: str, results: Results, tmp_path: Path
+) -> None:
+    with pytest.raises(OptionError) as raised:
+        export(results, tmp_path / f"out{suffix}", **options)
+    assert message in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_named(results: Results, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="nowhere"):
+        export(results, tmp_path / "nowhere" / "out.csv")

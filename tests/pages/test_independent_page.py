@@ -1,0 +1,35 @@
+"""A page that shares no code with the writer is read like one of the writer's own: the format is what is documented."""
+
+from pathlib import Path
+
+import numpy as np
+
+from rl_clarity.pages.chunks import decode_chunk, parse_script
+from rl_clarity.pages.manifest import chunk_names
+from rl_clarity.pages.page import Bundle, compiled_bundle
+from rl_clarity.pages.results import open_results
+from tests.browser.synthetic import Size, write_synthetic_page
+
+
+def test_another_writers_page_is_read(tmp_path: Path) -> None:
+    layers = (("2b", 32, 32), ("4a", 8, 32))
+    size = Size(trajectories=1, steps=70, observations=8, policy=True, layers=layers, input_layer=False)
+    manifest = write_synthetic_page(tmp_path, size)
+    results = open_results(tmp_path)
+    assert results.layers == ["2b", "4a"]
+    assert results.manifest["complete"], results.manifest["missing"]
+    for name in chunk_names(manifest):
+        assert decode_chunk(parse_script((tmp_path / name).read_bytes()))
+    for output in results.outputs:
+        found = results.attribution("4a", 0, output, steps=range(60, 70))
+        assert found.channels.shape == (10, 8, 8, 8)
+        totals = results.totals("4a", 0)[output].totals
+        net = found.channels.sum(axis=(1, 2))
+        np.testing.assert_allclose(totals[60:, :8].sum(axis=-1), net, atol=0.05 * np.abs(net).max() + 1e-3)
+    assert results.frames(0, [69]).shape == (1, 64, 64, 3)
+
+
+def test_the_compiled_page_comes_with_the_package() -> None:
+    bundle = compiled_bundle()
+    assert isinstance(bundle, Bundle)
+    assert "Interface" in bundle.script

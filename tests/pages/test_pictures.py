@@ -1,0 +1,57 @@
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from PIL import Image
+
+from rl_clarity.errors import ClarityError
+from rl_clarity.pages.pictures import encode_png, encode_pngs, sheet, to_bytes
+
+pictures = st.tuples(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3, 4])).flatmap(
+    lambda shape: arrays(np.uint8, shape)
+)
+
+
+def decoded(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)))
+
+
+@given(pictures)
+def test_pictures_come_back(picture: np.ndarray) -> None:
+    np.testing.assert_array_equal(decoded(encode_png(picture)).reshape(picture.shape), picture)
+
+
+def test_gradients_are_filtered_and_flat_areas_are_not() -> None:
+    slope = (np.add.outer(np.arange(200), 3 * np.arange(200)) % 256).astype(np.uint8)[..., None]
+    sprites = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8).repeat(25, axis=0)
+    sprites = np.tile(sprites, (1, 25, 1))
+    for picture in (slope, sprites):
+        png = encode_png(picture)
+        np.testing.assert_array_equal(decoded(png).reshape(picture.shape), picture)
+        assert len(png) < picture.size / 25
+
+
+def test_threads_do_not_change_the_files() -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (7, 6, 5, 3), np.uint8)
+    assert encode_pngs(frames, workers=3) == encode_pngs(frames) == [encode_png(frame) for frame in frames]
+
+
+def test_a_sheet_holds_its_pictures_row_by_row() -> None:
+    frames = np.arange(1, 6, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 3, 1), np.uint8)
+    whole = sheet(frames, 2)
+    assert whole.shape == (6, 6, 1)
+    assert whole[::2, ::3, 0].tolist() == [[1, 2], [3, 4], [5, 0]]
+    assert sheet(frames[:1], 8).shape == (2, 3, 1)
+
+
+def test_colors_beyond_white_are_clipped() -> None:
+    assert to_bytes(np.array([-0.5, 0, 0.5, 1, 7])).tolist() == [0, 0, 128, 255, 255]
+
+
+@pytest.mark.parametrize("picture", [np.zeros((2, 2, 2), np.uint8), np.zeros((2, 2), np.uint8), np.zeros((2, 2, 3))])
+def test_what_is_no_picture_is_refused(picture: np.ndarray) -> None:
+    with pytest.raises(ClarityError, match=r"\(2, 2"):
+        encode_png(picture)

@@ -1,0 +1,163 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.pages.files import LocalDirectory
+from rl_clarity.pages.results import Results, open_results
+from tests.pages.pages import CHANNELS, DENSITIES, FRAME, LAYER, STEPS, Arrays, random_arrays, write_small_page
+
+ARRAYS = random_arrays()
+ELEMENT = b'<script type="application/json" id="manifest">'
+
+
+@pytest.fixture(scope="module", params=["directory", "one file"])
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    directory = LocalDirectory(tmp_path_factory.mktemp("page"))
+    if request.param == "one file":
+        write_small_page(directory, ARRAYS, single_file=True, data=LocalDirectory(tmp_path_factory.mktemp("work")))
+        return open_results(directory.path / "interface.html")
+    write_small_page(directory, ARRAYS, pictures=True)
+    return open_results(directory.path)
+
+
+@pytest.fixture(scope="module")
+def arrays() -> Arrays:
+    return ARRAYS
+
+
+def test_a_page_says_what_it_holds(results: Results) -> None:
+    assert results.layers == ["2b", "input"]
+    assert results.outputs == ["value"]
+    assert results.manifest["title"] == "A page"
+
+
+@pytest.mark.parametrize("trajectory", [0, 1])
+def test_attribution_comes_back(results: Results, arrays: Arrays, trajectory: int) -> None:
+    found = results.attribution("2b", trajectory)
+    assert found.channels.shape == (STEPS[trajectory], *LAYER, CHANNELS)
+    exact = np.concatenate([arrays.channels[trajectory], arrays.residual[trajectory]], axis=-1)
+    coded = np.concatenate([found.channels, found.residual], axis=-1)
+    magnitude = np.abs(exact).max(axis=(1, 2, 3), keepdims=True)
+    allowed = np.sqrt(np.abs(exact) * magnitude) / 127 + magnitude / 127**2
+    assert (np.abs(coded - exact) <= allowed).all()
+    assert found.scale == pytest.approx(np.median(arrays.channels[trajectory].max(axis=(1, 2, 3))), rel=1e-5)
+    assert found.hues.shape == (CHANNELS, 3)
+
+
+def test_some_steps_are_part_of_all(results: Results) -> None:
+    whole, some = results.attribution("2b", 0), results.attribution("2b", 0, steps=[69, 3, 64])
+    np.testing.assert_array_equal(some.channels, whole.channels[[69, 3, 64]])
+    np.testing.assert_array_equal(results.frames(0, range(62, 66)), ARRAYS.frames[0][62:66])
+
+
+def test_the_input_has_no_residual(results: Results, arrays: Arrays) -> None:
+    found = results.attribution("input", 1)
+    assert found.residual is None
+    assert found.channels.shape == (STEPS[1], *FRAME, 3)
+    assert results.features("input") == {}
+
+
+def test_frames_and_series_are_exact(results: Results, arrays: Arrays) -> None:
+    for trajectory, frames in enumerate(arrays.frames):
+        np.testing.assert_array_equal(results.frames(trajectory), frames)
+        series, given = results.series(trajectory), arrays.series[trajectory]
+        np.testing.assert_array_equal(series["actions"], given.actions)
+        np.testing.assert_array_equal(series["firsts"], given.firsts)
+        np.testing.assert_allclose(series["advantages"], given.advantages, rtol=1e-6)
+        np.testing.assert_allclose(series["probabilities"], given.probabilities, rtol=1e-6)
+
+
+def test_totals_are_sums_of_the_attribution(results: Results, arrays: Arrays) -> None:
+    totals = results.totals("2b", 0)["value"]
+    assert totals.gap is not None
+    assert totals.gap.shape == (STEPS[0], 3)
+    np.testing.assert_allclose(
+        totals.totals[:, :CHANNELS].sum(axis=-1), arrays.channels[0].sum(axis=(1, 2)), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_dataset_examples_point_into_the_atlas(results: Results, arrays: Arrays) -> None:
+    features = results.features("2b")
+    meta = results.features_meta("2b")
+    assert meta["subdiv_mults"] == list(DENSITIES)
+    indices = results.manifest["observations"]["indices"]
+    grid = features["index.1"]
+    assert grid.shape == (CHANNELS, *LAYER)
+    shown = np.array(indices)[grid[0]]
+    at = arrays.activations[..., 0]
+    rows, columns = np.meshgrid(np.arange(LAYER[0]), np.arange(LAYER[1]), indexing="ij")
+    most = at[shown, rows, columns] == at.max(axis=0)
+    assert most.mean() > 0.6  # the rest are repeats that were moved
+    assert features["opacity.1"].dtype == np.uint8
+    np.testing.assert_allclose(features["position.1"][2, 3], [2.5, 3.5])
+    assert features["strongest"].shape == (CHANNELS, 3, 3)
+
+
+def test_atlas_pictures_hold_the_observations(results: Results, arrays: Arrays) -> None:
+    atlas = results.manifest["observations"]
+    picture = results.picture(atlas["pictures"][0])
+    cell = 2
+    row, column = divmod(cell, atlas["columns"])
+    height, width = FRAME
+    shown = picture[row * height : (row + 1) * height, column * width : (column + 1) * width]
+    np.testing.assert_array_equal(shown, arrays.observations[atlas["indices"][cell]])
+
+
+def test_scrub_pictures_are_strips_in_time(results: Results, arrays: Arrays) -> None:
+    scrub = results.manifest["scrub"]
+    pictures = [results.picture(name) for name in results.trajectory(0)["scrub"]]
+    assert [picture.shape[1] for picture in pictures] == [n * scrub["step_width"] for n in (32, 32, 6)]
+    np.testing.assert_array_equal(pictures[1][:, :2], arrays.frames[0][32, :, 10:12])
+    assert scrub["height"] == FRAME[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda results: results.layer("5a"), "layer '5a' is none of 2b, input"),
+        (lambda results: results.series(2), "trajectory 2 is none of the 2"),
+        (lambda results: results.series(-1), "trajectory -1"),
+        (lambda results: results.frames(1, [9]), "step 9 is none of the trajectory's 9"),
+        (lambda results: results.attribution("2b", 0, "action-7"), "output 'action-7' is none of value"),
+        (lambda results: results.attribution("2b", 9), "trajectory 9 is none of the 2"),
+        (lambda results: results.attribution("2b", -1), "trajectory -1 is none of the 2"),
+        (lambda results: results.totals("2b", 9), "trajectory 9 is none of the 2"),
+        (lambda results: results.frames(1, []), "no steps"),
+    ],
+)
+def test_what_is_not_there_is_named(results: Results, call, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        call(results)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    directory = LocalDirectory(tmp_path)
+    write_small_page(directory)
+    directory.remove("trajectories/1/series.js")
+    with pytest.raises(ClarityError, match=r"lacks trajectories/1/series\.js"):
+        open_results(tmp_path).series(0)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"<html></html>", "no page"),
+        (b'<script type="application/json" id="manifest">{</script>', "damaged"),
+        (b'<script type="application/json" id="manifest">[]</script>', "another format"),
+        (
+            b'<script type="application/json" id="manifest">{"format":"rl-clarity-page","version":2}</script>',
+            "version 2",
+        ),
+    ],
+)
+def test_what_is_no_page_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "interface.html").write_bytes(content)
+    with pytest.raises(ClarityError, match=message):
+        open_results(tmp_path)
+
+
+def test_a_directory_without_a_page_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ClarityError, match=str(tmp_path)):
+        open_results(tmp_path)

@@ -1,0 +1,228 @@
+"""`rl_clarity.collect`: any Gymnasium environment of images, single or vector, in each way of beginning an episode."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+import rl_clarity
+from rl_clarity.agents.states import before_step
+from rl_clarity.errors import EnvironmentSetupError, OptionError, SamplesError
+from rl_clarity.recordings.named_arrays import to_arrays
+from tests.fakes import TinyAgent, TinyEnvironment
+
+SHAPE = (16, 12, 3)
+MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]
+ENDS = (4, 6)
+"""Steps after which an episode ends, and is cut."""
+
+
+class Ticks(gymnasium.Env[np.ndarray, int]):
+    """Noise from the environment's generator; episodes take turns at ending and at being cut. Its rewards count."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
+
+    def __init__(self, ends: tuple[int, int] = ENDS, shape: tuple[int, ...] = SHAPE, kind: str = "uint8") -> None:
+        self.ends, self.render_mode = ends, "rgb_array"
+        low, high = {"uint8": (0, 255), "unit": (0.0, 1.0), "signed": (-1.0, 1.0)}[kind]
+        self.observation_space = Box(low, high, shape, np.uint8 if kind == "uint8" else np.float32)  # type: ignore[arg-type]
+        self.action_space = Discrete(3)
+        self.episode = -1
+
+    def get_action_meanings(self) -> list[str]:
+        return ["NOOP", "LEFT", "JUMP"]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.episode, self.time = self.episode + 1, 0
+        return self._look(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        cut = self.episode % 2 == 1
+        over = self.time == self.ends[cut]
+        return self._look(), float(self.time), over and not cut, over and cut, {}
+
+    def render(self) -> np.ndarray:  # type: ignore[override]
+        return np.full((20, 30, 3), self.time, np.uint8)
+
+    def _look(self) -> np.ndarray:
+        space = self.observation_space
+        pixels = self.np_random.integers(0, 256, space.shape)
+        if space.dtype == np.uint8:
+            return pixels.astype(np.uint8)
+        return (space.low + pixels / 255 * (space.high - space.low)).astype(np.float32)  # type: ignore[attr-defined]
+
+
+class Tocks(Ticks):
+    """Other lengths, so that environments drift apart."""
+
+    def __init__(self) -> None:
+        super().__init__(ends=(9, 3))
+
+
+def make_agent(kind: str = "recurrent", **changes: Any) -> TinyAgent:
+    """A policy that is certain, so that chance has no part in what it does."""
+    options: dict[str, Any] = {"observation_shape": SHAPE, "num_actions": 3, "patch": 4, "sharpness": 1e6}
+    return TinyAgent(kind, **{**options, **changes})
+
+
+def collect_in(mode: AutoresetMode, kind: str = "recurrent", make: Any = SyncVectorEnv, **options: Any) -> Any:
+    env = make([Ticks, Tocks], autoreset_mode=mode)
+    try:
+        return rl_clarity.collect(make_agent(kind), env, 40, 5, obs_every=7, seed=3, **options)
+    finally:
+        env.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["recurrent", "q"])
+def test_an_environments_steps_are_those_it_has_alone(mode: AutoresetMode, kind: str) -> None:
+    """Whichever way a vector environment begins episodes: no step is lost, none is made up."""
+    together, _ = collect_in(mode, kind)
+    seeds = np.random.SeedSequence(3).generate_state(2)
+    for i, make in enumerate((Ticks, Tocks)):
+        agent, env, state, first = make_agent(kind), make(), None, True
+        seen, _ = env.reset(seed=int(seeds[i]))
+        for t in range(41):
+            state = before_step(agent, state, np.array([first]))
+            outputs, after = agent.step(seen[None], state, np.array([first]))
+            action = int((outputs.q_values if kind == "q" else outputs.policy_logits)[0].argmax())
+            next_seen, reward, ended, cut, _ = env.step(action)
+            if t > 0:  # the very first step is left out
+                at = (i, t - 1)
+                assert np.array_equal(together.observations[at], seen)
+                kept = (together.actions[at], together.rewards[at], together.firsts[at], together.truncated[at])
+                assert kept == (action, reward, first, cut)
+                if kind == "recurrent":
+                    assert np.array_equal(together.states[0][at], state[0][0])
+                    assert together.values[at] == outputs.values[0]
+                    value = agent.step(next_seen[None], after, np.array([False]))[0].values[0] if cut else 0
+                    assert together.final_values[at] == pytest.approx(value, abs=1e-6)
+            state, seen, first = after, env.reset()[0] if ended or cut else next_seen, ended or cut
+    assert together.truncated.sum() > 4
+    assert (together.firsts.sum(1) > 5).all()
+
+
+def test_an_asynchronous_environment_is_the_same() -> None:
+    one, two = collect_in(MODES[0]), collect_in(MODES[0], make=AsyncVectorEnv)
+    for first, second in zip(one, two, strict=True):
+        arrays, others = to_arrays(first), to_arrays(second)
+        assert arrays.keys() == others.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, others[name])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_observations_go_on_with_other_episodes(mode: AutoresetMode) -> None:
+    trajectories, observations = collect_in(mode)
+    assert observations.observations.shape == (10, *SHAPE)
+    assert observations.states[0].shape == (10, 6)
+    assert observations.ages.max() < 9
+    played = trajectories.observations.reshape(-1, *SHAPE)
+    assert not (observations.observations[:, None] == played[None]).all(axis=(2, 3, 4)).any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pictures_are_of_the_moment(mode: AutoresetMode) -> None:
+    trajectories, observations = collect_in(mode, full_resolution=True)
+    assert trajectories.observations_full.shape == (2, 40, 20, 30, 3)
+    ages = trajectories.observations_full[..., 0, 0, 0].astype(int)
+    np.testing.assert_array_equal(ages == 0, trajectories.firsts)
+    assert (np.diff(ages, axis=1)[~trajectories.firsts[:, 1:]] == 1).all()
+    np.testing.assert_array_equal(observations.observations_full[:, 0, 0, 0], observations.ages)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "unit", "signed"])
+@pytest.mark.parametrize(
+    ("shape", "seen"),
+    [
+        ((16, 12), (16, 12, 1)),
+        ((16, 12, 3), (16, 12, 3)),
+        ((3, 16, 12), (16, 12, 3)),
+        ((4, 16, 12), (16, 12, 4)),
+        ((16, 12, 4), (16, 12, 4)),
+        ((4, 16, 12, 3), (16, 12, 12)),
+    ],
+)
+def test_images_of_any_layout(kind: str, shape: tuple[int, ...], seen: tuple[int, int, int]) -> None:
+    agent = make_agent("policy", observation_shape=seen)
+    env = Ticks(shape=shape, kind=kind)
+    trajectories, _ = rl_clarity.collect(agent, env, 8, 1, obs_every=1, seed=1)
+    env = Ticks(shape=shape)  # the same numbers, in bytes
+    env.reset(seed=int(np.random.SeedSequence(1).generate_state(1)[0]))
+    pixels = env.step(0)[0]
+    if len(shape) == 4:
+        pixels = np.concatenate(list(pixels), axis=-1)
+    elif len(shape) == 3 and shape[0] < 5:
+        pixels = np.moveaxis(pixels, 0, -1)
+    assert trajectories.observations.shape == (1, 8, *seen)
+    assert trajectories.observations.dtype == np.uint8
+    np.testing.assert_array_equal(trajectories.observations[0, 0], pixels.reshape(seen))
+
+
+def test_an_environment_that_shows_everything_in_one_array() -> None:
+    one, _ = collect_in(AutoresetMode.NEXT_STEP)
+    env = SyncVectorEnv([Ticks, Tocks], copy=False)
+    two, _ = rl_clarity.collect(make_agent(), env, 40, 5, obs_every=7, seed=3)
+    np.testing.assert_array_equal(one.observations, two.observations)
+
+
+def test_the_same_seed_gives_the_same_samples() -> None:
+    agent = make_agent("policy", sharpness=1.0)
+    one, two, other = (rl_clarity.collect(agent, Ticks(), 30, 3, obs_every=2, seed=seed) for seed in (5, 5, 6))
+    for first, second in zip(one, two, strict=True):
+        for array, again in zip(to_arrays(first).values(), to_arrays(second).values(), strict=True):
+            np.testing.assert_array_equal(array, again)
+    assert (one[0].observations != other[0].observations).any()
+
+
+def test_environments_of_our_own_protocol_are_taken_too() -> None:
+    agent = TinyAgent(observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    trajectories, observations = rl_clarity.collect(agent, TinyEnvironment((5, 7)), 12, 2, obs_every=3)
+    assert trajectories.observations.shape == (2, 12, 16, 16, 1)
+    assert observations.observations.shape == (4, 16, 16, 1)
+
+
+def test_the_environments_words_for_its_actions_are_kept() -> None:
+    for env in (Ticks(), SyncVectorEnv([Ticks])):
+        trajectories, _ = rl_clarity.collect(make_agent(), env, 3, 1, obs_every=1)
+        assert trajectories.action_combos == ((), ("LEFT",), ("JUMP",))
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "error", "words"),
+    [
+        ("CartPole-v1", {}, EnvironmentSetupError, "a str is no environment"),
+        (Ticks(shape=(16, 16, 3)), {}, SamplesError, r"\(16, 12, 3\).*\(16, 16, 3\)"),
+        (Ticks(), {"num_steps": 0}, OptionError, "num_steps=0"),
+    ],
+)
+def test_what_does_not_fit_is_said(env: Any, options: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        rl_clarity.collect(make_agent(), env, **{"num_steps": 3, "num_obs": 1, "obs_every": 1, **options})
+
+
+def test_a_vector_environment_must_say_how_episodes_begin() -> None:
+    env = SyncVectorEnv([Ticks])
+    env.metadata = {}
+    with pytest.raises(EnvironmentSetupError, match="autoreset_mode"):
+        rl_clarity.collect(make_agent(), env, 3, 1, obs_every=1)
+
+
+def test_generate_explains_what_was_collected(tmp_path: Any) -> None:
+    agent = dataclasses.replace(make_agent(), sharpness=4.0)
+    collected = rl_clarity.collect(agent, SyncVectorEnv([Ticks, Tocks]), 24, 6, obs_every=3)
+    results = rl_clarity.generate(agent, *collected, tmp_path / "page").results()
+    assert [action["label"] for action in results.manifest["actions"]] == ["no-op", "←", "JUMP"]
+    series = results.series(1)
+    np.testing.assert_array_equal(series["firsts"], collected[0].firsts[1])
+    delta = collected[0].rewards + 0.999 * collected[0].final_values - collected[0].values  # of the steps that were cut
+    cut = collected[0].truncated[1]
+    np.testing.assert_allclose(series["advantages"][cut], delta[1][cut], rtol=1e-4)

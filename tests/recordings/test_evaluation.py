@@ -1,0 +1,156 @@
+"""How well an agent plays."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from rl_clarity.environments import EnvironmentSpec, make
+from rl_clarity.errors import OptionError
+from rl_clarity.evaluation import AGENT, UNSEEN, text
+from rl_clarity.recordings.evaluation import Evaluation, environments_for, evaluate, evaluate_in, unseen_levels
+from rl_clarity.recordings.players import RandomPolicyAgent
+from tests.fakes import TinyAgent, TinyEnvironment
+
+
+def test_every_environment_plays_its_share_to_the_end_however_long():
+    environment = TinyEnvironment((2, 3, 50))
+    rng = np.random.default_rng(0)
+    evaluation = evaluate_in(RandomPolicyAgent(3), environment, 7, rng)
+    assert evaluation.environments.tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert evaluation.lengths.tolist() == [2, 2, 2, 3, 3, 50, 50]
+
+
+@pytest.mark.parametrize(
+    ("episodes", "environments"),
+    [(1, 1), (50, 50), (64, 64), (67, 64), (100, 50), (101, 64), (127, 64), (384, 64), (499, 64), (500, 50)],
+)
+def test_many_environments_play_whatever_the_number_of_episodes(episodes, environments):
+    assert environments_for(episodes) == environments
+
+
+def test_a_prime_number_of_episodes_is_shared_by_all_environments(monkeypatch):
+    environment = TinyEnvironment((2, 3, 5, 7) * 16)
+    monkeypatch.setattr("rl_clarity.recordings.evaluation.make", lambda spec, n, seed: {64: environment}[n])
+    evaluation = evaluate(RandomPolicyAgent(3), EnvironmentSpec(), 101, seed=0)
+    assert np.bincount(evaluation.environments).tolist() == [2] * 37 + [1] * 27
+    assert not evaluation.cut
+
+
+def test_returns_are_sums_of_rewards():
+    environment = TinyEnvironment((4, 6), cut=[False, True])
+    agent = TinyAgent("q", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    evaluation = evaluate_in(agent, environment, 4, np.random.default_rng(0))
+    rewards = np.array(environment.actions) == 0
+    assert evaluation.returns.tolist() == [rewards[:4, 0].sum(), rewards[4:8, 0].sum(), *[rewards[:6, 1].sum()] * 2]
+    assert evaluation.truncated.tolist() == [False, False, True, True]
+
+
+def test_statistics():
+    evaluation = Evaluation(*(np.array(a) for a in ([0.0, 10.0, 10.0, 0.0], [1] * 4, [0] * 4, [False] * 4)))
+    assert evaluation.mean == 5
+    assert evaluation.standard_error == pytest.approx(np.sqrt(100 / 3) / 2)
+    low, high = evaluation.bootstrap_interval(np.random.default_rng(0))
+    assert low == 0
+    assert high == 10
+    assert evaluation.bootstrap_interval(np.random.default_rng(0), confidence=0.5) == (2.5, 7.5)
+
+
+def test_the_random_policy_takes_all_actions_equally_often():
+    environment = TinyEnvironment((3000,))
+    evaluate_in(RandomPolicyAgent(3), environment, 1, np.random.default_rng(0))
+    counts = np.bincount(np.concatenate(environment.actions))
+    assert counts.min() > 900
+
+
+def test_evaluation_is_seeded_and_unscaled():
+    pytest.importorskip("procgen")
+    spec = EnvironmentSpec(name="starpilot", reward_scale=0.5)
+    one = evaluate(RandomPolicyAgent(15), spec, 6, seed=1)
+    assert len(one.returns) == 6
+    assert one.returns.tolist() == evaluate(RandomPolicyAgent(15), spec, 6, seed=1).returns.tolist()
+    assert one.lengths.tolist() != evaluate(RandomPolicyAgent(15), spec, 6, seed=2).lengths.tolist()
+    assert all(value == round(value) for value in one.returns)
+
+
+def test_whole_games_are_played_whatever_the_training():
+    pytest.importorskip("ale_py")
+    spec = EnvironmentSpec("atari", "breakout", {"episodic_life": True, "frame_stack": 4})
+    lengths = evaluate(RandomPolicyAgent(4), spec, 2, seed=0).lengths
+    assert lengths.min() > 100
+
+
+def test_progress_counts_episodes():
+    seen = []
+    rng = np.random.default_rng(0)
+    evaluate_in(RandomPolicyAgent(3), TinyEnvironment((2, 3)), 2, rng, progress=lambda *args: seen.append(args))
+    assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_what_does_not_end_is_cut_and_said():
+    environment = TinyEnvironment((4, 10**9))
+    evaluation = evaluate_in(RandomPolicyAgent(3), environment, 4, np.random.default_rng(0), max_steps=6)
+    assert evaluation.lengths.tolist() == [4, 4, 6, 6]
+    assert evaluation.truncated.tolist() == [False, False, True, True]
+    assert evaluation.cut == 2
+    assert "2 episodes had not ended after 6 steps" in text({AGENT: evaluation})
+    assert "not ended" not in text({AGENT: dataclasses.replace(evaluation, cut=0)})
+
+
+def test_the_first_line_is_what_programs_look_for():
+    evaluation = Evaluation(*(np.array(a) for a in ([0.0, 10.0, 10.0, 0.0], [1, 2, 3, 6], [0] * 4, [False] * 4)))
+    lines = text({AGENT: evaluation, UNSEEN: evaluation}).splitlines()
+    assert lines[0] == "mean return 5.00 +- 2.89 over 4 episodes"
+    assert lines[1] == "  95 % interval 0.00 to 10.00 (bootstrap); length 3 steps on average, 1 to 6"
+    assert lines[2] == "unseen levels: mean return 5.00 +- 2.89 over 4 episodes"
+
+
+def test_a_recurrent_agent_forgets_at_the_end_of_an_episode():
+    agent = TinyAgent("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    seen = []
+
+    class Watched:
+        num_actions, initial_state, preprocess = 3, staticmethod(agent.initial_state), staticmethod(agent.preprocess)
+
+        def step(self, observations, state, firsts):
+            seen.append((firsts.copy(), state))
+            return agent.step(observations, state, firsts)
+
+    evaluation = evaluate_in(Watched(), TinyEnvironment((2, 5)), 4, np.random.default_rng(0))
+    assert evaluation.lengths.tolist() == [2, 2, 5, 5]
+    assert [firsts.tolist() for firsts, _ in seen[:3]] == [[True, True], [False, False], [True, False]]
+    assert any(np.abs(state[0]).max() > 0 for _, state in seen[1:])
+
+
+def test_unseen_levels_come_after_those_of_training():
+    spec = EnvironmentSpec(name="coinrun", options={"num_levels": 200, "start_level": 7, "distribution_mode": "easy"})
+    others = unseen_levels(spec)
+    assert others is not None
+    assert others.options == {"num_levels": 2**31 - 1 - 207, "start_level": 207, "distribution_mode": "easy"}
+    assert unseen_levels(EnvironmentSpec(name="coinrun")) is None
+    assert unseen_levels(EnvironmentSpec("atari", "breakout")) is None
+
+
+def test_procgen_plays_the_unseen_levels():
+    pytest.importorskip("procgen")
+    spec = EnvironmentSpec(name="coinrun", options={"num_levels": 2**31 - 1 - 1000})
+    environment = make(unseen_levels(spec), 16, 0)
+    environment.reset()
+    assert min(info["level_seed"] for info in environment._env.get_info()) >= 2**31 - 1 - 1000
+    environment.close()
+
+
+@pytest.mark.parametrize(
+    ("episodes", "options", "message"),
+    [
+        (0, {}, "episodes=0 must be at least 1"),
+        (1, {"num_envs": 0}, "num_envs=0 must be at least 1"),
+        (1, {"max_steps": -3}, "max_steps=-3 must be at least 1"),
+    ],
+)
+def test_what_cannot_be_is_named_alone(episodes, options, message):
+    with pytest.raises(OptionError) as raised:
+        evaluate(RandomPolicyAgent(15), EnvironmentSpec(name="coinrun"), episodes, seed=0, **options)
+    assert str(raised.value) == message

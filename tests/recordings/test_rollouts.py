@@ -1,0 +1,246 @@
+"""What is kept of an agent at play."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from rl_clarity.agents.protocol import Outputs
+from rl_clarity.environments import EnvironmentSpec, make
+from rl_clarity.errors import SamplesError
+from rl_clarity.options import ORIGINAL, ObservationsOptions
+from rl_clarity.recordings.array_stores import FileStore
+from rl_clarity.recordings.named_arrays import to_arrays
+from rl_clarity.recordings.players import RandomPolicyAgent, choose_actions
+from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
+from tests.fakes import KINDS, TinyAgent, TinyEnvironment
+
+LENGTHS = (5, 7, 100)
+
+
+def make_agent(kind="policy", **arguments):
+    return TinyAgent(kind, observation_shape=(16, 16, 1), num_actions=3, patch=4, **arguments)
+
+
+def collect(kind="policy", num_steps=20, seed=0, environment=None, **arguments):
+    environment = environment or TinyEnvironment(LENGTHS)
+    return collect_trajectories(make_agent(kind), environment, num_steps, np.random.default_rng(seed), **arguments)
+
+
+def test_trajectories_are_consecutive_steps_after_the_very_first():
+    environment = TinyEnvironment(LENGTHS)
+    trajectories = collect(environment=environment)
+    number, time = trajectories.observations[..., 0, 0, 0], trajectories.observations[..., 0, 1, 0]
+    assert number.tolist() == [[1] * 20, [11] * 20, [21] * 20]
+    for i, length in enumerate(LENGTHS):
+        assert time[i].tolist() == [(t + 1) % length for t in range(20)]
+    np.testing.assert_array_equal(trajectories.firsts, time == 0)
+    np.testing.assert_array_equal(trajectories.rewards, trajectories.actions == 0)
+    np.testing.assert_array_equal(trajectories.actions.T, environment.actions[1:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_are_the_agents_for_what_was_seen(kind):
+    agent, trajectories = make_agent(kind), collect(kind)
+    state = None if kind != "recurrent" else tuple(part[:, 9] for part in trajectories.states)
+    outputs, _ = agent.step(trajectories.observations[:, 9], state, np.zeros(3, bool))
+    for name in ("policy_logits", "values", "q_values"):
+        stored, expected = getattr(trajectories, name), getattr(outputs, name)
+        assert (stored is None) == (expected is None)
+        if expected is not None:
+            np.testing.assert_array_equal(stored[:, 9], expected)
+    if kind == "q":
+        np.testing.assert_array_equal(trajectories.actions, trajectories.q_values.argmax(-1))
+
+
+def test_states_are_before_the_step_and_begin_anew_with_an_episode():
+    agent, trajectories = make_agent("recurrent"), collect("recurrent")
+    (states,) = trajectories.states
+    assert states.shape == (3, 20, 6)
+    np.testing.assert_array_equal((states == 0).all(-1), trajectories.firsts)
+    for t in range(19):
+        _, (after,) = agent.step(trajectories.observations[:, t], (states[:, t],), np.zeros(3, bool))
+        going_on = ~trajectories.firsts[:, t + 1]
+        np.testing.assert_array_equal(after[going_on], states[going_on, t + 1])
+
+
+def test_an_agent_may_say_itself_what_an_episode_begins_with():
+    @dataclasses.dataclass(frozen=True)
+    class Learnt(TinyAgent):
+        def reset(self, state, firsts):
+            return (np.where(firsts[:, None], 0.5, state[0]).astype(np.float32),)
+
+    agent = Learnt("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    trajectories = collect_trajectories(agent, TinyEnvironment((5, 7)), 12, np.random.default_rng(0))
+    np.testing.assert_array_equal((trajectories.states[0] == 0.5).all(-1), trajectories.firsts)
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "q"])
+def test_episodes_cut_by_time_keep_the_value_they_were_left_with(kind):
+    environment = TinyEnvironment(LENGTHS, cut=[True, False, False])
+    trajectories = collect(kind, environment=environment)
+    np.testing.assert_array_equal(np.flatnonzero(trajectories.truncated[0]), [3, 8, 13, 18])
+    assert not trajectories.truncated[1:].any()
+    assert not trajectories.final_values[~trajectories.truncated].any()
+    final = np.zeros((1, 16, 16, 1), np.uint8)
+    final[0, 0, :3, 0] = 1, 5, 255
+    agent, state = make_agent(kind), None
+    if kind == "recurrent":
+        before = (trajectories.states[0][:1, 3],)
+        _, state = agent.step(trajectories.observations[:1, 3], before, np.zeros(1, bool))
+    outputs, _ = agent.step(final, state, np.zeros(1, bool))
+    expected = outputs.q_values.max() if kind == "q" else outputs.values[0]
+    assert trajectories.final_values[0, 3] == pytest.approx(expected, rel=1e-6)
+    assert expected != 0
+
+
+def test_same_seed_same_trajectories():
+    one, two, other = collect(seed=1), collect(seed=1), collect(seed=2)
+    for name, array in to_arrays(one).items():
+        np.testing.assert_array_equal(array, to_arrays(two)[name])
+    assert (one.actions != other.actions).any()
+
+
+def test_actions_are_drawn_from_the_policy():
+    logits = np.tile(np.log([[0.5, 0.2, 0.3]]), (40_000, 1)).astype(np.float32)
+    actions = choose_actions(Outputs(policy_logits=logits + 7), np.random.default_rng(0))
+    np.testing.assert_allclose(np.bincount(actions) / 40_000, [0.5, 0.2, 0.3], atol=0.01)
+    certain = np.array([[0, -1000, -1000], [-1000, -1000, 1000]], np.float32)
+    assert choose_actions(Outputs(policy_logits=certain), np.random.default_rng(0)).tolist() == [0, 2]
+
+
+def test_arrays_in_files_are_those_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("rl_clarity.recordings.recorder._BUFFERED_BYTES", 3000)  # several blocks
+    in_memory = to_arrays(collect("recurrent", full_resolution=True))
+    in_files = to_arrays(collect("recurrent", full_resolution=True, store=FileStore(tmp_path)))
+    assert in_memory.keys() == in_files.keys()
+    for name, array in in_files.items():
+        assert isinstance(array, np.memmap)
+        assert array.dtype == in_memory[name].dtype
+        np.testing.assert_array_equal(array, in_memory[name])
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), in_memory[name])
+
+
+def test_pictures_show_what_is_observed():
+    environment = TinyEnvironment(LENGTHS)
+    trajectories = collect(environment=environment, full_resolution=True)
+    assert trajectories.observations_full.shape == (3, 20, 20, 24, 3)
+    np.testing.assert_array_equal(trajectories.observations_full[..., 0, 0, 0], trajectories.observations[..., 0, 1, 0])
+    assert environment.renders == 20
+    assert collect().observations_full is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_observations_are_the_last_of_every_few(kind):
+    environment = TinyEnvironment((1000, 1000))
+    rng = np.random.default_rng(0)
+    observations = collect_observations(make_agent(kind), environment, 3, 4, rng, full_resolution=True)
+    assert observations.observations.shape == (6, 16, 16, 1)
+    assert observations.observations[:, 0, 0, 0].tolist() == [1, 11] * 3
+    # In the original, the first kept is the fourth that was seen.
+    assert observations.observations[:, 0, 1, 0].tolist() == [3, 3, 7, 7, 11, 11]
+    assert observations.observations_full[:, 0, 0, 0].tolist() == [3, 3, 7, 7, 11, 11]
+    assert environment.renders == 3
+    if kind == "recurrent":
+        assert observations.states[0].shape == (6, 6)
+        assert observations.states[0].any()
+
+
+def test_observations_know_how_far_into_their_episode_they_are():
+    rng = np.random.default_rng(0)
+    observations = collect_observations(make_agent(), TinyEnvironment(LENGTHS), 5, 6, rng)
+    np.testing.assert_array_equal(observations.ages, observations.observations[:, 0, 1, 0])
+
+
+def test_burn_in_comes_before_the_first_observation():
+    rng = np.random.default_rng(0)
+    observations = collect_observations(make_agent(), TinyEnvironment((1000,)), 2, 4, rng, burn_in=10)
+    assert observations.observations[:, 0, 1, 0].tolist() == [13, 17]
+
+
+def test_progress_counts_environment_steps():
+    seen = []
+    collect(num_steps=4, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(3, 12), (6, 12), (9, 12), (12, 12)]
+
+
+def test_frames_are_preprocessed_by_the_agent():
+    @dataclasses.dataclass(frozen=True)
+    class Inverting(TinyAgent):
+        def preprocess(self, frames):
+            return 255 - frames
+
+    agent = Inverting(observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    trajectories = collect_trajectories(agent, TinyEnvironment((9,)), 4, np.random.default_rng(0))
+    assert trajectories.observations[0, :, 0, 1, 0].tolist() == [254, 253, 252, 251]
+
+
+def test_the_same_seed_gives_the_same_game():
+    pytest.importorskip("procgen")
+
+    def samples(seed):
+        environment = make(EnvironmentSpec(name="starpilot", epsilon_greedy=0.1, options={"frame_stack": 2}), 3, seed)
+        agent = TinyAgent("recurrent", observation_shape=(64, 64, 6))
+        trajectories = collect_trajectories(agent, environment, 150, np.random.default_rng(seed))
+        environment.close()
+        return to_arrays(trajectories)
+
+    one, two, other = samples(1), samples(1), samples(2)
+    assert one["firsts"].any()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name])
+    assert (one["observations"] != other["observations"]).any()
+
+
+class RunRight(RandomPolicyAgent):
+    """Runs and jumps to the right most of the time, which is how one gets far in CoinRun."""
+
+    def step(self, observations, state, firsts):
+        logits = np.zeros((len(observations), self.num_actions), np.float32)
+        logits[:, [7, 8]] = 4.5, 4.9
+        return Outputs(logits, np.zeros(len(observations), np.float32)), None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("game", "agent", "mean_age"),
+    [("coinrun", RunRight(15), 30), ("starpilot", RandomPolicyAgent(15), 45), ("bigfish", RandomPolicyAgent(15), 75)],
+)
+def test_fewer_steps_see_episodes_as_far_in_as_the_original_does(game, agent, mean_age):
+    pytest.importorskip("procgen")
+
+    def ages(plan, seed):
+        environment = make(EnvironmentSpec(name=game), plan["num_envs"], seed)
+        rng = np.random.default_rng(seed)
+        observations = collect_observations(agent, environment, plan["num_obs"], plan["obs_every"], rng)
+        environment.close()
+        return observations.ages
+
+    original = ages(ORIGINAL["observations_kwargs"], seed=1)
+    fewer = ages(dataclasses.asdict(ObservationsOptions()), seed=2)
+    assert original.mean() > 0.8 * mean_age
+    assert scipy.stats.ks_2samp(original, fewer).statistic <= 0.05
+
+
+def test_an_agent_of_another_environment_is_an_error():
+    rng = np.random.default_rng(0)
+    with pytest.raises(SamplesError, match="the agent has 15 actions, the environment 3"):
+        collect_trajectories(TinyAgent(), TinyEnvironment((5,)), 3, rng)
+    with pytest.raises(SamplesError, match=r"shape \(64, 64, 3\), the environment gives \(16, 16, 1\)"):
+        collect_trajectories(TinyAgent(num_actions=3), TinyEnvironment((5,)), 3, rng)
+
+
+def test_observations_are_kept_as_bytes_though_an_agent_makes_floats_of_its_frames():
+    class Halved(TinyAgent):
+        def preprocess(self, frames):
+            return (frames // 2).astype(np.float32) / 255
+
+    agent = Halved("policy", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    floats, plain = (
+        collect_trajectories(a, TinyEnvironment(LENGTHS), 5, np.random.default_rng(0)) for a in (agent, make_agent())
+    )
+    assert floats.observations.dtype == np.uint8
+    np.testing.assert_array_equal(floats.observations[:, 0], plain.observations[:, 0] // 2)

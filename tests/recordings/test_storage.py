@@ -1,0 +1,291 @@
+"""Samples on disk: round trips, damage, interruption, places."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_clarity.errors import SamplesError
+from rl_clarity.recordings import paths as paths_module
+from rl_clarity.recordings.array_stores import release
+from rl_clarity.recordings.named_arrays import from_arrays, to_arrays
+from rl_clarity.recordings.paths import sample_paths
+from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
+from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.storage import (
+    INDEX,
+    SamplesWriter,
+    load_facts,
+    load_metadata,
+    load_observations,
+    load_trajectories,
+    save_metadata,
+)
+from tests.fakes import TinyAgent, TinyEnvironment
+from tests.saved import save_samples
+
+AGENT = TinyAgent("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+
+
+def make_trajectories(seed=0, num_steps=6, **arguments):
+    rng = np.random.default_rng(seed)
+    return collect_trajectories(AGENT, TinyEnvironment((5, 3)), num_steps, rng, **arguments)
+
+
+def make_observations():
+    return collect_observations(AGENT, TinyEnvironment((5, 3)), 3, 4, np.random.default_rng(0))
+
+
+def assert_equal(one, two):
+    one, two = to_arrays(one), to_arrays(two)
+    assert one.keys() == two.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], two[name])
+        assert one[name].dtype == two[name].dtype
+
+
+def test_trajectories_and_observations_come_back(tmp_path):
+    trajectories, observations = make_trajectories(), make_observations()
+    save_samples(tmp_path / "t", trajectories, {"seed": np.int64(3), "args": {"gamma": np.float32(0.5)}})
+    save_samples(tmp_path / "o", observations)
+    assert_equal(load_trajectories(tmp_path / "t"), trajectories)
+    assert_equal(load_observations(tmp_path / "o"), observations)
+    assert load_facts(tmp_path / "t") == {"seed": 3, "args": {"gamma": 0.5}}
+    assert isinstance(load_trajectories(tmp_path / "t").observations, np.memmap)
+
+
+def test_samples_are_written_while_the_agent_plays(tmp_path):
+    with SamplesWriter(tmp_path / "t") as writer:
+        trajectories = make_trajectories(store=writer.store)
+        writer.commit(trajectories)
+    assert_equal(load_trajectories(tmp_path / "t"), make_trajectories())
+    assert_equal(trajectories, make_trajectories())
+
+
+def test_new_samples_take_the_place_of_old_ones_and_leave_nothing_behind(tmp_path):
+    save_samples(tmp_path, make_trajectories())
+    save_samples(tmp_path, make_trajectories(num_steps=9))
+    assert load_trajectories(tmp_path).rewards.shape == (2, 9)
+    assert len(list(tmp_path.glob("arrays-*"))) == 1
+
+
+def test_an_error_leaves_the_old_samples(tmp_path):
+    old = make_trajectories()
+    save_samples(tmp_path, old)
+
+    def write_and_fail():
+        with SamplesWriter(tmp_path) as writer:
+            make_trajectories(seed=1, store=writer.store)
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        write_and_fail()
+    assert_equal(load_trajectories(tmp_path), old)
+    assert len(list(tmp_path.glob("arrays-*"))) == 1
+
+
+def test_a_killed_writer_leaves_the_old_samples_and_the_next_clears_up(tmp_path):
+    old = make_trajectories()
+    save_samples(tmp_path, old)
+    program = (
+        "import sys, time; from rl_clarity.recordings.storage import SamplesWriter; from tests.recordings.test_storage "
+        "import make_trajectories\n"
+        "with SamplesWriter(sys.argv[1]) as w:\n"
+        "    make_trajectories(1, store=w.store); print('ready', flush=True); time.sleep(60)"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout.readline() == "ready\n"
+    with pytest.raises(SamplesError, match=r"another run is writing .*temp_files=True.*--load\.temp-files"):
+        save_samples(tmp_path, old)
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    writer.stdout.close()
+    assert_equal(load_trajectories(tmp_path), old)
+    assert len(list(tmp_path.glob("arrays-*"))) == 2
+    save_samples(tmp_path, make_trajectories(2))
+    assert_equal(load_trajectories(tmp_path), make_trajectories(2))
+    assert len(list(tmp_path.glob("arrays-*"))) == 1
+
+
+def array_file(folder, name="observations"):
+    return folder / json.loads((folder / INDEX).read_text())["arrays"][name]["file"]
+
+
+def truncate(folder):
+    with array_file(folder).open("r+b") as file:
+        file.truncate(200)
+
+
+def remove(folder):
+    array_file(folder).unlink()
+
+
+def empty_index(folder):
+    (folder / INDEX).write_text("")
+
+
+def other_version(folder):
+    index = json.loads((folder / INDEX).read_text())
+    (folder / INDEX).write_text(json.dumps({**index, "version": 99}))
+
+
+def other_shape(folder):
+    np.save(array_file(folder, "actions"), np.load(array_file(folder, "actions")).T)
+
+
+def pickle_inside(folder):
+    size = array_file(folder, "actions").stat().st_size
+    with array_file(folder, "actions").open("wb") as file:
+        np.save(file, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+        file.truncate(size)
+
+
+def outside(folder):
+    index = json.loads((folder / INDEX).read_text())
+    index["arrays"]["actions"]["file"] = "../../secret.npy"
+    (folder / INDEX).write_text(json.dumps(index))
+
+
+def without_arrays(folder):
+    (folder / INDEX).write_text(json.dumps({"format": "rl_clarity samples", "version": 1, "kind": "trajectories"}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (truncate, "observations.npy is missing or damaged"),
+        (remove, "observations.npy is missing or damaged"),
+        (empty_index, "samples.json is missing or damaged"),
+        (other_version, "version 99"),
+        (other_shape, "actions.npy is missing or damaged"),
+        (pickle_inside, "actions.npy is missing or damaged"),
+        (outside, r"'\.\./\.\./secret\.npy'"),
+        (without_arrays, "does not list its arrays"),
+    ],
+)
+def test_damage_is_an_error_that_names_the_file_and_the_way_out(tmp_path, damage, message):
+    save_samples(tmp_path, make_trajectories())
+    damage(tmp_path)
+    with pytest.raises(SamplesError, match=rf"(?s){message}.*resample=True"):
+        load_trajectories(tmp_path)
+
+
+def test_missing_or_other_samples_are_errors(tmp_path):
+    with pytest.raises(SamplesError, match=r"no saved samples in .*; sample anew with resample=True"):
+        load_trajectories(tmp_path / "nothing")
+    save_samples(tmp_path, make_observations())
+    with pytest.raises(SamplesError, match="holds observations, not trajectories"):
+        load_trajectories(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SamplesError, match="cannot be written"):
+        save_samples(tmp_path / "file" / "t", make_trajectories())
+    with pytest.raises(SamplesError, match="cannot be written"):
+        save_metadata(tmp_path / "file" / "m.json", {})
+
+
+def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(SamplesError, match="No space left on device"):
+        save_samples(tmp_path, make_trajectories())
+    assert not list(tmp_path.glob("arrays-*"))
+    assert not (tmp_path / INDEX).exists()
+
+
+def test_metadata(tmp_path):
+    path = tmp_path / "a" / "m.json"
+    save_metadata(path, {"env_name": "coinrun", "gamma": np.float64(0.999), "levels": np.arange(2)})
+    assert load_metadata(path) == {"env_name": "coinrun", "gamma": 0.999, "levels": [0, 1]}
+    assert [other.name for other in path.parent.iterdir()] == ["m.json"]
+    path.write_text("[1")
+    with pytest.raises(SamplesError, match=r"m\.json is missing or damaged"):
+        load_metadata(path)
+
+
+def test_arrays_that_are_no_samples_are_an_error():
+    with pytest.raises(SamplesError, match="lack actions, firsts, rewards"):
+        from_arrays(Trajectories, {"observations": np.zeros(1)})
+    with pytest.raises(SamplesError, match="unknown seeds"):
+        from_arrays(Observations, {"observations": np.zeros(1), "seeds": np.zeros(1)})
+
+
+def test_many_parts_of_a_state_keep_their_order():
+    arrays = {f"states.{i}": np.array(i) for i in range(12)}
+    samples = from_arrays(Observations, {"observations": np.zeros(1), **dict(sorted(arrays.items()))})
+    assert [int(part) for part in samples.states] == list(range(12))
+
+
+def test_places_are_beside_the_checkpoint(tmp_path):
+    places = sample_paths(tmp_path / "best.model.jd", trajectories_path="my/t")
+    assert places.model == tmp_path / "rl-clarity" / "best.model.model.jd"
+    assert places.metadata == tmp_path / "rl-clarity" / "best.model.metadata.json"
+    assert places.observations == tmp_path / "rl-clarity" / "best.model.observations"
+    assert places.trajectories == Path("my/t")
+    assert not (tmp_path / "rl-clarity").exists()
+
+
+def test_places_are_in_the_cache_where_the_checkpoint_is_read_only_or_remote(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths_module.platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    remote = sample_paths("gs://bucket/a/c.jd")
+    assert remote.observations.parent.parent == tmp_path / "cache" / "rl-clarity" / "samples"
+    assert remote.observations != sample_paths("gs://bucket/b/c.jd").observations
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert tmp_path / "cache" in sample_paths(tmp_path / "c.jd").metadata.parents
+
+
+def test_temporary_places_are_new_each_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths_module.tempfile, "tempdir", str(tmp_path))
+    one, two = (sample_paths("c.jd", temp_files=True) for _ in range(2))
+    assert one.trajectories != two.trajectories
+    assert tmp_path in one.trajectories.parents
+
+
+MEASURE = """
+import resource, sys, numpy as np
+from rl_clarity.recordings.array_stores import release
+from rl_clarity.recordings.rollouts import collect_trajectories
+from rl_clarity.recordings.storage import SamplesWriter, load_trajectories
+from tests.fakes import TinyAgent, TinyEnvironment
+environment = TinyEnvironment((50,) * 4)
+environment.render = lambda: np.zeros((4, 256, 256, 3), np.uint8)
+agent = TinyAgent(observation_shape=(16, 16, 1), num_actions=3, patch=4)
+with SamplesWriter(sys.argv[1]) as writer:
+    rng = np.random.default_rng(0)
+    steps, store = int(sys.argv[2]), writer.store
+    writer.commit(collect_trajectories(agent, environment, steps, rng, full_resolution=True, store=store))
+for row in (frames := load_trajectories(sys.argv[1]).observations_full):
+    for step in range(0, len(row), 16):
+        row[step : step + 16].sum()
+        release(frames)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def test_memory_does_not_grow_with_the_number_of_steps(tmp_path):
+    def peak(num_steps):
+        arguments = [sys.executable, "-c", MEASURE, str(tmp_path / str(num_steps)), str(num_steps)]
+        return float(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout)
+
+    short, long = peak(64), peak(512)  # 48 and 384 MiB of pictures
+    assert long - short < 60, f"{short:.0f} MiB became {long:.0f}"
+
+
+def test_release_leaves_arrays_as_they_are(tmp_path):
+    save_samples(tmp_path, make_trajectories())
+    observations = load_trajectories(tmp_path).observations
+    before = observations.copy()
+    release(observations[1:, ::2])
+    np.testing.assert_array_equal(observations, before)
+    release(before)
