@@ -1,4 +1,4 @@
-"""How the package hangs together: what an import loads, which room may import which, where the package's files are."""
+"""How the package hangs together: what an import loads, which layer may import which, where the package's files are."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import rl_clarity
 from rl_clarity import resources
 
 PACKAGE = Path(rl_clarity.__file__).parent
-ROOMS = (
-    ("errors", "files", "parsing", "progress", "quiet", "resources", "threads"),
+LAYERS = (
+    ("errors", "files", "parsing", "progress", "quiet", "registry", "resources", "threads"),
     ("options",),
     ("networks",),
     ("agents",),
@@ -35,16 +35,16 @@ ROOMS = (
     ("cli",),
     ("__init__", "__main__"),
 )
-LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 HEAVY = ("tensorflow", "keras", "torch", "jax", "sklearn", "scipy", "mpi4py", "procgen", "gym", "gymnasium", "ale_py")
 
 
-def room_of(path: Path) -> str:
+def part_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and room of every import of this package, those inside functions too."""
+def imported_parts(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and part of every import of this package, those inside functions too."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -56,21 +56,21 @@ def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
             continue
         for name in names:
             package, _, rest = name.partition(".")
-            if package == "rl_clarity" and (room := rest.partition(".")[0]) in LEVEL:
-                yield node.lineno, room
+            if package == "rl_clarity" and (part := rest.partition(".")[0]) in LEVEL:
+                yield node.lineno, part
 
 
-def test_every_module_is_in_a_room() -> None:
-    homeless = {room_of(path) for path in PACKAGE.rglob("*.py")} - set(LEVEL)
-    assert not homeless, "ROOMS says who may import whom: enter them there, and in CONTRIBUTING.md"
+def test_every_module_is_in_a_layer() -> None:
+    missing = {part_of(path) for path in PACKAGE.rglob("*.py")} - set(LEVEL)
+    assert not missing, "add them to LAYERS, which says what may import what, and to CONTRIBUTING.md"
 
 
-def test_rooms_import_only_from_rooms_above() -> None:
+def test_imports_go_only_upwards() -> None:
     wrong = [
-        f"{path.relative_to(PACKAGE)}:{line} imports {room}"
+        f"{path.relative_to(PACKAGE)}:{line} imports {part}"
         for path in PACKAGE.rglob("*.py")
-        for line, room in imported_rooms(path)
-        if LEVEL[room] > LEVEL.get(room_of(path), 0)
+        for line, part in imported_parts(path)
+        if LEVEL[part] > LEVEL.get(part_of(path), 0)
     ]
     assert not wrong
 

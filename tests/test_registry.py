@@ -1,0 +1,153 @@
+"""Registries: lookup, plug-ins, and hashes of the code behind their entries."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.errors import CheckpointError, OptionError
+from rl_clarity.registry import Registry
+
+GROUP = "rl_clarity.test_rules"
+
+
+def registry() -> Registry[Any]:
+    return Registry(GROUP, {"sqrt": "math:sqrt", "path": "os.path"}, noun="rule")
+
+
+def defined(source: str) -> Any:
+    """`rule`, as a notebook defines it: without a file."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, "<cell>", "exec"), namespace)
+    return namespace["rule"]
+
+
+def source_of(value: Any) -> str:
+    entries = registry()
+    entries.register("rule", value)
+    return entries.source("rule")
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Install a package with a module `outside_rules` and the entry point `outside`."""
+    info = tmp_path / "outside-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\noutside = outside_rules:rule\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(text: str) -> None:
+        (tmp_path / "outside_rules.py").write_text(text)
+        monkeypatch.delitem(sys.modules, "outside_rules", raising=False)
+
+    return write
+
+
+class TestEntries:
+    def test_built_in_entries_are_imported_when_used(self):
+        entries = Registry(GROUP, {"broken": "no_such_module:x", "sqrt": "math:sqrt"})
+        assert entries.names() == ("broken", "sqrt")
+        assert entries.get("sqrt")(4) == 2
+        with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+            entries.get("broken")
+
+    def test_registered_entries_override_built_in_ones(self):
+        entries = registry()
+        entries.register("sqrt", "math:exp")
+        entries.register("twice", lambda x: 2 * x)
+        assert entries.get("sqrt")(0) == 1
+        assert entries.get("twice")(2) == 4
+        assert list(entries) == ["sqrt", "path", "twice"]
+        assert entries.added() == ("twice",)
+        entries.unregister("sqrt")
+        assert entries.get("sqrt")(4) == 2
+
+    def test_unknown_names(self):
+        with pytest.raises(OptionError, match=r"^unknown rule 'sqr'; did you mean 'sqrt'\? available: sqrt, path$"):
+            registry().get("sqr")
+        with pytest.raises(CheckpointError, match=r"^unknown network 'x'; available: none$"):
+            Registry(GROUP, {}, noun="network", error=CheckpointError).get("x")
+
+    def test_plugins(self, plugin: Callable[[str], None]):
+        plugin("def rule():\n    return 5\n")
+        entries = registry()
+        assert entries.names() == ("sqrt", "path", "outside")
+        assert "outside_rules" not in sys.modules
+        assert "outside" in entries
+        assert entries.get("outside")() == 5
+
+    def test_a_plugin_that_cannot_be_imported(self, plugin: Callable[[str], None]):
+        plugin("import no_such_module\n")
+        message = r"^the rule 'outside' \(outside_rules:rule\) cannot be loaded: ModuleNotFoundError: .*; update"
+        with pytest.raises(OptionError, match=message):
+            registry().get("outside")
+
+
+class TestSource:
+    def test_built_in_entries_have_none(self):
+        entries = registry()
+        assert entries.source("sqrt") == ""
+        entries.register("sqrt", "math:exp")
+        assert entries.source("sqrt") != ""
+        entries.unregister("sqrt")
+        assert entries.source("sqrt") == ""
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ("def rule(n): return n + 1", "def rule(n): return n + 2"),
+            ("def rule(n): return min(n)", "def rule(n): return max(n)"),
+            ("def rule(n, k=1): return n", "def rule(n, k=2): return n"),
+            ("def rule(n): return [i + 1 for i in n]", "def rule(n): return [i + 2 for i in n]"),
+            ("K = 1\ndef rule(n): return n + K", "K = 2\ndef rule(n): return n + K"),
+            ("def f(): return 1\ndef rule(n): return f()", "def f(): return 2\ndef rule(n): return f()"),
+            ("def f(k): return lambda n: n + k\nrule = f(1)", "def f(k): return lambda n: n + k\nrule = f(2)"),
+            ("class rule:\n  def f(self): return 1", "class rule:\n  def f(self): return 2"),
+            ("class rule:\n  k = 1", "class rule:\n  k = 2"),
+            ("class A:\n  k = 1\nclass rule(A): pass", "class A:\n  k = 2\nclass rule(A): pass"),
+            ("class A:\n  def f(self): return 1\nrule = A()", "class A:\n  def f(self): return 2\nrule = A()"),
+            ("class A: pass\nrule = A()\nrule.k = 1", "class A: pass\nrule = A()\nrule.k = 2"),
+        ],
+    )
+    def test_redefinition_without_a_file(self, before: str, after: str):
+        assert source_of(defined(before)) == source_of(defined(before))
+        assert source_of(defined(before)) != source_of(defined(after))
+
+    def test_values(self):
+        assert source_of(np.zeros(3)) != source_of(np.ones(3))
+        assert source_of(functools.partial(pow, 2)) != source_of(functools.partial(pow, 3))
+
+    def test_an_edited_module(self, plugin: Callable[[str], None]):
+        text = "K = 1\ndef rule():\n    return K\n"
+        sources = []
+        for version in (text, text, text.replace("1", "2")):
+            plugin(version)
+            sources.append(registry().source("outside"))
+        assert sources[0] == sources[1] != sources[2]
+
+    def test_cyclic_references(self):
+        rule = defined("def rule(n): return rule(n - 1)")
+        assert source_of(rule) == source_of(rule)
+
+    def test_same_in_every_process(self):
+        program = (
+            "from rl_clarity.registry import Registry; r = Registry('g', {})\n"
+            'exec(\'def rule(n): return n in {"a", "b", "c"}\')\n'
+            "class A:\n  rule = rule\n  k = frozenset('abc')\n"
+            "r.register('a', A()); print(r.source('a'))"
+        )
+        folder = Path(rl_clarity.__file__).parent.parent
+        runs = {
+            subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, check=True).stdout
+            for _ in range(3)
+        }
+        assert len(runs) == 1
