@@ -23,15 +23,15 @@ from rl_clarity.pages.page_files import PageFiles
 from rl_clarity.parsing import parse
 from rl_clarity.progress import progress_bar
 from rl_clarity.quiet import import_keras
+from rl_clarity.recordings.arrays import agent_key, as_observations, as_trajectories, samples_key
+from rl_clarity.recordings.preview import Preview, preview_of, preview_source
 from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.source import SamplingPlan, open_source, page_is_of, samples_of
 from rl_clarity.stages.assembly import assemble
 from rl_clarity.stages.forecast import Forecast, forecast
-from rl_clarity.stages.given import agent_key, as_observations, as_trajectories, samples_key
 from rl_clarity.stages.output import Output, finished_page, open_output
 from rl_clarity.stages.plan import check_options, plan_page
-from rl_clarity.stages.preview import Preview, preview_of, preview_source
 from rl_clarity.stages.provenance import describe
-from rl_clarity.stages.samples import SamplingPlan, open_source, page_is_of, samples_of
 from rl_clarity.stages.tasks import Explanation, attribution_tasks, first_tasks
 from rl_clarity.stages.unfinished import UnfinishedPage
 from rl_clarity.stages.work import Team, Work, at_work, team

@@ -15,7 +15,8 @@ from rl_clarity import resources
 
 PACKAGE = Path(rl_clarity.__file__).parent
 LAYERS = (
-    ("errors", "files", "parsing", "progress", "quiet", "registry", "resources", "threads"),
+    ("errors", "files", "keys", "parsing", "progress", "quiet", "registry", "resources", "threads"),
+    ("jobs",),
     ("options",),
     ("networks",),
     ("agents",),
@@ -24,7 +25,6 @@ LAYERS = (
     ("recordings",),
     ("reduction",),
     ("visualization",),
-    ("jobs",),
     ("pages",),
     ("analyses",),
     ("training",),

@@ -3,7 +3,7 @@
 from rl_clarity.jobs.communicator import Communicator, SingleProcess, communicator
 from rl_clarity.jobs.sentinel import Sentinel, watched
 from rl_clarity.jobs.share import Share, take_share
-from rl_clarity.jobs.store import WorkStore, code_version, key_of, locked
+from rl_clarity.jobs.store import WorkStore, locked
 from rl_clarity.jobs.tasks import Task, TaskResult, run_tasks
 
 __all__ = [
@@ -14,9 +14,7 @@ __all__ = [
     "Task",
     "TaskResult",
     "WorkStore",
-    "code_version",
     "communicator",
-    "key_of",
     "locked",
     "run_tasks",
     "take_share",

@@ -14,20 +14,14 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-import rl_clarity
 from rl_clarity.errors import OutputError
+from rl_clarity.keys import to_plain
 
 DIRECTORY = ".rl-clarity"
 LOCK = "lock"
-COMPUTING = (
-    *("keras", "tensorflow", "tensorflow-cpu", "jax", "torch", "numpy", "scikit-learn"),
-    *("gymnasium", "procgen-mirror", "ale-py"),
-)
-"""Packages on whose versions the numbers of a page depend."""
 _ENTRY = re.compile(rf"{re.escape(DIRECTORY)}/[A-Za-z0-9._-]+-[0-9a-f]{{8}}\.json")
 
 
@@ -44,32 +38,6 @@ class Files(Protocol):
     def remove(self, name: str) -> None: ...
 
     def names(self) -> Set[str]: ...
-
-
-def key_of(value: Any) -> str:
-    """Hash of a JSON value; equal values have equal keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, Path):
-        return str(value)
-    return value.item() if hasattr(value, "item") else value.tolist()
-
-
-def code_version() -> str:
-    """Hash of the package's Python sources, and versions of what computes: work done by others is not reused."""
-    root = Path(rl_clarity.__file__).parent
-    digest = hashlib.sha256((os.environ.get("KERAS_BACKEND") or "tensorflow").encode())
-    for package in COMPUTING:
-        with contextlib.suppress(PackageNotFoundError):
-            digest.update(f"{package} {version(package)}\n".encode())
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
 
 
 class WorkStore:
@@ -111,7 +79,7 @@ class WorkStore:
     def enter(self, name: str, key: str, facts: Mapping[str, Any], files: Sequence[str]) -> None:
         """Enter a task as finished."""
         entry = {"facts": facts, "files": list(files), "key": key, "name": name}
-        text = json.dumps(entry, sort_keys=True, separators=(",", ":"), default=_plain)
+        text = json.dumps(to_plain(entry), sort_keys=True, separators=(",", ":"))
         self._files.write(_entry(name), text.encode())
 
 

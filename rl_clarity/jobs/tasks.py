@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rl_clarity.jobs.communicator import Communicator
-from rl_clarity.jobs.store import WorkStore, key_of
+from rl_clarity.jobs.store import WorkStore
+from rl_clarity.keys import key_of
 from rl_clarity.progress import Report, part_of
 
 

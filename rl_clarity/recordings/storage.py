@@ -22,6 +22,7 @@ import numpy as np
 
 from rl_clarity.errors import SamplesError
 from rl_clarity.files import sync_folder, write_atomically
+from rl_clarity.keys import to_plain
 from rl_clarity.recordings.array_stores import FileStore, open_array
 from rl_clarity.recordings.named_arrays import Samples, from_arrays, to_arrays
 from rl_clarity.recordings.samples import Observations, Trajectories
@@ -117,7 +118,7 @@ def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Replace a file by JSON in one step: whenever this is stopped, the old file is there, or the new one, whole."""
-    text = json.dumps(value, indent=1, sort_keys=True, default=_plain) + "\n"
+    text = json.dumps(to_plain(value), indent=1, sort_keys=True) + "\n"
     write_atomically(path, text.encode())
     sync_folder(path.parent)
 
@@ -198,10 +199,3 @@ def _lock(folder: Path) -> Any:
             "temp_files=True in load_kwargs (--load.temp-files), or another path"
         ) from error
     return file
-
-
-def _plain(value: Any) -> Any:
-    """JSON for the numbers of NumPy, which metadata of checkpoints is full of."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} {value!r} cannot be written as JSON")

@@ -15,12 +15,12 @@ from rl_clarity.jobs.memory import peak_memory
 from rl_clarity.jobs.tasks import task_key
 from rl_clarity.options import InterfaceOptions
 from rl_clarity.pages.page_files import PageFiles
+from rl_clarity.recordings.preview import Preview
 from rl_clarity.stages.assembly import attribution_task, features_task, trajectory_task
 from rl_clarity.stages.batches import SHARE, USUAL_BYTES, frames_at_once, gradient_bytes, held_scores
 from rl_clarity.stages.features import FIT_POSITIONS
 from rl_clarity.stages.output import Output, is_single_file
 from rl_clarity.stages.plan import Plan, PlannedLayer, plan_page
-from rl_clarity.stages.preview import Preview
 from rl_clarity.stages.speeds import Cost, Speeds, measure
 from rl_clarity.stages.spool import HELD_BYTES
 from rl_clarity.stages.tasks import Explanation, attribution_tasks, first_tasks

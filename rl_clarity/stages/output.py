@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rl_clarity.errors import ClarityError
-from rl_clarity.jobs import Communicator, WorkStore, code_version, key_of
+from rl_clarity.jobs import Communicator, WorkStore
 from rl_clarity.jobs.store import DIRECTORY
+from rl_clarity.keys import code_version, key_of
 from rl_clarity.options import InterfaceOptions
 from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.files import Directory, open_directory

@@ -9,7 +9,7 @@ from typing import Any
 
 import rl_clarity
 from rl_clarity.checkpoints import Checkpoint
-from rl_clarity.jobs.store import COMPUTING
+from rl_clarity.keys import COMPUTING
 from rl_clarity.options import DirectoryOptions, InterfaceOptions, ViewOptions
 from rl_clarity.pages.manifest import ProvenanceGroup
 from rl_clarity.stages.assembly import provenance_group

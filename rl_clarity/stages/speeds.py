@@ -15,12 +15,12 @@ from rl_clarity.pages.layers import attribution_chunk, write_attribution_picture
 from rl_clarity.pages.layout import Layout
 from rl_clarity.pages.page_files import PageFiles
 from rl_clarity.recordings.advantages import advantages_of
+from rl_clarity.recordings.preview import Preview
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.nmf import FIT_ROWS
 from rl_clarity.stages.batches import frames_at_once
 from rl_clarity.stages.features import states_at, write_grid_pictures, write_optimized_images
 from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute
-from rl_clarity.stages.preview import Preview
 from rl_clarity.stages.shown import observation_frames
 from rl_clarity.stages.trajectories import write_trajectory
 from rl_clarity.threads import thread_count

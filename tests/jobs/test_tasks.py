@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rl_clarity.errors import OutputError
-from rl_clarity.jobs import SingleProcess, Task, TaskResult, WorkStore, code_version, key_of, locked, run_tasks
-from rl_clarity.jobs import store as store_module
+from rl_clarity.jobs import SingleProcess, Task, TaskResult, WorkStore, locked, run_tasks
 from rl_clarity.pages.files import open_directory
 
 
@@ -106,30 +105,9 @@ def test_a_run_that_writes_nothing_leaves_nothing(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_equal_values_have_equal_keys():
-    assert key_of({"a": 1, "b": (2, 3)}) == key_of({"b": [2, 3], "a": 1})
-    assert key_of({"a": 1}) != key_of({"a": 2})
-
-
 def test_a_second_run_is_refused_by_name_of_the_first(tmp_path):
     refused = pytest.raises(OutputError, match=r"being written by process \d+ on ")
     with locked(str(tmp_path)), refused, locked(str(tmp_path)):
         pass
     with locked(str(tmp_path)):
         pass
-
-
-def test_work_of_other_versions_is_not_reused(monkeypatch):
-    here = code_version()
-    assert code_version() == here
-    monkeypatch.setattr(store_module, "version", lambda package: "99")
-    assert code_version() != here
-
-
-def test_work_of_another_backend_is_not_reused(monkeypatch):
-    monkeypatch.delenv("KERAS_BACKEND", raising=False)
-    here = code_version()
-    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
-    assert code_version() == here
-    monkeypatch.setenv("KERAS_BACKEND", "jax")
-    assert code_version() != here

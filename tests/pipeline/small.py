@@ -101,7 +101,7 @@ def counted_tasks(monkeypatch: Any) -> Iterator[list[str]]:
 
 def counted_plays(monkeypatch: Any) -> list[int]:
     """Grows when an agent plays."""
-    from rl_clarity.stages import samples
+    from rl_clarity.recordings import source as samples
 
     calls: list[int] = []
     make = samples.make

@@ -62,7 +62,7 @@ def test_changed_options_cost_only_what_depends_on_them(
 def test_more_observations_do_not_play_the_trajectories_again(
     run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rl_clarity.stages import samples
+    from rl_clarity.recordings import source as samples
 
     played = []
     collect = samples.collect_trajectories

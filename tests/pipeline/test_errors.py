@@ -108,7 +108,7 @@ def test_checkpoints_that_are_not_there(given: str, tmp_path: Path) -> None:
 def test_options_are_refused_before_anything_is_done(
     options: dict[str, Any], message: str, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rl_clarity.stages.samples.make", None)  # nothing may be played
+    monkeypatch.setattr("rl_clarity.recordings.source.make", None)  # nothing may be played
     with pytest.raises(OptionError, match=message):
         rl_clarity.run(small_run.checkpoint, tmp_path / "page", **options)
     assert not (tmp_path / "page").exists()

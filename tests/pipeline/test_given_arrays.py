@@ -13,7 +13,7 @@ import pytest
 import rl_clarity
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.pages.results import Results
-from rl_clarity.stages.given import as_trajectories
+from rl_clarity.recordings.arrays import as_trajectories
 from tests.fakes import TinyAgent
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER, SmallRun, counted_plays

@@ -178,7 +178,7 @@ def test_other_samples_in_the_same_place_make_another_page(run: Run, copied: Pat
 
 
 def test_samples_that_another_run_replaced_meanwhile(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rl_clarity.stages import samples
+    from rl_clarity.recordings import source as samples
 
     sample = samples._sample_observations
     monkeypatch.setattr(samples, "_sample_observations", lambda *given: sample(*given[:-1], "the other's key"))

@@ -33,7 +33,7 @@ def test_an_error_before_the_work_leaves_the_old_page(
     def missing(*arguments: Any, **options: Any) -> None:
         raise OutputError("no such game")
 
-    monkeypatch.setattr("rl_clarity.stages.samples.make", missing)
+    monkeypatch.setattr("rl_clarity.recordings.source.make", missing)
     with pytest.raises(OutputError, match="no such game"):
         run_short("page", overwrite=True, seed=3)
     assert files_of(directory) == before

@@ -15,10 +15,11 @@ from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.recordings.named_arrays import from_arrays, to_arrays
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.source import SamplingPlan, Source
 from rl_clarity.recordings.storage import load_metadata, load_observations, load_trajectories
-from rl_clarity.stages.batches import MOST
-from rl_clarity.stages.samples import SamplingPlan, Source
 
+FRAMES = 64
+"""Frames, and observations, of a preview, at most."""
 STEPS = 4
 """Played of each kind, at least."""
 
@@ -56,8 +57,8 @@ def preview_of(trajectories: Trajectories, observations: Observations, metadata:
     count, steps = trajectories.actions.shape
     found = len(observations.observations)
     return Preview(
-        _cut(trajectories, lambda array: np.asarray(array[:1, :MOST])),
-        _cut(observations, lambda array: np.asarray(array[np.linspace(0, found - 1, min(found, MOST)).astype(int)])),
+        _cut(trajectories, lambda array: np.asarray(array[:1, :FRAMES])),
+        _cut(observations, lambda array: np.asarray(array[np.linspace(0, found - 1, min(found, FRAMES)).astype(int)])),
         count,
         steps,
         found,
@@ -85,7 +86,7 @@ def _play(agent: Agent, spec: EnvironmentSpec, plan: SamplingPlan, metadata: Map
     environment = make(spec, played.num_envs, plan.seed, full_resolution=plan.full_resolution)
     try:
         combos = [list(combo) for combo in environment.action_combos]
-        steps = min(played.num_steps, max(STEPS, -(-MOST // played.num_envs)))
+        steps = min(played.num_steps, max(STEPS, -(-FRAMES // played.num_envs)))
         found = collect_trajectories(
             agent, environment, steps, rng, full_resolution=plan.full_resolution, progress=with_envs
         )
@@ -104,8 +105,8 @@ def _play(agent: Agent, spec: EnvironmentSpec, plan: SamplingPlan, metadata: Map
         environment.close()
     seconds += with_envs.step * varied.num_obs * varied.obs_every
     frames, observation_count = played.num_envs * played.num_steps, varied.num_envs * varied.num_obs
-    in_a_row = _cut(found, lambda array: array.reshape(1, -1, *array.shape[2:])[:, :MOST])
-    kept = min(MOST, observation_count)
+    in_a_row = _cut(found, lambda array: array.reshape(1, -1, *array.shape[2:])[:, :FRAMES])
+    kept = min(FRAMES, observation_count)
     size = frames * _bytes_each(in_a_row, 2) + observation_count * _bytes_each(extra, 1)
     return Preview(
         in_a_row,

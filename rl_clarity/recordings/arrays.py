@@ -12,7 +12,7 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent, Outputs
 from rl_clarity.agents.states import before_step
 from rl_clarity.errors import SamplesError
-from rl_clarity.jobs import key_of
+from rl_clarity.keys import key_of
 from rl_clarity.parsing import unknown_option
 from rl_clarity.recordings.named_arrays import to_arrays
 from rl_clarity.recordings.samples import Observations, Trajectories

@@ -17,10 +17,12 @@ from rl_clarity.checkpoints.checkpoint import Checkpoint
 from rl_clarity.environments import EnvironmentSpec, make, spec_from_metadata
 from rl_clarity.errors import SamplesError
 from rl_clarity.files import write_atomically
-from rl_clarity.jobs import Communicator, code_version, key_of
+from rl_clarity.jobs import Communicator
+from rl_clarity.keys import code_version, key_of
 from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.quiet import import_keras
+from rl_clarity.recordings.arrays import samples_key
 from rl_clarity.recordings.paths import SamplePaths, sample_paths
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, Trajectories
@@ -32,7 +34,6 @@ from rl_clarity.recordings.storage import (
     load_trajectories,
     save_metadata,
 )
-from rl_clarity.stages.given import samples_key
 
 TRAJECTORIES, OBSERVATIONS = 0, 1  # streams of randomness of their own
 

@@ -1,0 +1,67 @@
+"""Cache keys: hashes of everything that decides a result, so that only results that would be the same are reused."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import rl_clarity
+
+COMPUTING = (
+    *("keras", "tensorflow", "tensorflow-cpu", "jax", "torch", "numpy", "scikit-learn"),
+    *("gymnasium", "procgen-mirror", "ale-py"),
+)
+"""Packages whose versions can change the numbers on a page."""
+
+
+def key_of(value: Any) -> str:
+    """SHA-256 of a value that `to_plain` converts; equal values have equal keys."""
+    text = json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def code_version() -> str:
+    """Hash of the package's Python sources, the versions of computing packages and the Keras backend.
+
+    Plug-ins are not part of it: a key includes `Registry.source(name)` for each plug-in that its result depends on.
+    """
+    root = Path(rl_clarity.__file__).parent
+    digest = hashlib.sha256((os.environ.get("KERAS_BACKEND") or "tensorflow").encode())
+    for package in COMPUTING:
+        with contextlib.suppress(PackageNotFoundError):
+            digest.update(f"{package} {version(package)}\n".encode())
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def to_plain(value: Any, *, finite: bool = False) -> Any:
+    """Convert dataclasses, mappings, sequences, paths, NumPy scalars and arrays to values that JSON can represent.
+
+    With `finite`, NaN and infinite numbers become None. Raises TypeError for other types.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) or not finite else None
+    if isinstance(value, Path):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item, finite=finite) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item, finite=finite) for item in value]
+    raise TypeError(f"{type(value).__name__} {value!r} cannot be written as JSON")

@@ -1,0 +1,52 @@
+"""Equal inputs have equal keys; whatever can change a result changes its key."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_clarity import keys
+from rl_clarity.keys import code_version, key_of, to_plain
+
+
+@dataclass(frozen=True)
+class Options:
+    path: Path
+    values: tuple[float, ...]
+
+
+def test_equal_values_have_equal_keys():
+    assert key_of({"a": 1, "b": (2, 3)}) == key_of({"b": [2, 3], "a": 1})
+    assert key_of({"a": 1}) != key_of({"a": 2})
+
+
+def test_package_versions_change_the_code_version(monkeypatch):
+    here = code_version()
+    assert code_version() == here
+    monkeypatch.setattr(keys, "version", lambda package: "99")
+    assert code_version() != here
+
+
+def test_the_backend_changes_the_code_version(monkeypatch):
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    here = code_version()
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    assert code_version() == here
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    assert code_version() != here
+
+
+def test_plain_values():
+    value = {1: Options(Path("a/b"), (1.5, math.inf)), "array": np.arange(2), "scalar": np.float32(0.5), "none": None}
+    plain = {"1": {"path": "a/b", "values": [1.5, math.inf]}, "array": [0, 1], "scalar": 0.5, "none": None}
+    assert to_plain(value) == plain
+    assert to_plain(value, finite=True)["1"]["values"] == [1.5, None]
+
+
+def test_values_that_json_cannot_represent_are_refused():
+    with pytest.raises(TypeError, match="set"):
+        to_plain({"layers": {1, 2}})
