@@ -32,7 +32,7 @@ $(PY):
 
 # An extra without a wheel for this machine (Procgen on a Mac) is left out by its own marker.
 $(INSTALLED): pyproject.toml setup.py | $(PY)
-	$(PIP) install -e ".[procgen]"
+	$(PIP) install -e ".[procgen,tensorflow]"
 	@touch $@
 
 # PyPI's PyTorch for Linux brings gigabytes for graphics cards: tests have its CPU build, or are skipped without one.
@@ -41,7 +41,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
 # The mpich package must not stand beside another MPI; Node.js is only installed where there is none.
 $(INSTALLED_DEV): pyproject.toml setup.py | $(PY)
-	mpi=$$(command -v mpiexec > /dev/null && echo mpi || echo mpich) && $(PIP) install -e ".[atari,dev,procgen,$$mpi]"
+	mpi=$$(command -v mpiexec > /dev/null && echo mpi || echo mpich) && $(PIP) install -e ".[atari,dev,procgen,tensorflow,$$mpi]"
 	$(PY) -c "from svelte3.toolchain import find_node; find_node()" 2> /dev/null || $(PIP) install -e ".[node]"
 	$(PIP) install --retries 1 --timeout 10 --extra-index-url $(TORCH_INDEX) "$(TORCH)" || \
 		echo "$(TORCH) cannot be had here: tests that need PyTorch will be skipped"

@@ -1,14 +1,18 @@
-"""Errors a user can act on: each says what was wrong, with the value, and what to do."""
+"""Errors that a user can act on: each says what was wrong, with the value, and what to do."""
 
 from __future__ import annotations
 
 
 class ClarityError(ValueError):
-    """Base of every error that is about the user's input rather than about a defect of the program."""
+    """Base of all errors that concern the user's input rather than a defect of the program."""
 
 
 class OptionError(ClarityError):
-    """An unknown option, or a value it cannot have."""
+    """An unknown option, or a value that it cannot have."""
+
+
+class DependencyError(ClarityError):
+    """An optional package is needed and not installed."""
 
 
 class CheckpointError(ClarityError):
@@ -20,7 +24,7 @@ class EnvironmentSetupError(ClarityError):
 
 
 class SamplesError(ClarityError):
-    """Saved or given samples that are missing, damaged, or do not fit the agent."""
+    """Samples that are missing, damaged, or do not fit the agent."""
 
 
 class OutputError(ClarityError):

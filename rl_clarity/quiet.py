@@ -1,20 +1,43 @@
-"""Import TensorFlow without the notices it writes to the terminal, which no setting of its own keeps back."""
+"""Import Keras on a backend that is installed, without the notices that TensorFlow writes to the terminal."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+
+from rl_clarity.errors import DependencyError
+
+BACKENDS = ("tensorflow", "jax", "torch")
+"""Backends of Keras, which are named like their packages, in order of preference."""
+
+
+def keras_backend() -> str:
+    """Name of the backend that Keras runs on: KERAS_BACKEND if it is set, else the first of `BACKENDS` installed.
+
+    Raises DependencyError, with the command that installs them, where Keras or its backend is missing.
+    """
+    chosen = os.environ.get("KERAS_BACKEND")
+    installed = [name for name in BACKENDS if _is_installed(name)]
+    if chosen and chosen in BACKENDS and chosen not in installed:
+        raise DependencyError(f"KERAS_BACKEND={chosen}, but {chosen} is not installed: {_install(chosen)}")
+    if not chosen and not installed:
+        raise DependencyError(f"building this network needs TensorFlow, JAX or PyTorch: {_install('tensorflow')}")
+    if not _is_installed("keras"):
+        raise DependencyError(f"building this network needs Keras: {_install(chosen or installed[0])}")
+    return chosen or installed[0]
 
 
 def import_keras() -> None:
-    """Import Keras and what it runs on; what they have to say is shown if that fails."""
+    """Import Keras and its backend (see `keras_backend`); their notices are shown only if the import fails."""
     if "keras" in sys.modules:
         return
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with _held_back():
+    # Both variables are read once, while these packages are imported and run their first operation.
+    variables = {"KERAS_BACKEND": keras_backend(), "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3")}
+    with environment_variables(variables), _held_back():
         import keras
 
         keras.ops.zeros(1)  # the rest of the notices come with the first operation
@@ -25,24 +48,47 @@ def import_keras() -> None:
 
 
 @contextmanager
+def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for as long as the context lasts."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _install(extra: str) -> str:
+    return f'pip install "rl-clarity[{extra}]"'
+
+
+@contextmanager
 def _held_back() -> Iterator[None]:
-    """Keep back what is written to standard error, also by libraries in C, unless there is an error."""
+    """Hold back what is written to standard error, by libraries in C too, unless there is an error."""
     sys.stderr.flush()
     try:
-        shown = os.dup(2)
+        terminal = os.dup(2)
     except OSError:  # no standard error, as in some services
         yield
         return
-    with tempfile.TemporaryFile() as kept:
-        os.dup2(kept.fileno(), 2)
+    with tempfile.TemporaryFile() as notices:
+        os.dup2(notices.fileno(), 2)
         try:
             yield
         except BaseException:
             sys.stderr.flush()
-            kept.seek(0)
-            os.write(shown, kept.read())
+            notices.seek(0)
+            os.write(terminal, notices.read())
             raise
         finally:
             sys.stderr.flush()
-            os.dup2(shown, 2)
-            os.close(shown)
+            os.dup2(terminal, 2)
+            os.close(terminal)

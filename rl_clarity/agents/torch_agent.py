@@ -239,5 +239,5 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise OptionError('PyTorch is not installed: pip install "rl_clarity[torch]"') from error
+        raise OptionError('PyTorch is not installed: pip install "rl-clarity[torch]"') from error
     return torch

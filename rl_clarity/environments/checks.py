@@ -27,5 +27,5 @@ def check_options(what: str, options: Mapping[str, Any], known: Collection[str])
 def missing_package(what: str, extra: str, note: str, error: Exception) -> EnvironmentSetupError:
     """An error that gives the command which installs what is missing."""
     return EnvironmentSetupError(
-        f'{what} is not installed ({error}): pip install "rl_clarity[{extra}]". {note}'.rstrip()
+        f'{what} is not installed ({error}): pip install "rl-clarity[{extra}]". {note}'.rstrip()
     )

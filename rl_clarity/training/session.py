@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from rl_clarity.environments import make
-from rl_clarity.errors import OptionError
+from rl_clarity.errors import DependencyError, OptionError
 from rl_clarity.files import UNFINISHED
 from rl_clarity.jobs import locked
 from rl_clarity.quiet import import_keras
@@ -118,9 +119,11 @@ def _require_tensorflow() -> None:
     import_keras()
     import keras
 
+    if find_spec("tensorflow") is None:
+        raise DependencyError('training needs TensorFlow: pip install "rl-clarity[tensorflow]"')
     backend = keras.backend.backend()
     if backend != "tensorflow":
-        raise OptionError(f"KERAS_BACKEND={backend}: training is compiled by TensorFlow; set KERAS_BACKEND=tensorflow")
+        raise OptionError(f"KERAS_BACKEND={backend}: training needs TensorFlow; set KERAS_BACKEND=tensorflow")
 
 
 def _saves(options: TrainOptions, updates: int) -> bool:

@@ -140,7 +140,7 @@ def test_what_make_refuses(spec, num_envs, message):
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch, kind, module, extra):
     monkeypatch.setitem(sys.modules, module, None)
     name = {"procgen": "coinrun", "atari": "breakout"}[kind]
-    with pytest.raises(EnvironmentSetupError, match=rf'pip install "rl_clarity\[{extra}\]"'):
+    with pytest.raises(EnvironmentSetupError, match=rf'pip install "rl-clarity\[{extra}\]"'):
         make(EnvironmentSpec(kind=kind, name=name), 1, 0)
 
 
