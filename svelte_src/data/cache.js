@@ -1,0 +1,105 @@
+// A cache with a budget: what was used longest ago goes first.
+
+/**
+ * @param {number} budget largest sum of sizes that is kept; the newest entry always stays
+ * @param {(value: any) => void} [dispose] called with what is dropped
+ */
+export function createCache(budget, dispose = () => {}) {
+  const entries = new Map();
+  let used = 0;
+
+  function remove(key) {
+    const entry = entries.get(key);
+    if (!entry) return;
+    entries.delete(key);
+    used -= entry.size;
+    dispose(entry.value);
+  }
+
+  return {
+    get used() {
+      return used;
+    },
+    get count() {
+      return entries.size;
+    },
+    has: (key) => entries.has(key),
+    get(key) {
+      const entry = entries.get(key);
+      if (!entry) return undefined;
+      entries.delete(key);
+      entries.set(key, entry);
+      return entry.value;
+    },
+    set(key, value, size) {
+      remove(key);
+      entries.set(key, { value, size });
+      used += size;
+      for (const oldest of entries.keys()) {
+        if (used <= budget || oldest === key) break;
+        remove(oldest);
+      }
+    },
+    clear() {
+      for (const key of [...entries.keys()]) remove(key);
+    },
+  };
+}
+
+// Derived numbers, computed once for each array: Svelte takes every object for changed at every frame.
+
+/**
+ * The same function, which remembers its results for as long as its first argument lives.
+ *
+ * @template {object} T
+ * @template K, R
+ * @param {(object: T, key?: K) => R} compute a pure function
+ * @returns {(object: T, key?: K) => R}
+ */
+export function memoized(compute) {
+  const results = new WeakMap();
+  return (object, key) => {
+    if (!results.has(object)) results.set(object, new Map());
+    const known = results.get(object);
+    if (!known.has(key)) known.set(key, compute(object, key));
+    return known.get(key);
+  };
+}
+
+/**
+ * The same function, which gives the same result again for as long as its arguments are the same.
+ *
+ * @template R
+ * @param {(...args: any[]) => R} compute a pure function
+ * @returns {(...args: any[]) => R}
+ */
+export function latest(compute) {
+  const recall = recent(
+    (args) => compute(...args),
+    (args) => args,
+    1,
+  );
+  return (...args) => recall(args);
+}
+
+/**
+ * The same function, which remembers its last results.
+ *
+ * @template T, R
+ * @param {(argument: T) => R} compute
+ * @param {(argument: T) => any[]} keyOf all that the result depends on
+ * @param {number} count how many results are kept
+ * @returns {(argument: T) => R}
+ */
+export function recent(compute, keyOf, count) {
+  let kept = [];
+  return (argument) => {
+    const key = keyOf(argument);
+    const known = kept.find(
+      ({ key: other }) => other.length === key.length && other.every((part, i) => part === key[i]),
+    );
+    const entry = known ?? { key, result: compute(argument) };
+    kept = [entry, ...kept.filter((other) => other !== entry)].slice(0, count);
+    return entry.result;
+  };
+}

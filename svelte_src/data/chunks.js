@@ -1,0 +1,114 @@
+// Loads chunk scripts when they are needed, and keeps the recent ones unpacked.
+import { createCache } from "./cache.js";
+import { decodeChunk } from "./decode.js";
+
+/** A data file that is not there, or not what it should be; `message` is for the reader. */
+export class ChunkError extends Error {
+  constructor(name, problem) {
+    super(`${name} ${problem}`);
+    this.chunk = name;
+  }
+}
+
+/**
+ * @param {object} options
+ * @param {string[]} [options.missing] names that the manifest says are not there yet
+ * @param {number} [options.budget] bytes of unpacked arrays that are kept
+ * @param {Document} [options.document]
+ * @param {object} [options.scope] where chunk scripts find `rlClarityChunk`
+ */
+export function createChunks({
+  missing = [],
+  budget = 96 * 2 ** 20,
+  document = globalThis.document,
+  scope = globalThis,
+} = {}) {
+  const unpacked = createCache(budget);
+  const pending = new Map();
+  const failed = new Map();
+  const handed = new Map();
+  const absent = new Set(missing);
+  scope.rlClarityChunk = (name, header, base64) => handed.set(name, { header, base64 });
+
+  function embedded(name) {
+    const element = document.querySelector(`script[data-chunk="${CSS.escape(name)}"]`);
+    if (!element) return null;
+    const text = element.textContent.trim();
+    const cut = text.indexOf("\n");
+    return { header: JSON.parse(text.slice(0, cut)), base64: text.slice(cut + 1).trim() };
+  }
+
+  function runScript(name) {
+    return new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = name;
+      script.async = true;
+      script.onload = () => {
+        script.remove();
+        const chunk = handed.get(name);
+        handed.delete(name);
+        if (chunk) resolve(chunk);
+        else reject(new ChunkError(name, "is damaged"));
+      };
+      script.onerror = () => {
+        script.remove();
+        reject(new ChunkError(name, "is missing"));
+      };
+      document.head.append(script);
+    });
+  }
+
+  async function load(name, early) {
+    if (absent.has(name)) throw new ChunkError(name, "has not been made yet");
+    const { header, base64 } = embedded(name) ?? (await runScript(name));
+    try {
+      return { arrays: await decodeChunk(header, base64, early), meta: header.meta };
+    } catch {
+      throw new ChunkError(name, "is damaged");
+    }
+  }
+
+  function start(name, early = false) {
+    const promise = load(name, early).then(
+      (chunk) => {
+        pending.delete(name);
+        unpacked.set(name, chunk, byteLength(chunk));
+        return chunk;
+      },
+      (error) => {
+        pending.delete(name);
+        failed.set(name, error);
+        throw error;
+      },
+    );
+    pending.set(name, promise);
+    return promise;
+  }
+
+  return {
+    /** The chunk if it is there now, else undefined. */
+    peek: (name) => unpacked.get(name),
+    /** Why a chunk could not be had, if it was tried. */
+    failure: (name) => failed.get(name),
+    /** Load a chunk, or return the one that is there. @returns {Promise<{arrays: object, meta?: object}>} */
+    get(name) {
+      const chunk = unpacked.get(name);
+      if (chunk) return Promise.resolve(chunk);
+      if (failed.has(name)) return Promise.reject(failed.get(name));
+      return pending.get(name) ?? start(name);
+    },
+    /** Load ahead, quietly. */
+    prefetch(name) {
+      if (name && !unpacked.has(name) && !failed.has(name) && !pending.has(name)) start(name, true).catch(() => {});
+    },
+    /** Forget failures, so that the next get tries again. */
+    retry: () => failed.clear(),
+    get bytes() {
+      return unpacked.used;
+    },
+  };
+}
+
+function byteLength(chunk) {
+  return Object.values(chunk.arrays).reduce((sum, { data }) => sum + data.byteLength, 0);
+}

@@ -1,0 +1,93 @@
+// Numbers as text.
+
+const MINUS = "\u2212";
+
+/** Making a formatter takes long, and dozens of numbers change with every frame. */
+const figuresFormat = memoizedFormat((figures) => ({
+  maximumSignificantDigits: figures,
+  minimumSignificantDigits: Math.min(figures, 3),
+  useGrouping: false,
+}));
+const percentFormat = memoizedFormat((digits) => ({ maximumFractionDigits: digits }));
+
+function memoizedFormat(options) {
+  const made = new Map();
+  return (key, value) => {
+    if (!made.has(key)) made.set(key, new Intl.NumberFormat("en", options(key)));
+    return made.get(key).format(value);
+  };
+}
+
+/** A number with a few significant figures, a true minus sign, and no exponent where it can be helped. */
+export function formatNumber(value, figures = 3) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "\u2013";
+  if (!Number.isFinite(value)) return value > 0 ? "\u221e" : `${MINUS}\u221e`;
+  const size = Math.abs(value);
+  let text;
+  if (size === 0) text = "0";
+  else if (size >= 1e5 || size < 1e-4) text = size.toExponential(Math.max(0, figures - 1));
+  else text = figuresFormat(figures, size);
+  return value < 0 ? MINUS + text : text;
+}
+
+export const formatPercent = (fraction) => `${percentFormat(fraction < 0.1 ? 1 : 0, 100 * fraction)}\u2009%`;
+
+/** What the channels of a layer are called. */
+export const channelWord = (layer) => (layer.kind === "input" ? "Channel" : "Feature");
+
+/** What an output is called. */
+export function outputName({ kind, label }) {
+  if (kind === "action") return `action ${label}`;
+  return kind === "group" ? `actions with ${label}` : label;
+}
+
+/** "frame 12 of trajectory 3", counted from 1. */
+export const frameName = ({ trajectory, frame }) => `trajectory ${trajectory + 1}, frame ${frame + 1}`;
+
+// Comma-separated values (RFC 4180).
+
+const quoted = (cell) => {
+  const text = cell === null || cell === undefined ? "" : String(cell);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+
+/** @param {any[][]} rows the first one holds the names of the columns */
+export const toCsv = (rows) => rows.map((row) => row.map(quoted).join(",")).join("\r\n") + "\r\n";
+
+// What a page was made with, as rows to read: dictionaries come as JSON, their entries become rows of their own.
+
+const DEEPEST = 3;
+
+/**
+ * @param {[string, string][]} items names and values
+ * @returns {{name: string, value: string, depth: number}[]} a dictionary's name stands alone, above its entries
+ */
+export function factRows(items) {
+  return items.flatMap(([name, text]) => rowsOf(name, parsed(text), 0));
+}
+
+/** A dictionary or a list that was written as JSON; all else is text. */
+function parsed(text) {
+  if (!/^[{[]/.test(text)) return text;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+function rowsOf(name, value, depth) {
+  if (!isDictionary(value) || depth === DEEPEST) return [{ name, value: inWords(value), depth }];
+  const entries = Object.entries(value).flatMap(([key, inner]) => rowsOf(key, inner, depth + 1));
+  return [{ name, value: entries.length ? "" : "none", depth }, ...entries];
+}
+
+const isDictionary = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+
+function inWords(value) {
+  if (value === null) return "none";
+  if (Array.isArray(value) && !value.some((entry) => entry && typeof entry === "object")) {
+    return value.map(inWords).join(", ") || "none";
+  }
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}

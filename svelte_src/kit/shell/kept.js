@@ -1,0 +1,68 @@
+// Notes on frames and features: plain values, exported and imported as JSON.
+
+const FORMAT = "rl-clarity-notes";
+
+/** Characters of a file that are read at most. */
+export const LONGEST = 5e6;
+
+/** @typedef {{id: string, text: string, query: string, place: string}} Note */
+
+export const addNote = (notes, note) => [...notes, note];
+export const removeNote = (notes, id) => notes.filter((note) => note.id !== id);
+export const editNote = (notes, id, text) => notes.map((note) => (note.id === id ? { ...note, text } : note));
+
+/** @returns {string} */
+export function exportNotes(manifest, notes) {
+  const { id, title } = manifest;
+  return JSON.stringify({ format: FORMAT, version: 1, page: { id, title }, notes }, null, 2) + "\n";
+}
+
+/** Add the notes of a file to those that are there; the same id replaces. Throws an Error for the reader. */
+export function importNotes(notes, text) {
+  if (text.length > LONGEST) throw new Error("This file is too large to hold notes.");
+  let file;
+  try {
+    file = JSON.parse(text);
+  } catch {
+    throw new Error("This file is not JSON.");
+  }
+  if (file?.format !== FORMAT || !Array.isArray(file.notes))
+    throw new Error("This file does not hold notes of such a page.");
+  const read = mendNotes(file.notes);
+  const ids = new Set(read.map(({ id }) => id));
+  return [...notes.filter(({ id }) => !ids.has(id)), ...read];
+}
+
+/** The notes in a list that may hold anything, each with an id of its own. @returns {Note[]} */
+export function mendNotes(list) {
+  const notes = new Map();
+  for (const note of Array.isArray(list) ? list : []) {
+    if (typeof note?.text !== "string" || typeof note.query !== "string" || !note.query.startsWith("?")) continue;
+    const id = typeof note.id === "string" ? note.id : `note-${notes.size + 1}`;
+    notes.set(id, { id, text: note.text, query: note.query, place: typeof note.place === "string" ? note.place : "" });
+  }
+  return [...notes.values()];
+}
+
+// How the reader likes the page; kept by the browser.
+
+const CHOICES = { theme: ["system", "light", "dark"], palette: ["standard", "safe"] };
+
+export const THEMES = CHOICES.theme;
+
+export const DEFAULT_SETTINGS = {
+  theme: "system",
+  palette: "standard",
+  keys: true,
+  toured: false,
+  totals: false,
+  band: false,
+  stack: false,
+};
+
+/** Settings of whatever the browser had kept: what is unknown or of another type is as by default. */
+export function mendSettings(kept) {
+  const fits = (key) => (key in CHOICES ? CHOICES[key].includes(kept[key]) : typeof kept[key] === "boolean");
+  const keys = Object.keys(DEFAULT_SETTINGS);
+  return Object.fromEntries(keys.map((key) => [key, kept && fits(key) ? kept[key] : DEFAULT_SETTINGS[key]]));
+}

@@ -1,0 +1,125 @@
+// Drawing of the timeline's tracks. A view is {frame, visible, width, height, steps}: the frame stands in the middle.
+import { memoized } from "../../data/cache.js";
+import { polylines, stackedEdges } from "../../data/series.js";
+
+export const pixelsPerStep = (view) => view.width / view.visible;
+export const stepToX = (view, step) => view.width / 2 + (step - view.frame) * pixelsPerStep(view);
+export const xToStep = (view, x) => view.frame + (x - view.width / 2) / pixelsPerStep(view);
+export const firstVisible = (view) => Math.max(0, Math.floor(xToStep(view, 0)));
+export const lastVisible = (view) => Math.min(view.steps - 1, Math.ceil(xToStep(view, view.width)));
+
+/** Fit a canvas to its box at the screen's resolution and clear it. @returns {CanvasRenderingContext2D} */
+export function prepare(canvas, width, height, ratio = globalThis.devicePixelRatio || 1) {
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  return context;
+}
+
+/** The strip of every step, from scrub pictures that hold `perPicture` steps each. */
+export function drawFilm(context, view, images, perPicture) {
+  const unit = pixelsPerStep(view);
+  context.imageSmoothingEnabled = true;
+  images.forEach((image, index) => {
+    const start = index * perPicture;
+    const count = Math.min(perPicture, view.steps - start);
+    const x = stepToX(view, start - 0.5);
+    if (!image || x > view.width || x + count * unit < 0) return;
+    context.drawImage(image, 0, 0, image.naturalWidth, image.naturalHeight, x, 0, count * unit, view.height);
+  });
+}
+
+/** A graph of numbers, broken where episodes begin, within [low, high]. */
+export function drawGraph(context, view, { values, firsts, range: [low, high], color, zero }) {
+  const pad = 4;
+  const toY = (value) => view.height - pad - ((value - low) / (high - low)) * (view.height - 2 * pad);
+  if (zero && low < 0 && high > 0) drawLevel(context, view, toY(0), zero);
+  context.strokeStyle = color;
+  context.fillStyle = color;
+  context.lineWidth = 1.5;
+  context.lineJoin = "round";
+  context.beginPath();
+  for (const points of polylines(values, firsts, firstVisible(view) - 1, lastVisible(view) + 1, pixelsPerStep(view))) {
+    context.moveTo(stepToX(view, points[0]), toY(points[1]));
+    for (let i = 2; i < points.length; i += 2) context.lineTo(stepToX(view, points[i]), toY(points[i + 1]));
+    if (points.length === 2) context.rect(stepToX(view, points[0]) - 0.75, toY(points[1]) - 0.75, 1.5, 1.5);
+  }
+  context.stroke();
+}
+
+function drawLevel(context, view, y, color) {
+  context.strokeStyle = color;
+  context.lineWidth = 1;
+  context.setLineDash([2, 3]);
+  context.beginPath();
+  context.moveTo(stepToX(view, firstVisible(view)), Math.round(y) + 0.5);
+  context.lineTo(stepToX(view, lastVisible(view)), Math.round(y) + 0.5);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+const BAND_HEIGHT = 64;
+const BAND_COLUMNS = 8192;
+
+/** Probabilities of the actions, stacked: the whole trajectory is painted once, then moved and stretched. */
+export function drawBand(context, view, probabilities, colors) {
+  const band = bandPicture(probabilities, colors);
+  const unit = pixelsPerStep(view);
+  context.imageSmoothingEnabled = unit < 1;
+  context.drawImage(band, stepToX(view, -0.5), 0, view.steps * unit, view.height);
+}
+
+const bandPicture = memoized(({ data, shape: [steps, count] }, colors) => {
+  const canvas = document.createElement("canvas");
+  Object.assign(canvas, { width: Math.min(steps, BAND_COLUMNS), height: BAND_HEIGHT });
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  for (let column = 0; column < canvas.width; column += 1) {
+    const edges = stackedEdges(data, count, Math.floor((column * steps) / canvas.width));
+    for (let k = 0; k < count; k += 1) {
+      const [top, bottom] = [edges[k], edges[k + 1]].map((edge) => Math.round(edge * BAND_HEIGHT));
+      context.fillStyle = colors[k];
+      context.fillRect(column, top, 1, bottom - top);
+    }
+  }
+  return canvas;
+});
+
+/** Vertical lines where episodes begin, and ticks for rewards. */
+export function drawEvents(context, view, { firsts, rewards, line, positive, negative }) {
+  const from = firstVisible(view);
+  const to = lastVisible(view);
+  context.lineWidth = 1;
+  for (let t = Math.max(1, from); t <= to; t += 1) {
+    if (firsts[t]) {
+      context.strokeStyle = line;
+      context.beginPath();
+      const x = Math.floor(stepToX(view, t - 0.5)) + 0.5;
+      context.moveTo(x, 0);
+      context.lineTo(x, view.height);
+      context.stroke();
+    }
+  }
+  if (!rewards) return;
+  for (let t = from; t <= to; t += 1) {
+    if (!rewards[t]) continue;
+    context.fillStyle = rewards[t] > 0 ? positive : negative;
+    const x = stepToX(view, t);
+    const [base, tip] = rewards[t] > 0 ? [view.height, view.height - 8] : [0, 8];
+    context.beginPath();
+    context.moveTo(x - 4, base);
+    context.lineTo(x + 4, base);
+    context.lineTo(x, tip);
+    context.fill();
+  }
+}
+
+/** Small ticks at the top for frames that were found. */
+export function drawMarks(context, view, marks, color) {
+  context.fillStyle = color;
+  for (const step of marks) {
+    const x = stepToX(view, step);
+    if (x >= 0 && x <= view.width) context.fillRect(x - 1, 0, 2, 7);
+  }
+}

@@ -1,0 +1,195 @@
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { test } from "node:test";
+import zlib from "node:zlib";
+import { createPictures } from "../../data/images.js";
+import { crc32, encodeApng } from "../../kit/image/apng.js";
+import { addNote, editNote, exportNotes, importNotes, LONGEST, mendNotes, removeNote } from "../../kit/shell/kept.js";
+import { pixelsPerStep, stepToX, xToStep } from "../../kit/time/draw.js";
+import { atlasCell, cellAt, cellBox, clipPatch, featureGrid, neededPictures, patchRectangle } from "./features.js";
+import { attributionChunk, frameCodes, movedPoint, pictureKey, shownChannels, targetAfter } from "./image.js";
+
+test("a patch is expand times the pixels of a position, around its centre", () => {
+  const patch = patchRectangle({ height: 8, width: 8 }, { height: 64, width: 32 }, [0.5, 4], 2);
+  assert.deepEqual(patch, { x: 12, y: -4, width: 8, height: 16 });
+});
+
+test("the part of a patch inside the observation goes to its place in the cell", () => {
+  const clip = clipPatch({ x: -4, y: 0, width: 8, height: 8 }, { height: 64, width: 64 }, 40, 40);
+  assert.deepEqual(clip, {
+    source: { x: 0, y: 0, width: 4, height: 8 },
+    target: { x: 20, y: 0, width: 20, height: 40 },
+  });
+  assert.equal(clipPatch({ x: 70, y: 0, width: 8, height: 8 }, { height: 64, width: 64 }, 40, 40), null);
+});
+
+test("cells of the atlas are counted row by row, picture by picture", () => {
+  const atlas = { pictures: ["a", "b"], per_picture: 6, columns: 3, width: 64, height: 32 };
+  assert.deepEqual(atlasCell(atlas, 10), { picture: "b", x: 64, y: 32 });
+  assert.deepEqual(neededPictures({ index: Int32Array.of(-1, 1, 7, 2) }, atlas), ["a", "b"]);
+});
+
+test("a grid is cut out of its chunk, however its density is written", () => {
+  const array = (length, shape) => ({ data: Int32Array.from({ length }, (_, i) => i), shape });
+  const arrays = {
+    "index.0.5": array(12, [2, 2, 3]),
+    "opacity.0.5": array(12, [2, 2, 3]),
+    "position.0.5": array(12, [2, 3, 2]),
+  };
+  const grid = featureGrid(arrays, 0.5, 1);
+  assert.deepEqual([grid.rows, grid.columns, Array.from(grid.index)], [2, 3, [6, 7, 8, 9, 10, 11]]);
+  assert.equal(featureGrid(arrays, 1, 0), null);
+});
+
+test("cells tile the canvas, and a point finds its cell", () => {
+  const grid = { rows: 3, columns: 7 };
+  const size = { width: 100, height: 50 };
+  let area = 0;
+  for (let cell = 0; cell < 21; cell += 1) {
+    const box = cellBox(grid, size, cell);
+    area += box.width * box.height;
+    assert.equal(cellAt(grid, size, box.x + box.width / 2, box.y + box.height / 2), cell);
+  }
+  assert.equal(area, 5000);
+  assert.equal(cellAt(grid, size, 101, 5), -1);
+});
+
+test("the frame in view stands in the middle of a track", () => {
+  const view = { frame: 100, visible: 50, width: 500, height: 10, steps: 200 };
+  assert.equal(pixelsPerStep(view), 10);
+  assert.equal(stepToX(view, 100), 250);
+  assert.equal(xToStep(view, stepToX(view, 83)), 83);
+});
+
+test("a target's chunk and frame are found", () => {
+  const manifest = { segment: 64, layers: [{ attribution: { value: [["s0", "s1"]] } }] };
+  assert.equal(attributionChunk(manifest, { layer: 0, output: "value", trajectory: 0, frame: 64 }), "s1");
+  assert.equal(attributionChunk(manifest, { layer: 0, output: "action-1", trajectory: 0, frame: 0 }), undefined);
+  const arrays = {
+    codes: { data: Int8Array.of(1, 2, 3, 4), shape: [2, 1, 1, 2] },
+    scales: { data: Float32Array.of(5, 6) },
+  };
+  const { codes, depth, frameScale } = frameCodes({ arrays }, 1);
+  assert.deepEqual([Array.from(codes), depth, frameScale], [[3, 4], 2, 6]);
+});
+
+test("a channel under the pointer is shown alone, in its own layer only", () => {
+  const layer = { channels: 3 };
+  const selection = { layer: 1, channels: { 1: [0, 2] }, residual: true };
+  assert.deepEqual(shownChannels(selection, layer, 1, null), { chosen: [0, 2], residual: true });
+  assert.deepEqual(shownChannels(selection, layer, 1, { layer: 1, channel: 1 }), { chosen: [1], residual: false });
+  assert.deepEqual(shownChannels(selection, layer, 1, { layer: 1, channel: 3 }), { chosen: [], residual: true });
+  assert.deepEqual(shownChannels(selection, layer, 2, { layer: 1, channel: 1 }), { chosen: [0, 1, 2], residual: true });
+});
+
+test("an animation is a PNG that every reader opens", async () => {
+  assert.equal(crc32(new TextEncoder().encode("IEND")), 0xae426082);
+  const frames = [0, 100, 200].map((level) => new Uint8Array(2 * 3 * 4).fill(level));
+  const blob = await encodeApng(frames, { width: 3, height: 2, fps: 12 });
+  const bytes = Buffer.from(await blob.arrayBuffer());
+  const kinds = [];
+  const pixels = [];
+  for (let at = 8; at < bytes.length;) {
+    const size = bytes.readUInt32BE(at);
+    const kind = bytes.toString("latin1", at + 4, at + 8);
+    const body = bytes.subarray(at + 8, at + 8 + size);
+    assert.equal(bytes.readUInt32BE(at + 8 + size), crc32(bytes.subarray(at + 4, at + 8 + size)));
+    if (kind === "IDAT") pixels.push(zlib.inflateSync(body)[1]);
+    if (kind === "fdAT") pixels.push(zlib.inflateSync(body.subarray(4))[1]);
+    kinds.push(kind);
+    at += 12 + size;
+  }
+  assert.deepEqual(kinds, ["IHDR", "acTL", "fcTL", "IDAT", "fcTL", "fdAT", "fcTL", "fdAT", "IEND"]);
+  assert.deepEqual(pixels, [0, 100, 200]);
+});
+
+const NOTE = { id: "1", text: "odd", query: "?frame=3", place: "trajectory 1, frame 3" };
+
+test("notes are added, changed, removed, exported and imported", () => {
+  const notes = addNote([], NOTE);
+  assert.equal(editNote(notes, "1", "very odd")[0].text, "very odd");
+  assert.deepEqual(removeNote(notes, "1"), []);
+  const file = exportNotes({ id: "p", title: "T" }, notes);
+  assert.deepEqual(importNotes([], file), [NOTE]);
+  assert.deepEqual(
+    importNotes(
+      [
+        { ...NOTE, text: "old" },
+        { ...NOTE, id: "2" },
+      ],
+      file,
+    ),
+    [{ ...NOTE, id: "2" }, NOTE],
+  );
+});
+
+test("files that hold no notes are refused, and links out of the page are passed over", () => {
+  assert.throws(() => importNotes([], "nonsense"), /not JSON/);
+  assert.throws(() => importNotes([], "{}"), /does not hold notes/);
+  const file = JSON.stringify({
+    format: "rl-clarity-notes",
+    notes: [{ ...NOTE, query: "javascript:alert(1)" }, { text: 3 }],
+  });
+  assert.deepEqual(importNotes([], file), []);
+});
+
+test("each note has an id of its own, whatever a file holds", () => {
+  const list = [NOTE, { ...NOTE, text: "b" }, { ...NOTE, id: 7 }, { ...NOTE, id: undefined, place: {} }, null, 3, []];
+  const mended = mendNotes(list);
+  assert.deepEqual(
+    mended.map(({ id }) => id),
+    [NOTE.id, "note-2", "note-3"],
+  );
+  assert.equal(mended[0].text, "b");
+  assert.equal(mended[2].place, "");
+  assert.deepEqual(mendNotes({ length: 3 }), []);
+  assert.throws(() => importNotes([], " ".repeat(LONGEST + 1)), /too large/);
+});
+
+test("a point moves cell by cell and stays on the picture", () => {
+  const layer = { height: 4, width: 8 };
+  assert.deepEqual(movedPoint({ x: 0.5, y: 0.5 }, layer, "ArrowRight"), { x: 5.5 / 8, y: 2.5 / 4 });
+  assert.deepEqual(movedPoint({ x: 0.5, y: 0.05 }, layer, "ArrowUp"), { x: 4.5 / 8, y: 0.5 / 4 });
+  assert.equal(movedPoint({ x: 0.5, y: 0.5 }, layer, "a"), null);
+});
+
+test("pictures long unused are dropped, and loaded again when they are needed", async () => {
+  const loaded = [];
+  globalThis.Image = class {
+    naturalWidth = 10;
+    naturalHeight = 10;
+    set src(name) {
+      loaded.push(name);
+      queueMicrotask(() => this.onload());
+    }
+  };
+  globalThis.CSS ??= { escape: (text) => text };
+  const pictures = createPictures({ querySelector: () => null }, 1000); // room for two
+  for (const name of ["a", "b", "a", "c", "a", "b"]) await pictures.image(name);
+  assert.deepEqual(loaded, ["a", "b", "c", "b"]);
+  delete globalThis.Image;
+});
+
+test("a picture depends on its chunk being there, its target and the choices, not on how rows are laid out", () => {
+  const manifest = { segment: 2, layers: [{ attribution: { v: [["a", "b"]] } }], trajectories: [{ steps: 3 }] };
+  const there = new Map();
+  const chunks = { peek: (name) => there.get(name) };
+  const target = { layer: 0, output: "v", trajectory: 0, frame: 2 };
+  const key = (selection, shown = target) =>
+    pictureKey({ manifest, chunks, selection, target: shown, direction: "pos", isolated: null, colors: null });
+  const before = key({ layer: 0, smooth: true });
+  assert.deepEqual(key({ layer: 0, smooth: true, columns: true }), before);
+  assert.notDeepEqual(key({ layer: 0, smooth: false }), before);
+  assert.notDeepEqual(key({ layer: 0, smooth: true }, { ...target, frame: 1 }), before);
+  there.set("b", {});
+  assert.notDeepEqual(key({ layer: 0, smooth: true }), before);
+});
+
+test("after a frame comes the next one in the direction of travel, but none beyond the ends", () => {
+  const manifest = { trajectories: [{ steps: 3 }] };
+  const at = (frame) => ({ trajectory: 0, frame });
+  assert.deepEqual(targetAfter(manifest, at(1), 0), at(2));
+  assert.deepEqual(targetAfter(manifest, at(1), 2), at(0));
+  assert.equal(targetAfter(manifest, at(2), 1), null);
+  assert.equal(targetAfter(manifest, at(0), 1), null);
+});

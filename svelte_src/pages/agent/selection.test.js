@@ -1,0 +1,190 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createHistory, record, redo, undo } from "../../kit/shell/history.js";
+import { DEFAULT_SETTINGS, mendSettings } from "../../kit/shell/kept.js";
+import { actionOf, KEYS } from "../../kit/shell/keys.js";
+import { panelNamed, PANELS, TOOLS } from "../../panels.js";
+import { featureFromQuery, fromQuery, toQuery, withFeature } from "./address.js";
+import { changed, firstTarget, initialSelection, rowTarget, shownOutputs } from "./selection.js";
+
+const MANIFEST = {
+  view: { attribution_weight: 0.9 },
+  trajectories: [{ steps: 100 }, { steps: 50 }, { steps: 10 }],
+  layers: [
+    { name: "input", slug: "input", kind: "input", channels: 3 },
+    { name: "1a", slug: "1a", kind: "layer", channels: 8 },
+    { name: "2 b/é", slug: "2-b", kind: "layer", channels: 8 },
+    { name: "3a", slug: "3a", kind: "layer", channels: 8 },
+  ],
+  outputs: [{ id: "value" }, { id: "action-3" }, { id: "group-0" }],
+};
+
+test("the selection begins at the middle layer, value function, first frame", () => {
+  const { layer, rows, trajectory, frame } = initialSelection(MANIFEST);
+  assert.deepEqual([MANIFEST.layers[layer].name, rows[0].output, trajectory, frame], ["2 b/é", "value", 0, 0]);
+});
+
+test("changes stay in range", () => {
+  const start = { ...initialSelection(MANIFEST), frame: 90 };
+  assert.equal(changed(MANIFEST, start, { trajectory: 1 }).frame, 49);
+  assert.equal(changed(MANIFEST, start, { frame: -4 }).frame, 0);
+  assert.equal(changed(MANIFEST, start, { layer: 99 }).layer, 3);
+});
+
+test("the original's address works", () => {
+  const selection = fromQuery(MANIFEST, "?layer=3a&trajectory=2&frame=12");
+  assert.deepEqual([selection.layer, selection.trajectory, selection.frame], [3, 1, 11]);
+});
+
+test("a selection survives its address", () => {
+  const selection = {
+    ...initialSelection(MANIFEST),
+    layer: 2,
+    trajectory: 1,
+    frame: 30,
+    rows: [
+      { output: "action-3", layer: null, trajectory: null },
+      { output: "value", layer: 2, trajectory: 0 },
+      { output: "value", layer: null, trajectory: 2 },
+    ],
+    channels: { 2: [0, 7], 1: [3] },
+    residual: true,
+    combined: true,
+    overlay: false,
+    opacity: 0.5,
+    threshold: 0.25,
+    smooth: false,
+    scale: "frame",
+    columns: true,
+    visible: 64,
+    palette: "safe",
+  };
+  assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, selection)), selection);
+  const empty = { ...selection, rows: [], channels: { 2: [] } };
+  assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, empty)), empty);
+});
+
+test("an address holds no defaults, and keeps what is not about the selection", () => {
+  assert.equal(
+    toQuery(MANIFEST, initialSelection(MANIFEST), { embed: "1" }),
+    "?embed=1&layer=2+b%2F%C3%A9&trajectory=1&frame=1",
+  );
+});
+
+test("a link may open a feature of its layer", () => {
+  const layers = MANIFEST.layers.map((layer) => ({
+    ...layer,
+    features: layer.kind === "layer" ? "features.js" : null,
+  }));
+  const manifest = { ...MANIFEST, layers };
+  const open = { name: "feature", layer: 3, channel: 7 };
+  assert.deepEqual(featureFromQuery(manifest, withFeature("?layer=3a", open)), open);
+  for (const text of ["?layer=3a", "?layer=3a&feature=9", "?layer=3a&feature=x", "?layer=input&feature=1"]) {
+    assert.equal(featureFromQuery(manifest, text), null);
+  }
+});
+
+test("nonsense in an address is passed over", () => {
+  const text = "?layer=9z&trajectory=0&frame=abc&rows=none~x~9,action-3~1a&channels=-1.x.2&opacity=7";
+  const selection = fromQuery(MANIFEST, text);
+  assert.deepEqual([selection.layer, selection.trajectory, selection.frame, selection.opacity], [2, 0, 0, 1]);
+  assert.deepEqual(selection.rows, [{ output: "action-3", layer: 1, trajectory: null }]);
+  assert.deepEqual(selection.channels, { 2: [1] });
+});
+
+test("a row fills in what it leaves to the selection", () => {
+  const selection = { ...initialSelection(MANIFEST), frame: 30 };
+  const row = { output: "value", layer: 1, trajectory: 2 };
+  assert.deepEqual(rowTarget(MANIFEST, selection, row), {
+    output: "value",
+    layer: 1,
+    trajectory: 2,
+    frame: 30,
+    past: true,
+  });
+  assert.equal(rowTarget(MANIFEST, selection, { ...row, trajectory: null }).past, false);
+});
+
+test("outputs of rows are listed once", () => {
+  assert.deepEqual(shownOutputs({ rows: [{ output: "a" }, { output: "b" }, { output: "a" }] }), ["a", "b"]);
+});
+
+test("undo and redo; changes of a kind in quick succession are one", () => {
+  let history = createHistory("a");
+  history = record(history, "b", "frame", 0);
+  history = record(history, "c", "frame", 500);
+  history = record(history, "d", "frame", 1400);
+  history = record(history, "e", null, 1500);
+  history = record(history, "f", null, 1600);
+  const seen = [];
+  for (let i = 0; i < 4; i += 1) {
+    seen.push(history.present);
+    history = undo(history);
+  }
+  assert.deepEqual(seen, ["f", "e", "d", "a"]);
+  assert.equal(undo(history), history);
+  assert.equal(redo(redo(history)).present, "e");
+  assert.deepEqual(record(redo(history), "x", null, 9999).future, []);
+});
+
+test("keys act, but not while typing, nor where a control uses them itself", () => {
+  const at = (selector) => ({ closest: (list) => (list.split(", ").includes(selector) ? {} : null) });
+  const press = (key, target, more = {}) => actionOf({ key, target: at(target), ...more })?.action ?? null;
+  assert.equal(press("ArrowLeft"), "back");
+  assert.equal(press("ArrowLeft", "select"), null);
+  assert.equal(press(" "), "toggle");
+  assert.equal(press(" ", "button"), null);
+  assert.equal(press("ArrowRight", "button"), "forward");
+  assert.equal(press("z", null, { ctrlKey: true }), "undo");
+  assert.equal(press("Z", null, { ctrlKey: true, shiftKey: true }), "redo");
+  assert.equal(press("c", null, { ctrlKey: true }), null);
+  assert.equal(press("Escape", "textarea"), "close");
+  assert.equal(press("f", null, { defaultPrevented: true }), null);
+  assert.equal(actionOf({ key: "f", target: at(null) }, false), null);
+  assert.equal(actionOf({ key: "ArrowLeft", target: at(null) }, false).action, "back");
+});
+
+test("an address that asks for nonsense gives what can be shown", () => {
+  for (const text of [
+    "?layer=%3Cimg%20onerror%3D1%3E&frame=NaN&trajectory=-1&opacity=1e9&threshold=Infinity&scale=__proto__",
+    "?frame=999999999999999999999&trajectory=1e400&rows=constructor,__proto__~length~NaN&channels=toString.9999",
+    "?rows=%3Cscript%3E&channels=-1.NaN&feature=1e99&%E0%A4%A=&frame=0&frame=5",
+  ]) {
+    const found = fromQuery(MANIFEST, text);
+    assert.ok(found.frame >= 0 && found.frame < MANIFEST.trajectories[found.trajectory].steps, text);
+    assert.ok(found.opacity >= 0 && found.opacity <= 1 && found.threshold === 0 && found.scale === "trajectory");
+    assert.ok(found.rows.every(({ output }) => output === "value"));
+    assert.equal(featureFromQuery(MANIFEST, text), null);
+  }
+  assert.ok(fromQuery(MANIFEST, `?rows=${"value,".repeat(9999)}`).rows.length <= 12);
+});
+
+test("settings are those that are known, whatever the browser kept", () => {
+  assert.deepEqual(mendSettings({ theme: "dark", totals: "yes", more: 1 }), { ...DEFAULT_SETTINGS, theme: "dark" });
+  for (const kept of [null, 3, "dark", [], { theme: "__proto__", palette: {} }])
+    assert.deepEqual(mendSettings(kept), DEFAULT_SETTINGS);
+});
+
+test("every key that prints something is off where single letters are", () => {
+  for (const { keys, letter } of KEYS) {
+    assert.equal(Boolean(letter), keys[0].length === 1 && keys[0] !== " ", keys.join(" "));
+  }
+});
+
+test("what is exported is the first row, at its own layer and trajectory", () => {
+  const start = { ...initialSelection(MANIFEST), frame: 30 };
+  const row = { output: "group-0", layer: 1, trajectory: 2 };
+  const { output, layer, trajectory, past } = firstTarget(MANIFEST, { ...start, rows: [row] });
+  assert.deepEqual([output, layer, trajectory, past], ["group-0", 1, 2, true]);
+  assert.deepEqual(firstTarget(MANIFEST, { ...start, rows: [] }), rowTarget(MANIFEST, start, start.rows[0]));
+});
+
+test("every panel says how to read it, and is found by its name alone", () => {
+  for (const { title, text } of Object.values(PANELS))
+    assert.ok(title && text.length > 60 && text.endsWith("."), title);
+  assert.deepEqual(["trust", "features", "constructor", ""].map(panelNamed), ["trust", "feature", null, null]);
+  assert.deepEqual(
+    TOOLS.filter((name) => !panelNamed(name)),
+    [],
+  );
+});
