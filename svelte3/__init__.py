@@ -1,6 +1,6 @@
 """Compile Svelte 3 components to JavaScript or HTML, from Python.
 
-Node.js comes from the PATH or from the `[node]` extra; the compiler and everything around it is pinned by the
+Node.js comes from the PATH or from the `[node]` extra. The compiler and its dependencies are pinned by the
 `package-lock.json` beside this file and installed into the user's cache on first use.
 """
 

@@ -1,4 +1,4 @@
-"""`python -m svelte3 compile|html|lint|format|test|install`: the package at a shell."""
+"""Command line: `python -m svelte3 compile|html|lint|format|test|install`."""
 
 from __future__ import annotations
 
@@ -27,18 +27,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m svelte3", description="Compile, lint and test Svelte 3 components."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (("compile", "component to script"), ("html", "component to page")):
+    for name, text in (("compile", "compile a component to a script"), ("html", "compile a component to a page")):
         command = commands.add_parser(name, help=text)
         command.add_argument("input", type=Path)
         command.add_argument("output", type=Path, nargs="?")
         command.add_argument("--name", help="name of the global variable that holds the component")
-    for name, text in (
-        ("lint", "report problems and style"),
-        ("format", "mend problems and style"),
-        ("test", "run *.test.js"),
-    ):
+        command.add_argument("--force", action="store_true", help="replace a file that svelte3 did not write")
+    for name, text in (("lint", "report problems"), ("format", "fix problems"), ("test", "run *.test.js")):
         commands.add_parser(name, help=text).add_argument("paths", type=Path, nargs="+")
-    commands.add_parser("install", help="install the pinned packages and print where they are")
+    commands.add_parser("install", help="install the pinned packages and print their directory")
     return parser
 
 
@@ -46,9 +43,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "install":
         print(install())
     elif options.command == "compile":
-        print(compile_js(options.input, options.output, js_name=options.name))
+        print(compile_js(options.input, options.output, js_name=options.name, overwrite=options.force))
     elif options.command == "html":
-        print(compile_html(options.input, options.output, js_name=options.name))
+        print(compile_html(options.input, options.output, js_name=options.name, overwrite=options.force))
     elif options.command == "test":
         tests = sorted(
             str(test) for path in options.paths for test in path.rglob("*.test.js") if "node_modules" not in test.parts

@@ -1,27 +1,29 @@
-"""Python values as JSON that is safe inside a script element."""
+"""Serialize Python values as JSON that is safe inside a script element."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_SURROGATE = re.compile("[\ud800-\udfff]")  # without its pair, which UTF-8 cannot represent
 
 
 def to_json(value: Any, precision: int | None = None) -> str:
-    """Return value as JSON whose text can stand in a script element.
+    """Serialize a value as JSON whose text is safe in a script element.
 
-    Mappings, sequences, numpy arrays and numpy scalars are written; floats keep `precision` significant figures
-    (all of them when None); NaN and infinities become null, since JSON has none. Raises TypeError for anything else.
+    Supports mappings, sequences, numpy arrays and numpy scalars. Floats keep `precision` significant figures (all if
+    None); NaN and infinities become null, which JSON lacks. Raises TypeError for other types.
     """
     text = json.dumps(_plain(value, precision), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character, escape in _UNSAFE.items():
         text = text.replace(character, escape)
-    return text
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _plain(value: Any, precision: int | None) -> Any:
@@ -36,7 +38,7 @@ def _plain(value: Any, precision: int | None) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, precision) for item in value]
     raise TypeError(
-        f"props can hold text, numbers, sequences, mappings and numpy arrays, not {type(value).__name__}: {value!r}"
+        f"props may contain text, numbers, sequences, mappings and numpy arrays, not {type(value).__name__}: {value!r}"
     )
 
 

