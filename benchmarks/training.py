@@ -18,7 +18,7 @@ from benchmarks.machine import convolution_peak, forget_peak_memory, peak_memory
 from rl_clarity.environments import make
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.session import compute_precision
-from rl_clarity.training.trainer import CLOCKS, Trainer
+from rl_clarity.training.trainer import TIMERS, Trainer
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def measure(settings: Settings | None = None) -> dict[str, Any]:
         "settings": asdict(settings),
         "steps_per_second": rate,
         "seconds": total,
-        "shares": {name: sum(row[f"seconds_{name}"] for row in rows) / total for name in CLOCKS},
+        "shares": {name: sum(row[f"seconds_{name}"] for row in rows) / total for name in TIMERS},
         "operations_per_second": rate * operations_per_step(trainer.learner.network.model, options.ppo_epochs),
         "peak_operations_per_second": 2 * max(peaks),
         "peak_memory_mb": peak_memory_mb(),

@@ -23,8 +23,8 @@ from rl_clarity.checkpoints import baselines, read, safe_joblib
 from rl_clarity.evaluation import AGENT, evaluate_checkpoint, summary
 from rl_clarity.evaluation import RANDOM as RANDOM_POLICY
 from rl_clarity.evaluation import UNSEEN as UNSEEN_LEVELS
+from rl_clarity.training.logs import read_csv
 from rl_clarity.training.options import TrainOptions
-from rl_clarity.training.progress import read_csv
 from scripts.curve import curve
 
 MODELS = Path(__file__).resolve().parents[1] / "models"

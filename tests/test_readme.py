@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import rl_clarity
-from rl_clarity.cli.call import command_of
+from rl_clarity.cli.arguments import parse_arguments
 from scripts.make_options import TARGET, document
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -50,7 +50,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.parametrize("line", re.findall(r"(rl-clarity [a-z].*)$", "\n".join(blocks("sh")), re.MULTILINE))
 def test_commands_are_understood(line: str) -> None:
-    command_of(shlex.split(line, comments=True)[1:])
+    parse_arguments(shlex.split(line, comments=True)[1:])
 
 
 def test_targets_of_make_exist() -> None:

@@ -1,87 +1,218 @@
 """The command line: `rl-clarity run | train | demo | inspect | evaluate | export | convert`.
 
-`commands` says what can be said, `call` understands it, `answers` holds a function for each command. Nothing heavy is
-imported before a command is chosen, so that `--help` answers at once.
+`arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
+`--help` is fast.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import rl_clarity
-from rl_clarity.cli.answers import ANSWERS
-from rl_clarity.cli.call import PROGRAM, command_of
-from rl_clarity.cli.commands import Command, Run, Train
-from rl_clarity.errors import ClarityError
+from rl_clarity.cli.arguments import (
+    PROGRAM,
+    Convert,
+    Demo,
+    Evaluate,
+    Export,
+    Inspect,
+    Run,
+    Train,
+    parse_arguments,
+)  # fmt: skip
+from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.jobs import communicator
+from rl_clarity.keys import to_plain
+from rl_clarity.models import fetched
+from rl_clarity.options import InterfaceOptions
+from rl_clarity.parsing import typed
+from rl_clarity.training.options import TrainOptions
 
-FAILED, WRONG_CALL, INTERRUPTED = 1, 2, 130
+FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
+Result = tuple[Mapping[str, Any], str]
+"""A summary for programs, and a text for people."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, 1 for an error, 2 for a wrong call, 130 if interrupted.
+    """Run a command; return the exit code: 0, 1 for an error, 2 for a usage error, 130 if interrupted.
 
-    Raises SystemExit with code 0 after help, and with code 2 for a call that is not understood.
+    Raises SystemExit with code 0 after help, and with code 2 for arguments that cannot be parsed.
     """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    debug = "--debug" in words
+    if hasattr(sys.stdout, "reconfigure"):  # a terminal without Unicode shows escapes
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
-            return _answered(sys.argv[1:] if arguments is None else list(arguments))
+            return _main([word for word in words if word != "--debug"])
         finally:
-            sys.stdout.flush()  # whatever was told, help too, goes out here and not at the interpreter's end
-    except BrokenPipeError:  # whoever read it has read enough: `rl-clarity run --help | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is flushed at the end goes nowhere
+            if sys.stdout is not None:  # closed by the caller
+                sys.stdout.flush()  # so that errors of the output are seen here and not at the interpreter's exit
+    except BrokenPipeError:  # the reader has read enough: `rl-clarity run --help | head -1`
+        _discard_output()
         return FAILED
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except OSError as error:
+        _discard_output()
+        return _fail(f"standard output: {error.strerror or error}")
+    except Exception as error:
+        if debug:
+            raise
+        what = "out of memory" if isinstance(error, MemoryError) else f"{type(error).__name__}: {error}"
+        return _fail(f"unexpected error: {what} (the same command with --debug shows the traceback)")
 
 
-def _answered(given: Sequence[str]) -> int:
-    if given[:1] == ["--version"]:
+def _main(words: Sequence[str]) -> int:
+    if words[:1] == ["--version"]:
         print(f"{PROGRAM} {rl_clarity.__version__}")
         return 0
     try:
-        command = command_of(given)
+        command = parse_arguments(words)
     except ClarityError as error:
-        return _failed(str(error), WRONG_CALL)
-    except KeyboardInterrupt:
-        return _failed("interrupted", INTERRUPTED)
-    return _done(command)
-
-
-def _done(command: Command) -> int:
+        return _fail(str(error), USAGE_ERROR)
     try:
-        summary, text = ANSWERS[type(command)](command)
+        summary, text = RUNNERS[type(command)](command)
     except ClarityError as error:
-        return _failed(str(error))
+        return _fail(str(error))
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        return _failed(f"{error.filename or 'input or output'}: {error.strerror or error}")
+        return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except KeyboardInterrupt:
-        return _failed("interrupted" + _how_to_go_on(command), INTERRUPTED)
+        resumable = isinstance(command, Train) or (isinstance(command, Run) and not command.dry_run)
+        return _fail("interrupted" + "; the same command resumes it" * resumable, INTERRUPTED)
     if summary and communicator().rank == 0:
-        print(json.dumps(_plain(summary), sort_keys=True) if command.json else text)
+        print(json.dumps(to_plain(summary, finite=True), sort_keys=True) if command.json else text)
     return 0
 
 
-def _how_to_go_on(command: Command) -> str:
-    goes_on = isinstance(command, Train) or (isinstance(command, Run) and not command.dry_run)
-    return "; the same command goes on where it was stopped" if goes_on else ""
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has a word for: paths are strings, numbers that are not finite are null."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Path):
-        return str(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _failed(message: str, code: int = FAILED) -> int:
+def _fail(message: str, code: int = FAILED) -> int:
     print(f"{PROGRAM}: {message}", file=sys.stderr)
     return code
+
+
+def _discard_output() -> None:
+    """Send what is flushed at the interpreter's exit nowhere."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(command: Run) -> Result:
+    options: dict[str, Any] = {f.name: getattr(command.options, f.name) for f in fields(InterfaceOptions)}
+    result: Any = rl_clarity.run(
+        command.checkpoint,
+        command.output_dir,
+        dry_run=command.dry_run,
+        load_kwargs=replace(command.load, metadata=typed(command.load.metadata)),
+        trajectories_kwargs=command.trajectories,
+        observations_kwargs=command.observations,
+        **{**options, "overwrite": command.force},
+    )
+    return (result.to_dict(), str(result)) if command.dry_run else _page(result)
+
+
+def _train(command: Train) -> Result:
+    options = {f.name: getattr(command.options, f.name) for f in fields(TrainOptions)}
+    summary = rl_clarity.train(command.save_dir, overwrite=command.force, **options)
+    return asdict(summary), f"The agent is in {command.save_dir}"
+
+
+def _demo(command: Demo) -> Result:
+    from rl_clarity.demo import demo
+
+    return _page(demo(command.output_dir))
+
+
+def _page(page: Any) -> Result:
+    return {"page": str(page.path)}, f"The page is {page.path}"
+
+
+def _inspect(command: Inspect) -> Result:
+    from rl_clarity.inspection import inspect_checkpoint
+
+    with fetched(command.checkpoint) as path:
+        return inspect_checkpoint(path, typed(command.metadata))
+
+
+def _evaluate(command: Evaluate) -> Result:
+    from rl_clarity.evaluation import evaluate_checkpoint, summary, text
+
+    with fetched(command.checkpoint) as path:
+        evaluations = evaluate_checkpoint(
+            path,
+            command.episodes,
+            command.seed,
+            unseen=command.unseen,
+            random=command.random,
+            max_steps=command.max_steps,
+            metadata=typed(command.metadata),
+        )
+    return {name: summary(evaluation) for name, evaluation in evaluations.items()}, text(evaluations)
+
+
+def _export(command: Export) -> Result:
+    from rl_clarity.pages.export import export
+    from rl_clarity.pages.results import open_results
+
+    results = open_results(command.page)
+    layer = results.layer(command.layer or results.layers[0])
+    number, count = command.trajectory, len(results.manifest["trajectories"])
+    if not 1 <= number <= count:
+        raise OptionError(f"--trajectory {number} must be from 1 to {count}")
+    path = export(
+        results,
+        command.file,
+        trajectory=number - 1,
+        frames=_frames(command.frames, results.trajectory(number - 1)["steps"]),
+        layer=layer["name"],
+        output=command.output,
+        directions=command.directions,
+        channel=_channel(command.channel, layer),
+        fps=command.fps,
+    )
+    return {"file": str(path)}, f"Written: {path}"
+
+
+def _frames(text: str | None, count: int) -> range | None:
+    """Parse FIRST:LAST, counted from 1, to a range of steps."""
+    if text is None:
+        return None
+    first, colon, last = text.partition(":")
+    numbers = [int(part) for part in (first, last if colon else first) if part.isdecimal()]
+    if len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1] <= count:
+        raise OptionError(f"--frames {text} must be a range of frames from 1 to {count}, as 10:20, or one of them")
+    return range(numbers[0] - 1, numbers[1])
+
+
+def _channel(text: str, layer: Mapping[str, Any]) -> str | int:
+    """Parse a channel, counted from 1, or prin, all, res."""
+    if text in ("prin", "all", "res"):
+        return text
+    count = layer["channels"]
+    if not text.isdecimal() or not 1 <= int(text) <= count:
+        raise OptionError(f"--channel {text} must be a number from 1 to {count}, or prin, all or res")
+    return int(text) - 1
+
+
+def _convert(command: Convert) -> Result:
+    from rl_clarity.inspection import convert_checkpoint
+
+    with fetched(command.checkpoint) as path:
+        return convert_checkpoint(path, command.file, typed(command.metadata), overwrite=command.force)
+
+
+RUNNERS: dict[type, Any] = {
+    Run: _run,
+    Train: _train,
+    Demo: _demo,
+    Inspect: _inspect,
+    Evaluate: _evaluate,
+    Export: _export,
+    Convert: _convert,
+}

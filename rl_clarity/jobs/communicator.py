@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
+import numpy as np
+
 from rl_clarity.errors import ClarityError
 
 LAUNCHERS = ("PMI_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
@@ -37,6 +39,14 @@ class Communicator(Protocol):
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, in their order, on rank 0; nothing elsewhere."""
+        ...
+
+    def all_gather(self, value: Any) -> list[Any]:
+        """Every rank's value, in their order, on every rank."""
+        ...
+
+    def average(self, array: np.ndarray) -> np.ndarray:
+        """Mean of an array over the ranks, the same bits on each."""
         ...
 
     def neighbours(self, value: Any) -> tuple[int, list[Any]]:
@@ -68,6 +78,12 @@ class SingleProcess:
 
     def gather(self, value: Any) -> list[Any]:
         return [value]
+
+    def all_gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def average(self, array: np.ndarray) -> np.ndarray:
+        return array
 
     def neighbours(self, value: Any) -> tuple[int, list[Any]]:
         return 0, [value]
@@ -108,6 +124,17 @@ class MpiRanks:
     def gather(self, value: Any) -> list[Any]:
         return self._world.gather(value, root=0) or []
 
+    def all_gather(self, value: Any) -> list[Any]:
+        return list(self._world.allgather(value))
+
+    def average(self, array: np.ndarray) -> np.ndarray:
+        # Not Allreduce: an implementation may add in another order on each rank, and parameters would drift apart.
+        array = np.ascontiguousarray(array)
+        total = np.empty_like(array)
+        self._world.Reduce(array, total, op=self._mpi.SUM, root=0)
+        self._world.Bcast(total, root=0)
+        return total / np.asarray(self.size, total.dtype)
+
     def neighbours(self, value: Any) -> tuple[int, list[Any]]:
         here = socket.gethostname()
         found = [(rank, one) for rank, (host, one) in enumerate(self._world.allgather((here, value))) if host == here]
@@ -119,8 +146,6 @@ class MpiRanks:
     @contextmanager
     def counter(self) -> Iterator[Callable[[], int]]:
         # One-sided, so that no rank has to stand by and answer: each draws its next task from rank 0's memory.
-        import numpy as np
-
         memory = np.zeros(1 if self.rank == 0 else 0, np.int64)
         window = self._mpi.Win.Create(memory, comm=self._world)
         one, count = np.ones(1, np.int64), np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""Training agents whose checkpoints `rl_clarity.run` explains."""
+"""Train agents by PPO."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ if TYPE_CHECKING:
     from rl_clarity.training.session import TrainingSummary
 
 
-def train(save_dir: str | Path | None = None, **kwargs: Any) -> TrainingSummary:
-    """Train an agent by PPO; `kwargs` are the fields of `TrainOptions`, `lambda` too.
+def train(save_dir: str | Path | None = None, *, overwrite: bool = False, **kwargs: Any) -> TrainingSummary:
+    """Train an agent by PPO; keyword arguments are the fields of `TrainOptions`, and `lambda`.
 
-    With `save_dir`, a checkpoint and the state of training are saved there, and training that was interrupted goes on
-    when called again.
+    With `save_dir`, a checkpoint and the state of training are saved there, and the same call resumes training that
+    was interrupted. An agent without such a state is only replaced with `overwrite`.
 
-    Raises OptionError for options that are unknown or cannot be, OutputError where `save_dir` is a file,
-    DivergenceError where the numbers stop being finite.
+    Raises OptionError for unknown options and wrong values, OutputError if `save_dir` is a file, is being used or
+    contains another agent, CheckpointError if the state is damaged, DivergenceError if the loss is not finite.
     """
     from rl_clarity.training.options import train_options
     from rl_clarity.training.session import run
 
+    if save_dir == "":
+        raise OutputError("save_dir is empty: give a directory, '.' for the current one")
     if save_dir is not None and Path(save_dir).is_file():
         raise OutputError(f"{save_dir} is a file, not a directory to train in")
-    return run(None if save_dir is None else Path(save_dir), train_options(kwargs))
+    return run(None if save_dir is None else Path(save_dir), train_options(kwargs), overwrite=overwrite)

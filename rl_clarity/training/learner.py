@@ -1,38 +1,97 @@
-"""The compiled half of training: acting with a network, and improving it.
+"""The compiled half of training: a network, the loss of PPO and its optimizer.
 
-Observations stay uint8 until they are inside a compiled function. A minibatch is cut into chunks of one fixed shape
-whose gradients are added up, so that memory does not grow with it and nothing is compiled twice; a chunk that is not
-full is padded with steps of weight 0.
+Observations stay uint8 until they are inside a compiled function. A minibatch is split into chunks of one fixed shape
+whose gradients are added up, so that memory does not grow with the minibatch and nothing is compiled twice. The last
+chunk is padded with steps of weight 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from rl_clarity.adam import Adam
+from rl_clarity.networks.lstm import observed_gates
 from rl_clarity.networks.network import Network
-from rl_clarity.training.adam import Adam
-from rl_clarity.training.loss import STATISTICS, LossOptions, Minibatch, ppo_loss
-from rl_clarity.training.memory import Memory
 
 Tensor = Any
 Arrays = tuple[np.ndarray, ...]
+
 CHUNK = 128
-"""Steps a compiled gradient; more do not make convolutions faster."""
+"""Steps a compiled gradient; convolutions are not faster with more."""
 SEQUENCES_CHUNK = 512
-"""The same where there is a memory: its step costs little more for several sequences than for one."""
+"""The same for recurrent networks: a step of several sequences takes little longer than a step of one."""
+STATISTICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
+
+
+@dataclass(frozen=True)
+class LossOptions:
+    clip_range: float
+    clip_vf: bool
+    entropy_coeff: float
+    value_loss_coeff: float
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """B steps to learn from: NumPy arrays outside compiled functions, tensors inside."""
+
+    observations: Tensor  # (B, H, W, C) uint8
+    actions: Tensor  # (B,) int32
+    values: Tensor  # (B,) float32, when acting
+    log_probs: Tensor  # (B,) float32, of the actions when acting
+    advantages: Tensor  # (B,) float32, normalized
+    returns: Tensor  # (B,) float32
+    weights: Tensor  # (B,) float32: the weight of each step in the mean; 0 for padding
+    firsts: Tensor  # (B,) bool: the observation begins an episode, where recurrent state is reset
+    states: tuple[Tensor, ...] = ()  # (S, n) each: recurrent state before each of the S sequences that make up B
+
+
+def normalize(advantages: np.ndarray) -> np.ndarray:
+    """Advantages of a minibatch with mean 0 and standard deviation 1."""
+    return ((advantages - advantages.mean()) / (advantages.std() + 1e-8)).astype(np.float32)
+
+
+def ppo_loss(logits: Tensor, values: Tensor, batch: Minibatch, options: LossOptions) -> tuple[Tensor, Tensor]:
+    """Loss and `STATISTICS` (5,) of logits (B, A) and values (B,), weighted sums over the batch.
+
+    policy: max(-A r, -A clip(r)) with r = pi / pi_old; value: 1/2 max((v - R)^2, (v_clipped - R)^2), as in PPO2 of
+    OpenAI Baselines (Schulman et al. 2017, https://arxiv.org/abs/1707.06347).
+    """
+    from keras import ops
+
+    log_policy = ops.log_softmax(logits)  # (B, A)
+    log_probs = ops.take_along_axis(log_policy, batch.actions[:, None], axis=1)[:, 0]
+    entropies = -ops.sum(ops.exp(log_policy) * log_policy, axis=1)
+    clip = options.clip_range
+    ratios = ops.exp(log_probs - batch.log_probs)
+    policy_losses = ops.maximum(-batch.advantages * ratios, -batch.advantages * ops.clip(ratios, 1 - clip, 1 + clip))
+    squares = ops.square(values - batch.returns)
+    if options.clip_vf:
+        clipped = batch.values + ops.clip(values - batch.values, -clip, clip)
+        squares = ops.maximum(squares, ops.square(clipped - batch.returns))
+    terms = [
+        policy_losses,
+        0.5 * squares,
+        entropies,
+        0.5 * ops.square(log_probs - batch.log_probs),
+        ops.cast(ops.abs(ratios - 1) > clip, "float32"),
+    ]
+    statistics = ops.stack([ops.sum(batch.weights * term) for term in terms])
+    loss = statistics[0] + options.value_loss_coeff * statistics[1] - options.entropy_coeff * statistics[2]
+    return loss, statistics
 
 
 class Learner:
-    """A network, its optimiser, and what was compiled for them.
+    """A network, its optimizer, and the functions that are compiled for them.
 
     Parameters
     ----------
     network: with the heads `policy_logits` and `values`
-    sequence: steps that a network with a memory is unrolled over; a minibatch's steps are in such sequences
+    sequence: steps that a recurrent network is unrolled over; a minibatch consists of such sequences
     average: called with each minibatch's gradient (n,), to average it over processes
     """
 
@@ -44,30 +103,31 @@ class Learner:
         learning_rate: float,
         max_grad_norm: float,
         sequence: int = 1,
-        average: Callable[[np.ndarray], np.ndarray] | None = None,
+        average: Callable[[np.ndarray], np.ndarray] = lambda gradient: gradient,
     ) -> None:
         import tensorflow as tf
 
         self.network = network
-        self._memory = Memory(network, sequence) if network.initial_state else None
+        self._recurrence = Recurrence(network, sequence) if network.initial_state else None
         self._sequence = sequence if network.initial_state else 1
         self._loss = loss
         self._max_grad_norm = max_grad_norm
         self._average = average
         self._variables = [tensor.variable.value for tensor in network.tensors.values()]
-        self._sizes = [int(np.prod(variable.shape)) for variable in self._variables]
-        self._total = tf.Variable(tf.zeros(sum(self._sizes)), trainable=False)
-        self.optimizer = Adam(sum(self._sizes), learning_rate)
+        sizes = [int(np.prod(variable.shape)) for variable in self._variables]
+        self._ends = np.cumsum(sizes)
+        self._total = tf.Variable(tf.zeros(sum(sizes)), trainable=False)
+        # Baselines' epsilon.
+        self.optimizer = Adam((sum(sizes),), learning_rate, epsilon=1e-5, epsilon_hat=True, dtype=np.float32)
         self._act = tf.function(self._trace_act)
         self._add_gradient = tf.function(self._trace_gradient)
-        self._apply = tf.function(self._trace_apply)
 
     def initial_state(self, n: int) -> Arrays:
-        """What n memories hold before their first step; () for a network that has none."""
+        """Recurrent state before the first step of n environments; () for networks without one."""
         return tuple(np.repeat(part[None], n, axis=0) for part in self.network.initial_state)
 
     def act(self, observations: np.ndarray, firsts: np.ndarray, state: Arrays) -> tuple[np.ndarray, np.ndarray, Arrays]:
-        """Policy logits (N, A), values (N,) of observations (N, H, W, C) uint8, and the state after.
+        """Policy logits (N, A), values (N,) of observations (N, H, W, C) uint8, and the next state.
 
         The state is reset where `firsts` (N,).
         """
@@ -75,18 +135,20 @@ class Learner:
         return logits.numpy(), values.numpy(), tuple(part.numpy() for part in after)
 
     def learn(self, batch: Minibatch) -> tuple[np.ndarray, float]:
-        """One step of the optimiser: means of `STATISTICS` over the batch, and the gradient's norm before it is cut."""
-        self._total.assign(np.zeros(sum(self._sizes), np.float32))
+        """Take one optimizer step; return means of `STATISTICS` and the norm of the gradient before clipping."""
+        self._total.assign(np.zeros(self._ends[-1], np.float32))
         statistics = np.zeros(len(STATISTICS), np.float64)
         for chunk in chunks(batch, self._sequence):
             statistics += self._add_gradient(*(getattr(chunk, field.name) for field in fields(chunk))).numpy()
-        gradient = self._total.value()
-        if self._average is not None:
-            gradient = self._average(gradient.numpy())
-        return statistics, float(self._apply(gradient))
+        gradient = self._average(self._total.numpy())
+        norm = float(np.linalg.norm(gradient))
+        step = self.optimizer.step(gradient * (self._max_grad_norm / max(norm, self._max_grad_norm)))
+        for variable, part in zip(self._variables, np.split(step, self._ends[:-1]), strict=True):
+            variable.assign_sub(part.reshape(variable.shape))
+        return statistics, norm
 
     def state(self) -> dict[str, np.ndarray]:
-        """Parameters and the optimiser's moments."""
+        """Parameters and the optimizer's moments."""
         parameters = {f"parameters/{name}": array for name, array in self.network.parameters().items()}
         return parameters | {f"adam/{name}": array for name, array in self.optimizer.state().items()}
 
@@ -95,8 +157,8 @@ class Learner:
         self.optimizer.restore({name: state[f"adam/{name}"] for name in self.optimizer.state()})
 
     def _trace_act(self, observations: Tensor, firsts: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        if self._memory is not None:
-            return self._memory.step(_scaled(observations), firsts, state)
+        if self._recurrence is not None:
+            return self._recurrence.step(_scaled(observations), firsts, state)
         logits, values = self.network.model(_scaled(observations), training=False)
         return logits, values[:, 0], ()
 
@@ -106,27 +168,68 @@ class Learner:
         batch = Minibatch(*arrays)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._variables)
-            if self._memory is None:
+            if self._recurrence is None:
                 logits, values, _ = self._trace_act(batch.observations, batch.firsts, ())
             else:
-                logits, values = self._memory.unroll(_scaled(batch.observations), batch.firsts, batch.states)
+                logits, values = self._recurrence.unroll(_scaled(batch.observations), batch.firsts, batch.states)
             loss, statistics = ppo_loss(logits, values, batch, self._loss)
         gradients = tape.gradient(loss, self._variables)
         self._total.assign_add(tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0))
         return statistics
 
-    def _trace_apply(self, gradient: Tensor) -> Tensor:
+
+class Recurrence:
+    """Compiled steps of a recurrent network (`use_lstm`): one when acting, whole sequences when learning.
+
+    When learning, the network's body and heads see all steps at once, and only the LSTM goes through a sequence step
+    by step. The state is reset where an episode begins.
+    """
+
+    def __init__(self, network: Network, sequence: int) -> None:
+        import keras
+
+        self._sequence = sequence
+        self._initial = network.initial_state
+        self._model = network.model
+        gates, state = observed_gates(network.model), network.model.inputs[1:]
+        heads, after = network.model.outputs[:2], network.model.outputs[2:]
+        self._body = keras.Model(network.model.inputs[0], gates)
+        self._cell = keras.Model([gates, *state], after)
+        self._heads = keras.Model(after[-1], heads)  # they read the last part of the state, the output
+
+    def step(self, observations: Tensor, firsts: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Logits (N, A), values (N,) and the next state, of scaled observations (N, H, W, C)."""
+        logits, values, *after = self._model([observations, *self._reset(firsts, state)], training=False)
+        return logits, values[:, 0], tuple(after)
+
+    def unroll(self, observations: Tensor, firsts: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """Logits (S * T, A) and values (S * T,) of S sequences of T steps, each from its state."""
         import tensorflow as tf
 
-        norm = tf.norm(gradient)
-        change = self.optimizer.step(gradient * (self._max_grad_norm / tf.maximum(norm, self._max_grad_norm)))
-        for variable, part in zip(self._variables, tf.split(change, self._sizes), strict=True):
-            variable.assign_add(tf.reshape(part, variable.shape))
-        return norm
+        def step(before: tuple[Tensor, ...], inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+            gates, begins = inputs
+            return tuple(self._cell([gates, *self._reset(begins, before)], training=False))
+
+        by_step = self._by_step(self._body(observations, training=False)), self._by_step(firsts)  # (T, S, ...)
+        output = tf.scan(step, by_step, initializer=tuple(states))[-1]  # (T, S, n)
+        logits, values = self._heads(tf.reshape(tf.transpose(output, (1, 0, 2)), (-1, output.shape[-1])))
+        return logits, values[:, 0]
+
+    def _reset(self, firsts: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        import tensorflow as tf
+
+        return tuple(tf.where(firsts[:, None], first, part) for first, part in zip(self._initial, state, strict=True))
+
+    def _by_step(self, steps: Tensor) -> Tensor:
+        """Transpose consecutive sequences (S * T, ...) to (T, S, ...)."""
+        import tensorflow as tf
+
+        parts = tf.reshape(steps, (-1, self._sequence, *steps.shape[1:]))
+        return tf.transpose(parts, (1, 0, *range(2, len(parts.shape))))
 
 
 def chunks(batch: Minibatch, sequence: int) -> Iterator[Minibatch]:
-    """The batch in parts of equal size, of whole sequences; the last is padded with zeros, so with weight 0."""
+    """Split a batch into parts of equal size, of whole sequences; the last is padded with zeros, so with weight 0."""
     largest = CHUNK if sequence == 1 else min(SEQUENCES_CHUNK, len(batch.actions))
     count = max(1, largest // sequence)  # sequences a chunk
     size = count * sequence

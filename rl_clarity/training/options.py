@@ -1,4 +1,4 @@
-"""Options of training, with the names and defaults of the agents that `understanding-rl-vision` explains."""
+"""Options of training, with the names and defaults of the agents that understanding-rl-vision explains."""
 
 from __future__ import annotations
 
@@ -16,108 +16,106 @@ from rl_clarity.parsing import parse, unknown_option
 REWARD_PROCESSING = ("none", "clip", "normalize")
 PRECISIONS = ("float32", "bfloat16")
 ALIASES = {"lambda": "lambda_", "lam": "lambda_"}
-OF_ONE_KIND = {**PROCGEN_OPTIONS, "use_sticky_actions": False}
-"""Options that other kinds of environment do not have, and what they come to where nobody gives them."""
+KIND_OPTIONS = {**PROCGEN_OPTIONS, "use_sticky_actions": False}
+"""Options that only some kinds of environment have, with their defaults."""
 
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """How an agent is trained. One of `env_name` and `env_id` is required."""
+    """Options of training. Either `env_name` or `env_id` is required."""
 
     env_name: str | None = None
-    """Game of the kind: `coinrun`, `breakout`."""
+    """Name of the environment: `coinrun`, `breakout`."""
     env_id: str | None = None
-    """The same as an id: `procgen:procgen-coinrun-v0`, `BreakoutNoFrameskip-v4`, `CarRacing-v3`."""
+    """Environment id instead of a name: `procgen:procgen-coinrun-v0`, `BreakoutNoFrameskip-v4`, `CarRacing-v3`."""
     env_kind: str = "procgen"
     """Kind of environment: `procgen`, `coinrun_old`, `atari`, `gymnasium`."""
     num_envs: int = 64
-    """Environments that play side by side, in each MPI process."""
+    """Parallel environments of each MPI process."""
     learning_rate: float = 5e-4
-    """Step size of Adam."""
+    """Learning rate of Adam."""
     entropy_coeff: float = 0.01
-    """Weight of the policy's entropy in the loss."""
+    """Coefficient of the entropy in the loss."""
     gamma: float = 0.999
-    """Discount of rewards."""
+    """Discount factor."""
     lambda_: float = 0.95
-    """Generalised advantage estimation: how far advantages look beyond one step (`lambda` in a checkpoint)."""
+    """Lambda of generalized advantage estimation (`lambda` in a checkpoint)."""
     num_steps: int = 256
-    """Steps each environment plays between two updates."""
+    """Steps of each environment per update."""
     num_minibatches: int = 8
-    """Parts that an update's steps are cut into; each makes one step of the optimiser."""
+    """Minibatches per epoch; each is one optimizer step."""
     ppo_epochs: int = 3
-    """Times an update goes over its steps."""
+    """Epochs per update."""
     clip_range: float = 0.2
-    """How far the probability of an action may move in one update, as a ratio, before its gradient is cut."""
+    """Clipping range of the probability ratio."""
     clip_vf: bool = True
-    """Clip changes of the value by `clip_range` as well."""
+    """Also clip the change of the value by `clip_range`."""
     timesteps_per_proc: float = 1e9
-    """Environment steps in all, of each MPI process."""
+    """Total environment steps of each MPI process."""
     cnn: str = "clear"
     """Network: `clear`, `impala`, `nature`."""
     use_lstm: bool = False
-    """Put an LSTM of 256 units behind the network's body."""
+    """Add an LSTM of 256 units after the network's body."""
     stack_channels: str = "16_32_32"
-    """Channels of the blocks of `impala`."""
+    """Channels of the residual blocks of `impala`."""
     emb_size: int = 256
     """Width of the dense layer of `impala`."""
     epsilon_greedy: float = 0.0
-    """Share of actions replaced by random ones."""
+    """Probability of replacing an action by a random one."""
     reward_scale: float = 1.0
-    """Factor of the rewards that are learnt from; reported returns are the game's own."""
+    """Factor of the rewards; reported returns are not scaled."""
     frame_stack: int = 1
-    """Frames that an observation is made of."""
+    """Frames that are stacked to an observation."""
     use_sticky_actions: bool | None = None
-    """Atari: repeat the last action with probability 0.25. By default as the id's version says, else never."""
+    """Atari: repeat the last action with probability 0.25. Default: as the version in `env_id` says, else never."""
     reward_processing: Literal["none", "clip", "normalize"] = "none"
-    """`clip`: the rewards' signs; `normalize`: divided by the running standard deviation of the return."""
+    """`clip`: to the sign; `normalize`: divide by the running standard deviation of the return."""
     save_interval: int = 10
-    """Updates between two checkpoints; 0 saves at the end only."""
+    """Updates between two checkpoints; 0 saves only at the end."""
     save_all: bool = False
     """Keep every checkpoint, as `checkpoint-<update>.jd`."""
     tensorboard: bool = True
-    """Also write TensorBoard's event files, in `tensorboard/`."""
+    """Write TensorBoard event files to `tensorboard/`."""
     value_loss_coeff: float = 0.5
-    """Weight of the value's loss."""
+    """Coefficient of the value loss."""
     max_grad_norm: float = 0.5
-    """Norm that the gradient of all parameters is cut to."""
+    """Maximum norm of the gradient."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """`bfloat16`: convolutions and matrix products of learning and acting in it, on processors that have it; parameters
-    stay float32. A GPU computes in float32."""
+    """Precision of convolutions and matrix products; parameters are always float32. `bfloat16` needs a processor that
+    supports it; GPUs use float32."""
     seed: int = 0
-    """Of parameters, environments, actions and the order of minibatches."""
+    """Seed of parameters, environments, actions and the order of minibatches."""
     num_levels: int | None = None
-    """Procgen: levels that are played; 0 is all there are."""
+    """Procgen: number of levels; 0 for all."""
     start_level: int | None = None
-    """Procgen: the first of them."""
+    """Procgen: first level."""
     distribution_mode: str | None = None
     """Procgen: `easy`, `hard`, `extreme`, `memory`, `exploration`."""
     use_sequential_levels: bool | None = None
-    """Procgen: play the next level on success, rather than end the episode."""
+    """Procgen: continue with the next level on success instead of ending the episode."""
     use_backgrounds: bool | None = None
     """Procgen: draw backgrounds."""
     restrict_themes: bool | None = None
-    """Procgen: one theme only."""
+    """Procgen: use a single theme."""
     use_monochrome_assets: bool | None = None
-    """Procgen: rectangles of one colour instead of pictures."""
+    """Procgen: draw colored rectangles instead of images."""
     use_generated_assets: bool | None = None
-    """Procgen: generated pictures."""
+    """Procgen: use generated images."""
     center_agent: bool | None = None
-    """Procgen: keep the agent in the middle of the picture."""
+    """Procgen: center the view on the agent."""
     paint_vel_info: bool | None = None
-    """Procgen: paint the agent's velocity in a corner."""
+    """Procgen: draw the agent's velocity in a corner."""
     debug_mode: int | None = None
-    """Procgen's own."""
+    """Procgen: debug mode."""
 
     def __post_init__(self) -> None:
         if (self.env_name is None) == (self.env_id is None):
             raise OptionError(
-                f"env_name={self.env_name!r}, env_id={self.env_id!r}: give one of them, such as 'coinrun'"
+                f"env_name={self.env_name!r}, env_id={self.env_id!r}: give one of the two, such as env_name='coinrun'"
             )
         self._check_numbers()
-        self._require(
-            "reward_processing", self.reward_processing in REWARD_PROCESSING, f"is none of {REWARD_PROCESSING}"
-        )
-        self._require("precision", self.precision in PRECISIONS, f"is none of {PRECISIONS}")
+        for name, choices in (("reward_processing", REWARD_PROCESSING), ("precision", PRECISIONS)):
+            self._require(name, getattr(self, name) in choices, f"must be one of {', '.join(choices)}")
         self._check_minibatches()
         self._check_kind()
 
@@ -133,7 +131,7 @@ class TrainOptions:
         self._require("value_loss_coeff", 0 <= self.value_loss_coeff < math.inf, "must be finite and not negative")
         self._require("entropy_coeff", math.isfinite(self.entropy_coeff), "must be finite")
         scales = math.isfinite(self.reward_scale) and self.reward_scale != 0
-        self._require("reward_scale", scales, "must be finite and not 0, or there is nothing to learn from")
+        self._require("reward_scale", scales, "must be finite and not 0")
 
     def _check_minibatches(self) -> None:
         if self.steps_per_update % self.num_minibatches:
@@ -142,16 +140,16 @@ class TrainOptions:
             )
         if self.use_lstm and self.num_envs % self.num_minibatches:
             raise OptionError(
-                f"num_minibatches={self.num_minibatches} does not divide num_envs={self.num_envs}: with use_lstm a "
-                "minibatch holds whole environments"
+                f"num_minibatches={self.num_minibatches} does not divide num_envs={self.num_envs}: with use_lstm, a "
+                "minibatch consists of whole environments"
             )
 
     def _check_kind(self) -> None:
-        """Refuse options that this kind of environment would not hear of."""
+        """Refuse options that this kind of environment does not have."""
         spec = self.environment()
-        for name, default in OF_ONE_KIND.items():
-            heard = name in spec.options or getattr(self, name) in (None, default)
-            self._require(name, heard, f"is no option of the kind of environment {spec.kind!r}: leave it out")
+        for name, default in KIND_OPTIONS.items():
+            known = name in spec.options or getattr(self, name) in (None, default)
+            self._require(name, known, f"is not an option of environments of the kind {spec.kind!r}: leave it out")
 
     def _require(self, name: str, holds: bool, what: str) -> None:
         if not holds:
@@ -166,11 +164,11 @@ class TrainOptions:
         return max(1, int(self.timesteps_per_proc) // self.steps_per_update)
 
     def environment(self) -> EnvironmentSpec:
-        """The environments to play in. Rewards are scaled by training itself, so that returns stay the game's own."""
+        """The environments to train in. Rewards are scaled by training itself, so that reported returns are not."""
         return replace(spec_from_metadata(self.checkpoint_args()), reward_scale=1.0)
 
     def checkpoint_args(self) -> dict[str, Any]:
-        """What a checkpoint says of its origin, under the names of `understanding-rl-vision`."""
+        """The checkpoint's metadata, with the names of understanding-rl-vision."""
         args = {key: value for key, value in asdict(self).items() if value is not None}
         args["lambda"] = args.pop("lambda_")
         args["library"] = "baselines"
@@ -180,24 +178,24 @@ class TrainOptions:
 
 
 def train_options(kwargs: Mapping[str, Any]) -> TrainOptions:
-    """Options from keyword arguments, `lambda` among them, and 0 and 1 for flags as Baselines wrote them.
+    """Parse keyword arguments, `lambda` included; flags may be 0 and 1, as in Baselines.
 
-    Raises OptionError for an unknown one, naming the nearest known, and for a value that it cannot have.
+    Raises OptionError for unknown options, with the nearest known one, and for wrong values.
     """
     kinds = {field.name: str(field.type) for field in fields(TrainOptions)}
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for key, value in kwargs.items():
         name = ALIASES.get(key, key)
         if name not in kinds:
             raise unknown_option(key, [*kinds, *ALIASES])
-        if name in given:
-            raise OptionError(f"option {key!r} is given twice, under two names")
+        if name in options:
+            raise OptionError(f"option {key!r} is given twice, as {name!r} too")
         is_flag = kinds[name].startswith("bool") and not isinstance(value, bool) and value in (0, 1)
-        given[name] = bool(value) if is_flag else value
-    return parse(TrainOptions, given)
+        options[name] = bool(value) if is_flag else value
+    return parse(TrainOptions, options)
 
 
 def _game(env_id: str) -> str:
-    """`coinrun`, of Procgen's Gym id `procgen:procgen-coinrun-v0`."""
+    """Name in a Gym id of Procgen: `coinrun` in `procgen:procgen-coinrun-v0`."""
     name = env_id.removeprefix("procgen:").removeprefix("procgen-")
     return name.rpartition("-v")[0] or name

@@ -1,8 +1,11 @@
-"""Playing: what N environments saw, did and got in T steps, and the advantages of what was done."""
+"""Play environments: rollouts, the rewards that are learned from, and advantages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,23 +13,105 @@ import numpy as np
 
 from rl_clarity.environments.protocol import Resumable, Step, VectorEnvironment, snapshot
 from rl_clarity.recordings.advantages import generalized_advantage_estimation
-from rl_clarity.training.clock import Clock
-from rl_clarity.training.rewards import RewardProcessor
 
 Arrays = tuple[np.ndarray, ...]
+
+REWARD_LIMIT = 10.0
+"""Normalized rewards are clipped to it, as in VecNormalize of OpenAI Baselines."""
+EPSILON = 1e-8
+
+
+class RewardProcessor:
+    """Reward processing: `none`, `clip` (to the sign) or `normalize`.
+
+    `normalize` divides by a running estimate of the standard deviation of the discounted return (updated by the
+    parallel algorithm of Chan et al.), as VecNormalize of OpenAI Baselines does.
+    """
+
+    def __init__(self, kind: str, num_envs: int, gamma: float, scale: float = 1.0) -> None:
+        self.kind = kind
+        self.gamma = gamma
+        self.scale = scale
+        self.returns = np.zeros(num_envs)
+        self.mean, self.variance, self.count = 0.0, 1.0, 1e-4
+
+    def __call__(self, rewards: np.ndarray, dones: np.ndarray) -> np.ndarray:
+        """Process rewards (N,) of a step after which episodes ended where `dones` (N,)."""
+        rewards = np.asarray(rewards, np.float64) * self.scale
+        if self.kind == "clip":
+            rewards = np.sign(rewards)
+        elif self.kind == "normalize":
+            self.returns = self.returns * self.gamma + rewards
+            self._update(self.returns)
+            rewards = np.clip(rewards / np.sqrt(self.variance + EPSILON), -REWARD_LIMIT, REWARD_LIMIT)
+            self.returns[dones] = 0
+        return rewards.astype(np.float32)
+
+    @property
+    def unit(self) -> float:
+        """The environment's own (scaled) reward that a processed reward of 1 stands for; 1 unless normalized."""
+        return float(np.sqrt(self.variance + EPSILON)) if self.kind == "normalize" else 1.0
+
+    def _update(self, batch: np.ndarray) -> None:
+        total = self.count + batch.size
+        delta = batch.mean() - self.mean
+        spread = self.variance * self.count + batch.var() * batch.size + delta**2 * self.count * batch.size / total
+        self.mean += delta * batch.size / total
+        self.variance = spread / total
+        self.count = total
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"returns": self.returns.copy(), "moments": np.array([self.mean, self.variance, self.count])}
+
+    def reset_episodes(self) -> None:
+        """Reset the returns of the current episodes; the running estimate stays."""
+        self.returns = np.zeros_like(self.returns)
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self.returns = np.array(state["returns"])
+        self.mean, self.variance, self.count = map(float, state["moments"])
+
+
+class Timer:
+    """Adds up seconds by name."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def time(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[name] += time.perf_counter() - start
+
+    def take(self) -> dict[str, float]:
+        """Seconds by name since the last call."""
+        seconds = dict(self._seconds)
+        self._seconds.clear()
+        return seconds
 
 
 class Policy(Protocol):
     def initial_state(self, n: int) -> Arrays: ...
 
     def act(self, observations: np.ndarray, firsts: np.ndarray, state: Arrays) -> tuple[np.ndarray, np.ndarray, Arrays]:
-        """Policy logits (N, A), values (N,) and the state after; the state before is reset where `firsts` (N,)."""
+        """Policy logits (N, A), values (N,) and the next state; the given state is reset where `firsts` (N,)."""
         ...
 
 
 @dataclass(frozen=True)
+class Episode:
+    """A whole game; in training, an episode may be a single life of it."""
+
+    reward: float
+    length: int
+
+
+@dataclass(frozen=True)
 class Rollout:
-    """T steps of N environments, and how the episodes that ended meanwhile went."""
+    """T steps of N environments, and the episodes that ended during them."""
 
     observations: np.ndarray  # (T, N, H, W, C) uint8
     actions: np.ndarray  # (T, N) int32
@@ -35,66 +120,57 @@ class Rollout:
     rewards: np.ndarray  # (T, N) float32, processed
     firsts: np.ndarray  # (T, N) bool: the observation begins an episode
     dones: np.ndarray  # (T, N) bool: the step ended the episode
-    truncated: np.ndarray  # (T, N) bool: by time, and its last observation is known
+    truncated: np.ndarray  # (T, N) bool: by a time limit, and its last observation is known
     final_values: np.ndarray  # (T, N) float32: the value of that observation
     last_values: np.ndarray  # (N,) float32, of the observations after the last step
-    states: tuple[np.ndarray, ...]  # (N, n) each: what the agent's memory held before the first step
+    states: Arrays  # (N, n) each: the agent's recurrent state before the first step
     episodes: list[Episode]
 
 
-@dataclass(frozen=True)
-class Episode:
-    """A whole game, though training may take each of its lives for an episode."""
-
-    reward: float
-    length: int
-
-
 class Runner:
-    """Plays environments on and on: an episode goes over from one rollout to the next."""
+    """Plays environments; an episode continues from one rollout to the next."""
 
     def __init__(
-        self, environment: VectorEnvironment, rewards: RewardProcessor, rng: np.random.Generator, clock: Clock
+        self, environment: VectorEnvironment, rewards: RewardProcessor, rng: np.random.Generator, timer: Timer
     ) -> None:
         self._environment = environment
         self._process = rewards
         self._rng = rng
-        self._clock = clock
+        self._timer = timer
         self._observations = environment.reset().observations
         self._firsts = np.ones(environment.num_envs, bool)
-        self._memory: Arrays | None = None
+        self._state: Arrays | None = None
         self._returns = np.zeros(environment.num_envs)
         self._lengths = np.zeros(environment.num_envs, np.int64)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Where play stands; empty for environments that cannot be put back there."""
+        """The state of play; empty for environments that cannot be restored."""
         inside = snapshot(self._environment)
         if inside is None:
             return {}
         environment = {f"environment/{name}": array for name, array in inside.items()}
-        own = {
-            "observations": self._observations,
-            "firsts": self._firsts,
-            "returns": self._returns,
-            "lengths": self._lengths,
-        }
-        memory = {f"memory/{i}": part for i, part in enumerate(self._memory or ())}
-        return environment | memory | {name: np.array(array) for name, array in own.items()}
+        recurrent = {f"memory/{i}": part for i, part in enumerate(self._state or ())}
+        return environment | recurrent | {
+            "observations": np.array(self._observations),
+            "firsts": np.array(self._firsts),
+            "returns": np.array(self._returns),
+            "lengths": np.array(self._lengths),
+        }  # fmt: skip
 
     def restore(self, state: Mapping[str, np.ndarray]) -> bool:
-        """Go on from there, or, from an empty state, with new episodes; whether it goes on from there."""
+        """Resume from a state; return False if it is empty, so that new episodes begin."""
         if not state or not isinstance(self._environment, Resumable):
             return False
         start = "environment/"
         self._environment.restore({name.removeprefix(start): state[name] for name in state if name.startswith(start)})
-        memory = sorted((name for name in state if name.startswith("memory/")), key=lambda name: int(name[7:]))
-        self._memory = tuple(state[name] for name in memory)
+        names = sorted((name for name in state if name.startswith("memory/")), key=lambda name: int(name[7:]))
+        self._state = tuple(state[name] for name in names)
         self._observations, self._firsts = state["observations"], state["firsts"]
         self._returns, self._lengths = state["returns"].copy(), state["lengths"].copy()
         return True
 
     def play(self, policy: Policy, num_steps: int) -> Rollout:
-        """The next `num_steps` steps, with actions drawn from the policy."""
+        """Play `num_steps` steps with actions sampled from the policy."""
         n = self._environment.num_envs
         shape = (num_steps, n)
         observations = np.empty((*shape, *self._environment.observation_shape), np.uint8)
@@ -102,46 +178,36 @@ class Runner:
         log_probs, values, rewards, final_values = np.zeros((4, *shape), np.float32)
         firsts, dones, truncated = np.zeros((3, *shape), bool)
         episodes: list[Episode] = []
-        memory = states = policy.initial_state(n) if self._memory is None else self._memory
+        state = states = policy.initial_state(n) if self._state is None else self._state
         for t in range(num_steps):
             observations[t], firsts[t] = self._observations, self._firsts
-            with self._clock.time("acting"):
-                logits, values[t], memory = policy.act(observations[t], firsts[t], memory)
+            with self._timer.time("acting"):
+                logits, values[t], state = policy.act(observations[t], firsts[t], state)
                 actions[t], log_probs[t] = sample(logits, self._rng)
-            with self._clock.time("environment"):
+            with self._timer.time("environment"):
                 step = self._environment.step(actions[t])
             self._observations, self._firsts, dones[t] = step.observations, step.firsts, step.firsts
             rewards[t] = self._process(step.rewards, step.firsts)
             if step.final_observations:
-                truncated[t], final_values[t] = self._values_of(policy, step.final_observations, memory)
+                truncated[t], final_values[t] = self._final_values(policy, step.final_observations, state)
             self._count(step, episodes)
-        with self._clock.time("acting"):
-            last_values = policy.act(self._observations, self._firsts, memory)[1]
-        self._memory = memory
+        with self._timer.time("acting"):
+            last_values = policy.act(self._observations, self._firsts, state)[1]
+        self._state = state
         return Rollout(
-            observations,
-            actions,
-            log_probs,
-            values,
-            rewards,
-            firsts,
-            dones,
-            truncated,
-            final_values,
-            last_values,
-            states,
-            episodes,
-        )
+            observations, actions, log_probs, values, rewards, firsts, dones, truncated, final_values, last_values,
+            states, episodes,
+        )  # fmt: skip
 
-    def _values_of(
-        self, policy: Policy, observations: Mapping[int, np.ndarray], memory: Arrays
+    def _final_values(
+        self, policy: Policy, observations: Mapping[int, np.ndarray], state: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Which environments (N,) have an observation here, and its values (N,)."""
+        """Which environments (N,) have a final observation, and its values (N,)."""
         batch = np.zeros((self._environment.num_envs, *self._environment.observation_shape), np.uint8)
-        there = np.zeros(self._environment.num_envs, bool)
+        present = np.zeros(self._environment.num_envs, bool)
         for i, observation in observations.items():
-            batch[i], there[i] = observation, True
-        return there, policy.act(batch, ~there, memory)[1]
+            batch[i], present[i] = observation, True
+        return present, policy.act(batch, ~present, state)[1]
 
     def _count(self, step: Step, episodes: list[Episode]) -> None:
         self._returns += step.rewards
@@ -154,7 +220,7 @@ class Runner:
 
 
 def sample(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Actions (N,) drawn from softmax(logits), and the logarithms of their probabilities."""
+    """Sample actions (N,) from softmax(logits); return them and their log probabilities."""
     log_policy = logits - logits.max(axis=1, keepdims=True)
     log_policy -= np.log(np.exp(log_policy).sum(axis=1, keepdims=True))
     actions = np.argmax(log_policy + rng.gumbel(size=logits.shape), axis=1)
@@ -162,10 +228,10 @@ def sample(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np
 
 
 def advantages(rollout: Rollout, gamma: float, lam: float) -> np.ndarray:
-    """Advantages (T, N) of the actions, the last of which look on to `last_values`."""
+    """Advantages (T, N) of the actions, bootstrapped from `last_values`."""
 
     def extended(array: np.ndarray, last: np.ndarray | float = 0) -> np.ndarray:
-        """The array as (N, T + 1): the step after the last one closes the estimate."""
+        """The array as (N, T + 1), with the step after the last one."""
         return np.concatenate([array, np.broadcast_to(np.asarray(last, array.dtype), array[:1].shape)]).T
 
     estimated = generalized_advantage_estimation(

@@ -1,7 +1,8 @@
-"""A whole training, from options to checkpoints."""
+"""Run a training, from options to checkpoints."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
@@ -9,90 +10,80 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rl_clarity.environments import make
-from rl_clarity.errors import DependencyError, OptionError
+from rl_clarity.errors import CheckpointError, DependencyError, OptionError, OutputError
 from rl_clarity.files import UNFINISHED
-from rl_clarity.jobs import locked
+from rl_clarity.jobs import Communicator, communicator, locked
 from rl_clarity.quiet import import_keras
-from rl_clarity.training import state as training_state
+from rl_clarity.training.logs import CsvLog, EventLog, Log, ProgressLog
 from rl_clarity.training.options import TrainOptions
-from rl_clarity.training.parallel import Ranks, ranks
-from rl_clarity.training.progress import Bar, CsvLog, EventLog, Log, Logs
-from rl_clarity.training.state import TrainingState
-from rl_clarity.training.trainer import CHECKPOINT, COLUMNS, STATE, Trainer, environment_seed
+from rl_clarity.training.trainer import CHECKPOINT, COLUMNS, STATE, Trainer, TrainingState, environment_seed
 
 CHANGEABLE = frozenset(
-    {
-        "clip_range",
-        "clip_vf",
-        "entropy_coeff",
-        "learning_rate",
-        "max_grad_norm",
-        "num_minibatches",
-        "ppo_epochs",
-        "precision",
-        "save_all",
-        "save_interval",
-        "tensorboard",
-        "timesteps_per_proc",
-        "value_loss_coeff",
-    }
+    (
+        *("clip_range", "clip_vf", "entropy_coeff", "learning_rate", "max_grad_norm", "num_minibatches", "ppo_epochs"),
+        *("precision", "save_all", "save_interval", "tensorboard", "timesteps_per_proc", "value_loss_coeff"),
+    )
 )
-"""Options that may differ when training goes on: they say how to learn, not what."""
+"""Options that may change when training is resumed."""
 
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """How training ended."""
+    """Result of a training."""
 
     updates: int
     timesteps: int
     seconds: float
-    """Of training itself, over all its parts."""
+    """Of training itself, over all runs."""
     mean_return: float
-    """Over the last 100 episodes played while training; NaN without one."""
+    """Over the last 100 episodes of training; NaN without any."""
     checkpoint: Path | None
 
 
-def run(save_dir: Path | None, options: TrainOptions) -> TrainingSummary:
-    """Train until `timesteps_per_proc`, from the state in `save_dir` where there is one.
+def run(save_dir: Path | None, options: TrainOptions, *, overwrite: bool = False) -> TrainingSummary:
+    """Train until `timesteps_per_proc`, from the state in `save_dir` if there is one.
 
-    Raises OutputError where another process trains in that directory.
+    Raises OutputError if another process trains in that directory, or if an agent is there that cannot be resumed and
+    `overwrite` is false.
     """
     _require_tensorflow()
-    together = ranks()
+    ranks = communicator()
     try:
-        return _run(save_dir, options, together)
+        return _run(save_dir, options, ranks, overwrite)
     except BaseException as error:
-        together.fail(error, "training")
+        ranks.fail(error, "training")
         raise
 
 
-def _run(save_dir: Path | None, options: TrainOptions, together: Ranks) -> TrainingSummary:
+def _run(save_dir: Path | None, options: TrainOptions, ranks: Communicator, overwrite: bool) -> TrainingSummary:
     with ExitStack() as stack:
-        if save_dir is not None and together.rank == 0:
-            stack.enter_context(_held(save_dir))
-        saved = together.broadcast(_saved_state(save_dir, options) if together.rank == 0 else None)
-        updates = 0 if saved is None else int(saved.values["updates"])
+        saved = None
+        if save_dir is not None and ranks.rank == 0:
+            stack.enter_context(_locked(save_dir))
+            saved = _saved_state(save_dir, options, overwrite)
+        saved = ranks.broadcast(saved)
+        updates = 0 if saved is None else saved.values["updates"]
         stack.enter_context(compute_precision(options.precision))
-        seed = environment_seed(options, updates, together.rank)
+        seed = environment_seed(options, updates, ranks.rank)
         environment = stack.enter_context(closing(make(options.environment(), options.num_envs, seed)))
-        trainer = Trainer(options, environment, together)
+        trainer = Trainer(options, environment, ranks)
         if saved is not None:
             trainer.restore(saved)
-        log = stack.enter_context(_log(save_dir, trainer)) if together.rank == 0 else None
+        logs = _logs(stack, save_dir, trainer) if ranks.rank == 0 else []
         while trainer.updates < options.num_updates:
             row = trainer.update()
-            if log is not None:
+            for log in logs:
                 log.write(row)
-            if save_dir is not None and _saves(options, trainer.updates):
+            interval = options.save_interval or math.inf
+            if save_dir is not None and (trainer.updates == options.num_updates or trainer.updates % interval == 0):
                 trainer.save(save_dir)
     checkpoint = None if save_dir is None else save_dir / CHECKPOINT
     return TrainingSummary(trainer.updates, trainer.timesteps, trainer.seconds, trainer.mean_return, checkpoint)
 
 
 @contextmanager
-def _held(save_dir: Path) -> Iterator[None]:
-    """The directory kept from other processes, and free of what one that was killed had begun to write."""
+def _locked(save_dir: Path) -> Iterator[None]:
+    """Lock the directory, and delete the unfinished files of a killed process."""
     with locked(str(save_dir)):
         for name in (Path(CHECKPOINT).stem, STATE):
             for path in save_dir.glob(f".{name}*{UNFINISHED}"):
@@ -100,19 +91,42 @@ def _held(save_dir: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _log(save_dir: Path | None, trainer: Trainer) -> Iterator[Logs]:
-    """What tells how training goes: the terminal, and files in `save_dir`."""
-    options = trainer.options
-    with ExitStack() as stack:
-        total = options.num_updates * options.steps_per_update
-        logs: list[Log] = [stack.enter_context(Bar(total, trainer.timesteps))]
-        if save_dir is not None:
-            save_dir.mkdir(parents=True, exist_ok=True)
-            logs.append(CsvLog(save_dir / "progress.csv", COLUMNS, updates=trainer.updates))
-            if options.tensorboard:
-                logs.append(stack.enter_context(closing(EventLog(save_dir / "tensorboard"))))
-        yield Logs(logs)
+def _saved_state(save_dir: Path, options: TrainOptions, overwrite: bool) -> TrainingState | None:
+    """The state to resume from, or None to start."""
+    path = save_dir / STATE
+    if not path.exists():
+        if (save_dir / CHECKPOINT).exists() and not overwrite:
+            raise OutputError(
+                f"{save_dir} contains a trained agent, {CHECKPOINT}, but no {STATE} to resume from: choose another "
+                "directory, or start again with overwrite=True (--force), which replaces the agent"
+            )
+        return None
+    try:
+        state = TrainingState.load(path)
+    except CheckpointError:
+        if not overwrite:
+            raise
+        return None
+    before = state.values["options"]
+    for name, value in asdict(options).items():
+        if name not in CHANGEABLE and name in before and before[name] != value:
+            raise OptionError(
+                f"{name.rstrip('_')}={value!r}, but the training in {save_dir} has {before[name]!r}: use the same "
+                "value, or another directory"
+            )
+    return state
+
+
+def _logs(stack: ExitStack, save_dir: Path | None, trainer: Trainer) -> list[Log]:
+    """Progress on the terminal, and log files in `save_dir`."""
+    total = trainer.options.num_updates * trainer.options.steps_per_update
+    logs: list[Log] = [stack.enter_context(ProgressLog(total, trainer.timesteps))]
+    if save_dir is not None:
+        save_dir.mkdir(parents=True, exist_ok=True)
+        logs.append(CsvLog(save_dir / "progress.csv", COLUMNS, updates=trainer.updates))
+        if trainer.options.tensorboard:
+            logs.append(stack.enter_context(closing(EventLog(save_dir / "tensorboard"))))
+    return logs
 
 
 def _require_tensorflow() -> None:
@@ -126,27 +140,9 @@ def _require_tensorflow() -> None:
         raise OptionError(f"KERAS_BACKEND={backend}: training needs TensorFlow; set KERAS_BACKEND=tensorflow")
 
 
-def _saves(options: TrainOptions, updates: int) -> bool:
-    return updates == options.num_updates or bool(options.save_interval and updates % options.save_interval == 0)
-
-
-def _saved_state(save_dir: Path | None, options: TrainOptions) -> TrainingState | None:
-    if save_dir is None or not (save_dir / STATE).exists():
-        return None
-    state = training_state.load(save_dir / STATE)
-    before = state.values["options"]
-    for name, value in asdict(options).items():
-        if name not in CHANGEABLE and name in before and before[name] != value:
-            raise OptionError(
-                f"{name.rstrip('_')}={value!r}, but the training in {save_dir} had {before[name]!r}: "
-                "use another save_dir, or the same value"
-            )
-    return state
-
-
 @contextmanager
 def compute_precision(precision: str) -> Iterator[None]:
-    """Functions compiled meanwhile compute their convolutions and matrix products in this precision."""
+    """Compile functions meanwhile with convolutions and matrix products in this precision."""
     import tensorflow as tf
 
     before = tf.config.optimizer.get_experimental_options()

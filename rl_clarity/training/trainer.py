@@ -1,11 +1,14 @@
-"""Proximal policy optimisation as in Baselines' PPO2: play, estimate advantages, improve, save; again."""
+"""Proximal policy optimization as in PPO2 of OpenAI Baselines: play, estimate advantages, learn, save."""
 
 from __future__ import annotations
 
+import io
+import json
 import time
+import zipfile
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,54 +16,83 @@ import numpy as np
 
 from rl_clarity.checkpoints import baselines
 from rl_clarity.environments.protocol import VectorEnvironment
-from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.errors import CheckpointError, ClarityError, OptionError
+from rl_clarity.files import write_atomically
+from rl_clarity.jobs import Communicator, SingleProcess
 from rl_clarity.networks import build
-from rl_clarity.training import state as training_state
-from rl_clarity.training.clock import Clock
-from rl_clarity.training.learner import Learner
-from rl_clarity.training.loss import STATISTICS, LossOptions, Minibatch, normalize
+from rl_clarity.training.learner import STATISTICS, Learner, LossOptions, Minibatch, normalize
 from rl_clarity.training.options import TrainOptions
-from rl_clarity.training.parallel import Alone, Ranks
-from rl_clarity.training.rewards import RewardProcessor
-from rl_clarity.training.rollout import Episode, Rollout, Runner, advantages
-from rl_clarity.training.state import TrainingState
+from rl_clarity.training.rollout import Episode, RewardProcessor, Rollout, Runner, Timer, advantages
 
 RECENT_EPISODES = 100
-CLOCKS = ("environment", "acting", "learning")
+TIMERS = ("environment", "acting", "learning")
 COLUMNS = (
-    "update",
-    "timesteps",
-    "seconds",
-    "steps_per_second",
-    "episodes",
-    "mean_return",
-    "mean_length",
+    *("update", "timesteps", "seconds", "steps_per_second", "episodes", "mean_return", "mean_length"),
     *STATISTICS,
-    "gradient_norm",
-    "explained_variance",
-    *(f"seconds_{name}" for name in CLOCKS),
+    *("gradient_norm", "explained_variance"),
+    *(f"seconds_{name}" for name in TIMERS),
 )
 CHECKPOINT = "checkpoint.jd"
 STATE = "training-state.npz"
 VALUE_HEAD = "ppo2_model/vf/"
 
 
+STATE_VALUES = "json"
+"""Name of the array that holds the plain values of a `TrainingState`, as JSON."""
+
+
 class DivergenceError(ClarityError):
-    """Training came to numbers that are not finite; the last checkpoint is from before."""
+    """The gradient or a loss is not finite; the last checkpoint is from before."""
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Everything that the next update depends on: arrays by name, and plain values."""
+
+    arrays: Mapping[str, np.ndarray]
+    values: Mapping[str, Any]
+
+    def part(self, prefix: str) -> dict[str, np.ndarray]:
+        """The arrays whose names begin with `prefix/`, by the rest of their names."""
+        start = f"{prefix}/"
+        return {name.removeprefix(start): array for name, array in self.arrays.items() if name.startswith(start)}
+
+    def save(self, path: Path) -> None:
+        """Write the state to a file, or replace it in one step."""
+        values = np.frombuffer(json.dumps(dict(self.values), sort_keys=True).encode(), np.uint8)
+        content = io.BytesIO()
+        np.savez(content, **{STATE_VALUES: values}, **self.arrays)
+        write_atomically(path, content.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> TrainingState:
+        """Read a file; raises CheckpointError if it is damaged."""
+        try:
+            with np.load(path, allow_pickle=False) as content:
+                arrays = {name: content[name] for name in content.files}
+            values = json.loads(arrays.pop(STATE_VALUES).tobytes())
+            return cls(arrays, {**values, "updates": int(values["updates"]), "options": dict(values["options"])})
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise CheckpointError(
+                f"{path} is not a training state, or damaged ({error}): choose another directory, or start again with "
+                "overwrite=True (--force), which replaces the agent"
+            ) from error
 
 
 class Trainer:
-    """Training between two updates: what `state()` gives is all that the next update depends on.
+    """Training between two updates, which depends on nothing but what `state()` returns.
 
-    On several ranks, each holds one, and all call the same methods together.
+    With several ranks, each has a trainer, and all call the same methods together.
     """
 
-    def __init__(self, options: TrainOptions, environment: VectorEnvironment, ranks: Ranks | None = None) -> None:
+    def __init__(
+        self, options: TrainOptions, environment: VectorEnvironment, ranks: Communicator | None = None
+    ) -> None:
         self.options = options
-        self.ranks = ranks or Alone()
+        self.ranks = ranks or SingleProcess()
         self.observation_shape = environment.observation_shape
         self.rng = np.random.default_rng([options.seed, 1, self.ranks.rank])
-        self.clock = Clock()
+        self.timer = Timer()
         self.rewards = RewardProcessor(
             options.reward_processing, environment.num_envs, options.gamma, options.reward_scale
         )
@@ -77,27 +109,27 @@ class Trainer:
             learning_rate=options.learning_rate,
             max_grad_norm=options.max_grad_norm,
             sequence=options.num_steps,
-            average=self.ranks.average if self.ranks.size > 1 else None,
+            average=self.ranks.average,
         )
-        self.runner = Runner(environment, self.rewards, self.rng, self.clock)
+        self.runner = Runner(environment, self.rewards, self.rng, self.timer)
         self.updates = 0
         self.episodes = 0
         self.seconds = 0.0
         self.recent: deque[Episode] = deque(maxlen=RECENT_EPISODES)
 
     def update(self) -> dict[str, Any]:
-        """Play, learn; the row of `COLUMNS` that says how it went."""
+        """Play and learn; return a row of `COLUMNS`."""
         start = time.perf_counter()
         rollout = self.runner.play(self.learner, self.options.num_steps)
-        with self.clock.time("learning"):
+        with self.timer.time("learning"):
             statistics = self._learn(rollout)
         elapsed = time.perf_counter() - start
         self.updates += 1
         self.seconds += elapsed
-        for episodes in self.ranks.gather(rollout.episodes):
+        for episodes in self.ranks.all_gather(rollout.episodes):
             self.episodes += len(episodes)
             self.recent.extend(episodes)
-        clocks = self.clock.take()
+        seconds = self.timer.take()
         return {
             "update": self.updates,
             "timesteps": self.timesteps,
@@ -107,17 +139,17 @@ class Trainer:
             "mean_return": self.mean_return,
             "mean_length": float(np.mean([e.length for e in self.recent])) if self.recent else float("nan"),
             **statistics,
-            **{f"seconds_{name}": clocks.get(name, 0.0) for name in CLOCKS},
+            **{f"seconds_{name}": seconds.get(name, 0.0) for name in TIMERS},
         }
 
     @property
     def mean_return(self) -> float:
-        """Over the last episodes; NaN without one."""
+        """Mean return of the last episodes; NaN without any."""
         return float(np.mean([episode.reward for episode in self.recent])) if self.recent else float("nan")
 
     @property
     def timesteps(self) -> int:
-        """Environment steps so far, of this process."""
+        """Environment steps of this process so far."""
         return self.updates * self.options.steps_per_update
 
     def _learn(self, rollout: Rollout) -> dict[str, float]:
@@ -140,60 +172,59 @@ class Trainer:
         }
 
     def state(self) -> TrainingState:
-        """All ranks' state, on every rank."""
+        """The state of all ranks, on every rank."""
         own = {f"rewards/{name}": array for name, array in self.rewards.state().items()}
         own |= {f"player/{name}": array for name, array in self.runner.state().items()}
         arrays = {f"learner/{name}": array for name, array in self.learner.state().items()}
-        for rank, part in enumerate(self.ranks.gather(own)):
+        for rank, part in enumerate(self.ranks.all_gather(own)):
             arrays |= {f"{rank}/{name}": array for name, array in part.items()}
         values = {
             "updates": self.updates,
             "episodes": self.episodes,
             "seconds": self.seconds,
             "recent": [[episode.reward, episode.length] for episode in self.recent],
-            "rng": self.ranks.gather(self.rng.bit_generator.state),
+            "rng": self.ranks.all_gather(self.rng.bit_generator.state),
             "options": asdict(self.options),
         }
         return TrainingState(arrays, values)
 
     def restore(self, state: TrainingState) -> None:
-        """Go on from there; raises OptionError if it was saved by another number of ranks."""
-        saved_by = len(state.values["rng"])
+        """Resume from a state; raises OptionError if it was saved by another number of ranks."""
+        saved_by, own = len(state.values["rng"]), str(self.ranks.rank)
         if saved_by != self.ranks.size:
             raise OptionError(
-                f"the training was saved by {saved_by} MPI processes and cannot go on with {self.ranks.size}: "
+                f"training was saved by {saved_by} MPI processes and cannot be resumed by {self.ranks.size}: "
                 f"start it with mpiexec -n {saved_by}"
             )
-        own = f"{self.ranks.rank}"
         self.learner.restore(state.part("learner"))
         self.rewards.restore(state.part(f"{own}/rewards"))
         if not self.runner.restore(state.part(f"{own}/player")):
-            self.rewards.begin()
+            self.rewards.reset_episodes()
         self.rng.bit_generator.state = state.values["rng"][self.ranks.rank]
-        self.updates = int(state.values["updates"])
+        self.updates = state.values["updates"]
         self.episodes = int(state.values["episodes"])
         self.seconds = float(state.values["seconds"])
         self.recent.extend(Episode(*episode) for episode in state.values["recent"])
 
     def save(self, save_dir: Path) -> None:
-        """Write the checkpoint, then the state that training goes on from; rank 0 does."""
+        """Write the checkpoint, then the state; called by all ranks, done by rank 0."""
         state = self.state()
         if self.ranks.rank != 0:
             return
         args = {**self.options.checkpoint_args(), "observation_shape": list(self.observation_shape)}
         extra = {"updates": self.updates, "timesteps": self.timesteps}
-        parameters = in_units_of(self.rewards.unit, self.learner.network.parameters())
+        parameters = scale_values(self.learner.network.parameters(), self.rewards.unit)
         if self.options.save_all:
             baselines.write(save_dir / f"checkpoint-{self.updates}.jd", parameters, args, extra)
         baselines.write(save_dir / CHECKPOINT, parameters, args, extra)
-        training_state.save(save_dir / STATE, state)
+        state.save(save_dir / STATE)
 
 
-def in_units_of(unit: float, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The parameters with values multiplied by `unit`.
+def scale_values(parameters: Mapping[str, np.ndarray], unit: float) -> dict[str, np.ndarray]:
+    """Parameters of the same network with values multiplied by `unit`.
 
-    An agent that learnt from normalised rewards expects normalised returns; whoever explains it compares its values
-    with the game's own rewards. The value is a linear function of the last features, so its head can be scaled.
+    An agent that learned from normalized rewards predicts normalized returns; explanations compare its values with the
+    environment's own rewards. The value is a linear function of the last features, so its head can be scaled.
     """
     return {
         name: (array * np.float32(unit)).astype(np.float32) if name.startswith(VALUE_HEAD) else array
@@ -204,12 +235,12 @@ def in_units_of(unit: float, parameters: Mapping[str, np.ndarray]) -> dict[str, 
 def minibatches(
     rollout: Rollout, estimated: np.ndarray, options: TrainOptions, rng: np.random.Generator
 ) -> Iterator[Minibatch]:
-    """The rollout's steps, `ppo_epochs` times in another order, in `num_minibatches` parts each.
+    """Split the rollout's steps into `num_minibatches` parts, `ppo_epochs` times in random order.
 
-    A part for a network with a memory is the steps of some environments in order, else steps from anywhere.
+    A part for a recurrent network consists of whole environments, with their steps in order.
     """
     num_steps, num_envs = rollout.actions.shape
-    length = num_steps if rollout.states else 1  # steps that stay together
+    length = num_steps if rollout.states else 1  # of the sequences that stay together
     sequences = np.arange(num_steps * num_envs).reshape(-1, length)  # step t of environment i is number i T + t
     for _ in range(options.ppo_epochs):
         for part in np.split(rng.permutation(len(sequences)), options.num_minibatches):
@@ -229,11 +260,11 @@ def minibatches(
 
 
 def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
-    """Share of the returns' variance that the values tell; NaN where there is none."""
+    """Fraction of the returns' variance that the values explain; NaN without variance."""
     variance = float(np.var(returns))
     return float("nan") if variance == 0 else 1 - float(np.var(returns - values)) / variance
 
 
 def environment_seed(options: TrainOptions, updates: int, rank: int = 0) -> int:
-    """Seed of environments made when `updates` updates are done: those that begin anew then meet new levels."""
+    """Seed of environments made after some updates, so that environments that cannot be restored get new levels."""
     return int(np.random.SeedSequence([options.seed, 2, updates, rank]).generate_state(1)[0] % 2**31)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rl_clarity.adam import Adam
 from rl_clarity.errors import ClarityError
 
 GradientOfDirection = Callable[[np.ndarray, str, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -19,7 +20,6 @@ of each image's activations times its direction, and their gradients (N, H, W, C
 
 STEPS = 256
 """Of the ascent."""
-_ADAM_MEAN, _ADAM_SQUARE, _ADAM_EPSILON = 0.9, 0.999, 1e-8
 _INITIAL_SPREAD = 0.01
 
 
@@ -53,7 +53,7 @@ def optimize_images(
     canvas = (height + jitter, width + jitter)
     smoothing = _smoothing(canvas)
     parameters = rng.normal(0, _INITIAL_SPREAD, (len(directions), *canvas, colors))
-    ascent = _Adam(parameters.shape, learning_rate)
+    ascent = Adam(parameters.shape, learning_rate)
     for _ in range(steps):
         images = _images(parameters, smoothing)
         top, left = rng.integers(0, jitter + 1, 2)
@@ -86,20 +86,3 @@ def _smoothing(size: tuple[int, int]) -> np.ndarray:
     frequency = np.hypot(np.fft.fftfreq(size[0])[:, None], np.fft.rfftfreq(size[1])[None, :])
     weight = 1 / np.maximum(frequency, 1 / max(size))
     return np.asarray(weight / np.sqrt(np.mean(weight**2)))
-
-
-class _Adam:
-    """Kingma and Ba, Adam (2015): steps whose size does not depend on the gradient's."""
-
-    def __init__(self, shape: tuple[int, ...], learning_rate: float) -> None:
-        self._learning_rate = learning_rate
-        self._mean, self._square = np.zeros(shape), np.zeros(shape)
-        self._count = 0
-
-    def step(self, gradient: np.ndarray) -> np.ndarray:
-        self._count += 1
-        self._mean += (1 - _ADAM_MEAN) * (gradient - self._mean)
-        self._square += (1 - _ADAM_SQUARE) * (gradient**2 - self._square)
-        mean = self._mean / (1 - _ADAM_MEAN**self._count)
-        square = self._square / (1 - _ADAM_SQUARE**self._count)
-        return np.asarray(self._learning_rate * mean / (np.sqrt(square) + _ADAM_EPSILON))

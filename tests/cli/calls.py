@@ -1,4 +1,4 @@
-"""What tests of the command line share."""
+"""Shared by tests of the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL = [
 
 
 def summary_of(printed: Any) -> dict[str, Any]:
-    """The summary that is all of the standard output: one line of JSON, as strict readers take it."""
+    """Parse standard output, a single line of strict JSON."""
     assert printed.out.count("\n") == 1
 
     def refuse(constant: str) -> None:

@@ -1,4 +1,4 @@
-"""An agent, and a page made of it on the command line."""
+"""A checkpoint, and a page made from it on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: help that needs nothing heavy, wrong calls, what is printed where, exit codes."""
+"""The command line: help without heavy imports, usage errors, output, exit codes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 import rl_clarity
 from rl_clarity import cli
 from rl_clarity.cli import main
-from rl_clarity.cli.call import command_of
-from rl_clarity.cli.commands import Inspect
+from rl_clarity.cli.arguments import Inspect, parse_arguments
 from tests.pipeline.small import REPOSITORY
 
 COMMANDS = ("run", "train", "demo", "inspect", "evaluate", "export", "convert")
@@ -32,7 +31,7 @@ def test_help(arguments: list[str], capsys: Any) -> None:
     assert "usage: rl-clarity" in printed
 
 
-def test_help_of_run_has_every_option(capsys: Any) -> None:
+def test_help_of_run_lists_options(capsys: Any) -> None:
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     printed = capsys.readouterr().out
@@ -41,7 +40,7 @@ def test_help_of_run_has_every_option(capsys: Any) -> None:
     assert "--action-group-fns" not in printed
 
 
-def test_help_loads_nothing_heavy() -> None:
+def test_help_imports_nothing_heavy() -> None:
     program = (
         "import sys; from rl_clarity.cli import main\n"
         "try:\n    main(['run', '--help'])\nexcept SystemExit:\n"
@@ -66,7 +65,7 @@ def test_as_a_module() -> None:
 @pytest.mark.parametrize(
     "arguments", [[], ["explain"], ["run"], ["run", "a.jd", "out", "--seed", "many"], ["run", "a.jd", "out", "--sed"]]
 )
-def test_wrong_calls_exit_with_2(arguments: list[str], capsys: Any) -> None:
+def test_usage_errors_exit_with_2(arguments: list[str], capsys: Any) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2
@@ -86,7 +85,7 @@ def test_wrong_calls_exit_with_2(arguments: list[str], capsys: Any) -> None:
         ("evaluate a.jd --max-steps -1", "max_steps=-1 must be at least 1"),
     ],
 )
-def test_values_that_cannot_be_exit_with_2(call: str, message: str, capsys: Any) -> None:
+def test_wrong_values_exit_with_2(call: str, message: str, capsys: Any) -> None:
     assert main(call.split()) == 2
     assert capsys.readouterr() == ("", f"rl-clarity: {message}\n")
 
@@ -94,7 +93,7 @@ def test_values_that_cannot_be_exit_with_2(call: str, message: str, capsys: Any)
 @pytest.mark.parametrize(
     "call", ["run a.jd out --sed 3", "run a.jd out --seed many", "run", "expor", "inspect a.jd b.jd"]
 )
-def test_the_parser_tells_nothing_of_its_insides(call: str, capsys: Any) -> None:
+def test_usage_errors_do_not_show_the_parsers_internals(call: str, capsys: Any) -> None:
     with pytest.raises(SystemExit):
         main(call.split())
     printed = capsys.readouterr().err
@@ -106,7 +105,7 @@ def test_the_parser_tells_nothing_of_its_insides(call: str, capsys: Any) -> None
 @pytest.mark.parametrize(
     "call", ["--version", "--help", "run --help", pytest.param("inspect models:coinrun", marks=pytest.mark.slow)]
 )
-def test_a_reader_that_goes_away_is_no_error(call: str) -> None:
+def test_a_closed_pipe_is_not_an_error(call: str) -> None:
     command = f"{sys.executable} -m rl_clarity {call} | true"
     done = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -126,7 +125,7 @@ def test_a_reader_that_goes_away_is_no_error(call: str) -> None:
         ("demo --output-dir empty", "empty is a file, not a directory to write a page into"),
     ],
 )
-def test_mistakes(call: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_errors(call: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("empty").touch()
@@ -139,15 +138,14 @@ def test_version(capsys: Any) -> None:
     assert capsys.readouterr() == (f"rl-clarity {rl_clarity.__version__}\n", "")
 
 
-def test_metadata_are_pairs_of_words_or_joined_by_an_equals_sign() -> None:
-    command = command_of(["inspect", "a.jd", "--metadata", "env_name", "coinrun", "gamma=0.9", "note", "a=b"])
+def test_metadata_are_pairs_of_words_or_joined_by_equals_signs() -> None:
+    command = parse_arguments(["inspect", "a.jd", "--metadata", "env_name", "coinrun", "gamma=0.9", "note", "a=b"])
     assert isinstance(command, Inspect)
     assert command.metadata == {"env_name": "coinrun", "gamma": "0.9", "note": "a=b"}
 
 
 @pytest.mark.slow
-def test_commands_say_nothing_of_the_libraries_below(checkpoint: Path, tmp_path: Path) -> None:
-    """Not even when nobody has said so to TensorFlow beforehand."""
+def test_commands_hide_the_notices_of_libraries(checkpoint: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
     code = f"import rl_clarity; rl_clarity.load_agent({str(checkpoint)!r})"
     inspect = ["-m", "rl_clarity", "inspect", str(checkpoint), "--json"]
@@ -160,7 +158,7 @@ def test_commands_say_nothing_of_the_libraries_below(checkpoint: Path, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("call", "goes_on"),
+    ("call", "resumable"),
     [
         ("run a.jd out", True),
         ("run a.jd out --dry-run", False),
@@ -172,11 +170,48 @@ def test_commands_say_nothing_of_the_libraries_below(checkpoint: Path, tmp_path:
         ("demo", False),
     ],
 )
-def test_interrupted(call: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_interrupted(call: str, resumable: bool, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     def interrupted(command: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "ANSWERS", dict.fromkeys(cli.ANSWERS, interrupted))
+    monkeypatch.setattr(cli, "RUNNERS", dict.fromkeys(cli.RUNNERS, interrupted))
     assert main(call.split()) == 130
-    more = "; the same command goes on where it was stopped" if goes_on else ""
+    more = "; the same command resumes it" if resumable else ""
     assert capsys.readouterr() == ("", f"rl-clarity: interrupted{more}\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(RuntimeError("boom"), "RuntimeError: boom"), (MemoryError(), "out of memory"), (RecursionError("deep"), "deep")],
+)
+def test_unexpected_errors_are_one_line_and_a_traceback_with_debug(
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def fail(command: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "RUNNERS", dict.fromkeys(cli.RUNNERS, fail))
+    assert main(["inspect", "a.jd"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("rl-clarity: unexpected error: ")
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+    with pytest.raises(type(error)):
+        main(["inspect", "a.jd", "--debug"])
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "message"),
+    [
+        (">/dev/full", 1, "rl-clarity: standard output: No space left on device\n"),
+        (">&-", 0, ""),
+        (">/dev/null", 0, ""),
+    ],
+)
+def test_output_that_cannot_be_written(redirection: str, code: int, message: str) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("only Linux has /dev/full")
+    command = f"{sys.executable} -m rl_clarity --version {redirection}"
+    done = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, message)

@@ -25,7 +25,7 @@ def test_inspect(checkpoint: Path, capsys: Any) -> None:
     assert summary["layers"] == {"Relu": [15, 15, 32], "Relu_1": [6, 6, 64], "Relu_2": [4, 4, 64]}
     assert summary["metadata"]["num_levels"] == 3
     assert summary["metadata"]["env_name"] == "coinrun"
-    assert summary["metadata"]["timesteps"] is None  # JSON has no word for infinity
+    assert summary["metadata"]["timesteps"] is None  # JSON has no infinity
     parameters = joblib.load(checkpoint)["params"]
     assert summary["parameters"] == sum(array.size for array in parameters.values())
     assert main(["inspect", str(checkpoint)]) == 0
@@ -58,29 +58,29 @@ def test_convert(tmp_path: Path, capsys: Any) -> None:
     np.testing.assert_array_equal(before.values, after.values)
 
 
-def test_convert_what_is_no_checkpoint(tmp_path: Path, capsys: Any) -> None:
+def test_convert_refuses_other_files(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "a").write_text("hello")
     assert main(["convert", str(tmp_path / "a"), str(tmp_path / "b.safetensors")]) == 1
     assert "no known format" in capsys.readouterr().err
     assert not (tmp_path / "b.safetensors").exists()
 
 
-def test_convert_writes_no_other_kind_of_file(checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+def test_convert_refuses_other_suffixes(checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
     target = tmp_path / "agent.txt"
     assert main(["convert", str(checkpoint), str(target)]) == 1
     assert f"{target} must end in .safetensors" in capsys.readouterr().err
     assert not target.exists()
 
 
-def test_convert_replaces_a_file_with_force(checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+def test_force_replaces_a_file(checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
     target = tmp_path / "agent.safetensors"
-    target.write_text("of someone else")
+    target.write_text("another file")
     command = ["convert", str(checkpoint), str(target)]
     assert main(command) == 1
     assert capsys.readouterr().err == (
         f"rl-clarity: {target} is there already: choose another name, or replace it with overwrite=True (--force)\n"
     )
-    assert target.read_text() == "of someone else"
+    assert target.read_text() == "another file"
     assert main([*command, "--force"]) == 0
     assert checkpoints.read(target).network == "nature"
     assert rl_clarity.convert(target, target, overwrite=True, gamma=0.5).metadata["gamma"] == 0.5
@@ -104,7 +104,7 @@ def test_evaluate(checkpoint: Path, capsys: Any) -> None:
     assert not any("unseen" in line for line in lines)
 
 
-def test_an_agent_of_all_levels_has_no_unseen_ones(tmp_path: Path, capsys: Any) -> None:
+def test_agents_trained_on_all_levels_have_no_unseen_ones(tmp_path: Path, capsys: Any) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
     checkpoint = write_checkpoint(tmp_path / "agent.jd")
     assert main(["evaluate", str(checkpoint), "--episodes", "2", "--max-steps", "3", "--json"]) == 0

@@ -51,24 +51,22 @@ def test_what_an_export_shows_is_chosen(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--frames 5:3", "--frames 5:3: two numbers from 1 on"),
-        ("--frames 0:3", "--frames 0:3: two numbers from 1 on"),
-        ("--frames first", "--frames first: two numbers from 1 on"),
-        ("--frames 3:", "--frames 3:: two numbers from 1 on"),
-        ("--frames 3:99", "--frames 3:99: the trajectory's frames are 1:10"),
-        ("--trajectory 0", "--trajectory 0: the page has 2, counted from 1"),
-        ("--trajectory 3", "--trajectory 3: the page has 2, counted from 1"),
+        ("--frames 5:3", "--frames 5:3 must be a range of frames from 1 to 10, as 10:20, or one of them"),
+        ("--frames 0:3", "--frames 0:3 must be a range of frames from 1 to 10, as 10:20, or one of them"),
+        ("--frames first", "--frames first must be a range of frames from 1 to 10, as 10:20, or one of them"),
+        ("--frames 3:", "--frames 3: must be a range of frames from 1 to 10, as 10:20, or one of them"),
+        ("--frames 3:99", "--frames 3:99 must be a range of frames from 1 to 10"),
+        ("--trajectory 0", "--trajectory 0 must be from 1 to 2"),
+        ("--trajectory 3", "--trajectory 3 must be from 1 to 2"),
         ("--layer 9z", "layer '9z' is none of Relu_2"),
         ("--output action-3", "output 'action-3' is none of value"),
-        ("--channel 0", "--channel 0: layer Relu_2 has 8, counted from 1"),
-        ("--channel 9", "--channel 9: layer Relu_2 has 8, counted from 1"),
-        ("--channel red", "--channel red: layer Relu_2 has 8, counted from 1; or say prin"),
+        ("--channel 0", "--channel 0 must be a number from 1 to 8, or prin, all or res"),
+        ("--channel 9", "--channel 9 must be a number from 1 to 8, or prin, all or res"),
+        ("--channel red", "--channel red must be a number from 1 to 8, or prin"),
         ("--fps 0", "fps=0.0 must be above 0 and at most 100"),
     ],
 )
-def test_exports_of_what_is_not_there(
-    suffix: str, arguments: str, message: str, page: Path, tmp_path: Path, capsys: Any
-) -> None:
+def test_wrong_choices(suffix: str, arguments: str, message: str, page: Path, tmp_path: Path, capsys: Any) -> None:
     assert main(["export", str(page), str(tmp_path / f"x{suffix}"), *arguments.split()]) == 1
     printed = capsys.readouterr()
     assert printed.err.startswith(f"rl-clarity: {message}")
@@ -84,12 +82,12 @@ def test_exports_of_what_is_not_there(
         (["page", "nowhere/x.csv"], "cannot write"),
     ],
 )
-def test_exports_from_and_to_nowhere(
+def test_missing_pages_and_directories(
     arguments: list[str], message: str, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = [str(page) if argument == "page" else argument for argument in arguments]
-    assert main(["export", *given]) == 1
+    words = [str(page) if argument == "page" else argument for argument in arguments]
+    assert main(["export", *words]) == 1
     printed = capsys.readouterr()
     assert message in printed.err
     assert printed.err.count("\n") == 1

@@ -26,7 +26,7 @@ def test_run(page: Path, checkpoint: Path, capsys: Any) -> None:
     assert capsys.readouterr().out == f"The page is {page / 'interface.html'}\n"
 
 
-def test_another_page_is_replaced_with_force(page: Path, checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+def test_force_replaces_another_page(page: Path, checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "interface.html").write_bytes((page / "interface.html").read_bytes())
     command = ["run", str(checkpoint), str(tmp_path / "page"), *SMALL, "--load.no-resample"]
@@ -43,7 +43,7 @@ def test_another_page_is_replaced_with_force(page: Path, checkpoint: Path, tmp_p
 
 @pytest.fixture
 def options_of_run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """The keywords that a command line gives to `run`."""
+    """The keyword arguments of `run` for a command line."""
 
     def options(*arguments: str) -> dict[str, Any]:
         calls: list[dict[str, Any]] = []
@@ -54,8 +54,7 @@ def options_of_run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, A
 
         monkeypatch.setattr(rl_clarity, "run", run)
         assert main(["run", "agent.jd", "out", *arguments]) == 130
-        (found,) = calls
-        return found
+        return calls[0]
 
     return options
 
@@ -69,9 +68,9 @@ def test_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]])
     assert {name: options[name] for name in original} == original
 
 
-def test_what_is_given_goes_before_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
-    given = "--attr-integrate-steps 50 --observations.num-envs 7 --nmf-fit-observations 99 --nmf-attr-opts.max-paths 1"
-    options = options_of_run("--original", *given.split())
+def test_options_override_the_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
+    words = "--attr-integrate-steps 50 --observations.num-envs 7 --nmf-fit-observations 99 --nmf-attr-opts.max-paths 1"
+    options = options_of_run("--original", *words.split())
     assert options["attr_integrate_steps"] == 50
     assert options["nmf_fit_observations"] == 99
     assert options["attr_quadrature"] == "riemann"
@@ -79,7 +78,7 @@ def test_what_is_given_goes_before_the_original(options_of_run: Callable[..., di
     assert asdict(options["nmf_attr_opts"]) == {"integrate_steps": 10, "max_paths": 1}
 
 
-def test_even_what_is_given_as_our_default_goes_before_the_original(
+def test_options_equal_to_our_defaults_override_the_original_too(
     options_of_run: Callable[..., dict[str, Any]],
 ) -> None:
     ours, every = InterfaceOptions().attr_quadrature, ObservationsOptions().obs_every
@@ -90,12 +89,21 @@ def test_even_what_is_given_as_our_default_goes_before_the_original(
 
 
 @pytest.mark.parametrize("flag", ["--lambda", "--lambda-"])
-def test_lambda_is_called_so_on_the_command_line(flag: str, tmp_path: Path, monkeypatch: Any) -> None:
-    given: dict[str, Any] = {}
-    monkeypatch.setattr("rl_clarity.train", lambda directory, **options: given.update(options) or 1 / 0, raising=False)
-    with pytest.raises(ZeroDivisionError):
-        main(["train", str(tmp_path), "--env-name", "coinrun", flag, "0.9"])
-    assert given["lambda_"] == 0.9
+def test_lambda_on_the_command_line(flag: str, tmp_path: Path, monkeypatch: Any) -> None:
+    options: dict[str, Any] = {}
+
+    def train(directory: str, **keywords: Any) -> None:
+        options.update(keywords)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rl_clarity, "train", train, raising=False)
+    assert main(["train", str(tmp_path), "--env-name", "coinrun", flag, "0.9", "--force"]) == 130
+    assert (options["lambda_"], options["overwrite"]) == (0.9, True)
+
+
+def test_an_empty_directory_name_is_refused(capsys: Any) -> None:
+    assert main(["train", "", "--env-name", "coinrun"]) == 1
+    assert "save_dir is empty" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Small trainings that tests share."""
+"""Small trainings shared by tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PPO on a game whose learning curve is known from an independent implementation."""
+"""PPO on a game whose learning curve is known from another implementation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def play(environment: Catch, policy) -> float:  # type: ignore[no-untyped-def]
             return reward
 
 
-def test_the_best_and_the_random_return_are_as_computed() -> None:
+def test_best_and_random_return() -> None:
     environment = Catch()
     environment.reset(seed=0)
     rng = np.random.default_rng(0)
@@ -31,7 +31,7 @@ def test_the_best_and_the_random_return_are_as_computed() -> None:
 
 
 @pytest.mark.slow
-def test_catch_is_learnt_as_fast_as_by_another_implementation() -> None:
+def test_catch_is_learned_as_fast_as_by_stable_baselines3() -> None:
     curves = [learning_curve(seed) for seed in SEEDS]
     assert np.mean([curve[0] for curve in curves]) == pytest.approx(RANDOM_RETURN, abs=0.2)
     for (mean, spread), (known, known_spread) in zip(quarters(curves), KNOWN, strict=True):

@@ -46,7 +46,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("key", ["lambda", "lam", "lambda_"])
-def test_lambda_may_be_given_by_its_own_name(key: str) -> None:
+def test_lambda_has_aliases(key: str) -> None:
     assert train_options({"env_name": "coinrun", key: 0.5}).lambda_ == 0.5
 
 
@@ -85,7 +85,7 @@ def test_flags_may_be_0_and_1() -> None:
         ({"env_name": "coinrun", "env_kind": "coinrun_old", "center_agent": False}, "center_agent=False"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_value(given: dict, message: str) -> None:
+def test_wrong_values_are_refused(given: dict, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         train_options(given)
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_is_refused_with_its_value(given: dict, message: str) -> 
         {"env_name": "coinrun", "use_sticky_actions": False},
     ],
 )
-def test_options_of_the_kind_and_defaults_of_another_are_taken(given: dict) -> None:
+def test_options_of_the_kind_and_defaults_of_others_are_accepted(given: dict) -> None:
     train_options(given)
 
 
@@ -112,7 +112,7 @@ def test_options_of_the_kind_and_defaults_of_another_are_taken(given: dict) -> N
         ({"env_id": "my_module:Mine-v0", "env_kind": "gymnasium"}, "my_module:Mine-v0"),
     ],
 )
-def test_an_id_says_what_is_played(given: dict, name: str) -> None:
+def test_ids_and_names_of_environments(given: dict, name: str) -> None:
     assert train_options(given).environment().name == name
 
 
@@ -124,7 +124,7 @@ def test_rewards_are_scaled_by_training_and_not_by_the_environment() -> None:
     assert spec.reward_scale == 1
 
 
-def test_a_checkpoint_leads_back_to_the_environment_of_its_training() -> None:
+def test_metadata_of_a_checkpoint_gives_the_environment_of_its_training() -> None:
     for given in (
         {"env_id": "procgen:procgen-coinrun-v0", "num_levels": 50, "distribution_mode": "easy"},
         {"env_id": "BreakoutNoFrameskip-v4", "env_kind": "atari", "frame_stack": 4},
@@ -133,7 +133,7 @@ def test_a_checkpoint_leads_back_to_the_environment_of_its_training() -> None:
         assert spec_from_metadata(options.checkpoint_args()) == options.environment()
 
 
-def test_every_field_has_its_help() -> None:
+def test_help_of_all_fields() -> None:
     import tyro
 
     with pytest.raises(SystemExit) as ended:
@@ -141,7 +141,7 @@ def test_every_field_has_its_help() -> None:
     assert ended.value.code == 0
 
 
-def test_options_load_nothing_heavy() -> None:
+def test_options_import_no_framework() -> None:
     code = (
         "import sys, rl_clarity.training, rl_clarity.training.options\n"
         "assert not {'tensorflow', 'keras', 'mpi4py', 'procgen'} & set(sys.modules)"
@@ -149,7 +149,7 @@ def test_options_load_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_train_stays_a_function_when_training_is_loaded() -> None:
+def test_train_is_a_function_after_training_is_imported() -> None:
     code = (
         "import rl_clarity, rl_clarity.training.session\n"
         "assert callable(rl_clarity.training.train) and callable(rl_clarity.train)"

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rl_clarity.training.rewards import RewardProcessor
-from rl_clarity.training.trainer import in_units_of
+from rl_clarity.training.rollout import RewardProcessor
+from rl_clarity.training.trainer import scale_values
 
 NO_END = np.zeros(3, bool)
 
@@ -38,7 +38,7 @@ def test_a_normalized_reward_is_at_most_10() -> None:
     assert processor(np.array([1e6, 0, 0]), NO_END)[0] == pytest.approx(10)
 
 
-def test_the_state_goes_on_where_it_was() -> None:
+def test_restored_state_gives_the_same_rewards() -> None:
     first, second = RewardProcessor("normalize", 3, 0.9), RewardProcessor("normalize", 3, 0.9)
     rng = np.random.default_rng(1)
     for _ in range(10):
@@ -48,7 +48,7 @@ def test_the_state_goes_on_where_it_was() -> None:
     np.testing.assert_array_equal(first(rewards, NO_END), second(rewards, NO_END))
 
 
-def test_a_unit_of_value_is_worth_the_deviation_of_returns() -> None:
+def test_unit_is_the_standard_deviation_of_returns() -> None:
     processor = RewardProcessor("normalize", 3, 0.9)
     for _ in range(50):
         normalized = processor(np.array([4.0, 0, 1]), NO_END)
@@ -56,9 +56,9 @@ def test_a_unit_of_value_is_worth_the_deviation_of_returns() -> None:
     assert RewardProcessor("none", 3, 0.9).unit == 1
 
 
-def test_saved_values_are_in_units_of_the_game() -> None:
+def test_saved_values_are_in_units_of_the_environment() -> None:
     head = {"ppo2_model/vf/w:0": np.ones((2, 1)), "ppo2_model/vf/b:0": np.ones(1)}
     parameters = {**head, "ppo2_model/pi/w:0": np.ones(3)}
-    saved = in_units_of(2.5, parameters)
+    saved = scale_values(parameters, 2.5)
     assert [float(saved[name].max()) for name in parameters] == [2.5, 2.5, 1.0]
     assert saved["ppo2_model/vf/w:0"].dtype == np.float32

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 from rl_clarity.environments.protocol import Step
-from rl_clarity.training.clock import Clock
-from rl_clarity.training.rewards import RewardProcessor
-from rl_clarity.training.rollout import Rollout, Runner, advantages, sample
+from rl_clarity.training.rollout import RewardProcessor, Rollout, Runner, Timer, advantages, sample
 from tests.training.toys import ACTIONS, Columns
 
 
 class Brightness:
-    """A policy whose logits and values are a function of the pictures, so that they can be computed again."""
+    """A policy whose logits and values are simple functions of the observations."""
 
     def initial_state(self, n: int) -> tuple[()]:
         return ()
@@ -27,10 +25,10 @@ class Brightness:
 
 def play(environment: Columns, num_steps: int) -> Rollout:
     rewards = RewardProcessor("none", environment.num_envs, 0.99)
-    return Runner(environment, rewards, np.random.default_rng(0), Clock()).play(Brightness(), num_steps)
+    return Runner(environment, rewards, np.random.default_rng(0), Timer()).play(Brightness(), num_steps)
 
 
-def test_what_was_stored_can_be_computed_again() -> None:
+def test_rollouts_store_logits_and_values() -> None:
     rollout = play(Columns(5, seed=0), 12)
     flat = rollout.observations.reshape(60, 16, 16, 3)
     logits, values, _ = Brightness().act(flat, np.zeros(60, bool), ())
@@ -41,9 +39,9 @@ def test_what_was_stored_can_be_computed_again() -> None:
     )
 
 
-def test_an_episode_counts_over_the_ends_of_rollouts() -> None:
+def test_episodes_continue_across_rollouts() -> None:
     environment = Columns(4, seed=0)
-    runner = Runner(environment, RewardProcessor("clip", 4, 0.99), np.random.default_rng(0), Clock())
+    runner = Runner(environment, RewardProcessor("clip", 4, 0.99), np.random.default_rng(0), Timer())
     rollouts = [runner.play(Brightness(), 3) for _ in range(4)]
     lengths = [episode.length for rollout in rollouts for episode in rollout.episodes]
     assert len(lengths) == 12
@@ -52,7 +50,7 @@ def test_an_episode_counts_over_the_ends_of_rollouts() -> None:
     assert 0 < sum(episode.reward for rollout in rollouts for episode in rollout.episodes) <= total
 
 
-def test_actions_are_drawn_from_the_policy() -> None:
+def test_actions_are_sampled_from_the_policy() -> None:
     logits = np.log(np.array([[0.5, 0.3, 0.2]], np.float32)).repeat(20000, axis=0) + 7
     actions, log_probs = sample(logits, np.random.default_rng(0))
     np.testing.assert_allclose(np.bincount(actions) / 20000, [0.5, 0.3, 0.2], atol=0.015)
@@ -88,7 +86,7 @@ def test_advantages_are_sums_of_discounted_errors() -> None:
             assert result[t, i] == pytest.approx(expected, abs=1e-5)
 
 
-def test_an_episode_cut_by_time_goes_on_from_its_last_observation() -> None:
+def test_truncated_episodes_are_bootstrapped_from_their_last_observation() -> None:
     bright = np.full((16, 16, 3), 200, np.uint8)
 
     class Cut(Columns):
@@ -102,7 +100,7 @@ def test_an_episode_cut_by_time_goes_on_from_its_last_observation() -> None:
     np.testing.assert_array_equal(rollout.final_values[:, 1], np.full(8, 200, np.float32))
 
 
-def test_returns_are_those_of_whole_games_though_each_life_is_an_episode() -> None:
+def test_returns_are_those_of_whole_games_when_each_life_is_an_episode() -> None:
     class Lives(Columns):
         def step(self, actions: np.ndarray) -> Step:
             step = super().step(actions)

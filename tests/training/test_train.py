@@ -1,4 +1,4 @@
-"""Whole trainings: that they learn, write what they promise, stop and say so."""
+"""Whole trainings: they learn, write their files, and stop with clear errors."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ import pytest
 from rl_clarity.checkpoints import load_agent, read
 from rl_clarity.errors import OptionError, OutputError
 from rl_clarity.jobs import locked
-from rl_clarity.training import state as training_state
 from rl_clarity.training import train
+from rl_clarity.training.logs import read_csv
 from rl_clarity.training.options import TrainOptions
-from rl_clarity.training.progress import read_csv
-from rl_clarity.training.trainer import COLUMNS, DivergenceError, Trainer
+from rl_clarity.training.trainer import COLUMNS, DivergenceError, Trainer, TrainingState
 from tests.training.small import COLUMNS_ID, make_trainer, parameters, tiny
-from tests.training.toys import ACTIONS, Columns, picture
+from tests.training.toys import ACTIONS, Columns, bright_column
 
 
-def test_it_learns_which_column_is_bright() -> None:
+def test_ppo_learns_which_column_is_bright() -> None:
     trainer = make_trainer(Columns)
     returns = [trainer.update()["mean_return"] for _ in range(25)]
-    assert returns[0] < 2.2  # of 4: a third of the actions is right by chance
+    assert returns[0] < 2.2  # of 4: a third of random actions is right
     assert returns[-1] > 3.6
     rng = np.random.default_rng(9)
-    pictures = np.stack([picture(column, rng) for column in range(ACTIONS)])
-    logits, values, _ = trainer.learner.act(pictures, np.zeros(ACTIONS, bool), ())
+    images = np.stack([bright_column(column, rng) for column in range(ACTIONS)])
+    logits, values, _ = trainer.learner.act(images, np.zeros(ACTIONS, bool), ())
     np.testing.assert_array_equal(logits.argmax(1), range(ACTIONS))
     assert (values > 0.5).all()
 
@@ -43,7 +42,7 @@ def test_the_same_seed_trains_the_same_agent() -> None:
     assert any(not np.array_equal(array, parameters(other)[name]) for name, array in parameters(first).items())
 
 
-def test_a_checkpoint_is_an_agent(tmp_path: Path) -> None:
+def test_a_checkpoint_can_be_loaded_as_an_agent(tmp_path: Path) -> None:
     summary = train(tmp_path, **tiny(2, reward_processing="clip"))
     assert summary.checkpoint == tmp_path / "checkpoint.jd"
     assert summary.timesteps == 64
@@ -56,7 +55,7 @@ def test_a_checkpoint_is_an_agent(tmp_path: Path) -> None:
     assert np.isfinite(outputs.policy_logits).all()
 
 
-def test_the_progress_file_has_one_row_an_update(tmp_path: Path) -> None:
+def test_progress_csv_has_one_row_per_update(tmp_path: Path) -> None:
     train(tmp_path, **tiny(2))
     train(tmp_path, **tiny(5, save_interval=2))
     rows = read_csv(tmp_path / "progress.csv")
@@ -91,38 +90,41 @@ def test_event_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert scalars["mean_return"] == pytest.approx(float(row["mean_return"]), rel=1e-5, nan_ok=True)
 
 
+def test_an_empty_directory_name_is_refused() -> None:
+    with pytest.raises(OutputError, match="save_dir is empty"):
+        train("", **tiny(1))
+
+
 def test_nothing_is_written_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert train(**tiny(1)).checkpoint is None
     assert not list(tmp_path.iterdir())
 
 
-def test_nan_stops_it_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
+def test_nan_stops_training_and_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     options = tiny(10, save_interval=1, env_id="tests.training.toys:RlClarityColumnsNan-v0")
     with pytest.raises(DivergenceError, match="update 6"):  # 8 steps an update, NaN after 40
         train(tmp_path, **options)
     checkpoint = read(tmp_path / "checkpoint.jd")
     assert all(np.isfinite(array).all() for array in checkpoint.parameters.values())
-    assert training_state.load(tmp_path / "training-state.npz").values["updates"] == 5
+    assert TrainingState.load(tmp_path / "training-state.npz").values["updates"] == 5
 
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_another_backend_is_refused_with_the_way_out(
-    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_keras_backends_are_refused(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("keras.backend.backend", lambda: backend)
     with pytest.raises(OptionError, match=f"KERAS_BACKEND={backend}.*KERAS_BACKEND=tensorflow"):
         train(tmp_path / "run", **tiny(1))
     assert not (tmp_path / "run").exists()
 
 
-def test_a_second_training_in_the_same_directory_is_refused_by_name_of_the_first(tmp_path: Path) -> None:
+def test_a_second_training_in_the_same_directory_is_refused(tmp_path: Path) -> None:
     with locked(str(tmp_path)), pytest.raises(OutputError, match=f"process {os.getpid()} on .*another directory"):
         train(tmp_path, **tiny(1))
     train(tmp_path, **tiny(1))
 
 
-def test_without_a_terminal_there_is_a_line_now_and_then(capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_a_line_is_printed_every_minute(capfd: pytest.CaptureFixture[str]) -> None:
     train(**tiny(3))
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("update")]
     assert len(lines) == 1
@@ -181,13 +183,13 @@ from rl_clarity.jobs import communicator
 rank = communicator().rank
 for updates in (2, 4):
     train(f"{sys.argv[2]}/of-{rank}", **tiny(updates, reward_processing="normalize", tensorboard=True, save_all=True))
-np.savez(f"{sys.argv[2]}/rank-{rank}.npz", pictures=ended[0].runner._observations, **{
+np.savez(f"{sys.argv[2]}/rank-{rank}.npz", images=ended[0].runner._observations, **{
     name.replace("/", "|"): array for name, array in ended[0].learner.network.parameters().items()})
 """
 
 
 @pytest.mark.slow
-def test_ranks_hold_the_same_parameters_and_play_other_environments(tmp_path: Path) -> None:
+def test_ranks_share_parameters_but_not_environments(tmp_path: Path) -> None:
     pytest.importorskip("mpi4py")
     mpiexec = Path(sys.executable).with_name("mpiexec")
     if not mpiexec.exists():
@@ -196,7 +198,7 @@ def test_ranks_hold_the_same_parameters_and_play_other_environments(tmp_path: Pa
     subprocess.run([mpiexec, "-n", "2", sys.executable, "-c", RANKS, repository, tmp_path], check=True, timeout=300)
     first, second = (np.load(tmp_path / f"rank-{rank}.npz") for rank in (0, 1))
     for name in first.files:
-        assert np.array_equal(first[name], second[name]) == (name != "pictures"), name
+        assert np.array_equal(first[name], second[name]) == (name != "images"), name
     assert not (tmp_path / "of-1").exists(), "only rank 0 writes"
     assert [row["update"] for row in read_csv(tmp_path / "of-0" / "progress.csv")] == ["1", "2", "3", "4"]
     with pytest.raises(OptionError, match="mpiexec -n 2"):

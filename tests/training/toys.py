@@ -1,4 +1,4 @@
-"""Small environments and networks that training can be watched on."""
+"""Small environments and networks for tests of training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIDE = 16
 ACTIONS = 3
 
 
-def picture(column: int, rng: np.random.Generator) -> np.ndarray:
+def bright_column(column: int, rng: np.random.Generator) -> np.ndarray:
     """Dim noise (16, 16, 3) with one of three columns bright: the action that is rewarded."""
     image = rng.integers(0, 60, (SIDE, SIDE, 3), np.uint8)
     width = SIDE // ACTIONS
@@ -25,7 +25,7 @@ def picture(column: int, rng: np.random.Generator) -> np.ndarray:
 
 
 class Columns:
-    """N environments in which the bright column is the right action; episodes of four steps."""
+    """N environments in which the index of the bright column is the right action; episodes have four steps."""
 
     observation_shape = (SIDE, SIDE, 3)
     num_actions = ACTIONS
@@ -55,11 +55,11 @@ class Columns:
 
     def _draw(self) -> np.ndarray:
         self._columns = self._rng.integers(ACTIONS, size=self.num_envs)
-        return np.stack([picture(column, self._rng) for column in self._columns])
+        return np.stack([bright_column(column, self._rng) for column in self._columns])
 
 
 class ResumableColumns(Columns):
-    """The same, and it can be put back to where it stood."""
+    """The same, resumable."""
 
     def snapshot(self) -> dict[str, np.ndarray]:
         state = np.frombuffer(json.dumps(self._rng.bit_generator.state).encode(), np.uint8)
@@ -73,7 +73,7 @@ class ResumableColumns(Columns):
 def make(
     name: str, num_envs: int, seed: int, options: Mapping[str, Any], *, full_resolution: bool = False
 ) -> ResumableColumns:
-    """What a kind of environment needs: see `KIND`."""
+    """Make environments of the kind `KIND`."""
     return ResumableColumns(num_envs, seed)
 
 
@@ -81,7 +81,7 @@ KIND = {"columns": "tests.training.toys"}
 
 
 class ColumnsGymnasium(gymnasium.Env[np.ndarray, int]):
-    """One such environment for Gymnasium; `step` of the last reward may be NaN, to see training stop."""
+    """One such environment for Gymnasium, whose rewards are NaN after `nan_after` steps."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
     action_space = gymnasium.spaces.Discrete(ACTIONS)
@@ -103,7 +103,7 @@ class ColumnsGymnasium(gymnasium.Env[np.ndarray, int]):
 
     def _draw(self) -> np.ndarray:
         self._column = int(self.np_random.integers(ACTIONS))
-        return picture(self._column, self.np_random)
+        return bright_column(self._column, self.np_random)
 
 
 gymnasium.register("RlClarityColumns-v0", ColumnsGymnasium)
@@ -111,7 +111,7 @@ gymnasium.register("RlClarityColumnsNan-v0", ColumnsGymnasium, kwargs={"nan_afte
 
 
 def linear_network(shape: tuple[int, int, int] = (2, 2, 1), num_actions: int = 3, seed: int = 0) -> Network:
-    """Logits and value that are linear in the pixels, so that gradients can be written down."""
+    """A network with logits and values that are linear in the pixels, so that its gradients are simple formulas."""
     import keras
 
     builder = NetworkBuilder(seed=seed)

@@ -1,4 +1,4 @@
-"""Agents with a memory (`use_lstm`): acting and learning see the same states, and they learn to remember."""
+"""Recurrent agents (`use_lstm`): acting and learning use the same states, and agents learn to remember."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rl_clarity.training import learner
 from rl_clarity.training.learner import chunks
 from rl_clarity.training.options import TrainOptions, train_options
 from rl_clarity.training.trainer import Trainer, minibatches
-from tests.training.toys import Columns, picture
+from tests.training.toys import Columns, bright_column
 
 OPTIONS = {"num_envs": 6, "num_steps": 10, "num_minibatches": 3, "ppo_epochs": 1, "use_lstm": True}
 
 
 class Remember(Columns):
-    """The right column is bright in the first picture of an episode only; the third step is rewarded for it."""
+    """The right column is bright only in the first observation of an episode; the third step is rewarded."""
 
     def __init__(self, num_envs: int, seed: int) -> None:
         super().__init__(num_envs, seed)
@@ -37,7 +37,7 @@ class Remember(Columns):
         self._columns = np.where(begins, self._rng.integers(3, size=self.num_envs), self._columns)
         dark = self._rng.integers(0, 60, (self.num_envs, 16, 16, 3), np.uint8)
         for i in np.flatnonzero(begins):
-            dark[i] = picture(int(self._columns[i]), self._rng)
+            dark[i] = bright_column(int(self._columns[i]), self._rng)
         return dark
 
 
@@ -46,22 +46,22 @@ def make_trainer(environment: type[Columns] = Columns, **changes: object) -> Tra
     return Trainer(options, environment(options.num_envs, seed=1))
 
 
-def log_probs_of(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
+def log_probabilities(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
     log_policy = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     return log_policy[np.arange(len(actions)), actions]
 
 
-def test_replaying_what_was_stored_gives_the_stored_states_across_the_ends_of_episodes() -> None:
+def test_replaying_a_rollout_gives_its_states_across_episodes() -> None:
     trainer = make_trainer()
     first = trainer.runner.play(trainer.learner, 10)
     second = trainer.runner.play(trainer.learner, 10)
     assert first.dones.any()
-    memory = first.states
+    state = first.states
     for rollout in (first, second):
-        for before, after in zip(memory, rollout.states, strict=True):
-            np.testing.assert_array_equal(before, after)
+        for expected, actual in zip(state, rollout.states, strict=True):
+            np.testing.assert_array_equal(expected, actual)
         for t in range(10):
-            _, values, memory = trainer.learner.act(rollout.observations[t], rollout.firsts[t], memory)
+            _, values, state = trainer.learner.act(rollout.observations[t], rollout.firsts[t], state)
             np.testing.assert_array_equal(values, rollout.values[t])
     # An episode's states are those of the episode alone.
     t, i = next((t, i) for t, i in np.argwhere(second.firsts) if 0 < t < 9)
@@ -71,20 +71,20 @@ def test_replaying_what_was_stored_gives_the_stored_states_across_the_ends_of_ep
     assert values[i] == pytest.approx(second.values[t + 1, i], abs=1e-6)
 
 
-def test_learning_sees_the_states_of_acting() -> None:
+def test_learning_uses_the_states_of_acting() -> None:
     trainer = make_trainer()
     trainer.runner.play(trainer.learner, 7)  # so that the next rollout begins within episodes
     rollout = trainer.runner.play(trainer.learner, 10)
     assert any(np.abs(state).max() > 0 for state in rollout.states)
-    memory = trainer.learner._memory
-    assert memory is not None
+    recurrence = trainer.learner._recurrence
+    assert recurrence is not None
     for batch in minibatches(rollout, np.zeros((10, 6), np.float32), trainer.options, np.random.default_rng(0)):
         assert len(batch.actions) == 20
         for chunk in chunks(batch, 10):
-            logits, values = memory.unroll(chunk.observations.astype(np.float32) / 255, chunk.firsts, chunk.states)
-            count = len(batch.actions)
-            np.testing.assert_allclose(values.numpy()[:count], batch.values, atol=1e-5)
-            np.testing.assert_allclose(log_probs_of(logits.numpy()[:count], batch.actions), batch.log_probs, atol=1e-5)
+            logits, values = recurrence.unroll(chunk.observations.astype(np.float32) / 255, chunk.firsts, chunk.states)
+            log_probs = log_probabilities(logits.numpy()[: len(batch.actions)], batch.actions)
+            np.testing.assert_allclose(values.numpy()[: len(batch.actions)], batch.values, atol=1e-5)
+            np.testing.assert_allclose(log_probs, batch.log_probs, atol=1e-5)
 
 
 def test_padding_sequences_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_padding_sequences_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use_lstm", [True, False])
-def test_only_with_a_memory_it_learns_to_remember(use_lstm: bool) -> None:
+def test_only_recurrent_agents_learn_to_remember(use_lstm: bool) -> None:
     settings = {"num_envs": 32, "num_steps": 12, "num_minibatches": 4, "ppo_epochs": 3, "learning_rate": 2e-3}
     trainer = make_trainer(Remember, **settings, gamma=0.9, use_lstm=use_lstm)
     returns = [trainer.update()["mean_return"] for _ in range(60)]
@@ -116,11 +116,11 @@ def test_only_with_a_memory_it_learns_to_remember(use_lstm: bool) -> None:
     assert max(returns) > 0.8 if use_lstm else max(returns) < 0.55
 
 
-def test_a_checkpoint_is_an_agent_with_a_state(tmp_path: Path) -> None:
+def test_a_checkpoint_can_be_loaded_as_a_recurrent_agent(tmp_path: Path) -> None:
     trainer = make_trainer()
     trainer.update()
     trainer.save(tmp_path)
-    # The toy environment is of no kind that a checkpoint knows; its shape is in the arguments.
+    # The toy environment is not a registered kind; its shape is in the metadata.
     agent = load_agent(tmp_path / "checkpoint.jd")
     rollout = trainer.runner.play(trainer.learner, 10)
     state = rollout.states
@@ -129,6 +129,6 @@ def test_a_checkpoint_is_an_agent_with_a_state(tmp_path: Path) -> None:
         np.testing.assert_allclose(outputs.values, rollout.values[t], atol=1e-5)
 
 
-def test_minibatches_must_hold_whole_environments() -> None:
+def test_minibatches_must_consist_of_whole_environments() -> None:
     with pytest.raises(OptionError, match="whole environments"):
         train_options({"env_name": "coinrun", "use_lstm": 1, "num_envs": 6, "num_steps": 256, "num_minibatches": 4})

@@ -1,4 +1,4 @@
-"""Trainings that were stopped go on as if they had not been."""
+"""Training that was interrupted ends as if it had not been."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ import numpy as np
 import pytest
 
 from rl_clarity.checkpoints import load_agent, read
-from rl_clarity.errors import CheckpointError, OptionError
+from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.jobs.store import DIRECTORY, LOCK
-from rl_clarity.training import state as training_state
 from rl_clarity.training import train
+from rl_clarity.training.logs import read_csv
 from rl_clarity.training.options import TrainOptions
-from rl_clarity.training.progress import read_csv
-from rl_clarity.training.trainer import COLUMNS
+from rl_clarity.training.trainer import COLUMNS, TrainingState
 from tests.training.small import make_trainer, parameters, tiny
 from tests.training.toys import Columns, ResumableColumns
 
 
-def test_a_resumed_training_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
+def test_resumed_training_ends_as_uninterrupted_training(tmp_path: Path) -> None:
     uninterrupted = make_trainer(ResumableColumns, reward_processing="normalize")
     for _ in range(2):
         uninterrupted.update()
-    training_state.save(tmp_path / "state.npz", uninterrupted.state())
+    uninterrupted.state().save(tmp_path / "state.npz")
     resumed = make_trainer(ResumableColumns, reward_processing="normalize")
-    resumed.restore(training_state.load(tmp_path / "state.npz"))
+    resumed.restore(TrainingState.load(tmp_path / "state.npz"))
     for _ in range(2):
         expected, actual = uninterrupted.update(), resumed.update()
     for name in set(COLUMNS) - {"seconds", "steps_per_second"}:
@@ -49,19 +48,19 @@ def test_rows_of_lost_updates_are_dropped(tmp_path: Path) -> None:
     assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1", "2", "3", "4"]
 
 
-def test_another_network_does_not_go_on_from_a_state(tmp_path: Path) -> None:
+def test_another_network_does_not_resume(tmp_path: Path) -> None:
     train(tmp_path, **tiny(1))
     with pytest.raises(OptionError, match=r"cnn='impala'.*'clear'"):
         train(tmp_path, **tiny(2, cnn="impala"))
 
 
-def test_a_finished_training_given_again_says_how_it_ended(tmp_path: Path) -> None:
+def test_a_finished_training_returns_its_summary_again(tmp_path: Path) -> None:
     first = train(tmp_path, **tiny(2))
     assert np.isfinite(first.mean_return)
     assert train(tmp_path, **tiny(2)) == first
 
 
-def test_what_a_killed_training_left_is_cleared_and_does_not_block(tmp_path: Path) -> None:
+def test_unfinished_files_of_a_killed_training_are_deleted(tmp_path: Path) -> None:
     left = [".checkpoint.jd.1.unfinished", ".checkpoint-2.jd.1.unfinished", ".training-state.npz.1.unfinished"]
     for name in (*left, ".notes.unfinished", f"{DIRECTORY}/{LOCK}"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -71,16 +70,29 @@ def test_what_a_killed_training_left_is_cleared_and_does_not_block(tmp_path: Pat
     assert (tmp_path / ".notes.unfinished").exists(), "not a file of training"
 
 
-def test_a_damaged_state_says_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["removed", "truncated", "empty"])
+def test_an_agent_that_cannot_be_resumed_is_not_replaced(damage: str, tmp_path: Path) -> None:
     train(tmp_path, **tiny(1))
-    state = tmp_path / "training-state.npz"
-    state.write_bytes(state.read_bytes()[:1000])
-    with pytest.raises(CheckpointError, match="remove it to begin anew"):
-        train(tmp_path, **tiny(2))
+    agent, state = (tmp_path / "checkpoint.jd").read_bytes(), tmp_path / "training-state.npz"
+    kept = {"removed": None, "truncated": state.read_bytes()[:1000], "empty": b""}[damage]
+    state.unlink()
+    if kept is not None:
+        state.write_bytes(kept)
+    with pytest.raises(ClarityError, match=r"choose another directory, or start again with overwrite=True \(--force\)"):
+        train(tmp_path, **tiny(2, seed=1))
+    assert (tmp_path / "checkpoint.jd").read_bytes() == agent
+    assert train(tmp_path, overwrite=True, **tiny(2, seed=1)).updates == 2
+    assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1", "2"]
+
+
+def test_overwriting_still_resumes_what_can_be_resumed(tmp_path: Path) -> None:
+    train(tmp_path, **tiny(1))
+    before = TrainingState.load(tmp_path / "training-state.npz").values["seconds"]
+    assert train(tmp_path, overwrite=True, **tiny(2)).seconds > before
 
 
 @pytest.mark.slow
-def test_procgen_goes_on_in_the_middle_of_its_episodes(tmp_path: Path) -> None:
+def test_procgen_resumes_in_the_middle_of_episodes(tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     options = {"env_name": "coinrun", "num_envs": 4, "num_steps": 16, "num_minibatches": 2, "ppo_epochs": 1}
     options |= {"tensorboard": False, "save_interval": 2, "num_levels": 50, "distribution_mode": "easy"}
@@ -105,9 +117,9 @@ train(sys.argv[2], **tiny(int(sys.argv[3]), **STATEFUL))
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_ends_as_if_undisturbed(tmp_path: Path) -> None:
+def test_killed_training_ends_as_uninterrupted_training(tmp_path: Path) -> None:
     repository = Path(__file__).resolve().parents[2]
-    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    killed, uninterrupted = tmp_path / "killed", tmp_path / "uninterrupted"
     command = [sys.executable, "-c", RUN, str(repository)]
     for rows in (10, 23):
         process = subprocess.Popen([*command, str(killed), "1000000"])
@@ -119,22 +131,22 @@ def test_killed_at_any_moment_it_ends_as_if_undisturbed(tmp_path: Path) -> None:
         for path in ("checkpoint.jd", "training-state.npz"):
             assert (killed / path).exists()
         load_agent(killed / "checkpoint.jd")
-    updates = training_state.load(killed / "training-state.npz").values["updates"] + 4
-    for directory in (killed, undisturbed):
+    updates = TrainingState.load(killed / "training-state.npz").values["updates"] + 4
+    for directory in (killed, uninterrupted):
         subprocess.run([*command, str(directory), str(updates)], check=True)
         assert not list(directory.glob("*.unfinished"))
-    rows_of = [read_csv(directory / "progress.csv") for directory in (killed, undisturbed)]
-    assert [int(row["update"]) for row in rows_of[0]] == list(range(1, updates + 1))
+    logs = [read_csv(directory / "progress.csv") for directory in (killed, uninterrupted)]
+    assert [int(row["update"]) for row in logs[0]] == list(range(1, updates + 1))
     timed = {name for name in COLUMNS if "seconds" in name or "second" in name}
-    for row, other in zip(*rows_of, strict=True):
+    for row, other in zip(*logs, strict=True):
         assert {name: row[name] for name in row.keys() - timed} == {name: other[name] for name in row.keys() - timed}
-    expected, actual = (training_state.load(directory / "training-state.npz") for directory in (undisturbed, killed))
+    expected, actual = (TrainingState.load(directory / "training-state.npz") for directory in (uninterrupted, killed))
     for name, array in expected.arrays.items():
         np.testing.assert_array_equal(actual.arrays[name], array, err_msg=name)
     assert actual.values["rng"] == expected.values["rng"]
 
 
-def test_where_an_environment_cannot_be_put_back_new_episodes_begin(tmp_path: Path) -> None:
+def test_environments_that_cannot_be_restored_begin_new_episodes(tmp_path: Path) -> None:
     first = make_trainer(Columns, reward_processing="normalize")
     first.update()
     assert not first.state().part("0/player")
@@ -147,7 +159,7 @@ def test_where_an_environment_cannot_be_put_back_new_episodes_begin(tmp_path: Pa
         np.testing.assert_array_equal(array, parameters(second)[name])
 
 
-def test_every_option_that_may_change_is_an_option() -> None:
+def test_changeable_options_exist() -> None:
     from rl_clarity.training.session import CHANGEABLE
 
     assert {field.name for field in dataclasses.fields(TrainOptions)} >= CHANGEABLE
