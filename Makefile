@@ -1,4 +1,4 @@
-# Commands for people and for CI. They need a Python 3.11 to 3.13 and nothing else; PYTHON=... names one.
+# Commands for people and for CI. They need nothing but Python 3.11, 3.12 or 3.13; PYTHON=... names one.
 
 VENV ?= .venv
 DEMO_DIR ?= out/demo
@@ -8,21 +8,24 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+NUMPY_2 := $(VENV)/numpy-2
 
-# Tests find the environment's mpiexec on the PATH, and the browser by its variable (empty: none could be had).
+# Tests find the environment's mpiexec on the PATH, and the browser by its variable (empty: none was found).
 PYTEST = chromium="$$($(PY) scripts/chromium.py)" && \
 	RL_CLARITY_CHROMIUM="$$chromium" PATH="$$(cd $(VENV)/bin && pwd):$$PATH" $(PY) -m pytest
 
-.PHONY: help demo test test-slow test-js check lint types lint-js paths format js benchmarks clean distclean
+.PHONY: help demo test test-slow test-js check lint types lint-js paths format js benchmarks constraints dist clean distclean
 
 help:
 	@echo "make demo        explain the shipped model: writes $(DEMO_DIR)/interface.html in about a minute"
-	@echo "make test        all tests but the slow ones (PYTEST_ARGS='-k name' and the like are passed on)"
-	@echo "make test-slow   the slow ones"
+	@echo "make test        all tests but the slow ones (PYTEST_ARGS='-k name' is passed on)"
+	@echo "make test-slow   the slow tests"
 	@echo "make check       style, types, JavaScript, paths of this machine"
-	@echo "make format      mend style"
+	@echo "make format      fix style"
 	@echo "make js          compile the page's script from svelte_src/"
-	@echo "make benchmarks  what each stage costs"
+	@echo "make benchmarks  measure each stage"
+	@echo "make constraints write constraints.txt: the versions that are installed here"
+	@echo "make dist        build the wheel and the source distribution"
 	@echo "make clean       delete what was built; make distclean: the environment, too"
 
 # --- environment ---------------------------------------------------------------------------------------------------
@@ -30,22 +33,40 @@ help:
 $(PY):
 	python="$$(sh scripts/find_python.sh)" && "$$python" -m venv --clear $(VENV)
 
-# An extra without a wheel for this machine (Procgen on a Mac) is left out by its own marker.
+# Extras without a wheel for this machine (Procgen on a Mac) are left out by their markers.
 $(INSTALLED): pyproject.toml setup.py | $(PY)
 	$(PIP) install -e ".[procgen,tensorflow]"
 	@touch $@
 
-# PyPI's PyTorch for Linux brings gigabytes for graphics cards: tests have its CPU build, or are skipped without one.
+# PyPI's PyTorch for Linux includes gigabytes for GPUs: tests use its CPU build, and are skipped without it.
 TORCH := torch==2.13.0$(if $(filter Linux,$(shell uname -s)),+cpu)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-# The mpich package must not stand beside another MPI; Node.js is only installed where there is none.
+# The mpich package must not be installed beside another MPI; Node.js is only installed if there is none.
 $(INSTALLED_DEV): pyproject.toml setup.py | $(PY)
-	mpi=$$(command -v mpiexec > /dev/null && echo mpi || echo mpich) && $(PIP) install -e ".[atari,dev,procgen,tensorflow,$$mpi]"
+	mpi=$$(command -v mpiexec > /dev/null && echo mpi || echo mpich) && \
+		$(PIP) install -e ".[atari,dev,procgen,tensorflow,$$mpi]"
 	$(PY) -c "from svelte3.toolchain import find_node; find_node()" 2> /dev/null || $(PIP) install -e ".[node]"
 	$(PIP) install --retries 1 --timeout 10 --extra-index-url $(TORCH_INDEX) "$(TORCH)" || \
-		echo "$(TORCH) cannot be had here: tests that need PyTorch will be skipped"
+		echo "$(TORCH) cannot be installed: tests that need PyTorch will be skipped"
 	@touch $@ $(INSTALLED)
+
+# The same packages with NumPy 2, for checking types: Procgen needs NumPy 1.
+$(NUMPY_2): $(INSTALLED_DEV)
+	rm -rf $@ && $(PY) -m venv --without-pip $@
+	site="$$($@/bin/python -c 'import site; print(site.getsitepackages()[0])')" && \
+		PIP_CONSTRAINT= $(PIP) install --quiet --no-deps --target "$$site" "numpy>=2" && \
+		$(PY) -c 'import site; print(site.getsitepackages()[0])' > "$$site/environment.pth" || \
+		{ rm -rf $@; echo "NumPy 2 cannot be installed: types are checked against the installed NumPy only"; }
+
+constraints: $(INSTALLED_DEV)
+	{ echo "# Tested versions, for PIP_CONSTRAINT; written by \`make constraints\` with Python 3.11 on Linux"; \
+		$(PIP) freeze --all --exclude-editable | sed -e '/ @ /d' -e 's/+cpu$$//'; } > constraints.txt
+
+dist: $(INSTALLED_DEV)
+	rm -rf build dist
+	$(PIP) wheel --no-deps --wheel-dir dist .
+	$(PY) -c "from setuptools.build_meta import build_sdist; build_sdist('dist')" > /dev/null
 
 # --- use -----------------------------------------------------------------------------------------------------------
 
@@ -62,7 +83,7 @@ test: $(INSTALLED_DEV)
 	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 	@$(MAKE) test-js
 
-# pytest's status 5 (no test ran) is a failure, unless no test is marked slow at all.
+# pytest's status 5 (no test ran) is a failure, unless no test is marked slow.
 test-slow: $(INSTALLED_DEV)
 	@$(PYTEST) -m slow $(PYTEST_ARGS) || \
 	{ status=$$?; test $$status -eq 5 && ! grep -rqs --include='*.py' 'mark\.slow' tests || exit $$status; }
@@ -78,8 +99,10 @@ lint: $(INSTALLED_DEV)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
-types: $(INSTALLED_DEV)
+# NumPy 1 has no default for the parameters of ndarray, so that only NumPy 2 can check that generics have theirs.
+types: $(INSTALLED_DEV) $(NUMPY_2)
 	$(PY) -m mypy
+	test ! -d $(NUMPY_2) || $(PY) -m mypy --python-executable $(NUMPY_2)/bin/python --cache-dir .mypy_cache/numpy-2
 
 lint-js: $(INSTALLED_DEV)
 	$(PY) -m svelte3 lint svelte_src

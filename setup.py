@@ -1,7 +1,7 @@
-"""The packages of the distribution; everything else about it is in pyproject.toml.
+"""Packages of the distribution; everything else is in pyproject.toml.
 
-Two folders beside the package, `models` and `svelte_src`, are installed inside it, where `rl_clarity.resources` finds
-them: a mapping that pyproject.toml cannot express together with the discovery of packages.
+The folders `models` and `svelte_src` are installed inside the package, where `rl_clarity.resources` finds them, which
+pyproject.toml cannot express together with the discovery of packages.
 """
 
 from setuptools import find_packages, setup
@@ -17,7 +17,10 @@ setup(
         "svelte3": ["py.typed", "*.json", "scripts/*"],
         **{package: ["**/*"] for package in RESOURCES},
     },
-    # samples saved beside a model when it was explained; tools that were installed beside the sources
-    exclude_package_data={"rl_clarity._models": ["rl-clarity/**"], "rl_clarity._svelte_src": ["node_modules/**"]},
+    # Samples saved beside a model, tests, and tools installed beside the sources.
+    exclude_package_data={
+        "rl_clarity._models": ["rl-clarity/**"],
+        "rl_clarity._svelte_src": ["node_modules/**", "**/*.test.js"],
+    },
     include_package_data=False,
 )

@@ -79,7 +79,7 @@ for name in models.names():
 
 @pytest.mark.slow
 def test_an_installed_wheel_brings_them_along(tmp_path: Path) -> None:
-    """Nothing is downloaded: what the wheel depends on is this environment's."""
+    """Nothing is downloaded: the wheel uses the dependencies that are installed here."""
     pytest.importorskip("setuptools", minversion="77")
     source, installed = tmp_path / "source", tmp_path / "installed"
     source.mkdir()
@@ -110,3 +110,4 @@ def test_an_installed_wheel_brings_them_along(tmp_path: Path) -> None:
     summary = json.loads(run("-m", "rl_clarity", "inspect", "models:coinrun", "--json")[0])
     assert summary["network"] == "clear"
     assert (installed / "rl_clarity" / "_models" / "README.md").exists()
+    assert not list(installed.rglob("*.test.js"))
