@@ -1,5 +1,5 @@
-"""What the rest of the program needs of an agent (`Agent`), and agents whose network is a Keras model."""
+"""The protocol `Agent`, and agents on Keras models and PyTorch modules."""
 
-from rl_clarity.agents.protocol import Agent, Operation, Output, Outputs, PathGradients, State
+from rl_clarity.agents.protocol import Agent, Edit, Outputs, Score, Site, State, Tail, Tensor
 
-__all__ = ["Agent", "Operation", "Output", "Outputs", "PathGradients", "State"]
+__all__ = ["Agent", "Edit", "Outputs", "Score", "Site", "State", "Tail", "Tensor"]

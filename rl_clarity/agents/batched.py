@@ -1,46 +1,107 @@
-"""What agents on any library have in common: batches of one shape, states, scores.
+"""What agents on any framework share: batches of few shapes, states, scores, sites that are read and written.
 
-A subclass gives `_forward`, `_cut` and `_backend` (see `differentiation`), in tensors; here is the Protocol `Agent`, in
-arrays.
+A subclass provides `_sites`, `_section` and `_bypass` in tensors; this module implements the protocol `Agent` in arrays.
 """
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents import differentiation
-from rl_clarity.agents.checks import check_pictures, check_state
-from rl_clarity.agents.layer_names import layers_of
-from rl_clarity.agents.padding import pad, padded_size
-from rl_clarity.agents.protocol import Operation, Output, Outputs, PathGradients, State
-from rl_clarity.agents.scores import select_scores
-from rl_clarity.agents.states import reset_state
+from rl_clarity.agents.capabilities import check_observations, check_state, reset_state
+from rl_clarity.agents.differentiation import Backend, Function, GradientStep
+from rl_clarity.agents.protocol import Edit, Outputs, Score, Site, State, Tensor
+from rl_clarity.agents.scores import pad, padded_size, rows_of_score, select_scores
+from rl_clarity.agents.sites import INPUT, find_site, layer_shapes
 from rl_clarity.errors import OptionError, SamplesError
 
-INPUT = "the input"
-LEAST, LEAST_GRADIENTS = 8, 16
-"""Observations of the smallest batches: what smaller ones give differs in the last bits (seen for gradients of 8)."""
+SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH = 8, 16
+"""Smaller batches are padded: their results would differ in the last bits (seen for gradients of 8)."""
 
 
-@dataclass(frozen=True)
-class Cut:
-    """A network in two parts: up to a layer, and from it to the scores."""
+class BatchedTail:
+    """The protocol `Tail` on compiled functions: padding is internal, sums of gradients stay on the device."""
 
-    before: Any  # (observations, *state) -> [activations, *tensors that by-pass the layer]
-    after: Any  # the same -> scores (B, n)
-    step: Any  # the compiled gradient step of `after`
+    def __init__(
+        self,
+        functions: tuple[Function, GradientStep],
+        backend: Backend,
+        rows: slice,
+        values: Tensor,
+        bypass: Sequence[Tensor],
+        divisor: np.float32 | None,
+        scores: Sequence[Score],
+        heads: Mapping[str, int],
+        at_zero: list[np.ndarray],
+    ) -> None:
+        self._compute, self._step = functions
+        self._backend = backend
+        self.rows = rows
+        self._count = rows.stop - rows.start
+        self._values, self._bypass = values, bypass
+        self._divisor = divisor  # of the input, None for other sites
+        self._at_zero = at_zero  # shared by all batches
+        self._at_observations: np.ndarray | None = None
+        size = len(values)
+        scores = [rows_of_score(score, rows, size) for score in scores]
+        self._selection = select_scores(scores, heads, size, lambda: self._results_at(self._values, 1.0))
+
+    @property
+    def values(self) -> np.ndarray:
+        values = self._backend.array(self._values)[: self._count]
+        return values if self._divisor in (None, 255) else values * self._divisor / np.float32(255)
+
+    def scores(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
+        results = self._results_at(self._to_network(values), scale)
+        return np.einsum("bsn,bn->sb", self._selection, results)[:, : self._count]
+
+    def gradients(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
+        return self.array(self.add_gradients(None, values, scale=scale))
+
+    def add_gradients(
+        self, total: Tensor | None, values: np.ndarray | None = None, *, scale: float = 1.0, weight: float = 1.0
+    ) -> Tensor:
+        point = self._to_network(values)
+        if total is None:
+            total = np.zeros((self._selection.shape[1], *point.shape), np.float32)
+        total, _ = self._step(
+            total, point, np.float32(scale), np.float32(weight), self._selection, *self._bypass
+        )
+        return total
+
+    def array(self, total: Tensor) -> np.ndarray:
+        gradients = self._backend.array(total)[:, : self._count]
+        return gradients if self._divisor is None else gradients * np.float32(255) / self._divisor
+
+    def _results_at(self, values: Tensor, scale: float) -> np.ndarray:
+        """Results (B, n) of the heads; those at zero depend on nothing, unless tensors bypass the site."""
+        if scale == 0 and not self._bypass:
+            if not self._at_zero:
+                self._at_zero.append(self._backend.array(self._compute(values * 0))[:1])
+            return np.broadcast_to(self._at_zero[0], (len(values), self._at_zero[0].shape[1]))
+        if values is self._values and scale == 1:
+            if self._at_observations is None:
+                self._at_observations = self._backend.array(self._compute(values, *self._bypass))
+            return self._at_observations
+        return self._backend.array(self._compute(values * float(scale), *self._bypass))
+
+    def _to_network(self, values: np.ndarray | None) -> Tensor:
+        if values is None:
+            return self._values
+        if np.shape(values) != (self._count, *self._values.shape[1:]):
+            shape = (self._count, *map(int, self._values.shape[1:]))
+            raise SamplesError(f"values have the shape {np.shape(values)}; those of the site have {shape}")
+        array = pad(np.asarray(values, np.float32), len(self._values))
+        return array if self._divisor in (None, 255) else array * np.float32(255) / self._divisor
 
 
 class BatchedAgent(ABC):
-    """The protocol `Agent` on top of a network that takes batches.
+    """The protocol `Agent` for networks that take batches.
 
-    Batches have few shapes (the last is padded), so that a function is compiled once or twice, and the numbers of an
+    Batches have few shapes (the last is padded), so that a function is compiled once or twice, and the results for an
     observation do not depend on which others it is computed with.
 
     Parameters
@@ -48,7 +109,8 @@ class BatchedAgent(ABC):
     observation_shape: (H, W, C)
     heads: names of the network's first outputs: `policy_logits` (B, A) and `values` (B, 1), or `q_values` (B, A)
     num_actions: A
-    metadata: what is known of its origin: `env_name`, `gamma`, ...
+    metadata: where the agent comes from: `env_name`, `gamma`, ...
+    initial_state: parts of a recurrent state, without the batch axis
     input_divisor: the network's input is the observations divided by it, in float32 (a product with its reciprocal
         rounds differently, which is enough to cross a kink)
     batch_size: observations a forward pass
@@ -62,6 +124,7 @@ class BatchedAgent(ABC):
         num_actions: int,
         metadata: Mapping[str, Any] | None = None,
         *,
+        initial_state: Sequence[np.ndarray] = (),
         input_divisor: float = 255,
         batch_size: int = 256,
         gradient_batch_size: int = 64,
@@ -73,211 +136,247 @@ class BatchedAgent(ABC):
         self.heads = tuple(heads)
         self.num_actions = num_actions
         self.metadata: Mapping[str, Any] = dict(metadata or {})
+        self._initial_state = tuple(initial_state)
         self.batch_size = batch_size
         self.gradient_batch_size = gradient_batch_size
         self._divisor = np.float32(input_divisor)
+        self._cache: dict[Any, Any] = {}
 
     @property
     @abstractmethod
-    def operations(self) -> tuple[Operation, ...]: ...
+    def _backend(self) -> Backend: ...
 
     @property
     @abstractmethod
-    def _backend(self) -> differentiation.Backend: ...
+    def _operations(self) -> Sequence[Site]:
+        """Results of the network's operations, in the order of computation."""
 
     @abstractmethod
-    def _forward(self, observations: np.ndarray, *state: np.ndarray) -> Sequence[Any]:
-        """Heads, then the state after, as tensors."""
+    def _section(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
+        """A function from the tensors `given` to those `wanted`, by names of sites; the state after is `after/0`, ...
+
+        The input is in the network's own unit, observations / input_divisor.
+        """
 
     @abstractmethod
-    def _cut(self, layer: str) -> Cut:
-        """The network cut at a layer (a short or full name), or at `INPUT`."""
-
-    @abstractmethod
-    def _mean_activations(self, layer: str) -> Any:
-        """A function from the network's input and its state to the mean (B, c) of a layer over its positions."""
+    def _bypass(self, site: str) -> tuple[str, ...]:
+        """Names of the tensors that, with the site's, determine the heads."""
 
     @property
-    def _score_count(self) -> int:
-        return sum(1 if head == "values" else self.num_actions for head in self.heads)
+    def sites(self) -> tuple[Site, ...]:
+        """The input, the state's parts, the results of operations and the heads, in the order of computation."""
+        return self._cached("sites", self._make_sites)  # type: ignore[no-any-return]
+
+    def _make_sites(self) -> tuple[Site, ...]:
+        states = [Site(name, "state", part.shape) for name, part in zip(self._states, self._initial_state, strict=True)]
+        heads = [Site(head, "head", (width,)) for head, width in self._widths.items()]
+        return (Site(INPUT, "input", self.observation_shape), *states, *self._operations, *heads)
 
     @property
-    def layers(self) -> dict[str, tuple[int, int, int]]:
-        """Shapes (h, w, c) of the ReLU layers (or what a network has in their place) by short name, in order."""
-        return layers_of(self.operations)
+    def layers(self) -> dict[str, tuple[int, ...]]:
+        """Shapes (h, w, c) of the ReLU layers (or other activations, without ReLUs) by short name, in order."""
+        return layer_shapes(self.sites)
 
     def initial_state(self, n: int) -> State:
-        """State of n environments before their first step, a tuple of arrays (n, ...); None of an agent without one."""
-        return None
+        """Return the state of n environments before their first step, arrays (n, ...); None without a state."""
+        return tuple(np.repeat(part[None], n, axis=0) for part in self._initial_state) or None
 
     def reset(self, state: State, firsts: np.ndarray) -> State:
-        """The state before a step: what `step` makes of the state after the last one, where episodes begin."""
+        """Return the state before a step: the state after the last one, reset where episodes begin."""
         return reset_state(state, self.initial_state(len(firsts)), firsts)
 
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
-        """Outputs for observations (B, H, W, C), and the state after; where `firsts` (B,), the state is begun anew.
+        """Return the outputs for observations (B, H, W, C) and the state after; reset the state where `firsts` (B,).
 
         Raises SamplesError for observations of another shape or range, OptionError for a state of another shape.
         """
         check_state(state, self.initial_state(len(firsts)))
-        state = self.reset(state, np.asarray(firsts, bool))
-        results: list[list[np.ndarray]] = []
-        for observation_batch, state_batch, count in self._batches(observations, state, self.batch_size):
-            tensors = self._forward(observation_batch, *state_batch)
-            results.append([self._backend.array(tensor)[:count] for tensor in tensors])
-        tensors = [np.concatenate(parts) for parts in zip(*results, strict=True)]
-        heads = dict(zip(self.heads, tensors, strict=False))
-        values = heads.get("values")
-        outputs = Outputs(heads.get("policy_logits"), None if values is None else values[:, 0], heads.get("q_values"))
-        return outputs, tuple(tensors[len(self.heads) :]) or None
+        outputs = self.forward(observations, self.reset(state, np.asarray(firsts, bool)))
+        return outputs, outputs.state
 
-    def forward(self, observations: np.ndarray) -> Outputs:
-        """One step from the initial state: logits (B, A) and values (B,), or action values (B, A).
-
-        Raises SamplesError for observations of another shape or range.
-        """
-        return self.step(observations, None, np.ones(len(observations), bool))[0]
-
-    def preprocess(self, frames: np.ndarray) -> np.ndarray:
-        """Observations from the environment's frames: the frames themselves."""
-        return frames
-
-    def activations(self, observations: np.ndarray, layer: str, state: State = None) -> np.ndarray:
-        """Result (B, h, w, c) of the operation of that (short or full) name, for observations (B, H, W, C).
-
-        Raises OptionError for a layer that is not there, SamplesError for observations of another shape or range.
-        """
-        before = self._cut(layer).before
-        parts = []
-        for observation_batch, state_batch, count in self._batches(observations, state, self.batch_size):
-            parts.append(self._backend.array(before(observation_batch, *state_batch)[0])[:count])
-        return np.concatenate(parts)
-
-    def path_gradients(
+    def forward(
         self,
         observations: np.ndarray,
-        layer: str,
-        points: np.ndarray,
-        weights: np.ndarray,
-        outputs: Sequence[Output],
         state: State = None,
-    ) -> PathGradients:
-        """Weighted mean (S, B, h, w, c) of S scores' gradients at points x activations; see the protocol `Agent`.
+        *,
+        read: Sequence[str] = (),
+        write: Mapping[str, Edit] | None = None,
+    ) -> Outputs:
+        """Return the outputs for observations (B, H, W, C) from a state, by default the initial one; see `Agent`.
 
-        Raises OptionError for a layer, an output or a state that is not the agent's, SamplesError for observations.
+        Raises SamplesError for observations of another shape or range, OptionError for an unknown site, and for a state
+        or written values of another shape.
         """
-        cut_at = self._cut(layer)
-        array = self._backend.array
-        parts = []
-        all_scores_at_zero = None
-        for observation_batch, state_batch, count in self._batches(
-            observations, state, self.gradient_batch_size, LEAST_GRADIENTS
-        ):
-            activations, *bypass = cut_at.before(observation_batch, *state_batch)
-            all_scores = array(cut_at.after(activations, *bypass))
-            if all_scores_at_zero is None or bypass:
-                all_scores_at_zero = array(cut_at.after(activations * 0, *bypass))
-            else:  # they depend on nothing, and one pass less is a tenth of the time
-                all_scores_at_zero = np.broadcast_to(all_scores_at_zero[0], all_scores.shape)
-            selection = select_scores(outputs, self.heads, self.num_actions, all_scores)
-            gradients, _ = differentiation.path_integral(cut_at.step, activations, points, weights, selection, bypass)
-            parts.append(
-                PathGradients(
-                    array(activations)[:count],
-                    array(gradients)[:, :count],
-                    np.einsum("bsn,bn->sb", selection, all_scores)[:, :count],
-                    np.einsum("bsn,bn->sb", selection, all_scores_at_zero)[:, :count],
-                )
-            )
-        return PathGradients(
-            np.concatenate([part.activations for part in parts]),
-            np.concatenate([part.gradients for part in parts], axis=1),
-            np.concatenate([part.scores for part in parts], axis=1),
-            np.concatenate([part.scores_at_zero for part in parts], axis=1),
+        names = [self.site(name).name for name in read]
+        edits = {self.site(name).name: edit for name, edit in (write or {}).items()}
+        written: dict[str, np.ndarray] = {}
+        for site in self.sites:
+            if site.name in edits:
+                edit = edits[site.name]
+                values = edit(self._read(observations, state, written, [site.name])[0]) if callable(edit) else edit
+                if np.shape(values) != (len(observations), *site.shape):
+                    shape = (len(observations), *site.shape)
+                    raise OptionError(f"write={site.name!r} has the shape {np.shape(values)}; {shape} is needed")
+                written[site.name] = np.asarray(values, np.float32)
+        after = [f"after/{i}" for i in range(len(self._initial_state))]
+        arrays = self._read(observations, state, written, [*self.heads, *after, *names])
+        heads = dict(zip(self.heads, arrays, strict=False))
+        values = heads.get("values")
+        return Outputs(
+            heads.get("policy_logits"),
+            None if values is None else values[:, 0],
+            heads.get("q_values"),
+            dict(zip(read, arrays[len(heads) + len(after) :], strict=True)),
+            tuple(arrays[len(heads) : len(heads) + len(after)]) or None,
         )
+
+    def preprocess(self, frames: np.ndarray) -> np.ndarray:
+        """Return observations for the environment's frames: the frames themselves."""
+        return frames
+
+    def site(self, name: str) -> Site:
+        """Return the site of that name, full or short; raises OptionError, with the nearest name, if unknown."""
+        return find_site(self.sites, name)
+
+    def activations(self, observations: np.ndarray, site: str, state: State = None) -> np.ndarray:
+        """Return the values (B, *shape) of a site, for observations (B, H, W, C); nothing after it is computed.
+
+        Raises OptionError for an unknown site, SamplesError for observations of another shape or range.
+        """
+        return self._read(observations, state, {}, [self.site(site).name])[0]
+
+    def tails(
+        self, observations: np.ndarray, site: str, scores: Sequence[Score], state: State = None
+    ) -> Iterator[BatchedTail]:
+        """Yield the network from a site to the scores, for one batch of observations after another.
+
+        Raises OptionError for an unknown site or score and for a state of another shape, SamplesError for observations.
+        """
+        name = self.site(site).name
+        bypass = self._bypass(name)
+        inputs = (INPUT, *self._states)
+        front = self._compiled(inputs, (name, *bypass))
+        functions = self._cached(("tail", name), lambda: self._tail((name, *bypass)))
+        divisor, at_zero = self._divisor if name == INPUT else None, list[np.ndarray]()
+        for rows, arrays in self._batches(observations, state, self.gradient_batch_size, SMALLEST_GRADIENT_BATCH):
+            values, *others = front(*(arrays[name] for name in inputs))
+            yield BatchedTail(functions, self._backend, rows, values, others, divisor, scores, self._widths, at_zero)
 
     def gradients(
         self,
         observations: np.ndarray,
-        layer: str | None,
-        activations: np.ndarray | None,
-        outputs: Sequence[Output],
+        site: str,
+        scores: Sequence[Score],
+        *,
+        values: np.ndarray | None = None,
         state: State = None,
     ) -> np.ndarray:
-        """Gradient (S, B, h, w, c) of S scores with respect to a layer, at the observations' activations or others.
+        """Return the gradient (S, B, *shape) of S scores with respect to a site, at its own values or others.
 
-        Of the input (`layer=None`), `observations / 255`, it is (S, B, H, W, C). Raises OptionError for a layer, an
-        output or a state that is not the agent's, SamplesError for observations or activations of another shape.
+        With respect to the input it is laid out as the observations are. Raises OptionError for an unknown site or
+        score and for a state of another shape, SamplesError for observations or values of another shape.
         """
-        cut_at = self._cut(INPUT if layer is None else layer)
-        if activations is not None and len(activations) != len(observations):
-            raise SamplesError(f"activations of {len(activations)} observations are given with {len(observations)}")
-        parts = []
-        start = 0
-        for observation_batch, state_batch, count in self._batches(
-            observations, state, self.gradient_batch_size, LEAST_GRADIENTS
-        ):
-            actual, *bypass = cut_at.before(observation_batch, *state_batch)
-            given = actual
-            if activations is not None:
-                given = pad(np.asarray(activations[start : start + count], np.float32), len(observation_batch))
-            if any(isinstance(output, str) and output == "greedy" for output in outputs):
-                scores = self._backend.array(cut_at.after(actual, *bypass))  # the one output that depends on them
-            else:
-                scores = np.zeros((len(observation_batch), self._score_count), np.float32)
-            selection = select_scores(outputs, self.heads, self.num_actions, scores)
-            gradients, _ = differentiation.path_integral(cut_at.step, given, [1.0], [1.0], selection, bypass)
-            parts.append(self._backend.array(gradients)[:, :count])
-            start += count
-        result = np.concatenate(parts, axis=1)
-        if layer is not None:
-            return result
-        # The input is `observations / 255` whatever the network divides by; a gradient is laid out as the observations
-        # are.
-        result = result * np.float32(255) / self._divisor
-        return result if self._channels_last(np.shape(observations)) else np.moveaxis(result, -1, 2)
+        if values is not None and len(values) != len(observations):
+            raise SamplesError(f"values for {len(values)} observations are given with {len(observations)}")
+        tails = self.tails(observations, site, scores, state)
+        result = np.concatenate([t.gradients(None if values is None else values[t.rows]) for t in tails], axis=1)
+        if self.site(site).name == INPUT and not self._channels_last(np.shape(observations)):
+            return np.moveaxis(result, -1, 2)
+        return result
 
     def gradient_of_direction(
         self, images: np.ndarray, layer: str, directions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How strongly images (N, H, W, C) in 0..1 excite directions (N, c) of a layer's channels, and the gradient.
+        """Return how strongly images (N, H, W, C) in 0..1 excite directions (N, c) of a layer, and the gradient.
 
         The value (N,) is the mean over positions of the activations times the image's direction, from the initial
-        state; the gradient (N, H, W, C) is with respect to the images. Feature visualisation climbs it.
+        state; the gradient (N, H, W, C) is with respect to the images. Feature visualization climbs it.
         """
-        step = self._direction_step(layer)
+        name = self.site(layer).name
+        step = self._cached(("direction", name), lambda: self._direction_step(name))
         values, gradients = [], []
         for start in range(0, len(images), self.gradient_batch_size):
             part = np.asarray(images[start : start + self.gradient_batch_size], np.float32)
             selection = np.asarray(directions[start : start + len(part)], np.float32)[:, None]  # (n, 1, c)
-            state = self.initial_state(len(part)) or ()
-            gradient, value = differentiation.path_integral(step, part, [1.0], [1.0], selection, state)
+            total, one = np.zeros((1, *part.shape), np.float32), np.float32(1)
+            gradient, value = step(total, part, one, one, selection, *(self.initial_state(len(part)) or ()))
             values.append(self._backend.array(value)[0])
             gradients.append(self._backend.array(gradient)[0])
         return np.concatenate(values), np.concatenate(gradients)
 
-    @functools.cache  # noqa: B019 (an agent lives as long as the program needs it)
-    def _direction_step(self, layer: str) -> Any:
+    @property
+    def _states(self) -> tuple[str, ...]:
+        return tuple(f"state/{i}" for i in range(len(self._initial_state)))
+
+    @property
+    def _widths(self) -> dict[str, int]:
+        """Columns of each head."""
+        return {head: 1 if head == "values" else self.num_actions for head in self.heads}
+
+    def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` returns, made once an agent: a cache on the class would keep agents alive."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
+
+    def _compiled(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
+        compiled = self._cached((given, wanted), lambda: self._backend.compile(self._section(given, wanted)))
+        return compiled  # type: ignore[no-any-return]
+
+    def _tail(self, given: tuple[str, ...]) -> tuple[Function, GradientStep]:
+        section, concatenate = self._section(given, self.heads), self._backend.concatenate
+
+        def tail(*tensors: Tensor) -> Tensor:
+            return concatenate(section(*tensors))
+
+        return self._backend.compile(tail), self._backend.gradient_step(tail)
+
+    def _direction_step(self, layer: str) -> GradientStep:
+        section, mean = self._section((INPUT, *self._states), (layer,)), self._backend.mean
         scale = float(np.float32(255) / self._divisor)
-        mean_activations = self._mean_activations(layer)
-        return self._backend.gradient_step(lambda images, *state: mean_activations(images * scale, *state))
+        return self._backend.gradient_step(lambda images, *state: mean(section(images * scale, *state)[0]))
+
+    def _read(
+        self, observations: np.ndarray, state: State, written: Mapping[str, np.ndarray], names: Sequence[str]
+    ) -> list[np.ndarray]:
+        """Values of sites (and of the state after) at observations, with those of other sites replaced."""
+        wanted = tuple(dict.fromkeys(names))
+        given = tuple(dict.fromkeys((INPUT, *self._states, *written)))
+        compute = self._compiled(given, wanted)
+        parts: list[list[np.ndarray]] = []
+        for rows, arrays in self._batches(observations, state, self.batch_size, SMALLEST_BATCH, written):
+            tensors = compute(*(arrays[name] for name in given))
+            parts.append([self._backend.array(tensor)[: rows.stop - rows.start] for tensor in tensors])
+        results = {name: np.concatenate(part) for name, part in zip(wanted, zip(*parts, strict=True), strict=True)}
+        if INPUT in results and self._divisor != 255:
+            results[INPUT] = results[INPUT] * self._divisor / np.float32(255)
+        return [results[name] for name in names]
 
     def _batches(
-        self, observations: np.ndarray, state: State, size: int, least: int = LEAST
-    ) -> Iterator[tuple[np.ndarray, list[np.ndarray], int]]:
-        """Pairs of inputs and state, each padded to `size` or a few smaller ones, and how many of them count."""
+        self,
+        observations: np.ndarray,
+        state: State,
+        size: int,
+        smallest: int,
+        written: Mapping[str, np.ndarray] | None = None,
+    ) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
+        """Which observations; their input, state and written values, padded to `size` or a few smaller sizes."""
         observations = np.asarray(observations)
         if not self._channels_last(observations.shape):
             observations = np.moveaxis(observations, 1, -1)
         initial = self.initial_state(len(observations))
         check_state(state, initial)
         self._check_range(observations)
-        if state is None:
-            state = initial or ()
+        arrays = dict(zip(self._states, (initial if state is None else state) or (), strict=True)) | dict(written or {})
         for start in range(0, max(len(observations), 1), size):
-            part = self._scaled(observations[start : start + size])
-            padded = padded_size(len(part), size, least)
-            yield pad(part, padded), [pad(s[start : start + size], padded) for s in state], len(part)
+            rows = slice(start, min(start + size, len(observations)))
+            parts = {name: array[rows] for name, array in arrays.items()}
+            if INPUT not in parts:
+                parts[INPUT] = self._scaled(observations[rows])
+            elif self._divisor != 255:
+                parts[INPUT] = parts[INPUT] * np.float32(255) / self._divisor
+            padded = padded_size(rows.stop - rows.start, size, smallest)
+            yield rows, {name: pad(part, padded) for name, part in parts.items()}
 
     def _channels_last(self, shape: tuple[int, ...]) -> bool:
         """Whether observations of this shape are (B, H, W, C), rather than (B, C, H, W)."""
@@ -292,7 +391,7 @@ class BatchedAgent(ABC):
         )
 
     def _check_range(self, observations: np.ndarray) -> None:
-        check_pictures(observations, float(self._divisor))
+        check_observations(observations, float(self._divisor))
 
     def _scaled(self, observations: np.ndarray) -> np.ndarray:
         return np.asarray(observations, np.float32) / self._divisor

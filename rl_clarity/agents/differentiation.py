@@ -1,7 +1,7 @@
-"""The few lines that differentiate and compile, one class a backend of Keras.
+"""Compiling and differentiating, one class for each framework that Keras runs on.
 
-A `tail` is a function from a layer's activations (and the tensors that by-pass the layer) to the network's scores
-(B, n). `selection` (B, S, n) picks from them, for each observation, S weighted sums: what is explained.
+A `tail` is a function from a site's values (and the tensors that bypass the site) to results (B, n), by default those
+of the heads. `selection` (B, S, n) holds S linear combinations of them for each observation: the scores.
 """
 
 from __future__ import annotations
@@ -12,41 +12,50 @@ from typing import Any, Protocol
 
 import numpy as np
 
-Tensor = Any
-Tail = Callable[..., Tensor]
+from rl_clarity.agents.protocol import Tensor
+
+Function = Callable[..., Any]
+GradientStep = Callable[..., tuple[Tensor, Tensor]]
 
 
 class Backend(Protocol):
-    """Functions compiled once for each shape they see."""
+    """Functions are compiled once for each shape of their arguments."""
 
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, compiled where that is of use; arrays in, tensors out."""
+    def compile(self, function: Function) -> Function:
+        """Compile a function where the framework can; arrays in, tensors out."""
         ...
 
-    def gradient_step(self, tail: Tail) -> Callable[..., tuple[Tensor, Tensor]]:
-        """A compiled `(total, activations, alpha, weight, selection, *bypass) -> (total, scores)`.
+    def gradient_step(self, tail: Function) -> GradientStep:
+        """Compile `(total, values, scale, weight, selection, *bypass) -> (total, scores)`.
 
-        Adds weight x d(selected scores)/d(activations) at alpha x activations to `total` (S, B, ...); `scores` are (S,
-        B).
+        Adds weight x d(scores)/d(values) at scale x values to `total` (S, B, ...); scores are (S, B).
         """
         ...
 
     def array(self, tensor: Tensor) -> np.ndarray: ...
 
+    def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Join along the last axis."""
+        ...
+
+    def mean(self, tensor: Tensor) -> Tensor:
+        """Average (B, h, w, c) over positions."""
+        ...
+
 
 class TensorFlowBackend:
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def compile(self, function: Function) -> Function:
         import tensorflow as tf
 
         return tf.function(function, autograph=False)  # type: ignore[no-any-return]
 
-    def gradient_step(self, tail: Tail) -> Callable[..., tuple[Tensor, Tensor]]:
+    def gradient_step(self, tail: Function) -> GradientStep:
         import tensorflow as tf
 
         def step(
-            total: Tensor, activations: Tensor, alpha: Tensor, weight: Tensor, selection: Tensor, *bypass: Tensor
+            total: Tensor, values: Tensor, scale: Tensor, weight: Tensor, selection: Tensor, *bypass: Tensor
         ) -> tuple[Tensor, Tensor]:
-            point = alpha * activations
+            point = scale * values
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                 tape.watch(point)
                 scores = tf.unstack(tf.einsum("bsn,bn->sb", selection, tail(point, *bypass)))
@@ -59,24 +68,34 @@ class TensorFlowBackend:
     def array(self, tensor: Tensor) -> np.ndarray:
         return np.asarray(tensor)
 
+    def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
+        import tensorflow as tf
+
+        return tf.concat(tensors, axis=-1)
+
+    def mean(self, tensor: Tensor) -> Tensor:
+        import tensorflow as tf
+
+        return tf.reduce_mean(tensor, axis=(1, 2))
+
 
 class JaxBackend:
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def compile(self, function: Function) -> Function:
         import jax
 
         return jax.jit(function)  # type: ignore[no-any-return]
 
-    def gradient_step(self, tail: Tail) -> Callable[..., tuple[Tensor, Tensor]]:
+    def gradient_step(self, tail: Function) -> GradientStep:
         import jax
         import jax.numpy as jnp
 
         def step(
-            total: Tensor, activations: Tensor, alpha: Tensor, weight: Tensor, selection: Tensor, *bypass: Tensor
+            total: Tensor, values: Tensor, scale: Tensor, weight: Tensor, selection: Tensor, *bypass: Tensor
         ) -> tuple[Tensor, Tensor]:
             def scores_at(point: Tensor) -> Tensor:
                 return jnp.einsum("bsn,bn->sb", selection, tail(point, *bypass))
 
-            scores, backward = jax.vjp(scores_at, alpha * activations)
+            scores, backward = jax.vjp(scores_at, scale * values)
             rows = jnp.eye(len(scores), dtype=scores.dtype)[:, :, None] * jnp.ones_like(scores)[None]  # (S, S, B)
             (gradients,) = jax.vmap(backward)(rows)
             return total + weight * gradients, scores
@@ -86,9 +105,17 @@ class JaxBackend:
     def array(self, tensor: Tensor) -> np.ndarray:
         return np.asarray(tensor)
 
+    def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
+        import jax.numpy as jnp
+
+        return jnp.concatenate(tensors, axis=-1)
+
+    def mean(self, tensor: Tensor) -> Tensor:
+        return tensor.mean(axis=(1, 2))
+
 
 class TorchBackend:
-    """`to_tensor` puts an array where the network is; Keras's own if not given."""
+    """`to_tensor` puts an array where the network is; Keras's own by default."""
 
     def __init__(self, to_tensor: Callable[[Any], Tensor] | None = None) -> None:
         if to_tensor is None:
@@ -97,25 +124,27 @@ class TorchBackend:
             to_tensor = keras.ops.convert_to_tensor
         self._to_tensor = to_tensor
 
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def compile(self, function: Function) -> Function:
         import torch
+
+        to_tensor = self._to_tensor
 
         @functools.wraps(function)
         def run(*arguments: Any) -> Any:
             with torch.no_grad():
-                return function(*arguments)
+                return function(*map(to_tensor, arguments))
 
         return run
 
-    def gradient_step(self, tail: Tail) -> Callable[..., tuple[Tensor, Tensor]]:
+    def gradient_step(self, tail: Function) -> GradientStep:
         import torch
 
         to_tensor = self._to_tensor
 
         def step(
-            total: Tensor, activations: Tensor, alpha: Tensor, weight: Tensor, selection: Tensor, *bypass: Tensor
+            total: Tensor, values: Tensor, scale: Tensor, weight: Tensor, selection: Tensor, *bypass: Tensor
         ) -> tuple[Tensor, Tensor]:
-            point = (to_tensor(activations) * float(alpha)).detach().requires_grad_(True)
+            point = (to_tensor(values) * float(scale)).detach().requires_grad_(True)
             with torch.enable_grad():
                 scores = torch.einsum("bsn,bn->sb", to_tensor(selection), tail(point, *map(to_tensor, bypass)))
             gradients = torch.stack([_gradient(score, point) for score in scores])
@@ -125,6 +154,14 @@ class TorchBackend:
 
     def array(self, tensor: Tensor) -> np.ndarray:
         return np.asarray(tensor.detach().cpu().numpy())
+
+    def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
+        import torch
+
+        return torch.cat(list(tensors), dim=-1)
+
+    def mean(self, tensor: Tensor) -> Tensor:
+        return tensor.mean(dim=(1, 2))
 
 
 def _gradient(score: Tensor, point: Tensor) -> Tensor:
@@ -137,27 +174,9 @@ def _gradient(score: Tensor, point: Tensor) -> Tensor:
     return torch.zeros_like(point) if gradient is None else gradient
 
 
-BACKENDS: dict[str, type] = {"tensorflow": TensorFlowBackend, "jax": JaxBackend, "torch": TorchBackend}
-
-
-def backend() -> Backend:
+def keras_backend() -> Backend:
     """The one that Keras runs on (`KERAS_BACKEND`)."""
     import keras
 
-    return BACKENDS[keras.backend.backend()]()  # type: ignore[no-any-return]
-
-
-def path_integral(
-    step: Callable[..., tuple[Tensor, Tensor]],
-    activations: Tensor,
-    points: Sequence[float] | np.ndarray,
-    weights: Sequence[float] | np.ndarray,
-    selection: np.ndarray,
-    bypass: Sequence[Tensor],
-) -> tuple[Tensor, Tensor]:
-    """Weighted sum of gradients over points on the line from 0 to `activations`; also the last point's scores."""
-    total: Tensor = np.zeros((selection.shape[1], *activations.shape), np.float32)
-    scores: Tensor = None
-    for point, weight in zip(points, weights, strict=True):
-        total, scores = step(total, activations, np.float32(point), np.float32(weight), selection, *bypass)
-    return total, scores
+    backends: dict[str, type] = {"tensorflow": TensorFlowBackend, "jax": JaxBackend, "torch": TorchBackend}
+    return backends[keras.backend.backend()]()  # type: ignore[no-any-return]

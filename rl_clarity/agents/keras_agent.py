@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rl_clarity.agents import differentiation
-from rl_clarity.agents.batched import INPUT, BatchedAgent, Cut
-from rl_clarity.agents.layer_names import find_operation
-from rl_clarity.agents.protocol import Operation, State
-from rl_clarity.agents.states import reset_state
-from rl_clarity.networks.graph import Graph, after_bottleneck, cut, graph_of
+from rl_clarity.agents.batched import BatchedAgent
+from rl_clarity.agents.capabilities import reset_state
+from rl_clarity.agents.differentiation import Backend, Function, keras_backend
+from rl_clarity.agents.protocol import Site, State
+from rl_clarity.agents.sites import INPUT
+from rl_clarity.networks.graph import Graph, cut, evaluate, graph_of
+from rl_clarity.networks.graph import after_bottleneck as after_bottlenecks
 from rl_clarity.networks.network import Network
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ class KerasAgent(BatchedAgent):
 
     Parameters
     ----------
-    model: a functional or sequential model that gives, of observations and maybe the parts of a recurrent state, a
-        policy's logits and a value, or action values, and then the state after. The observations are the only
-        pictures among its inputs, (H, W, C), or grey (H, W). Or a `Network`, which has names for its outputs already
-    metadata: what is known of its origin: `env_name`, `gamma`, ...
+    model: a functional or sequential model from observations, and the parts of a recurrent state if there is one, to a
+        policy's logits and a value, or action values, and then the state after. The observations are its only input
+        of images, (H, W, C), or grey (H, W). Or a `Network`, whose outputs have names
+    metadata: where the agent comes from: `env_name`, `gamma`, ...
     heads: what the model's outputs before the state are, `policy_logits` and `values`, or `q_values`, in its order,
         with None for those to leave out; found by the outputs' names or widths if not given
     initial_state: arrays without the batch axis, one a state input; zeros if not given
@@ -42,7 +42,7 @@ class KerasAgent(BatchedAgent):
     batch_size: observations a forward pass
     gradient_batch_size: observations a gradient
 
-    Raises OptionError for a model that has no such inputs and outputs, or of which it is not clear how it takes them.
+    Raises OptionError for a model without such inputs and outputs, or whose inputs and outputs are ambiguous.
     """
 
     def __init__(
@@ -71,95 +71,74 @@ class KerasAgent(BatchedAgent):
             network.heads,
             int(network.model.outputs[0].shape[-1]),
             metadata,
+            initial_state=network.initial_state,
             input_divisor=255 if input_divisor is None else input_divisor,
             batch_size=batch_size,
             gradient_batch_size=gradient_batch_size,
         )
         self.network = network
-        self._compiled_forward = self._backend.compile(
-            lambda *inputs: _in_float32(network.model(list(inputs), training=False))
-        )
 
-    @functools.cached_property
-    def _backend(self) -> differentiation.Backend:  # type: ignore[override]
-        return differentiation.backend()
+    @property
+    def _backend(self) -> Backend:
+        return self._cached("backend", keras_backend)  # type: ignore[no-any-return]
 
-    @functools.cached_property
-    def _graph(self) -> Graph:
-        return graph_of(self.network.model, len(self.network.heads))
-
-    @functools.cached_property
-    def operations(self) -> tuple[Operation, ...]:  # type: ignore[override]
-        """Every operation of the graph whose result is (B, h, w, c), in the order of computation."""
-        found = []
-        for node, narrow in zip(self._graph.nodes, after_bottleneck(self._graph), strict=True):
-            if len(node.tensors) == 1 and len(node.tensors[0].shape) == 4 and node.inputs:
-                height, width, channels = map(int, node.tensors[0].shape[1:])
-                found.append(Operation(node.name, node.kind, (height, width, channels), narrow))
-        return tuple(found)
-
-    def initial_state(self, n: int) -> State:
-        """State of n environments before their first step, a tuple of arrays (n, ...); None of an agent without one."""
-        return _repeated(self.network.initial_state, n)
+    @property
+    def _operations(self) -> Sequence[Site]:
+        return self._named[1]
 
     def reset(self, state: State, firsts: np.ndarray) -> State:
-        """The state before a step: what `step` makes of the state after the last one, where episodes begin."""
-        n = len(firsts)
-        later = None if self.network.later_state is None else _repeated(self.network.later_state, n)
-        return reset_state(state, self.initial_state(n), firsts, later)
+        """Return the state before a step: the state after the last one, reset where episodes begin."""
+        later, n = self.network.later_state, len(firsts)
+        repeated = None if later is None else tuple(np.repeat(part[None], n, axis=0) for part in later)
+        return reset_state(state, self.initial_state(n), firsts, repeated)
 
-    def _forward(self, observations: np.ndarray, *state: np.ndarray) -> Sequence[Any]:
-        tensors: Sequence[Any] = self._compiled_forward(observations, *state)
-        return tensors
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return copies of the network's parameters, by their names in a checkpoint."""
+        return self.network.parameters()
 
-    def _mean_activations(self, layer: str) -> Any:
-        import keras
+    @property
+    def _graph(self) -> Graph:
+        return self._cached("graph", lambda: graph_of(self.network.model, len(self.heads)))  # type: ignore[no-any-return]
 
-        names = [node.name for node in self._graph.nodes]
-        (at,) = self._graph.nodes[names.index(find_operation(self.operations, layer).name)].tensors
-        model = keras.Model(self.network.model.inputs, [at])
+    @property
+    def _named(self) -> tuple[dict[str, Any], list[Site]]:
+        return self._cached("named", self._name_tensors)  # type: ignore[no-any-return]
 
-        def mean_activations(images: Any, *state: Any) -> Any:
-            (activations,) = _in_float32(model([images, *state], training=False))
-            return keras.ops.mean(activations, axis=(1, 2))
+    def _name_tensors(self) -> tuple[dict[str, Any], list[Site]]:
+        """Symbolic tensors by name, and those of them that are results of operations."""
+        inputs, outputs = self.network.model.inputs, self.network.model.outputs
+        after = [f"after/{i}" for i in range(len(self._states))]
+        tensors = dict(zip((INPUT, *self._states, *self.heads, *after), (*inputs, *outputs), strict=True))
+        operations = []
+        for node, after_bottleneck in zip(self._graph.nodes, after_bottlenecks(self._graph), strict=True):
+            for i, tensor in enumerate(node.tensors):
+                name = node.name if len(node.tensors) == 1 else f"{node.name}/{i}"
+                if any(tensor is other for other in inputs) or tensors.get(name) is tensor:
+                    continue  # an input, or a head that has its operation's name
+                while name in tensors:
+                    name += "_"
+                tensors[name] = tensor
+                if tensor.shape[0] is None and None not in tensor.shape[1:]:
+                    operations.append(Site(name, node.kind, tuple(map(int, tensor.shape[1:])), after_bottleneck))
+        return tensors, operations
 
-        return mean_activations
+    def _bypass(self, site: str) -> tuple[str, ...]:
+        tensors = self._named[0]
+        (index,) = (i for i, node in enumerate(self._graph.nodes) if any(t is tensors[site] for t in node.tensors))
+        siblings = [t for t in self._graph.nodes[index].tensors if t is not tensors[site]]
+        names = {id(tensor): name for name, tensor in tensors.items()}
+        return tuple(names[id(tensor)] for tensor in (*siblings, *cut(self._graph, index)))
 
-    @functools.cache  # noqa: B019 (an agent lives as long as the program needs it)
-    def _cut(self, layer: str) -> Cut:
-        import keras
+    def _section(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
+        sources, targets = ([self._named[0][name] for name in names] for names in (given, wanted))
 
-        model = self.network.model
-        names = [node.name for node in self._graph.nodes]
-        index = self._graph.source if layer == INPUT else names.index(find_operation(self.operations, layer).name)
-        (at,) = self._graph.nodes[index].tensors
-        bypass = list(cut(self._graph, index))
-        heads = list(model.outputs[: len(self.heads)])
-        before = keras.Model(model.inputs, [at, *bypass])
-        # A head that does not depend on the layer by-passes it; Keras has no models whose inputs are outputs.
-        direct = {id(tensor): i for i, tensor in enumerate(bypass) if any(tensor is head for head in heads)}
-        inner = [tensor for tensor in bypass if id(tensor) not in direct]
-        after = keras.Model([at, *inner], [head for head in heads if id(head) not in direct])
+        def run(*arrays: Any) -> list[Any]:
+            import keras
 
-        def run_before(*inputs: Any) -> Any:
-            return _in_float32(before(list(inputs), training=False))
+            values = {
+                id(source): keras.ops.cast(array, source.dtype) for source, array in zip(sources, arrays, strict=True)
+            }
+            # In float32 also where layers compute in half precision.
+            return [keras.ops.cast(tensor, "float32") for tensor in evaluate(targets, values)]
 
-        def run_after(activations: Any, *others: Any) -> Any:
-            read = [other for i, other in enumerate(others) if i not in direct.values()]
-            computed = iter(_in_float32(after([activations, *read], training=False)))
-            scores = [others[direct[id(head)]] if id(head) in direct else next(computed) for head in heads]
-            return keras.ops.concatenate(scores, axis=-1)
-
-        compiled = self._backend.compile
-        return Cut(compiled(run_before), compiled(run_after), self._backend.gradient_step(run_after))
-
-
-def _in_float32(tensors: Any) -> list[Any]:
-    """A model's results, in float32 also where its layers compute in half precision."""
-    import keras
-
-    return [keras.ops.cast(tensor, "float32") for tensor in keras.tree.flatten(tensors)]
-
-
-def _repeated(state: tuple[np.ndarray, ...], n: int) -> State:
-    return tuple(np.repeat(part[None], n, axis=0) for part in state) or None
+        return run

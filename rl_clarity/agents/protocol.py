@@ -1,62 +1,113 @@
-"""What the rest of the program needs of an agent, and nothing more.
+"""What analyses need from an agent.
 
-An agent is a function from observations (and, if it is recurrent, a state) to outputs, with named layers inside that
-can be read, replaced and differentiated. It knows no file format and no environment.
+An agent maps observations (and, if it is recurrent, a state) to outputs. Its *sites* are the named tensors of its
+network, which can be read, replaced and differentiated. An agent knows no file format, environment or analysis.
 
-Shapes: B observations, H x W pixels, C channels; h x w positions of a layer, c its channels; A actions. Observations
-are uint8, 0 black and 255 white; an agent may take floats, too, of that range unless it says otherwise.
+Shapes: B observations of H x W pixels and C channels; A actions; S scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-State = Any
-"""A tuple of arrays whose first axis is the batch, or None for an agent that has none."""
+Tensor: TypeAlias = Any
+"""An array of the framework that computes the network, on its device."""
 
-Output = str | int | Sequence[int]
-"""A score: "value", an action's index (its logit or action value), "greedy" (the best action value), or a sequence
-of indices, whose sum is meant."""
+State: TypeAlias = tuple[np.ndarray, ...] | None
+"""A recurrent state: arrays whose first axis is the batch. None for agents without a state."""
 
+Score: TypeAlias = str | int | Sequence[int] | Mapping[str | int, Any]
+"""A number per observation that gradients explain: "value", an action's index (its logit or action value), "greedy"
+(the highest action value), a sequence of action indices (their sum), or weights by "value" or action index (a linear
+combination; each weight is a number, or an array (B,) with one number per observation)."""
 
-@dataclass(frozen=True)
-class Outputs:
-    """What an agent says of B observations. An agent has either logits and values, or action values."""
-
-    policy_logits: np.ndarray | None = None  # (B, A) float32
-    values: np.ndarray | None = None  # (B,) float32
-    q_values: np.ndarray | None = None  # (B, A) float32
+Edit: TypeAlias = np.ndarray | Callable[[np.ndarray], np.ndarray]
+"""Values (B, *shape) that replace those of a site, or a function that computes them from the site's own."""
 
 
 @dataclass(frozen=True)
-class Operation:
-    """One operation of a network's graph whose result has the shape (B, h, w, c)."""
+class Site:
+    """A named tensor of a network.
+
+    Sites are the input ("input": observations / 255), the parts of a recurrent state before the step ("state/0", ...),
+    the results of the network's operations, and the heads ("policy_logits" and "values", or "q_values").
+    """
 
     name: str
     """Full name, components separated by `/`, unique in the network."""
     kind: str
-    """Lower-case kind: `relu`, `conv2d`, `maxpool`, `avgpool`, `add`, ..."""
-    shape: tuple[int, int, int]
-    after_bottleneck: bool
-    """Every path from an earlier convolution to it passes through a bottleneck of the network."""
+    """`input`, `state`, `head`, or the kind of operation in lower case: `relu`, `conv2d`, `maxpool`, `dense`, ..."""
+    shape: tuple[int, ...]
+    """Without the batch axis. Feature maps are (h, w, c)."""
+    after_bottleneck: bool = True
+    """Every path from an earlier convolution passes through a bottleneck of the network."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Outputs for B observations: logits and values, or action values."""
+
+    policy_logits: np.ndarray | None = None  # (B, A) float32
+    values: np.ndarray | None = None  # (B,) float32
+    q_values: np.ndarray | None = None  # (B, A) float32
+    sites: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """What `forward(read=...)` asked for, by the names it used: (B, *shape) float32."""
+    state: State = None
+    """The state after the step."""
+
+
+class Tail(Protocol):
+    """The network from a site to S scores, for a batch of n observations, at any values of the site.
+
+    Tensors that bypass the site keep their values at the observations. `values=None` stands for the site's own.
+    """
+
+    @property
+    def rows(self) -> slice:
+        """Which of all observations the batch holds."""
+        ...
+
+    @property
+    def values(self) -> np.ndarray:
+        """The site's values (n, *shape) at the observations."""
+        ...
+
+    def scores(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
+        """Return the scores (S, n) at `scale * values`."""
+        ...
+
+    def gradients(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
+        """Return the gradients (S, n, *shape) of the scores at `scale * values`."""
+        ...
+
+    def add_gradients(
+        self, total: Tensor | None, values: np.ndarray | None = None, *, scale: float = 1.0, weight: float = 1.0
+    ) -> Tensor:
+        """Return `total` (None: 0) plus `weight` times the gradients at `scale * values`, without leaving the device."""
+        ...
+
+    def array(self, total: Tensor) -> np.ndarray:
+        """Return a sum of gradients (S, n, *shape) as an array."""
+        ...
 
 
 @runtime_checkable
 class Agent(Protocol):
-    """The protocol. `rl_clarity.generate` works with any object that satisfies it."""
+    """An agent as analyses see it.
+
+    Every agent has `num_actions`, `step` and `forward`. The other members are capabilities: a function that needs one
+    asks for it by name with `rl_clarity.agents.capabilities.require`. Agents may also have `reset(state, firsts)`, the
+    state that a step starts from where episodes do not begin in the initial state; `parameters()`, arrays by name,
+    which tell two agents apart in cache keys; and `gradient_of_direction`, for features by optimization.
+    """
 
     @property
-    def layers(self) -> Mapping[str, tuple[int, int, int]]:
-        """Shapes (h, w, c) of the ReLU layers by short name, in the order of computation."""
-        ...
-
-    @property
-    def operations(self) -> Sequence[Operation]:
-        """Every operation of rank 4, in the order of computation: what `select_layers` chooses from."""
+    def num_actions(self) -> int:
+        """A."""
         ...
 
     @property
@@ -65,80 +116,78 @@ class Agent(Protocol):
         ...
 
     @property
-    def num_actions(self) -> int:
-        """A."""
+    def metadata(self) -> Mapping[str, Any]:
+        """Where the agent comes from: `env_name`, `gamma`, ...; may be empty."""
         ...
 
     @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What is known of where the agent comes from: `env_name`, `gamma`, ...; may be empty."""
+    def sites(self) -> Sequence[Site]:
+        """All sites, in the order of computation."""
+        ...
+
+    @property
+    def layers(self) -> Mapping[str, tuple[int, ...]]:
+        """Shapes (h, w, c) of the ReLU layers by short name, in the order of computation: a view of `sites`."""
         ...
 
     def initial_state(self, n: int) -> State:
-        """State of n environments before their first step; None if the agent has no state."""
+        """Return the state of n environments before their first step; None if the agent has no state."""
         ...
 
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
-        """Outputs for `observations` (B, H, W, C) uint8, and the state after; `firsts` (B,) bool resets the state.
+        """Return the outputs for `observations` (B, H, W, C) and the state after.
 
-        What it resets a state to is the initial state, unless the agent has a method `reset(state, firsts)` that gives
-        the state before the step (see `agents.states.before_step`).
+        Where `firsts` (B,) is true an episode begins, and the state is reset.
         """
         ...
 
-    def forward(self, observations: np.ndarray) -> Outputs:
-        """One step from the initial state: logits (B, A) and values (B,), or action values (B, A)."""
+    def forward(
+        self,
+        observations: np.ndarray,
+        state: State = None,
+        *,
+        read: Sequence[str] = (),
+        write: Mapping[str, Edit] | None = None,
+    ) -> Outputs:
+        """Return the outputs for `observations` (B, H, W, C) from `state`, by default the initial state.
+
+        Observations are uint8 from 0 to 255; an agent may take floats of that range, too. `read` names sites whose
+        values `outputs.sites` holds; `write` replaces or edits the values of sites, in the order of computation, before
+        anything that depends on them is computed.
+        """
         ...
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
-        """Observations from the environment's frames; the frames themselves where nothing needs doing.
+        """Return observations for an environment's frames; by default the frames themselves.
 
         They are uint8, or float32 from 0 to 1 in steps of 1 / 255: then `forward` takes them as uint8, too.
         """
         ...
 
-    def activations(self, observations: np.ndarray, layer: str, state: State = None) -> np.ndarray:
-        """Result (B, h, w, c) of the operation of that (short or full) name."""
+    def activations(self, observations: np.ndarray, site: str, state: State = None) -> np.ndarray:
+        """Return the values (B, *shape) of a site; nothing after it is computed."""
         ...
 
-    def path_gradients(
-        self,
-        observations: np.ndarray,
-        layer: str,
-        points: np.ndarray,
-        weights: np.ndarray,
-        outputs: Sequence[Output],
-        state: State = None,
-    ) -> PathGradients:
-        """Weighted mean of gradients along the straight line from 0 to the layer's activations a.
+    def tails(
+        self, observations: np.ndarray, site: str, scores: Sequence[Score], state: State = None
+    ) -> Iterator[Tail]:
+        """Yield the network from a site to the scores, for one batch of observations after another.
 
-        For every score s in `outputs`: sum_i weights[i] * ds/da at points[i] * a, all scores from one forward pass a
-        point; every path of the network that by-passes the layer keeps its value at the observation. The initial
-        state stands for `state=None`.
+        The network up to the site is evaluated once a batch, so many points cost one pass of the tail each.
         """
         ...
 
     def gradients(
         self,
         observations: np.ndarray,
-        layer: str | None,
-        activations: np.ndarray | None,
-        outputs: Sequence[Output],
+        site: str,
+        scores: Sequence[Score],
+        *,
+        values: np.ndarray | None = None,
         state: State = None,
     ) -> np.ndarray:
-        """Gradient (S, B, h, w, c) of each score with respect to the layer, at the given activations of it.
+        """Return the gradient (S, B, *shape) of each score with respect to a site.
 
-        `layer=None` is the network's input, `observations / 255` in float32: then the result is (S, B, H, W, C).
-        `activations=None` are those of the observations.
+        It is taken at `values` (B, *shape) of the site, by default its own.
         """
         ...
-
-
-@dataclass(frozen=True)
-class PathGradients:
-    """What integrating along a straight line needs and yields."""
-
-    activations: np.ndarray  # (B, h, w, c)
-    gradients: np.ndarray  # (S, B, h, w, c), weighted mean over the path
-    scores: np.ndarray  # (S, B): s(a)
-    scores_at_zero: np.ndarray  # (S, B): s(0)

@@ -1,68 +1,89 @@
-"""Which score of an agent is meant: the value, an action's logit, an action value, or a sum of them."""
+"""Scores as weights of a network's heads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.protocol import Output
+from rl_clarity.agents.protocol import Score
 from rl_clarity.errors import OptionError
 
 
-def select_scores(outputs: Sequence[Output], heads: Sequence[str], num_actions: int, scores: np.ndarray) -> np.ndarray:
-    """Weights (B, S, n) that pick S scores from the network's n, which are its heads side by side.
+def select_scores(
+    scores: Sequence[Score], heads: Mapping[str, int], count: int, results: Callable[[], np.ndarray]
+) -> np.ndarray:
+    """Weights (B, S, n) of the network's n results, its heads side by side, that give S scores for B observations.
 
     Parameters
     ----------
-    outputs: "value", an action's index, "greedy", or a sequence of action indices (their sum), S of them
-    heads: ("policy_logits", "values") or ("q_values",), in the network's order
-    scores: (B, n) at the observations; "greedy" is the action that is best there, held fixed along a path
+    scores: see `protocol.Score`
+    heads: columns of `policy_logits` and `values`, or of `q_values`, in the network's order
+    results: computes those at the observations (B, n); "greedy" is the action that is best there, held fixed elsewhere
 
-    Raises OptionError for an output that is none of these.
+    Raises OptionError for an unknown score.
     """
-    if len(outputs) == 0:
-        raise OptionError(f"outputs={outputs!r}: at least one is needed")
-    weights = np.zeros((len(scores), len(outputs), scores.shape[-1]), np.float32)
-    for i, output in enumerate(outputs):
-        if isinstance(output, str):
-            weights[np.arange(len(scores)), i, _named_column(output, heads, num_actions, scores)] = 1
+    if len(scores) == 0:
+        raise OptionError(f"outputs={scores!r}: at least one is needed")
+    weights = np.zeros((count, len(scores), sum(heads.values())), np.float32)
+    for i, score in enumerate(scores):
+        if isinstance(score, Mapping):
+            if not score:
+                raise OptionError(f"output {score!r}: at least one weight is needed")
+            terms = [(term, weight) for term, weight in score.items()]
         else:
-            for index in _indices(output):
-                if not 0 <= index < num_actions:
-                    raise OptionError(f"output {output!r}: the agent has the actions 0 to {num_actions - 1}")
-                weights[:, i, _offset(heads, num_actions, "policy_logits", "q_values") + index] += 1
+            terms = [(term, 1) for term in ([score] if isinstance(score, str) else _indices(score))]
+        for term, weight in terms:
+            for column in _columns(term, heads, results):
+                weights[np.arange(count), i, column] += np.asarray(weight, np.float32)
     return weights
 
 
-def _indices(output: Output) -> list[int]:
-    """An action's index alone, or those of a sequence."""
+def rows_of_score(score: Score, rows: slice, size: int) -> Score:
+    """The score of some of the observations: arrays of weights are cut, and padded with zeros to `size`."""
+    if not isinstance(score, Mapping):
+        return score
+    return {term: w if np.ndim(w) == 0 else pad(np.asarray(w)[rows], size) for term, w in score.items()}
+
+
+def padded_size(count: int, size: int, least: int) -> int:
+    """A power of two from `least` up, at most `size`: few shapes to compile for, little waste on small batches."""
+    return min(size, max(least, 1 << max(count - 1, 0).bit_length()))
+
+
+def pad(array: np.ndarray, size: int) -> np.ndarray:
+    """The array followed by zeros, `size` rows in all."""
+    array = np.asarray(array)
+    if len(array) == size:
+        return array
+    return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
+
+
+def _indices(score: Any) -> list[int]:
+    """The actions of an index, or of a sequence of indices."""
     try:
-        given = np.asarray(output)
+        array = np.asarray(score)
     except ValueError:  # sequences of several lengths
-        given = np.asarray(None)
-    if given.dtype.kind not in "iu" or given.ndim > 1 or given.size == 0:
-        raise OptionError(f"output {output!r} is neither 'value' nor an action's index nor a sequence of indices")
-    return [int(index) for index in np.atleast_1d(given)]
+        array = np.asarray(None)
+    if array.dtype.kind not in "iu" or array.ndim > 1 or array.size == 0:
+        raise OptionError(f"output {score!r} is not 'value', an action's index or a sequence of indices")
+    return [int(index) for index in np.atleast_1d(array)]
 
 
-def _named_column(output: str, heads: Sequence[str], num_actions: int, scores: np.ndarray) -> np.ndarray | int:
-    if output == "value" and "values" in heads:
-        return _offset(heads, num_actions, "values")
-    if output == "greedy" and "q_values" in heads:
-        start = _offset(heads, num_actions, "q_values")
-        return start + np.argmax(scores[:, start : start + num_actions], axis=1)
-    known = ["'value'"] if "values" in heads else ["'greedy'"]
-    raise OptionError(
-        f"output {output!r} is none of this agent's; it has {known[0]}, an action's index, or a sequence of indices"
-    )
-
-
-def _offset(heads: Sequence[str], num_actions: int, *names: str) -> int:
-    widths = {"policy_logits": num_actions, "values": 1, "q_values": num_actions}
-    position = 0
-    for head in heads:
-        if head in names:
-            return position
-        position += widths[head]
-    raise OptionError(f"the agent has no {' or '.join(names)}; its outputs are {', '.join(heads)}")
+def _columns(term: Any, heads: Mapping[str, int], results: Callable[[], np.ndarray]) -> list[Any]:
+    """Columns of the results, each one for all observations or one an observation."""
+    starts = dict(zip(heads, np.cumsum([0, *heads.values()]).tolist(), strict=False))
+    actions = "q_values" if "q_values" in heads else "policy_logits"
+    start, num_actions = starts[actions], heads[actions]
+    if not isinstance(term, str):
+        indices = _indices(term)
+        if any(not 0 <= index < num_actions for index in indices):
+            raise OptionError(f"output {term!r}: the agent has the actions 0 to {num_actions - 1}")
+        return [start + index for index in indices]
+    if term == "value" and "values" in heads:
+        return [starts["values"]]
+    if term == "greedy" and "q_values" in heads:
+        return [start + np.argmax(results()[:, start : start + num_actions], axis=1)]
+    known = "'value'" if "values" in heads else "'greedy'"
+    raise OptionError(f"unknown output {term!r}; this agent has {known}, an action's index, or a sequence of indices")

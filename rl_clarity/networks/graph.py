@@ -6,7 +6,7 @@ Everything that reaches into how Keras keeps its graph is in this module.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,6 +149,29 @@ def cut(graph: Graph, layer: int) -> Sequence[Any]:
         if i in tail and i != layer:
             pending.extend(graph.nodes[i].inputs)
     return [tensor for i in sorted(needed - tail) for tensor in graph.nodes[i].tensors]
+
+
+def evaluate(tensors: Sequence[Any], values: Mapping[int, Any]) -> list[Any]:
+    """Values of symbolic tensors, given those of others by their `id`: only what is between them is computed."""
+    import keras
+
+    values = dict(values)
+    pending = list(tensors)
+    while pending:
+        node = _node(pending[-1])
+        missing = [tensor for tensor in node.input_tensors if id(tensor) not in values]
+        if id(pending[-1]) in values:
+            pending.pop()
+        elif missing:
+            pending.extend(missing)
+        else:
+            arguments, options = node.arguments.fill_in(values)
+            if isinstance(node.operation, keras.layers.Layer):
+                options = {**options, "training": False}
+            results = keras.tree.flatten(node.operation(*arguments, **options))
+            for tensor, result in zip(node.output_tensors, results, strict=True):
+                values.setdefault(id(tensor), result)
+    return [values[id(tensor)] for tensor in tensors]
 
 
 def operation_of(tensor: Any) -> Any:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl_clarity.agents.checks import check_agent
-from rl_clarity.agents.protocol import Agent, Output, State
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent, Score, State
 
 
 def input_gradients(
-    agent: Agent, observations: np.ndarray, output: Output = "value", state: State = None
+    agent: Agent, observations: np.ndarray, output: Score = "value", state: State = None
 ) -> np.ndarray:
-    """Gradient (B, H, W, C) of a score with respect to the network's input, `observations / 255`.
+    """Return the gradient (B, H, W, C) of a score with respect to the network's input, `observations / 255`.
 
-    `output` and `state` are as for `integrated_gradients`. Raises OptionError for an agent, an output or a state that
-    is none; SamplesError for observations of another shape or range.
+    `output` and `state` are as for `integrated_gradients`. Raises OptionError for an object that is not an agent, an
+    unknown output or an invalid state; SamplesError for observations of another shape or range.
     """
-    check_agent(agent, ("gradients",))
-    return agent.gradients(observations, None, None, [output], state)[0]
+    agent = require(agent, "gradients", for_="input_gradients")
+    return agent.gradients(observations, "input", [output], state=state)[0]

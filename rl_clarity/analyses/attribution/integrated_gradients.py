@@ -1,7 +1,7 @@
 """Integrated gradients of an output with respect to a layer.
 
-Axiomatic Attribution for Deep Networks (Sundararajan, Taly and Yan, 2017), with a hidden layer in the place of the
-input and 0 as the baseline: the activations a times the mean gradient of the score s on the straight line from 0 to a.
+Axiomatic Attribution for Deep Networks (Sundararajan, Taly and Yan, 2017), with a hidden layer in place of the input
+and 0 as the baseline: the activations a times the mean gradient of the score s on the straight line from 0 to a.
 Summed over positions and channels it tends to s(a) - s(0) as the steps grow; what is missing is the completeness gap.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rl_clarity.agents.checks import check_agent
-from rl_clarity.agents.protocol import Agent, Output, State
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent, Score, State, Tensor
 from rl_clarity.analyses.attribution.quadrature import quadrature as quadrature_rule
 from rl_clarity.threads import in_threads
 
@@ -30,7 +30,8 @@ class Attribution:
     @property
     def totals(self) -> np.ndarray:
         """Sums (S, B) over positions and channels."""
-        sums = in_threads(lambda values: values.sum(axis=(1, 2, 3), dtype=np.float64), self.values)
+        axes = tuple(range(1, self.activations.ndim))
+        sums = in_threads(lambda values: values.sum(axis=axes, dtype=np.float64), self.values)
         return np.asarray(sums, np.float32)
 
     @property
@@ -43,44 +44,53 @@ def attribute(
     agent: Agent,
     observations: np.ndarray,
     layer: str,
-    outputs: Sequence[Output] = ("value",),
+    outputs: Sequence[Score] = ("value",),
     *,
     steps: int = 10,
     quadrature: str = "riemann",
     state: State = None,
 ) -> Attribution:
-    """Integrated gradients of several scores, which share their forward passes; see `integrated_gradients`."""
-    check_agent(agent, ("path_gradients",))
+    """Return integrated gradients of several scores, which share their forward passes; see `integrated_gradients`."""
+    agent = require(agent, "tails", for_="integrated gradients")
     points, weights = quadrature_rule(quadrature, steps)
-    path = agent.path_gradients(observations, layer, points, weights, list(outputs), state)
-    values = np.empty_like(path.gradients)
-    in_threads(
-        lambda score: np.multiply(path.activations, path.gradients[score], out=values[score]), range(len(values))
+    activations, gradients, scores, scores_at_zero = [], [], [], []
+    for tail in agent.tails(observations, layer, list(outputs), state):
+        total: Tensor = None
+        for point, weight in zip(points, weights, strict=True):
+            total = tail.add_gradients(total, scale=point, weight=weight)
+        activations.append(tail.values)
+        gradients.append(tail.array(total))
+        scores.append(tail.scores())
+        scores_at_zero.append(tail.scores(scale=0))
+    product, factor = np.concatenate(gradients, axis=1), np.concatenate(activations)
+    in_threads(lambda rows: np.multiply(factor, rows, out=rows), product)
+    return Attribution(
+        product, factor, np.concatenate(scores, axis=1), np.concatenate(scores_at_zero, axis=1)
     )
-    return Attribution(values, path.activations, path.scores, path.scores_at_zero)
 
 
 def integrated_gradients(
     agent: Agent,
     observations: np.ndarray,
     layer: str,
-    output: Output = "value",
+    output: Score = "value",
     steps: int = 10,
     quadrature: str = "riemann",
     state: State = None,
 ) -> np.ndarray:
-    """Attribution (B, h, w, c) of one score to a layer.
+    """Return the attribution (B, h, w, c) of one score to a layer.
 
     Parameters
     ----------
     observations: (B, H, W, C) uint8, or other numbers from 0 to 255
-    layer: a name that `select_layers` gives
-    output: "value", an action's index (its logit), or a sequence of indices (the sum of their logits)
+    layer: a name from `select_layers`, or of any other site of the agent
+    output: "value", an action's index (its logit), a sequence of indices (the sum of their logits), or weights by
+        "value" or index (a linear combination)
     steps: points on the path; 1 with `riemann` is gradient x activation
     quadrature: "riemann" (the original's right sum), "midpoint", "graded-midpoint" or "gauss-legendre"
     state: of a recurrent agent before the observations, held fixed; its initial state if None
 
-    Raises OptionError for an agent, a layer, an output, a quadrature, a state or a number that is none; SamplesError
-    for observations of another shape or range.
+    Raises OptionError for an object that is not an agent, an unknown layer, output or quadrature, and an invalid state
+    or number; SamplesError for observations of another shape or range.
     """
     return attribute(agent, observations, layer, (output,), steps=steps, quadrature=quadrature, state=state).values[0]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rl_clarity.agents.checks import check_agent
-from rl_clarity.agents.layer_names import short_names, shown_kinds
-from rl_clarity.agents.protocol import Agent, Operation
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent, Site
+from rl_clarity.agents.sites import feature_maps, layer_kinds, short_names
 from rl_clarity.errors import OptionError
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A chosen layer: the name that is shown, and the operation it means."""
+    """A chosen layer: the name that is shown, and its site."""
 
     name: str
-    operation: Operation
+    site: Site
 
 
 def select_layers(
@@ -27,16 +27,17 @@ def select_layers(
     bottleneck_only: bool = True,
     discard_first_n: int = 0,
 ) -> list[str]:
-    """Short names of the layers that meet all conditions, in the order of computation.
+    """Return the short names of the layers that meet all conditions, in the order of computation.
 
     Parameters
     ----------
     name_contains_one_of: only operations whose full name contains one of these
-    op_is_one_of: kinds of operation, in lower case; `relu` stands for what a network without ReLUs has in their place
-    bottleneck_only: only operations that no path from an earlier convolution by-passes
+    op_is_one_of: kinds of operation, in lower case; `relu` stands for other activations in a network without ReLUs
+    bottleneck_only: only operations such that every path from an earlier convolution to them passes through a
+        bottleneck of the network (a node without which no path leads from the input to the outputs)
     discard_first_n: drop the first n of those
 
-    Raises OptionError for an agent that is none, and, naming what there is, if no layer is left.
+    Raises OptionError for an object that is not an agent and, with the available layers, if no layer is left.
     """
     layers = choose_layers(
         agent,
@@ -56,64 +57,31 @@ def choose_layers(
     bottleneck_only: bool = True,
     discard_first_n: int = 0,
 ) -> list[Layer]:
-    """Layers that meet all conditions, in the order of computation.
-
-    Parameters
-    ----------
-    name_contains_one_of: only operations whose full name contains one of these
-    op_is_one_of: kinds of operation, in lower case; `relu` stands for what a network without ReLUs has in their place
-    bottleneck_only: only operations such that every path from an earlier convolution to them passes through a
-        bottleneck of the network (a node without which no path leads from the input to the outputs)
-    discard_first_n: drop the first n of those
-
-    Raises OptionError, naming what there is, if none is left, and for an agent that is none.
-    """
-    check_agent(agent, ("operations",))
+    """Return the layers that meet all conditions, with their sites; see `select_layers`."""
+    maps = feature_maps(require(agent, "sites", for_="select_layers").sites)
     for name, words in (("name_contains_one_of", name_contains_one_of), ("op_is_one_of", op_is_one_of)):
         if isinstance(words, str):
             raise OptionError(f"layer_kwargs.{name}={words!r} must be a sequence: {[words]!r}")
-    kinds = _kinds(agent, op_is_one_of)
-    found = [
-        operation
-        for operation in agent.operations
-        if operation.kind in kinds and (operation.after_bottleneck or not bottleneck_only)
-    ]
-    named = [Layer(name, o) for name, o in zip(short_names([o.name for o in found]), found, strict=True)]
-    chosen = [
-        layer
-        for layer in named
-        if name_contains_one_of is None or any(part in layer.operation.name for part in name_contains_one_of)
-    ][max(discard_first_n, 0) :]
-    if not chosen:
-        raise OptionError(_nothing_left(agent, named, name_contains_one_of, kinds, bottleneck_only, discard_first_n))
-    return chosen
-
-
-def _kinds(agent: Agent, wanted: Sequence[str]) -> list[str]:
-    """Kinds of operation; ELUs, say, for ReLUs where the network has none."""
-    kinds = [kind.lower() for kind in wanted]
-    if "relu" in kinds and not any(operation.kind in kinds for operation in agent.operations):
-        return [*shown_kinds(agent.operations)]
-    return kinds
-
-
-def _nothing_left(
-    agent: Agent,
-    named: Sequence[Layer],
-    name_contains_one_of: Sequence[str] | None,
-    kinds: Sequence[str],
-    bottleneck_only: bool,
-    discard_first_n: int,
-) -> str:
-    if not named:
-        there = sorted({operation.kind for operation in agent.operations})
-        return (
-            f"layer_kwargs: no operation of kind {list(kinds)} with bottleneck_only={bottleneck_only}; "
-            f"the network has the kinds {', '.join(there) or 'none'}"
+    kinds: Sequence[str] = [kind.lower() for kind in op_is_one_of]
+    if "relu" in kinds and not any(site.kind in kinds for site in maps):
+        kinds = layer_kinds(maps)
+    sites = [site for site in maps if site.kind in kinds and (site.after_bottleneck or not bottleneck_only)]
+    layers = [Layer(name, site) for name, site in zip(short_names([site.name for site in sites]), sites, strict=True)]
+    if not layers:
+        available = ", ".join(sorted({site.kind for site in maps})) or "none"
+        raise OptionError(
+            f"layer_kwargs: no operation of kind {list(kinds)} with bottleneck_only={bottleneck_only}; available kinds: "
+            f"{available}"
         )
-    names = ", ".join(layer.name for layer in named)
-    if name_contains_one_of is not None and not any(
-        part in layer.operation.name for layer in named for part in name_contains_one_of
-    ):
-        return f"layer_kwargs.name_contains_one_of={list(name_contains_one_of)} matches none of the layers {names}"
-    return f"layer_kwargs.discard_first_n={discard_first_n} leaves none of the layers {names}"
+    available = ", ".join(layer.name for layer in layers)
+    parts = name_contains_one_of
+    named = [layer for layer in layers if parts is None or any(part in layer.site.name for part in parts)]
+    if parts is not None and not named:
+        raise OptionError(
+            f"layer_kwargs.name_contains_one_of={list(parts)} matches no layer; available layers: {available}"
+        )
+    if not named[max(discard_first_n, 0) :]:
+        raise OptionError(
+            f"layer_kwargs.discard_first_n={discard_first_n} leaves no layer; available layers: {available}"
+        )
+    return named[max(discard_first_n, 0) :]

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from rl_clarity.agents.checks import check_agent
-from rl_clarity.agents.protocol import Agent, Output, State
-from rl_clarity.analyses.attribution.checks import check_count
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent, Score, State
+from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.errors import OptionError
 
 
@@ -33,29 +33,29 @@ def multi_path_attribution(
     observations: np.ndarray,
     layer: str,
     reduction: Reduction,
-    output: Output = "value",
+    output: Score = "value",
     steps: int = 10,
     max_paths: int | None = None,
     rng: np.random.Generator | None = None,
     state: State = None,
 ) -> np.ndarray:
-    """Attribution (B, h, w, c) of a score to a layer, averaged over paths in the reduced channels.
+    """Return the attribution (B, h, w, c) of a score to a layer, averaged over paths in the reduced channels.
 
     Parameters
     ----------
     observations: (B, H, W, C) uint8, or other numbers from 0 to 255
-    layer: a name that `select_layers` gives
+    layer: a name from `select_layers`
     reduction: a `ChannelReduction` of the layer
     output: "value", an action's index (its logit), or a sequence of indices (the sum of their logits)
     steps: points on each path
-    max_paths: paths, drawn at random; None is all of them (70 for 8 channels)
+    max_paths: number of random paths; None is all of them (70 for 8 channels)
     rng: draws the paths; numpy's default with seed 0 if None
     state: of a recurrent agent before the observations, held fixed; its initial state if None
 
     The attribution along a path is the sum over its steps of the step's change of the activations times the gradient at
     the step's end.
-    Raises OptionError for an agent, a layer, an output, a state or a number that is none, and for another layer's
-    reduction; SamplesError for observations of another shape or range.
+    Raises OptionError for an object that is not an agent, an unknown layer or output, an invalid state or number, and
+    another layer's reduction; SamplesError for observations of another shape or range.
     """
     return multi_path_attributions(
         agent, observations, layer, reduction, [output], steps=steps, max_paths=max_paths, rng=rng, state=state
@@ -67,18 +67,18 @@ def multi_path_attributions(
     observations: np.ndarray,
     layer: str,
     reduction: Reduction,
-    outputs: Sequence[Output],
+    outputs: Sequence[Score],
     *,
     steps: int = 10,
     max_paths: int | None = None,
     rng: np.random.Generator | None = None,
     state: State = None,
 ) -> np.ndarray:
-    """Attribution (S, B, h, w, c) of several scores along the same paths, which share their forward passes.
+    """Return the attribution (S, B, h, w, c) of several scores along the same paths; see `multi_path_attribution`.
 
-    So the attribution of a sum of scores is the sum of theirs. See `multi_path_attribution`.
+    The scores share their forward passes, and the attribution of a sum of scores is the sum of theirs.
     """
-    check_agent(agent, ("activations", "gradients"))
+    agent = require(agent, "activations", "tails", for_="attribution along many paths")
     check_count("steps", steps)
     if max_paths is not None:
         check_count("max_paths", max_paths)
@@ -86,31 +86,30 @@ def multi_path_attributions(
     components = np.asarray(reduction.components, np.float64)
     if components.shape[-1] != activations.shape[-1]:
         raise OptionError(
-            f"the reduction is of {components.shape[-1]} channels, layer {layer!r} has {activations.shape[-1]}: fit "
-            "one to this layer's attribution"
+            f"the reduction has {components.shape[-1]} channels, layer {layer!r} has {activations.shape[-1]}: fit a "
+            "reduction to this layer's attribution"
         )
     # In float64: rounding of a path's points can cross a kink and move the result by 1e-4.
     weights = np.asarray(reduction.transform(activations), np.float64)  # (B, h, w, K)
     residual = activations - weights @ components
     total = np.zeros((len(outputs), *activations.shape))
-    halves = _drawn(len(components), max_paths, rng)
-    for early in halves:
-        before = np.zeros(activations.shape)
-        for i in range(1, int(steps) + 1):
-            alpha = i / steps
-            pace = np.full(len(components), alpha**2)
-            pace[list(early)] = 1 - (1 - alpha) ** 2
-            point = (weights * pace) @ components + alpha * residual
-            gradients = agent.gradients(observations, layer, point.astype(np.float32), outputs, state)
-            for sums, gradient in zip(total, gradients, strict=True):
-                sums += (point - before) * gradient
-            before = point
+    halves = _draw_halves(len(components), max_paths, rng)
+    for tail in agent.tails(observations, layer, list(outputs), state):
+        for early in halves:
+            before = np.zeros(activations[tail.rows].shape)
+            for i in range(1, int(steps) + 1):
+                alpha = i / steps
+                pace = np.full(len(components), alpha**2)
+                pace[list(early)] = 1 - (1 - alpha) ** 2
+                point = (weights[tail.rows] * pace) @ components + alpha * residual[tail.rows]
+                total[:, tail.rows] += (point - before) * tail.gradients(point.astype(np.float32))
+                before = point
     total /= len(halves)
     return total.astype(np.float32)
 
 
-def _drawn(channels: int, count: int | None, rng: np.random.Generator | None) -> list[tuple[int, ...]]:
-    """The channels that move early on each path, of all paths or of so many that are drawn."""
+def _draw_halves(channels: int, count: int | None, rng: np.random.Generator | None) -> list[tuple[int, ...]]:
+    """The channels that move early on each path, for all paths or for `count` random ones."""
     early_halves = list(_early_halves(channels))
     if count is None or count >= len(early_halves):
         return early_halves

@@ -1,13 +1,15 @@
-"""Points and weights with which a path is integrated from 0 to 1. Adding a rule is one function and one line."""
+"""Points and weights that integrate a path from 0 to 1."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
-from rl_clarity.analyses.attribution.checks import check_count
 from rl_clarity.errors import OptionError
+from rl_clarity.registry import Registry
 
 Rule = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
@@ -16,7 +18,7 @@ GRADING = 1.75
 
 
 def riemann(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """The right Riemann sum: i / n, each with weight 1 / n. The original's; its error falls like 1 / n."""
+    """The right Riemann sum of the original: i / n, each with weight 1 / n. Its error falls like 1 / n."""
     return np.arange(1, steps + 1) / steps, np.full(steps, 1 / steps)
 
 
@@ -26,32 +28,42 @@ def midpoint(steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gauss_legendre(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre: exact for polynomials of degree 2 n - 1, so few points do where the gradient has few kinks."""
+    """Gauss-Legendre: exact for polynomials of degree 2 n - 1, so few points suffice where gradients are smooth."""
     points, weights = np.polynomial.legendre.leggauss(steps)
     return (points + 1) / 2, weights / 2
 
 
 def graded_midpoint(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Midpoints of intervals that grow from 0 on.
+    """Midpoints of intervals that grow with the distance from 0.
 
-    A network of rectifiers has a gradient with jumps, and most of them near 0, where its biases decide: so a rule that
-    looks there most often does better than one for smooth functions. `python -m benchmarks.accuracy` compares them.
+    The gradient of a ReLU network jumps, mostly near 0, where its biases decide: a rule with more points there is more
+    accurate than one for smooth functions. `python -m benchmarks.accuracy` compares them.
     """
     ends = (np.arange(steps + 1) / steps) ** GRADING
     return (ends[1:] + ends[:-1]) / 2, np.diff(ends)
 
 
-RULES: dict[str, Rule] = {
-    "graded-midpoint": graded_midpoint,
-    "gauss-legendre": gauss_legendre,
-    "midpoint": midpoint,
-    "riemann": riemann,
-}
+RULES: Registry[Rule] = Registry(
+    "rl_clarity.quadrature_rules",
+    {
+        "graded-midpoint": graded_midpoint,
+        "gauss-legendre": gauss_legendre,
+        "midpoint": midpoint,
+        "riemann": riemann,
+    },
+    noun="quadrature",
+)
+"""Rules by name: from a number of steps to points and weights. `RULES.register` and entry points add to them."""
 
 
 def quadrature(rule: str, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points (n,) in [0, 1] and weights (n,) that sum to 1."""
-    if rule not in RULES:
-        raise OptionError(f"quadrature {rule!r} is not known; there are {', '.join(RULES)}")
+    """Return points (n,) in [0, 1] and weights (n,) that sum to 1."""
+    function = RULES.get(rule)
     check_count("steps", steps)
-    return RULES[rule](int(steps))
+    return function(int(steps))
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise OptionError for anything but a positive integer."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= 1 or float(value) % 1:
+        raise OptionError(f"{name}={value!r} must be a positive integer")

@@ -1,0 +1,126 @@
+"""What an agent can do, asked for by name; and checks of observations and states."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, cast
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.errors import OptionError, SamplesError
+
+PLAYING = ("num_actions", "step")
+EXPLAINING = ("metadata", "observation_shape", "sites", "forward", "activations", "tails", "gradients")
+"""Capabilities that a page of an agent needs, beyond those that playing does."""
+WRAPPERS = {("keras", "Layer"): "rl_clarity.KerasAgent(model)"}
+WRAPPERS |= {("torch", "Module"): "rl_clarity.TorchAgent(module, (height, width, channels))"}
+
+
+def has(agent: Any, name: str) -> bool:
+    """Whether the agent has a capability: an attribute of that name that is not the protocol's own placeholder."""
+    member = getattr(type(agent), name, None)
+    if member is None:
+        return hasattr(agent, name)
+    return member is not getattr(Agent, name, None)
+
+
+def require(agent: Any, *names: str, for_: str) -> Agent:
+    """Return the agent if it has all of these capabilities; else raise OptionError with what is missing."""
+    if isinstance(agent, str | os.PathLike):
+        path = os.fspath(agent)
+        raise OptionError(f"agent={path!r} is a path or a name: load it with rl_clarity.load_agent({path!r})")
+    if isinstance(agent, type):
+        raise OptionError(f"agent={agent.__name__} is a class: pass an instance")
+    missing = [name for name in names if not has(agent, name)]
+    if not missing:
+        return cast(Agent, agent)
+    kind = type(agent).__name__
+    for ancestor in type(agent).__mro__:
+        wrapper = WRAPPERS.get((ancestor.__module__.split(".")[0], ancestor.__name__))
+        if wrapper is not None:
+            raise OptionError(f"a {kind} is a network, not an agent: wrap it with {wrapper}")
+    raise OptionError(
+        f"{for_} needs an agent with {', '.join(missing)}, which {kind} does not have. Implement "
+        "rl_clarity.Agent, wrap a network with rl_clarity.KerasAgent or TorchAgent, or load one with "
+        "rl_clarity.load_agent"
+    )
+
+
+def initial_state(agent: Any, n: int) -> State:
+    """The state of n environments before their first step; None for agents without a state."""
+    return cast(Agent, agent).initial_state(n) if has(agent, "initial_state") else None
+
+
+def preprocess(agent: Any, frames: np.ndarray) -> np.ndarray:
+    """Observations for an environment's frames; the frames themselves for agents that do not preprocess."""
+    return cast(Agent, agent).preprocess(frames) if has(agent, "preprocess") else frames
+
+
+def parameters(agent: Any) -> dict[str, np.ndarray]:
+    """The parameters that tell two agents apart; empty for agents that do not show them."""
+    return dict(agent.parameters()) if has(agent, "parameters") else {}
+
+
+def before_step(agent: Any, state: State, firsts: np.ndarray) -> State:
+    """The state that `agent.step(observations, state, firsts)` starts from: what attribution holds fixed.
+
+    Agents without `reset` start every episode in their initial state.
+    """
+    if has(agent, "reset"):
+        return cast(State, agent.reset(state, firsts))
+    return reset_state(state, initial_state(agent, len(firsts)), firsts)
+
+
+def reset_state(state: State, initial: State, firsts: np.ndarray, later: State = None) -> State:
+    """Put the initial state, or `later` if it is given, where an episode begins.
+
+    With `later`, an agent that has not taken a step yet keeps the initial state.
+    """
+    if initial is None or state is None:
+        return initial
+    firsts = np.asarray(firsts, bool)
+    if not firsts.any():
+        return state
+    if later is not None:
+        unchanged = [
+            np.all(np.reshape(old == new, (len(firsts), -1)), axis=1) for old, new in zip(state, initial, strict=True)
+        ]
+        firsts = firsts & ~np.all(unchanged, axis=0)
+    return tuple(
+        np.where(firsts.reshape(-1, *[1] * (np.ndim(old) - 1)), new, old)
+        for old, new in zip(state, initial if later is None else later, strict=True)
+    )
+
+
+def check_observations(observations: np.ndarray, divisor: float) -> None:
+    """Raise SamplesError for observations outside 0 to 255, or that have been divided by 255 already.
+
+    A network that takes its input as it is (`divisor` 1) may be given floats of any range.
+    """
+    kind = observations.dtype.kind
+    if observations.dtype == np.uint8 or observations.size == 0 or (kind == "f" and divisor == 1):
+        return
+    if kind not in "iuf":
+        raise SamplesError(f"observations have the type {observations.dtype}; uint8 from 0 to 255 is needed")
+    low, high = observations.min(), observations.max()
+    if not (low >= 0 and high <= 255):  # NaN is neither
+        raise SamplesError(f"observations range from {low} to {high}; uint8 from 0 to 255 is needed")
+    if kind == "f" and 0 < high <= 1:
+        raise SamplesError(
+            f"observations of type {observations.dtype} range from {low:.3g} to {high:.3g}: they seem to have been "
+            f"divided by 255 already. The agent divides by {divisor:g} itself; give it uint8 from 0 to 255, "
+            "np.rint(observations * 255).astype(np.uint8)"
+        )
+
+
+def check_state(state: State, initial: State) -> None:
+    """Raise OptionError for a state of other shapes than the initial state of as many environments."""
+    if state is None:
+        return
+    if initial is None:
+        raise OptionError("the agent has no state: leave the state out, or pass state=None")
+    shapes = [np.shape(part) for part in state] if isinstance(state, list | tuple) else f"a {type(state).__name__}"
+    expected = [np.shape(part) for part in initial]
+    if shapes != expected:
+        raise OptionError(f"the state has the shapes {shapes}; for these observations it must have {expected}")

@@ -1,0 +1,174 @@
+"""What a PyTorch module must be to be explained, and what its results mean: heads and a state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.networks.heads import check_heads, check_width, find_heads, gives_probabilities
+
+MAX_CHANNELS = 8
+"""An axis that is at most as long is taken for channels in hints."""
+STATE_KEYS = ("state", "hidden", "hidden_state", "hx")
+ROUNDING = 5e-3
+"""How far from 1 the sum of probabilities may be, in half precision."""
+
+
+def inspectable(torch: Any, module: Any) -> Any:
+    """Return the module whose parts can be hooked; raise OptionError if there is none."""
+    module = getattr(module, "_orig_mod", module)  # of `torch.compile`, which runs no hooks of the parts
+    if not isinstance(module, torch.nn.Module):
+        raise OptionError(f"a {type(module).__name__} is not a torch.nn.Module; for a Keras model use KerasAgent")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise OptionError(
+            f"a {type(module).__name__} of torch.jit has no parts that can be hooked: pass the module that it was "
+            "scripted or traced from, with its state_dict"
+        )
+    for name, part in module.named_modules():
+        if hasattr(part, "_orig_mod"):
+            raise OptionError(
+                f"the module's part {name!r} is from torch.compile and cannot be hooked: put the original module in "
+                f"its place, module.{name} = module.{name}._orig_mod"
+            )
+    return module
+
+
+def checked_device(torch: Any, device: Any) -> Any:
+    """Return the device; raise OptionError if it cannot be used."""
+    try:
+        result = torch.device(device)
+        torch.zeros(1, device=result)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise OptionError(f"device={device!r} cannot be used: {str(error).splitlines()[0]}") from error
+    return result
+
+
+def checked_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    """Return (H, W, C); raise OptionError for anything else."""
+    try:
+        height, width, channels = map(int, shape)
+    except (TypeError, ValueError):
+        height, width, channels = 0, 0, 0
+    if min(height, width, channels) < 1:
+        raise OptionError(f"observation_shape={shape!r} must be three positive integers, (height, width, channels)")
+    return height, width, channels
+
+
+@contextmanager
+def explained(shape: tuple[int, int, int]) -> Iterator[None]:
+    """Within, errors of the module become OptionErrors that name likely causes."""
+    try:
+        yield
+    except ClarityError:
+        raise
+    except Exception as error:  # user code may raise anything
+        height, width, channels = shape
+        lines = str(error).strip().splitlines() or [""]
+        hint = f"; ({width}, {channels}, {height}) instead of {shape}?" if height < MAX_CHANNELS <= channels else ""
+        raise OptionError(
+            f"the module cannot be run on two observations of shape {shape} ({type(error).__name__}: "
+            f"{lines[0][:300]}). observation_shape is (height, width, channels){hint}; channels_first=False is for "
+            "modules that take (batch, height, width, channels), initial_state for recurrent ones, and "
+            "forward=lambda module, observations, state: ... for modules with another signature"
+        ) from error
+
+
+def check_batch(heads: Sequence[Any]) -> None:
+    """Raise OptionError unless the heads of two observations have two rows."""
+    for tensor in heads:
+        if len(tensor) != 2:
+            raise OptionError(
+                f"the module returns {len(tensor)} rows for two observations; outputs are (batch, n) or (batch,)"
+            )
+
+
+def check_state(before: Sequence[Any], after: Sequence[Any]) -> None:
+    """Raise OptionError if a step changes the shapes of the state."""
+    shapes, shapes_after = ([tuple(part.shape[1:]) for part in state] for state in (before, after))
+    if shapes != shapes_after:
+        raise OptionError(
+            f"the state has the shapes {shapes} before a step (initial_state) and {shapes_after} after it (without the "
+            "batch axis); they must be the same, with the batch as the first axis"
+        )
+
+
+def check_logits(logits: np.ndarray) -> None:
+    """Raise OptionError if each row (B, A) is a distribution: probabilities instead of logits."""
+    if logits.shape[1] > 1 and np.all(logits >= 0) and np.allclose(logits.sum(axis=1), 1, atol=ROUNDING):
+        raise gives_probabilities("logits", "not negative, with a sum of 1")
+
+
+def split_state(result: Any, *, recurrent: bool) -> tuple[Any, Any]:
+    """The outputs and the state after: the last of several results, or the entry of a dict with such a name."""
+    if not recurrent:
+        return result, None
+    if isinstance(result, Mapping):
+        key = next((key for key in STATE_KEYS if key in result), None)
+        if key is None:
+            raise OptionError(f"the module returns {list(result)}; its state must be called {', '.join(STATE_KEYS)}")
+        return {name: item for name, item in result.items() if name != key}, result[key]
+    if not isinstance(result, list | tuple) or len(result) < 2:
+        raise OptionError(f"the module returns a {type(result).__name__}; with a state, it must return the state last")
+    *outputs, state = result
+    return outputs, state
+
+
+def named_tensors(outputs: Any) -> list[tuple[str | None, Any]]:
+    """Tensors, with their names where they have one, in the order of the outputs."""
+    if isinstance(outputs, Mapping):
+        return [(str(name), _tensor(item)) for name, item in outputs.items() if item is not None]
+    if isinstance(outputs, list | tuple):
+        fields = getattr(outputs, "_fields", [None] * len(outputs))
+        named: list[tuple[str | None, Any]] = []
+        for field, item in zip(fields, outputs, strict=True):
+            if isinstance(item, list | tuple | Mapping):
+                named += named_tensors(item)
+            elif item is not None:
+                named.append((field, _tensor(item)))
+        return named
+    return [(None, _tensor(outputs))]
+
+
+def named_heads(outputs: Any, names: Sequence[str | None] | None) -> tuple[tuple[str, ...], list[Any]]:
+    """Names of the heads and their tensors (B, n); outputs that `names` calls None are left out.
+
+    Raises OptionError for outputs that are not an agent's.
+    """
+    named = named_tensors(outputs)
+    chosen: Sequence[str | None] = _find_heads(named) if names is None else check_heads(names, len(named))
+    heads = {}
+    for head, (name, tensor) in zip(chosen, named, strict=True):
+        if head is not None:
+            check_width(head, _width(name, tensor))
+            heads[head] = tensor if len(tensor.shape) == 2 else tensor[:, None]
+    return tuple(heads), list(heads.values())
+
+
+def _find_heads(named: Sequence[tuple[str | None, Any]]) -> tuple[str, ...]:
+    try:
+        return find_heads([name for name, _ in named], [_width(name, tensor) for name, tensor in named])
+    except OptionError as error:
+        if len(named) < 3:
+            raise
+        raise OptionError(f"{error}. If the last one is a recurrent module's state, pass initial_state") from None
+
+
+def _width(name: str | None, tensor: Any) -> int | None:
+    """Columns of (B, n); None for (B,)."""
+    shape = tuple(getattr(tensor, "shape", ()))
+    if len(shape) not in (1, 2):
+        what = f"of shape {shape}" if shape else f"that is a {type(tensor).__name__}"
+        raise OptionError(
+            f"the module returns {name or 'a tensor'} {what}; (batch, n) or (batch,) is needed. "
+            "heads=(..., None) leaves an output out; initial_state describes a recurrent module's state"
+        )
+    return int(shape[1]) if len(shape) == 2 else None
+
+
+def _tensor(item: Any) -> Any:
+    """A tensor; the logits of a categorical distribution."""
+    return item.logits if hasattr(item, "logits") and not hasattr(item, "shape") else item
