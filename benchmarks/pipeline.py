@@ -85,7 +85,7 @@ def measure(peak: float | None = None) -> dict[str, Any]:
 
 def _measure_layer(stages: Stages, agent: Any, layer: Any, varied: np.ndarray) -> None:
     costs = multiply_adds(agent.network.model)
-    after = _after(costs, layer.operation.name)
+    after = _after(costs, layer.site.name)
     steps, rule = OPTIONS.attr_integrate_steps, OPTIONS.attr_quadrature
     # A path point is one pass forward and one backward through what follows the layer, without kernels' gradients.
     stages.enter(

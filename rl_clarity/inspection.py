@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_clarity import checkpoints
+from rl_clarity.agents.capabilities import initial_state
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import choose_layers
 from rl_clarity.errors import DependencyError
@@ -45,11 +46,11 @@ def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
 
 
 def _network(agent: Agent) -> tuple[dict[str, Any], list[str]]:
-    layers = {layer.name: list(layer.operation.shape) for layer in choose_layers(agent)}
+    layers = {layer.name: list(layer.shape) for layer in choose_layers(agent)}
     summary = {
         "observation_shape": list(agent.observation_shape),
         "num_actions": agent.num_actions,
-        "recurrent": agent.initial_state(1) is not None,
+        "recurrent": initial_state(agent, 1) is not None,
         "layers": layers,
     }
     return summary, [

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast, overload
 import numpy as np
 
 from rl_clarity import checkpoints
-from rl_clarity.agents.checks import check_agent
+from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.checkpoints import Checkpoint
 from rl_clarity.errors import OptionError
@@ -138,7 +138,7 @@ def generate(
     observations_kwargs: ignored, so that `**ORIGINAL` can be passed here too
     options: see `InterfaceOptions`
     """
-    check_agent(agent)
+    require(agent, *PLAYING, *EXPLAINING, for_="generate")
     given = (trajectories, observations, observations_full)
     return _explain_given(agent, given, output_dir, parse(InterfaceOptions, options), dry_run, None)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.protocol import Operation, Output, Outputs, PathGradients, State
+from rl_clarity.agents.protocol import Edit, Outputs, Score, Site, State
 from rl_clarity.agents.scores import select_scores
+from rl_clarity.agents.sites import find_site, layer_shapes
 from rl_clarity.environments.protocol import Combo, Step
 
 KINDS = ("policy", "recurrent", "q")
@@ -32,18 +33,21 @@ class TinyAgent:
     """How much the logits differ: 0 is a uniformly random policy."""
 
     @property
-    def layers(self) -> Mapping[str, tuple[int, int, int]]:
+    def sites(self) -> Sequence[Site]:
         height, width, _ = self.observation_shape
         shape = (height // self.patch, width // self.patch)
-        return {"1a": (*shape, 12), "2a": (*shape, 10)}
-
-    @property
-    def operations(self) -> Sequence[Operation]:
-        return [
-            Operation(f"tiny/{name}/{kind.capitalize()}", kind, shape, True)
-            for name, shape in self.layers.items()
+        operations = [
+            Site(f"tiny/{name}/{kind.capitalize()}", kind, (*shape, channels))
+            for name, channels in (("1a", 12), ("2a", 10))
             for kind in ("conv2d", "relu")
         ]
+        states = [Site("state/0", "state", (6,))] if self.kind == "recurrent" else []
+        heads = [Site(head, "head", (1 if head == "values" else self.num_actions,)) for head in self.heads]
+        return [Site("input", "input", self.observation_shape), *states, *operations, *heads]
+
+    @property
+    def layers(self) -> Mapping[str, tuple[int, ...]]:
+        return layer_shapes(self.sites)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -59,56 +63,71 @@ class TinyAgent:
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
         if state is not None:
             state = (np.where(np.asarray(firsts)[:, None], 0, state[0]),)
-        first_layer = self._first_layer(observations)
-        scores, hidden = self._scores(self._second_layer(first_layer), state)
-        new_state = None if self.kind != "recurrent" else (hidden.astype(np.float32),)
-        scores = scores.astype(np.float32)
-        if self.kind == "q":
-            return Outputs(q_values=scores), new_state
-        return Outputs(policy_logits=scores[:, :-1], values=scores[:, -1]), new_state
+        outputs = self.forward(observations, state)
+        return outputs, outputs.state
 
-    def forward(self, observations: np.ndarray) -> Outputs:
-        n = len(observations)
-        return self.step(observations, self.initial_state(n), np.ones(n, bool))[0]
+    def forward(
+        self,
+        observations: np.ndarray,
+        state: State = None,
+        *,
+        read: Sequence[str] = (),
+        write: Mapping[str, Edit] | None = None,
+    ) -> Outputs:
+        edits = {find_site(self.sites, name).name: edit for name, edit in (write or {}).items()}
+        values: dict[str, np.ndarray] = {}
+
+        def at(name: str, computed: np.ndarray) -> np.ndarray:
+            edit = edits.get(name, computed)
+            values[name] = np.asarray(edit(computed.astype(np.float32)) if callable(edit) else edit)
+            return values[name]
+
+        weights = self._weights()
+        x = at("input", np.asarray(observations) / 255)
+        if self.kind == "recurrent":
+            state = (at("state/0", np.zeros((len(x), 6), np.float32) if state is None else state[0]),)
+        for name, before in (("1a", self._patches), ("2a", np.asarray)):
+            x = at(f"tiny/{name}/Conv2d", before(x) @ weights["first" if name == "1a" else "second"])
+            x = at(f"tiny/{name}/Relu", np.maximum(x, 0))
+        scores, hidden = self._scores(x, state)
+        heads = [
+            at(head, part) for head, part in zip(self.heads, np.split(scores, [self.num_actions], 1), strict=False)
+        ]
+        logits, *others = (head.astype(np.float32) for head in heads)
+        sites = {name: values[find_site(self.sites, name).name].astype(np.float32) for name in read}
+        after = (hidden.astype(np.float32),) if self.kind == "recurrent" else None
+        if self.kind == "q":
+            return Outputs(q_values=logits, sites=sites, state=after)
+        return Outputs(policy_logits=logits, values=others[0][:, 0], sites=sites, state=after)
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
         return frames
 
-    def activations(self, observations: np.ndarray, layer: str, state: State = None) -> np.ndarray:
-        first_layer = self._first_layer(observations)
-        return (first_layer if self._is_first(layer) else self._second_layer(first_layer)).astype(np.float32)
+    def activations(self, observations: np.ndarray, site: str, state: State = None) -> np.ndarray:
+        return self.forward(observations, state, read=[site]).sites[site]
 
-    def path_gradients(
-        self,
-        observations: np.ndarray,
-        layer: str,
-        points: np.ndarray,
-        weights: np.ndarray,
-        outputs: Sequence[Output],
-        state: State = None,
-    ) -> PathGradients:
-        activations = self.activations(observations, layer)
-        chosen = self._chosen(observations, outputs, state)
-        gradients = sum(
-            weight * self._gradients(layer, point * activations, chosen, state)
-            for point, weight in zip(points, weights, strict=True)
-        )
-        at, at_zero = (
-            np.einsum("bsn,bn->sb", chosen, self._scores_from(layer, point * activations, state)) for point in (1, 0)
-        )
-        return PathGradients(activations, np.asarray(gradients, np.float32), at, at_zero)
+    def tails(
+        self, observations: np.ndarray, site: str, scores: Sequence[Score], state: State = None
+    ) -> Iterator[TinyTail]:
+        def results() -> np.ndarray:
+            return self._scores(self._second_layer(self._first_layer(observations)), state)[0]
+
+        widths = {head: 1 if head == "values" else self.num_actions for head in self.heads}
+        selection = select_scores(scores, widths, len(observations), results)
+        rows = slice(0, len(observations))
+        yield TinyTail(self, site, rows, self.activations(observations, site, state), selection, state)
 
     def gradients(
         self,
         observations: np.ndarray,
-        layer: str | None,
-        activations: np.ndarray | None,
-        outputs: Sequence[Output],
+        site: str,
+        scores: Sequence[Score],
+        *,
+        values: np.ndarray | None = None,
         state: State = None,
     ) -> np.ndarray:
-        if activations is None:
-            activations = observations / 255 if layer is None else self.activations(observations, layer)
-        return self._gradients(layer, activations, self._chosen(observations, outputs, state), state).astype(np.float32)
+        (tail,) = self.tails(observations, site, scores, state)
+        return tail.gradients(values)
 
     def _weights(self) -> dict[str, np.ndarray]:
         rng = np.random.default_rng(self.seed)
@@ -141,29 +160,25 @@ class TinyAgent:
         hidden = np.tanh(before)
         return hidden @ self._head(), hidden
 
-    def _scores_from(self, layer: str | None, activations: np.ndarray, state: State) -> np.ndarray:
-        if layer is None:
-            activations = self._first_layer_of(activations)
-        if layer is None or self._is_first(layer):
-            activations = self._second_layer(activations)
-        return self._scores(activations, state)[0]
+    def _scores_from(self, site: str, values: np.ndarray, state: State) -> np.ndarray:
+        if site == "input":
+            values = self._first_layer_of(values)
+        if site == "input" or self._is_first(site):
+            values = self._second_layer(values)
+        return self._scores(values, state)[0]
 
-    def _chosen(self, observations: np.ndarray, outputs: Sequence[Output], state: State) -> np.ndarray:
-        scores, _ = self._scores(self._second_layer(self._first_layer(observations)), state)
-        return select_scores(outputs, self.heads, self.num_actions, scores)
-
-    def _gradients(self, layer: str | None, activations: np.ndarray, chosen: np.ndarray, state: State) -> np.ndarray:
-        """Gradient (S, B, ...) of the chosen scores (B, S, n) at the activations of a layer, or at pixels."""
+    def _gradients(self, site: str, values: np.ndarray, selection: np.ndarray, state: State) -> np.ndarray:
+        """Gradient (S, B, ...) of the selected scores (B, S, n) at values of a layer or of the input."""
         weights = self._weights()
-        first_layer = self._first_layer_of(activations) if layer is None else activations
-        at_first = layer is None or self._is_first(layer)
-        second_layer = self._second_layer(first_layer) if at_first else activations
+        first_layer = self._first_layer_of(values) if site == "input" else values
+        at_first = site == "input" or self._is_first(site)
+        second_layer = self._second_layer(first_layer) if at_first else values
         _, hidden = self._scores(second_layer, state)
-        to_hidden = np.einsum("bsn,kn->sbk", chosen, self._head()) * (1 - hidden**2)
+        to_hidden = np.einsum("bsn,kn->sbk", selection, self._head()) * (1 - hidden**2)
         gradient = (to_hidden @ weights["dense"].T).reshape(len(to_hidden), *second_layer.shape)
         if at_first:
             gradient = (gradient * (second_layer > 0)) @ weights["second"].T
-        if layer is None:
+        if site == "input":
             gradient = self._unpatch((gradient * (first_layer > 0)) @ weights["first"].T)
         return gradient
 
@@ -182,11 +197,36 @@ class TinyAgent:
         split = patches.reshape(scores, count, h, w, p, p, channels).transpose(0, 1, 2, 4, 3, 5, 6)
         return split.reshape(scores, count, h * p, w * p, channels)
 
-    def _is_first(self, layer: str) -> bool:
-        names = {name: name == "1a" for name in self.layers} | {
-            f"tiny/{name}/Relu": name == "1a" for name in self.layers
-        }
-        return names[layer]
+    def _is_first(self, site: str) -> bool:
+        return {"1a": True, "2a": False}[site.removeprefix("tiny/").removesuffix("/Relu")]
+
+
+@dataclass(frozen=True)
+class TinyTail:
+    agent: TinyAgent
+    site: str
+    rows: slice
+    values: np.ndarray
+    selection: np.ndarray
+    state: State
+
+    def scores(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
+        point = scale * (self.values if values is None else values)
+        return np.einsum("bsn,bn->sb", self.selection, self.agent._scores_from(self.site, point, self.state))
+
+    def add_gradients(
+        self, total: Any, values: np.ndarray | None = None, *, scale: float = 1.0, weight: float = 1.0
+    ) -> Any:
+        point = scale * (self.values if values is None else values)
+        return weight * self.agent._gradients(self.site, point, self.selection, self.state) + (
+            0 if total is None else total
+        )
+
+    def gradients(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
+        return self.array(self.add_gradients(None, values, scale=scale))
+
+    def array(self, total: Any) -> np.ndarray:
+        return np.asarray(total, np.float32)
 
 
 class TinyEnvironment:

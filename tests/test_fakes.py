@@ -1,4 +1,4 @@
-"""The stand-in agent keeps the protocol's promises; tests that use it rest on this."""
+"""The fake agent satisfies the protocol that tests with it rely on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.attribution import attribute
 from tests.fakes import KINDS, TinyAgent
 
 
@@ -30,31 +31,43 @@ def test_state_matters_until_an_episode_begins(observations):
     agent = make_agent("recurrent")
     _, state = agent.step(observations, agent.initial_state(3), np.ones(3, bool))
     later, _ = agent.step(observations, state, np.array([False, True, False]))
-    anew = agent.forward(observations)
-    np.testing.assert_array_equal((later.values != anew.values), [True, False, True])
+    reset = agent.forward(observations)
+    np.testing.assert_array_equal((later.values != reset.values), [True, False, True])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("layer", ["1a", "2a", None])
+@pytest.mark.parametrize("layer", ["1a", "2a", "input"])
 def test_gradients_are_those_of_small_steps(kind, layer, observations):
     agent = make_agent(kind)
     state = agent.initial_state(3)
     output = "greedy" if kind == "q" else "value"
-    at = observations / 255 if layer is None else agent.activations(observations, layer).astype(np.float64)
-    (gradient,) = agent.gradients(observations, layer, at, [output], state)
+    (tail,) = agent.tails(observations, layer, [output], state)
+    at = tail.values.astype(np.float64)
+    (gradient,) = agent.gradients(observations, layer, [output], values=at, state=state)
     direction = np.random.default_rng(1).normal(size=at.shape) * 1e-5
-    chosen = agent._chosen(observations, [output], state)[:, 0]
-    scores = [(agent._scores_from(layer, at + sign * direction, state) * chosen).sum(1) for sign in (1, -1)]
-    difference = (scores[0] - scores[1]) / 2
+    after, before = (tail.scores(at + sign * direction)[0] for sign in (1, -1))
+    difference = (after - before) / 2
     np.testing.assert_allclose((gradient * direction).sum((1, 2, 3)), difference, rtol=5e-3, atol=1e-9)
 
 
-def test_path_gradients_tend_to_the_difference_of_the_scores(observations):
+def test_integrated_gradients_tend_to_the_difference_of_the_scores(observations):
     agent = make_agent("policy")
-    points = (np.arange(400) + 0.5) / 400
-    result = agent.path_gradients(observations, "1a", points, np.full(400, 1 / 400), ["value", 1, (0, 2)])
-    totals = (result.activations * result.gradients).sum((2, 3, 4))
-    np.testing.assert_allclose(totals, result.scores - result.scores_at_zero, atol=2e-3)
+    result = attribute(agent, observations, "1a", ["value", 1, (0, 2)], steps=400, quadrature="midpoint")
+    np.testing.assert_allclose(result.totals, result.scores - result.scores_at_zero, atol=2e-3)
     forward = agent.forward(observations)
     np.testing.assert_allclose(result.scores[0], forward.values, rtol=1e-5)
     np.testing.assert_allclose(result.scores[2], forward.policy_logits[:, [0, 2]].sum(1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reads_and_writes_every_site(kind, observations):
+    agent = make_agent(kind)
+    names = [site.name for site in agent.sites]
+    plain = agent.forward(observations, read=names)
+    for site in agent.sites:
+        assert plain.sites[site.name].shape == (3, *site.shape)
+        changed = agent.forward(observations, write={site.name: lambda values: values + 1}, read=[site.name])
+        np.testing.assert_allclose(changed.sites[site.name], plain.sites[site.name] + 1, atol=1e-6)
+        same = agent.forward(observations, write={site.name: plain.sites[site.name]})
+        for name in agent.heads:
+            np.testing.assert_allclose(getattr(same, name), getattr(plain, name), rtol=1e-5, atol=1e-6)

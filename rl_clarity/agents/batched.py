@@ -1,6 +1,6 @@
 """What agents on any framework share: batches of few shapes, states, scores, sites that are read and written.
 
-A subclass provides `_sites`, `_section` and `_bypass` in tensors; this module implements the protocol `Agent` in arrays.
+A subclass provides `_operations`, `_section` and `_bypass` in tensors; here is the protocol `Agent` in arrays.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ class BatchedTail:
         point = self._to_network(values)
         if total is None:
             total = np.zeros((self._selection.shape[1], *point.shape), np.float32)
-        total, _ = self._step(
-            total, point, np.float32(scale), np.float32(weight), self._selection, *self._bypass
-        )
+        total, _ = self._step(total, point, np.float32(scale), np.float32(weight), self._selection, *self._bypass)
         return total
 
     def array(self, total: Tensor) -> np.ndarray:
@@ -221,10 +219,9 @@ class BatchedAgent(ABC):
         after = [f"after/{i}" for i in range(len(self._initial_state))]
         arrays = self._read(observations, state, written, [*self.heads, *after, *names])
         heads = dict(zip(self.heads, arrays, strict=False))
-        values = heads.get("values")
         return Outputs(
             heads.get("policy_logits"),
-            None if values is None else values[:, 0],
+            heads["values"][:, 0] if "values" in heads else None,
             heads.get("q_values"),
             dict(zip(read, arrays[len(heads) + len(after) :], strict=True)),
             tuple(arrays[len(heads) : len(heads) + len(after)]) or None,

@@ -25,7 +25,7 @@ def has(agent: Any, name: str) -> bool:
     return member is not getattr(Agent, name, None)
 
 
-def require(agent: Any, *names: str, for_: str) -> Agent:
+def require(agent: Any, *names: str, for_: str) -> Any:
     """Return the agent if it has all of these capabilities; else raise OptionError with what is missing."""
     if isinstance(agent, str | os.PathLike):
         path = os.fspath(agent)
@@ -34,7 +34,7 @@ def require(agent: Any, *names: str, for_: str) -> Agent:
         raise OptionError(f"agent={agent.__name__} is a class: pass an instance")
     missing = [name for name in names if not has(agent, name)]
     if not missing:
-        return cast(Agent, agent)
+        return agent
     kind = type(agent).__name__
     for ancestor in type(agent).__mro__:
         wrapper = WRAPPERS.get((ancestor.__module__.split(".")[0], ancestor.__name__))

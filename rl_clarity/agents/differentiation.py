@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,32 +18,37 @@ Function = Callable[..., Any]
 GradientStep = Callable[..., tuple[Tensor, Tensor]]
 
 
-class Backend(Protocol):
+class Backend:
     """Functions are compiled once for each shape of their arguments."""
 
     def compile(self, function: Function) -> Function:
         """Compile a function where the framework can; arrays in, tensors out."""
-        ...
+        raise NotImplementedError
 
     def gradient_step(self, tail: Function) -> GradientStep:
         """Compile `(total, values, scale, weight, selection, *bypass) -> (total, scores)`.
 
         Adds weight x d(scores)/d(values) at scale x values to `total` (S, B, ...); scores are (S, B).
         """
-        ...
+        raise NotImplementedError
 
-    def array(self, tensor: Tensor) -> np.ndarray: ...
+    def array(self, tensor: Tensor) -> np.ndarray:
+        return np.asarray(tensor)
 
     def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
         """Join along the last axis."""
-        ...
+        import keras
+
+        return keras.ops.concatenate(tensors, axis=-1)
 
     def mean(self, tensor: Tensor) -> Tensor:
         """Average (B, h, w, c) over positions."""
-        ...
+        import keras
+
+        return keras.ops.mean(tensor, axis=(1, 2))
 
 
-class TensorFlowBackend:
+class TensorFlowBackend(Backend):
     def compile(self, function: Function) -> Function:
         import tensorflow as tf
 
@@ -65,21 +70,8 @@ class TensorFlowBackend:
 
         return self.compile(step)
 
-    def array(self, tensor: Tensor) -> np.ndarray:
-        return np.asarray(tensor)
 
-    def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
-        import tensorflow as tf
-
-        return tf.concat(tensors, axis=-1)
-
-    def mean(self, tensor: Tensor) -> Tensor:
-        import tensorflow as tf
-
-        return tf.reduce_mean(tensor, axis=(1, 2))
-
-
-class JaxBackend:
+class JaxBackend(Backend):
     def compile(self, function: Function) -> Function:
         import jax
 
@@ -102,19 +94,8 @@ class JaxBackend:
 
         return self.compile(step)
 
-    def array(self, tensor: Tensor) -> np.ndarray:
-        return np.asarray(tensor)
 
-    def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
-        import jax.numpy as jnp
-
-        return jnp.concatenate(tensors, axis=-1)
-
-    def mean(self, tensor: Tensor) -> Tensor:
-        return tensor.mean(axis=(1, 2))
-
-
-class TorchBackend:
+class TorchBackend(Backend):
     """`to_tensor` puts an array where the network is; Keras's own by default."""
 
     def __init__(self, to_tensor: Callable[[Any], Tensor] | None = None) -> None:
@@ -178,5 +159,5 @@ def keras_backend() -> Backend:
     """The one that Keras runs on (`KERAS_BACKEND`)."""
     import keras
 
-    backends: dict[str, type] = {"tensorflow": TensorFlowBackend, "jax": JaxBackend, "torch": TorchBackend}
-    return backends[keras.backend.backend()]()  # type: ignore[no-any-return]
+    backends: dict[str, type[Backend]] = {"tensorflow": TensorFlowBackend, "jax": JaxBackend, "torch": TorchBackend}
+    return backends[keras.backend.backend()]()

@@ -87,7 +87,7 @@ class Tail(Protocol):
     def add_gradients(
         self, total: Tensor | None, values: np.ndarray | None = None, *, scale: float = 1.0, weight: float = 1.0
     ) -> Tensor:
-        """Return `total` (None: 0) plus `weight` times the gradients at `scale * values`, without leaving the device."""
+        """Return `total` (None: 0) plus `weight` times the gradients at `scale * values`, on the device."""
         ...
 
     def array(self, total: Tensor) -> np.ndarray:

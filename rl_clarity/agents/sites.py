@@ -9,7 +9,20 @@ from rl_clarity.agents.protocol import Site
 from rl_clarity.errors import OptionError
 
 INPUT = "input"
-ACTIVATIONS = tuple("relu relu6 leakyrelu prelu elu selu celu gelu silu mish hardswish tanh".split())
+ACTIVATIONS = (
+    "relu",
+    "relu6",
+    "leakyrelu",
+    "prelu",
+    "elu",
+    "selu",
+    "celu",
+    "gelu",
+    "silu",
+    "mish",
+    "hardswish",
+    "tanh",
+)
 
 
 def feature_maps(sites: Sequence[Site]) -> list[Site]:

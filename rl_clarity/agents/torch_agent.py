@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents import torch_hooks, torch_checks
+from rl_clarity.agents import torch_checks, torch_hooks
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.differentiation import Backend, Function, TorchBackend
 from rl_clarity.agents.protocol import Site
@@ -129,7 +129,7 @@ class TorchAgent(BatchedAgent):
                 recorded = torch_hooks.record_calls(self.module, lambda: run(observations), 2)
             with torch.enable_grad():
                 after = torch_hooks.after_bottleneck(self.module, [call for call, _ in recorded], run, observations)
-        calls = {}
+        calls: dict[str, tuple[Call, Site]] = {}
         for (call, shape), after_bottleneck in zip(recorded, after, strict=True):
             name = call.name
             while name in (INPUT, *self._states, *self.heads, *calls):

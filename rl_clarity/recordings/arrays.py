@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import before_step, initial_state, parameters
 from rl_clarity.agents.protocol import Agent, Outputs
-from rl_clarity.agents.states import before_step
 from rl_clarity.errors import SamplesError
 from rl_clarity.keys import key_of
 from rl_clarity.parsing import unknown_option
@@ -69,21 +69,9 @@ def as_observations(agent: Agent, given: Observations | np.ndarray, full: np.nda
 def agent_key(agent: Agent, trajectories: Trajectories) -> str:
     """Hash of what an agent computes (its parameters, where it shows them, else what it says now) and of its origin."""
     digest = hashlib.sha256(f"{type(agent).__name__} {key_of(agent.metadata)}".encode())
-    for name, array in sorted((_parameters(agent) or _present(_says(agent, trajectories))).items()):
+    for name, array in sorted((parameters(agent) or _present(_says(agent, trajectories))).items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def _parameters(agent: Agent) -> dict[str, np.ndarray]:
-    """A network's or PyTorch module's; none of an agent that shows none."""
-    parameters = getattr(getattr(agent, "network", None), "parameters", None)
-    if parameters is not None:
-        return dict(parameters())
-    state_dict = getattr(getattr(agent, "module", None), "state_dict", None)
-    if state_dict is not None:
-        tensors = {name: value for name, value in state_dict().items() if hasattr(value, "detach")}
-        return {name: tensor.detach().cpu().double().numpy() for name, tensor in tensors.items()}
-    return {}
 
 
 def samples_key(samples: Trajectories | Observations) -> str:
@@ -156,7 +144,7 @@ def _check_finite(array: np.ndarray | None, what: str) -> None:
 def _agrees(agent: Agent, given: Trajectories) -> bool:
     """Whether the agent says what the trajectories hold, on a few frames and from the states they hold."""
     held = {name: getattr(given, name) for name in OUTPUTS if getattr(given, name) is not None}
-    if not held or (given.states is None) != (agent.initial_state(1) is None):
+    if not held or (given.states is None) != (initial_state(agent, 1) is None):
         return False
     said = _present(_says(agent, given))
     few = _few(given)
@@ -171,7 +159,7 @@ def _says(agent: Agent, trajectories: Trajectories) -> Outputs:
     """An agent's outputs on a few frames, from the states before them that the trajectories hold, if any."""
     few = _few(trajectories)
     observations = np.asarray(trajectories.observations[few])
-    if trajectories.states is None or agent.initial_state(1) is None:
+    if trajectories.states is None or initial_state(agent, 1) is None:
         return agent.forward(observations)
     state = tuple(np.asarray(part[few]) for part in trajectories.states)
     return agent.step(observations, state, np.zeros(len(observations), bool))[0]
@@ -187,12 +175,12 @@ def _replayed(agent: Agent, given: Trajectories) -> Trajectories:
     """The same with what the agent says at each step; a recurrent agent's state is carried from the start."""
     count, steps = given.actions.shape
     given = replace(given, policy_logits=None, values=None, q_values=None, states=None)
-    if agent.initial_state(1) is None:
+    if initial_state(agent, 1) is None:
         flat = given.observations.reshape(count * steps, *given.observations.shape[2:])
         outputs = agent.forward(flat)
         said: Any = {name: array.reshape(count, steps, *array.shape[1:]) for name, array in _present(outputs).items()}
         return replace(given, **said)
-    state = agent.initial_state(count)
+    state = initial_state(agent, count)
     states, found = [], []
     for t in range(steps):
         firsts = given.firsts[:, t]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.checks import PLAYING, check_agent
+from rl_clarity.agents.capabilities import PLAYING, require
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.errors import EnvironmentSetupError, OptionError
 from rl_clarity.recordings.players import Player
@@ -49,7 +49,7 @@ def collect(
     Raises OptionError for what is no agent, and EnvironmentSetupError or SamplesError where environment and agent do
     not fit (all of them ValueErrors).
     """
-    check_agent(agent, PLAYING)
+    require(agent, *PLAYING, for_="collect")
     if num_steps < 1 or num_obs < 1 or obs_every < 1:
         raise OptionError(f"num_steps={num_steps}, num_obs={num_obs} and obs_every={obs_every} must be at least 1")
     layout = {"channels_first": channels_first, "value_range": value_range}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import before_step, initial_state, preprocess
 from rl_clarity.agents.protocol import Outputs, State
-from rl_clarity.agents.states import before_step
 from rl_clarity.environments.protocol import Step, VectorEnvironment
 from rl_clarity.errors import SamplesError
 from rl_clarity.recordings.array_stores import ArrayStore, MemoryStore
@@ -125,7 +125,7 @@ def play(
             f"the agent has {agent.num_actions} actions, the environment {environment.num_actions}: "
             "it is not the one that the agent was trained in"
         )
-    state, step, t = agent.initial_state(n), environment.reset(), 0
+    state, step, t = initial_state(agent, n), environment.reset(), 0
     observations = _preprocessed(agent, step.observations)
     while True:
         frames = environment.render() if pictured(t) else None
@@ -141,7 +141,7 @@ def play(
 
 def _preprocessed(agent: Player, frames: np.ndarray) -> np.ndarray:
     """What the agent sees, as uint8, which an agent takes whatever its `preprocess` gives."""
-    observations = agent.preprocess(frames)
+    observations = preprocess(agent, frames)
     if np.issubdtype(observations.dtype, np.floating):
         observations = np.rint(observations * 255).astype(np.uint8)
     expected = getattr(agent, "observation_shape", observations.shape[1:])

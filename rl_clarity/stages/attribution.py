@@ -159,7 +159,7 @@ def _explain_part(
 ) -> dict[str, Explained]:
     scores = outputs_to_compute(plan)
     if reduction is None:
-        gradients = agent.gradients(observations, None, None, scores, state)
+        gradients = agent.gradients(observations, "input", scores, state=state)
         return {output: Explained(_sum(gradients, rows), None, None) for output, rows in _score_rows(plan).items()}
     options = plan.options
     straight = options.attr_max_paths is None
@@ -173,8 +173,17 @@ def _explain_part(
         state=state,
     )
     if not straight:
-        paths = {"steps": options.attr_integrate_steps, "max_paths": options.attr_max_paths, "rng": rng, "state": state}
-        along = multi_path_attributions(agent, observations, layer.full_name, reduction, scores, **paths)
+        along = multi_path_attributions(
+            agent,
+            observations,
+            layer.full_name,
+            reduction,
+            scores,
+            steps=options.attr_integrate_steps,
+            max_paths=options.attr_max_paths,
+            rng=rng,
+            state=state,
+        )
         found = dataclasses.replace(found, values=along)
     gaps = np.stack([found.totals, found.scores - found.scores_at_zero, found.scores], axis=-1)  # (S, n, 3)
     explained = {}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.agents.sites import feature_maps
 from rl_clarity.errors import ClarityError
 from rl_clarity.stages.plan import Plan, PlannedLayer, outputs_to_compute
 
@@ -27,7 +28,7 @@ def gradient_bytes(agent: Agent, layer: PlannedLayer, scores: int) -> int:
     Six arrays of every score's gradient, a share of what the backward pass keeps, and the largest layer twice: so it
     was measured with TensorFlow, on the safe side.
     """
-    sizes = [math.prod(operation.shape) for operation in agent.operations] or [0]
+    sizes = [math.prod(site.shape) for site in feature_maps(agent.sites)] or [0]
     return 4 * (6 * scores * math.prod(layer.shape) + sum(sizes) // 4 + 2 * max(sizes))
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.attribution import attribute
-from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.errors import ClarityError
 from rl_clarity.jobs import TaskResult
 from rl_clarity.jobs.store import DIRECTORY
 from rl_clarity.pages.features import write_feature_picture, write_optimized, write_thumbnail
@@ -239,9 +240,7 @@ def write_optimized_images(
     files: PageFiles, agent: Agent, plan: Plan, layer: PlannedLayer, reduction: ChannelReduction, steps: int = STEPS
 ) -> list[str]:
     """Write, for each channel, an image that maximises it; returns their names."""
-    gradient_of_direction = getattr(agent, "gradient_of_direction", None)
-    if gradient_of_direction is None:
-        raise OptionError(f"optimized_features: {type(agent).__name__} has no gradient_of_direction")
+    gradient_of_direction = require(agent, "gradient_of_direction", for_="optimized_features").gradient_of_direction
     norms = np.linalg.norm(reduction.components, axis=1, keepdims=True)
     directions = reduction.components / np.maximum(norms, 1e-12)
     rng = np.random.default_rng(plan.options.seed)

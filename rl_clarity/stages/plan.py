@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.protocol import Agent, Output
+from rl_clarity.agents.capabilities import initial_state, require
+from rl_clarity.agents.protocol import Agent, Score
 from rl_clarity.analyses.attribution import choose_layers
 from rl_clarity.analyses.attribution.quadrature import quadrature
 from rl_clarity.errors import OptionError
@@ -70,7 +71,7 @@ class Plan:
     lam: float
 
     @property
-    def fit_output(self) -> Output:
+    def fit_output(self) -> Score:
         """The score whose attribution the reduction is fitted to."""
         return "greedy" if self.agent.kind == "action_values" else "value"
 
@@ -97,7 +98,7 @@ def plan_page(
     groups = _groups(combos, actions, options.action_group_fns) if kind == "policy" else ()
     env_name = options.env_name or metadata.get("env_name") or metadata.get("env_id") or "unknown"
     network = str(metadata.get("network") or metadata.get("cnn") or type(agent).__name__)
-    recurrent = agent.initial_state(1) is not None
+    recurrent = initial_state(agent, 1) is not None
     return Plan(
         options=options,
         layout=_layout(options),
@@ -121,13 +122,13 @@ def check_options(agent: Agent, options: InterfaceOptions) -> None:
     quadrature(options.attr_quadrature, options.attr_integrate_steps)
     if options.action_combos is not None:
         _combos(agent, options.action_combos)
-    if options.optimized_features and not hasattr(agent, "gradient_of_direction"):
-        raise OptionError(f"optimized_features: {type(agent).__name__} has no gradient_of_direction")
+    if options.optimized_features:
+        require(agent, "gradient_of_direction", for_="optimized_features")
 
 
-def outputs_to_compute(plan: Plan) -> list[Output]:
+def outputs_to_compute(plan: Plan) -> list[Score]:
     """The scores that must be differentiated; groups are sums of them."""
-    scores: list[Output] = []
+    scores: list[Score] = []
     for output in plan.outputs:
         if output.kind == "action":
             assert output.action is not None
@@ -203,9 +204,9 @@ def _layers(agent: Agent, options: InterfaceOptions) -> tuple[PlannedLayer, ...]
         PlannedLayer(
             layer.name,
             all_slugs[layer.name],
-            layer.operation.name,
-            layer.operation.shape,
-            min(options.nmf_features, layer.operation.shape[-1]),
+            layer.site.name,
+            layer.shape,
+            min(options.nmf_features, layer.shape[-1]),
         )
         for layer in chosen
     ]

@@ -94,8 +94,8 @@ def _of_layer(
     seen = np.asarray(played.observations[0, :count])
     state = None if played.states is None else states_at(tuple(part[0] for part in played.states), slice(0, count))
     if layer.is_input:
-        values = agent.gradients(seen, None, None, scores, state)[0]  # which also compiles
-        gradients = _cost(files, count, lambda: agent.gradients(seen, None, None, scores, state))
+        values = agent.gradients(seen, "input", scores, state=state)[0]  # which also compiles
+        gradients = _cost(files, count, lambda: agent.gradients(seen, "input", scores, state=state))
         return LayerSpeed(gradients, Cost(), *_writing(plan, layer, files, values, None))
     values, gradients, compiling, fitting = _gradients(agent, plan, layer, seen, state, files)
     reduction, fit = _fit(plan, layer, preview, values)

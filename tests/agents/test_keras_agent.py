@@ -7,13 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from rl_clarity.agents.capabilities import before_step
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.protocol import Agent, State
-from rl_clarity.agents.states import before_step
+from rl_clarity.agents.sites import feature_maps
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.networks import baby_a3c, build, cleanrl, procgen_pytorch, sb3
 from rl_clarity.networks.network import Network
 from tests import state_dicts
+from tests.agents.paths import path_gradients
 
 NETWORKS: dict[str, Callable[[], Network]] = {
     "clear": lambda: build("clear", (16, 16, 3), 5, seed=1),
@@ -55,9 +57,9 @@ def test_satisfies_the_protocol(agent):
     assert isinstance(agent, Agent)
     assert (agent.initial_state(3) is None) == (agent.metadata["network"] not in RECURRENT)
     assert agent.layers
-    for operation in agent.operations:
+    for operation in feature_maps(agent.sites):
         assert "." not in operation.name
-    assert len({operation.name for operation in agent.operations}) == len(agent.operations)
+    assert len({operation.name for operation in feature_maps(agent.sites)}) == len(feature_maps(agent.sites))
 
 
 def test_integrated_gradients_sum_to_the_difference_of_the_score_as_steps_grow(agent):
@@ -67,8 +69,8 @@ def test_integrated_gradients_sum_to_the_difference_of_the_score_as_steps_grow(a
         gaps = []
         for steps in (4, 128):
             points = (np.arange(steps) + 0.5) / steps
-            path = agent.path_gradients(
-                observations, layer, points, np.full(steps, 1 / steps), [an_output(agent), 1], state
+            path = path_gradients(
+                agent, observations, layer, points, np.full(steps, 1 / steps), [an_output(agent), 1], state
             )
             totals = (path.activations * path.gradients).sum(axis=(2, 3, 4))
             scale = max(np.abs(path.scores).max(), np.abs(path.scores_at_zero).max())
@@ -83,7 +85,7 @@ def test_the_state_matters_and_is_held_fixed(agent):
         return
     layer = list(agent.layers)[-1]
     with_state, without = (
-        agent.path_gradients(observations, layer, np.ones(1), np.ones(1), [1], s) for s in (state, None)
+        path_gradients(agent, observations, layer, np.ones(1), np.ones(1), [1], s) for s in (state, None)
     )
     outputs, _ = agent.step(observations, state, np.zeros(2, bool))
     assert np.allclose(with_state.scores[0], outputs.policy_logits[:, 1], atol=1e-5)
@@ -127,14 +129,14 @@ def test_an_observation_does_not_depend_on_its_batch(agent):
 def test_gradients_at_given_activations_are_those_of_the_path(agent):
     observations, state = pictures(agent, 2), some_state(agent, 2)
     layer = next(iter(agent.layers))
-    path = agent.path_gradients(observations, layer, np.array([0.5]), np.ones(1), [an_output(agent)], state)
-    gradients = agent.gradients(observations, layer, 0.5 * path.activations, [an_output(agent)], state)
+    path = path_gradients(agent, observations, layer, np.array([0.5]), np.ones(1), [an_output(agent)], state)
+    gradients = agent.gradients(observations, layer, [an_output(agent)], values=0.5 * path.activations, state=state)
     assert np.allclose(gradients, path.gradients, atol=1e-6 * max(1, np.abs(path.gradients).max()))
 
 
 def test_the_gradient_of_the_input_predicts_a_change(agent):
     observations, state = pictures(agent, 1), some_state(agent, 1)
-    gradients = agent.gradients(observations, None, None, [1], state)[0, 0]
+    gradients = agent.gradients(observations, "input", [1], state=state)[0, 0]
     at = np.unravel_index(np.abs(gradients).argmax(), gradients.shape)
     changed = observations.copy()
     changed[(0, *at)] ^= 1
@@ -150,15 +152,15 @@ def test_greedy_is_the_best_action_at_the_observation_held_fixed():
     observations = pictures(agent, 6)
     best = agent.forward(observations).q_values.argmax(1)
     layer = next(iter(agent.layers))
-    greedy = agent.path_gradients(observations, layer, np.array([0.1, 1.0]), np.full(2, 0.5), ["greedy"])
+    greedy = path_gradients(agent, observations, layer, np.array([0.1, 1.0]), np.full(2, 0.5), ["greedy"])
     for i, action in enumerate(best):
-        alone = agent.path_gradients(
-            observations[i : i + 1], layer, np.array([0.1, 1.0]), np.full(2, 0.5), [int(action)]
+        alone = path_gradients(
+            agent, observations[i : i + 1], layer, np.array([0.1, 1.0]), np.full(2, 0.5), [int(action)]
         )
         assert np.allclose(greedy.gradients[0, i], alone.gradients[0, 0], atol=1e-6)
         assert np.isclose(greedy.scores_at_zero[0, i], alone.scores_at_zero[0, 0], atol=1e-6)
     with pytest.raises(OptionError, match=r"'value'.*'greedy'"):
-        agent.gradients(observations, layer, None, ["value"])
+        agent.gradients(observations, layer, ["value"])
 
 
 def test_channels_may_come_first():
@@ -169,8 +171,8 @@ def test_channels_may_come_first():
     layer = list(agent.layers)[1]
     assert np.array_equal(agent.activations(first, layer), agent.activations(last, layer))
     assert np.array_equal(
-        agent.gradients(first, None, None, ["value"]),
-        agent.gradients(last, None, None, ["value"]).transpose(0, 1, 4, 2, 3),
+        agent.gradients(first, "input", ["value"]),
+        agent.gradients(last, "input", ["value"]).transpose(0, 1, 4, 2, 3),
     )
     with pytest.raises(SamplesError, match=r"\(2, 44, 4, 44\).*\(B, 44, 44, 4\)"):
         agent.forward(last.transpose(0, 1, 3, 2))

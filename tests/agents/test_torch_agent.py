@@ -12,10 +12,12 @@ from torch import nn  # noqa: E402
 import rl_clarity  # noqa: E402
 from rl_clarity.agents.keras_agent import KerasAgent  # noqa: E402
 from rl_clarity.agents.protocol import Agent  # noqa: E402
+from rl_clarity.agents.sites import feature_maps  # noqa: E402
 from rl_clarity.agents.torch_agent import TorchAgent  # noqa: E402
 from rl_clarity.checkpoints import load_agent  # noqa: E402
 from rl_clarity.errors import OptionError  # noqa: E402
 from tests import state_dicts  # noqa: E402
+from tests.agents.paths import path_gradients  # noqa: E402
 from tests.agents.torch_modules import SHAPE, Nature, Recurrent, Residual, Towers, loaded, pictures  # noqa: E402
 from tests.checkpoints import torch_writer  # noqa: E402
 
@@ -40,9 +42,11 @@ def test_one_network_three_ways(three):
     reference = None
     for agent, names in zip(three, layers, strict=True):
         outputs = agent.forward(observations)
-        path = agent.path_gradients(observations, names[1], points, weights, ["value", 2, (0, 1)])
-        given = agent.gradients(observations, names[0], agent.activations(observations, names[0]) * 0.5, ["value"])
-        of_input = agent.gradients(observations, None, None, [3])
+        path = path_gradients(agent, observations, names[1], points, weights, ["value", 2, (0, 1)])
+        given = agent.gradients(
+            observations, names[0], ["value"], values=agent.activations(observations, names[0]) * 0.5
+        )
+        of_input = agent.gradients(observations, "input", [3])
         found = [
             outputs.policy_logits,
             outputs.values,
@@ -63,8 +67,8 @@ def test_satisfies_the_protocol():
     assert agent.num_actions == 4
     assert agent.metadata["env_name"] == "breakout"
     assert agent.layers == {"network.1": (10, 10, 32), "network.3": (4, 4, 64), "network.5": (2, 2, 64)}
-    assert [o.kind for o in agent.operations] == ["conv2d", "relu"] * 3
-    assert all(o.after_bottleneck for o in agent.operations)
+    assert [o.kind for o in feature_maps(agent.sites)] == ["conv2d", "relu"] * 3
+    assert all(o.after_bottleneck for o in feature_maps(agent.sites))
 
 
 def test_parts_that_work_in_place_give_the_same():
@@ -72,7 +76,7 @@ def test_parts_that_work_in_place_give_the_same():
     for layer in ("network.0", "network.1", "network.2"):
         one, other = (agent.activations(pictures(), layer) for agent in (plain, inplace))
         assert np.array_equal(one, other)
-        one, other = (agent.gradients(pictures(), layer, None, ["value"]) for agent in (plain, inplace))
+        one, other = (agent.gradients(pictures(), layer, ["value"]) for agent in (plain, inplace))
         assert np.array_equal(one, other)
     assert plain.activations(pictures(), "network.0").min() < 0
 
@@ -81,8 +85,8 @@ def test_the_module_is_left_as_it_was():
     module = loaded(Nature())
     agent = TorchAgent(module, SHAPE)
     before = {name: parameter.clone() for name, parameter in module.named_parameters()}
-    assert agent.operations
-    agent.gradients(pictures(), "network.1", None, ["value"])
+    assert feature_maps(agent.sites)
+    agent.gradients(pictures(), "network.1", ["value"])
     assert all(parameter.requires_grad and parameter.grad is None for parameter in module.parameters())
     assert all(torch.equal(parameter, before[name]) for name, parameter in module.named_parameters())
     assert not any(part._forward_hooks for part in module.modules())
@@ -100,7 +104,7 @@ def test_residual_blocks_are_told_from_chains():
 
     agent = TorchAgent(Net(), SHAPE)
     assert agent.heads == ("q_values",)
-    found = {o.name: (o.kind, o.after_bottleneck) for o in agent.operations}
+    found = {o.name: (o.kind, o.after_bottleneck) for o in feature_maps(agent.sites)}
     assert found == {
         "stem": ("conv2d", True),
         "pool": ("maxpool", True),
@@ -111,15 +115,15 @@ def test_residual_blocks_are_told_from_chains():
         "block": ("residual", True),
         "last": ("relu", True),
     }
-    path = agent.path_gradients(pictures(), "block.relu1", np.ones(1), np.ones(1), ["greedy"])
+    path = path_gradients(agent, pictures(), "block.relu1", np.ones(1), np.ones(1), ["greedy"])
     assert np.allclose(path.scores[0], agent.forward(pictures()).q_values.max(1), atol=1e-5)
 
 
 def test_heads_that_share_nothing_and_a_part_that_is_called_twice():
     agent = TorchAgent(Towers(), SHAPE)
     assert list(agent.layers) == ["relu", "relu_1"]
-    assert all(o.after_bottleneck for o in agent.operations)
-    of_policy, of_value = (agent.gradients(pictures(), layer, None, ["value", 0]) for layer in ("relu", "relu_1"))
+    assert all(o.after_bottleneck for o in feature_maps(agent.sites))
+    of_policy, of_value = (agent.gradients(pictures(), layer, ["value", 0]) for layer in ("relu", "relu_1"))
     assert np.all(of_policy[0] == 0)
     assert np.any(of_policy[1] != 0)
     assert np.any(of_value[0] != 0)
@@ -141,7 +145,7 @@ def test_a_recurrent_module():
     again, _ = agent.step(pictures(), after, np.array([True, False, False]))
     assert np.allclose(again.policy_logits[0], outputs.policy_logits[0], atol=1e-6)
     with_state, without = (
-        agent.path_gradients(pictures(), "body.1", np.ones(1), np.ones(1), [1], s) for s in (after, None)
+        path_gradients(agent, pictures(), "body.1", np.ones(1), np.ones(1), [1], s) for s in (after, None)
     )
     assert np.allclose(with_state.scores[0, 1:], again.policy_logits[1:, 1], atol=1e-5)
     assert not np.allclose(with_state.gradients, without.gradients)
@@ -161,7 +165,7 @@ def test_a_tuple_of_states_and_a_module_called_in_its_own_way():
     agent = TorchAgent(Lstm(), SHAPE, initial_state=(np.zeros(6), np.zeros(6)), forward=forward)
     _, state = agent.step(pictures(), agent.initial_state(3), np.ones(3, bool))
     assert [part.shape for part in state] == [(3, 6), (3, 6)]
-    assert np.any(agent.gradients(pictures(), "relu", None, ["value"], state) != 0)
+    assert np.any(agent.gradients(pictures(), "relu", ["value"], state=state) != 0)
 
 
 def test_modules_that_take_the_channels_last_and_whole_numbers():
@@ -173,7 +177,7 @@ def test_modules_that_take_the_channels_last_and_whole_numbers():
     last = TorchAgent(loaded(Last()), SHAPE, channels_first=False, input_divisor=1)
     one, other = plain.forward(pictures()), last.forward(pictures())
     assert np.allclose(one.policy_logits, other.policy_logits, atol=1e-5)
-    one, other = (agent.gradients(pictures(), None, None, ["value"]) for agent in (plain, last))
+    one, other = (agent.gradients(pictures(), "input", ["value"]) for agent in (plain, last))
     assert np.abs(one - other).max() < 1e-4 * np.abs(one).max()
 
 
@@ -219,12 +223,12 @@ def test_other_precisions(cast):
     plain = TorchAgent(loaded(Nature()), SHAPE)
     agent = TorchAgent(getattr(loaded(Nature()), cast)(), SHAPE)
     layer, near = "network.3", 1e-5 if cast == "double" else 0.1
-    found, wanted = (a.path_gradients(pictures(), layer, np.ones(1), np.ones(1), ["value", 2]) for a in (agent, plain))
+    found, wanted = (path_gradients(a, pictures(), layer, np.ones(1), np.ones(1), ["value", 2]) for a in (agent, plain))
     for name in ("activations", "gradients", "scores", "scores_at_zero"):
         one, other = getattr(found, name), getattr(wanted, name)
         assert one.dtype == np.float32
         assert np.abs(one - other).max() <= near * np.abs(other).max()
-    assert np.any(agent.gradients(pictures(), None, None, [0]) != 0)
+    assert np.any(agent.gradients(pictures(), "input", [0]) != 0)
 
 
 def test_a_compiled_module_is_the_one_that_it_was_made_of():
@@ -248,7 +252,7 @@ def partly_compiled():
         (Nature, {"observation_shape": (44, 44)}, r"observation_shape=\(44, 44\)"),
         (Nature, {"channels_first": False}, "RuntimeError.*channels_first=False is for"),
         (Nature, {"device": "meta0"}, "device='meta0' cannot be used"),
-        (Nature, {"forward": lambda m, x, _: m(x[:1])}, "of two observations the module gives an output for 1"),
+        (Nature, {"forward": lambda m, x, _: m(x[:1])}, "module returns 1 rows for two observations"),
         (partly_compiled, {}, "part 'network' is from torch.compile.*_orig_mod"),
         (Recurrent, {}, "TypeError.*'state'.*initial_state for recurrent"),
         (Recurrent, {"initial_state": np.zeros(9)}, "cannot be run on two observations"),

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.sites import feature_maps
 from rl_clarity.errors import OptionError
+from tests.agents.paths import path_gradients
 
 L = keras.layers
 SHAPE = (20, 16, 3)
@@ -80,7 +82,7 @@ class TestKerasModels:
         model = keras.Model(inputs, L.Dense(5)(L.Flatten()(x)))
         agent = KerasAgent(model)
         assert list(agent.layers) == ["c1", "inner_relu"]
-        assert {o.name: o.after_bottleneck for o in agent.operations}["inner_relu"] is False
+        assert {o.name: o.after_bottleneck for o in feature_maps(agent.sites)}["inner_relu"] is False
         assert np.allclose(agent.forward(pictures(2)).q_values, model.predict(pictures(2) / np.float32(255), verbose=0))
 
     def test_a_recurrent_model_has_its_state_as_further_inputs_and_outputs(self):
@@ -248,7 +250,7 @@ class TestInputsOfOtherShapes:
         wanted = model.predict(pictures(2).transpose(0, 3, 1, 2) / np.float32(255), verbose=0)
         for seen in (pictures(2), pictures(2).transpose(0, 3, 1, 2)):
             assert np.allclose(agent.forward(seen).q_values, wanted, atol=1e-6)
-        assert agent.gradients(pictures(2), None, None, [1]).shape == (1, 2, *SHAPE)
+        assert agent.gradients(pictures(2), "input", [1]).shape == (1, 2, *SHAPE)
 
     def test_layers_that_have_the_channels_first(self):
         inputs = keras.Input((3, 20, 16))
@@ -288,8 +290,8 @@ class TestOutputs:
             keras.mixed_precision.set_global_policy("float32")
         agent = KerasAgent(model)
         assert agent.forward(pictures(2)).policy_logits.dtype == np.float32
-        path = agent.path_gradients(pictures(2), "c1", np.ones(1), np.ones(1), ["value", 2])
+        path = path_gradients(agent, pictures(2), "c1", np.ones(1), np.ones(1), ["value", 2])
         assert path.gradients.dtype == path.activations.dtype == np.float32
         assert np.any(path.gradients[1] != 0)
         assert np.allclose(path.scores[0], agent.forward(pictures(2)).values, atol=1e-2)
-        assert np.any(agent.gradients(pictures(2), None, None, ["value"]) != 0)
+        assert np.any(agent.gradients(pictures(2), "input", ["value"]) != 0)

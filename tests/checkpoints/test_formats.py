@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rl_clarity.checkpoints as checkpoints
-from rl_clarity.agents.states import before_step
+from rl_clarity.agents.capabilities import before_step
 from rl_clarity.cli import main
 
 TOLERANCE = 1e-4
@@ -216,7 +216,7 @@ def test_observations_may_have_their_channels_first_or_last(shared_formats):
     last = first.transpose(0, 2, 3, 1)
     assert agent.observation_shape == (84, 84, 4)
     assert np.array_equal(agent.forward(first).policy_logits, agent.forward(last).policy_logits)
-    of_first, of_last = (agent.gradients(o[:1], None, None, ["value"]) for o in (first, last))
+    of_first, of_last = (agent.gradients(o[:1], "input", ["value"]) for o in (first, last))
     assert np.array_equal(of_first, of_last.transpose(0, 1, 4, 2, 3))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import rl_clarity.checkpoints as checkpoints
+from rl_clarity.agents.sites import feature_maps
 from rl_clarity.errors import CheckpointError
 from tests.checkpoints.other_files import keras_bytes, keras_config, with_members
 
@@ -113,7 +114,11 @@ def test_gives_what_the_model_gives(kind, tmp_path):
 def test_layers_of_nested_models_have_both_names(tmp_path):
     (tmp_path / "file").write_bytes(keras_bytes(nested(), tmp_path))
     agent = checkpoints.load_agent(tmp_path / "file")
-    assert [o.name for o in agent.operations if o.kind == "relu"] == ["stem/relu", "block/relu", "block/relu_1"]
+    assert [o.name for o in feature_maps(agent.sites) if o.kind == "relu"] == [
+        "stem/relu",
+        "block/relu",
+        "block/relu_1",
+    ]
 
 
 @pytest.fixture(scope="module")

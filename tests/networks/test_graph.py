@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.sites import feature_maps
 
 SHAPE = (12, 12, 3)
 
@@ -29,7 +30,7 @@ def agent_of(inputs: keras.KerasTensor, outputs: object) -> KerasAgent:
 
 
 def narrow(agent: KerasAgent) -> dict[str, bool]:
-    return {o.name: o.after_bottleneck for o in agent.operations if o.kind == "relu"}
+    return {o.name: o.after_bottleneck for o in feature_maps(agent.sites) if o.kind == "relu"}
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_heads_that_share_nothing_have_each_their_own_layers(inputs):
     agent = agent_of(inputs, [policy, value])
     assert narrow(agent) == {"p": True, "v": True}
     observations = np.random.default_rng(0).integers(0, 256, (2, *SHAPE), np.uint8)
-    gradients = agent.gradients(observations, "p", None, ["value", 0])
+    gradients = agent.gradients(observations, "p", ["value", 0])
     assert np.all(gradients[0] == 0)
     assert np.any(gradients[1] != 0)
 
@@ -78,7 +79,7 @@ def test_names_do_not_depend_on_what_was_made_before():
         x = keras.Input(SHAPE)
         y = keras.layers.MaxPooling2D()(keras.layers.Conv2D(4, 3)(x))
         y = keras.ops.sqrt(keras.ops.square(keras.layers.ReLU()(keras.layers.Conv2D(4, 3)(y))))
-        return [operation.name for operation in agent_of(x, heads(y)).operations]
+        return [operation.name for operation in feature_maps(agent_of(x, heads(y)).sites)]
 
     first, second = names(), names()  # Keras numbers on
     assert first == second == ["conv2d", "max_pooling2d", "conv2d_1", "re_lu", "square", "sqrt"]

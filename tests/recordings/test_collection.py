@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 import rl_clarity
-from rl_clarity.agents.states import before_step
+from rl_clarity.agents.capabilities import before_step
 from rl_clarity.errors import EnvironmentSetupError, OptionError, SamplesError
 from rl_clarity.recordings.named_arrays import to_arrays
 from tests.fakes import TinyAgent, TinyEnvironment

@@ -8,9 +8,7 @@ from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Score, State
 
 
-def input_gradients(
-    agent: Agent, observations: np.ndarray, output: Score = "value", state: State = None
-) -> np.ndarray:
+def input_gradients(agent: Agent, observations: np.ndarray, output: Score = "value", state: State = None) -> np.ndarray:
     """Return the gradient (B, H, W, C) of a score with respect to the network's input, `observations / 255`.
 
     `output` and `state` are as for `integrated_gradients`. Raises OptionError for an object that is not an agent, an

@@ -64,9 +64,7 @@ def attribute(
         scores_at_zero.append(tail.scores(scale=0))
     product, factor = np.concatenate(gradients, axis=1), np.concatenate(activations)
     in_threads(lambda rows: np.multiply(factor, rows, out=rows), product)
-    return Attribution(
-        product, factor, np.concatenate(scores, axis=1), np.concatenate(scores_at_zero, axis=1)
-    )
+    return Attribution(product, factor, np.concatenate(scores, axis=1), np.concatenate(scores_at_zero, axis=1))
 
 
 def integrated_gradients(

@@ -18,6 +18,12 @@ class Layer:
     name: str
     site: Site
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(h, w, c)."""
+        height, width, channels = self.site.shape
+        return height, width, channels
+
 
 def select_layers(
     agent: Agent,
@@ -70,8 +76,8 @@ def choose_layers(
     if not layers:
         available = ", ".join(sorted({site.kind for site in maps})) or "none"
         raise OptionError(
-            f"layer_kwargs: no operation of kind {list(kinds)} with bottleneck_only={bottleneck_only}; available kinds: "
-            f"{available}"
+            f"layer_kwargs: no operation of kind {list(kinds)} with bottleneck_only={bottleneck_only}; available "
+            f"kinds: {available}"
         )
     available = ", ".join(layer.name for layer in layers)
     parts = name_contains_one_of

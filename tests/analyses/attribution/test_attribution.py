@@ -113,7 +113,7 @@ class TestSeveralPaths:
             ({"steps": "a"}, "steps='a'"),
             ({"output": []}, "output \\[\\]"),
             ({"output": True}, "output True"),
-            ({"layer": "1"}, "reduction is of .* channels, layer '1' has .*fit one"),
+            ({"layer": "1"}, "reduction has .* channels, layer '1' has .*fit a"),
         ],
     )
     def test_arguments_that_say_nothing(self, agent, observations, reduction, options, words):
@@ -158,7 +158,7 @@ class TestSelectLayers:
 
     @pytest.mark.parametrize("steps", [0, -1, 2.5, "a", None, True])
     def test_steps_that_are_none(self, agent, observations, steps):
-        with pytest.raises(OptionError, match=f"steps={steps!r}: a whole number"):
+        with pytest.raises(OptionError, match=f"steps={steps!r} must be a positive integer"):
             integrated_gradients(agent, observations, "4a", steps=steps)
 
     def test_unknown_output_names_what_there_is(self, agent, observations):
@@ -171,8 +171,8 @@ class TestSelectLayers:
 def test_a_network_without_relus_has_other_layers_in_their_place():
     class Elus(TinyAgent):
         @property
-        def operations(self):
-            return [dataclasses.replace(o, kind=o.kind.replace("relu", "elu")) for o in super().operations]
+        def sites(self):
+            return [dataclasses.replace(site, kind=site.kind.replace("relu", "elu")) for site in super().sites]
 
     assert select_layers(Elus()) == ["1a", "2a"]
     assert select_layers(Elus(), op_is_one_of=["relu", "conv2d"]) == ["1a", "2a"]

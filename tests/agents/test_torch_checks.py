@@ -113,14 +113,14 @@ def test_outputs_that_are_left_out():
     wanted = TorchAgent(loaded(Nature()), SHAPE).forward(pictures())
     assert np.array_equal(agent.forward(pictures()).policy_logits, wanted.policy_logits)
     assert np.array_equal(agent.forward(pictures()).values, wanted.values)
-    assert agent.gradients(pictures(), "network.1", None, ["value", 1]).shape == (2, 3, 10, 10, 32)
+    assert agent.gradients(pictures(), "network.1", ["value", 1]).shape == (2, 3, 10, 10, 32)
 
 
 def test_a_state_that_is_not_said_to_be_one():
     def forward(module, x, _):
         return module(x, torch.zeros(len(x), 8))
 
-    with pytest.raises(OptionError, match=r"one of width 8.*a recurrent module's state, give initial_state"):
+    with pytest.raises(OptionError, match=r"one of width 8.*a recurrent module's state, pass initial_state"):
         TorchAgent(Recurrent(), SHAPE, forward=forward)
 
 

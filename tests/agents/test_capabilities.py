@@ -1,4 +1,4 @@
-"""What is no agent, and what no agent can be given, is answered with the way out."""
+"""Objects that are not agents, and arguments that agents do not take, are answered with the way out."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ import pytest
 
 import rl_clarity
 from rl_clarity.agents.baby_a3c_agent import BabyA3CAgent
-from rl_clarity.agents.checks import PLAYING, check_agent
+from rl_clarity.agents.capabilities import (
+    EXPLAINING,
+    PLAYING,
+    before_step,
+    initial_state,
+    preprocess,
+    require,
+)
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.agents.protocol import Agent
+from rl_clarity.agents.protocol import Agent, Outputs
 from rl_clarity.agents.scores import select_scores
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.networks import baby_a3c, build, cleanrl
@@ -22,6 +29,7 @@ from tests import state_dicts
 from tests.fakes import TinyAgent
 
 SHAPE = (16, 16, 3)
+HEADS = {"policy_logits": 5, "values": 1}
 
 
 @pytest.fixture(scope="module")
@@ -33,33 +41,50 @@ def pictures(count: int = 2) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (count, *SHAPE), np.uint8)
 
 
-class TestAgents:
-    def test_agents_and_players(self, agent):
-        check_agent(agent)
-        check_agent(TinyAgent())
-        check_agent(RandomPolicyAgent(3), PLAYING)
-        with pytest.raises(OptionError, match="RandomPolicyAgent is no agent: it lacks layers, operations"):
-            check_agent(RandomPolicyAgent(3))
+class TestCapabilities:
+    def test_agents_that_have_them(self, agent):
+        for one in (agent, TinyAgent()):
+            assert require(one, *PLAYING, *EXPLAINING, for_="generate") is one
+        require(RandomPolicyAgent(3), *PLAYING, for_="collect")
+        with pytest.raises(
+            OptionError, match="generate needs an agent with sites, tails, which RandomPolicyAgent does"
+        ):
+            require(RandomPolicyAgent(3), "num_actions", "sites", "tails", for_="generate")
 
     @pytest.mark.parametrize(
-        ("given", "words"),
+        ("value", "words"),
         [
             ("models:coinrun", r"load_agent\('models:coinrun'\)"),
             (keras.Sequential([keras.layers.Dense(3)]), r"a Sequential is a network.*rl_clarity\.KerasAgent\(model\)"),
             (TinyAgent, "TinyAgent is a class"),
-            (object(), "object is no agent: it lacks .*num_actions, .*KerasAgent"),
-            (None, "NoneType is no agent"),
-            (SimpleNamespace(**dict.fromkeys(PLAYING)), "SimpleNamespace is no agent: it lacks layers"),
+            (object(), "num_actions, .*which object does not have.*KerasAgent"),
+            (None, "NoneType does not have"),
+            (SimpleNamespace(**dict.fromkeys(PLAYING)), "needs an agent with metadata, .*tails.*SimpleNamespace"),
         ],
     )
-    def test_what_is_no_agent(self, given, words):
+    def test_objects_that_are_not_agents(self, value, words):
         with pytest.raises(OptionError, match=words):
-            check_agent(given)
+            require(value, *PLAYING, *EXPLAINING, for_="generate")
+
+    def test_members_of_the_protocol_are_not_inherited_capabilities(self):
+        class Minimal(Agent):
+            num_actions = 3
+
+            def step(self, observations, state, firsts):
+                return Outputs(np.zeros((len(observations), 3)), np.zeros(len(observations))), None
+
+        agent = Minimal()
+        require(agent, *PLAYING, for_="collect")
+        assert initial_state(agent, 2) is None
+        assert before_step(agent, None, np.ones(2, bool)) is None
+        assert preprocess(agent, pictures()).shape == pictures().shape
+        with pytest.raises(OptionError, match="needs an agent with forward, which Minimal"):
+            require(agent, "forward", for_="this")
 
     def test_a_module(self):
         torch = pytest.importorskip("torch")
         with pytest.raises(OptionError, match=r"a Linear is a network.*rl_clarity\.TorchAgent\(module"):
-            check_agent(torch.nn.Linear(2, 2))
+            require(torch.nn.Linear(2, 2), *PLAYING, for_="collect")
 
     @pytest.mark.parametrize(
         "use",
@@ -88,11 +113,11 @@ class TestObservations:
     @pytest.mark.parametrize(
         ("given", "words"),
         [
-            (pictures() / 255, r"reach from .* to 1.*divided by 255 already.*uint8"),
+            (pictures() / 255, r"range from .* to 1.*divided by 255 already.*uint8"),
             (pictures() / np.float32(256), "divided by 255 already"),
-            (pictures().astype(np.int64) * 2, "reach from .* to 510"),
-            (pictures().astype(np.int64) - 1, "reach from -1"),
-            (np.full((2, *SHAPE), np.nan), "reach from nan"),
+            (pictures().astype(np.int64) * 2, "range from .* to 510"),
+            (pictures().astype(np.int64) - 1, "range from -1"),
+            (np.full((2, *SHAPE), np.nan), "range from nan"),
             (pictures() > 9, "type bool"),
             (pictures().astype(object), "type object"),
         ],
@@ -122,7 +147,7 @@ class TestObservations:
         assert np.allclose(*found, atol=1e-6)
 
     @pytest.mark.parametrize("divisor", [0, -1, float("nan")])
-    def test_a_divisor_that_is_none(self, divisor):
+    def test_invalid_divisors(self, divisor):
         with pytest.raises(OptionError, match="input_divisor="):
             KerasAgent(build("clear", SHAPE, 5), input_divisor=divisor)
 
@@ -134,26 +159,37 @@ class TestStates:
             lambda: agent.step(pictures(), state, np.zeros(2, bool)),
             lambda: rl_clarity.integrated_gradients(agent, pictures(), "4a", state=state),
         ):
-            with pytest.raises(OptionError, match="agent that has none: leave it out"):
+            with pytest.raises(OptionError, match="the agent has no state: leave"):
                 use()
 
     def test_of_another_shape(self):
         agent = KerasAgent(cleanrl.ppo_atari(state_dicts.ppo_atari(side=44, lstm=True), (44, 44, 4)))
         seen = np.zeros((2, 44, 44, 4), np.uint8)
         for state in (agent.initial_state(3), agent.initial_state(2)[:1], np.zeros((2, 128))):
-            with pytest.raises(OptionError, match=r"the state has the shapes .*that of these observations has \[\(2,"):
+            with pytest.raises(
+                OptionError, match=r"the state has the shapes .*for these observations it must have \[\(2,"
+            ):
                 agent.activations(seen, next(iter(agent.layers)), state)
 
 
 @pytest.mark.parametrize("output", [[], (), 1.5, None, True, [True], [0, "a"], [[0], [1, 2]], [[0]], 5, -1, [0, 5]])
-def test_outputs_that_are_none(output):
+def test_unknown_outputs(output):
     with pytest.raises(OptionError, match="output"):
-        select_scores([output], ("policy_logits", "values"), 5, np.zeros((2, 6)))
+        select_scores([output], HEADS, 2, lambda: np.zeros((2, 6)))
+
+
+def test_linear_combinations():
+    scores = [{"value": 2.0, 1: -1}, {0: np.array([1.0, 3.0])}]
+    weights = select_scores(scores, HEADS, 2, lambda: np.zeros((2, 6)))
+    assert np.array_equal(weights[:, 0], [[0, -1, 0, 0, 0, 2]] * 2)
+    assert np.array_equal(weights[:, 1, 0], [1, 3])
+    with pytest.raises(OptionError, match="at least one weight"):
+        select_scores([{}], HEADS, 2, lambda: np.zeros((2, 6)))
 
 
 def test_outputs_of_any_kind_of_sequence():
     outputs = ["value", 1, np.int64(1), np.array([1, 2]), (1, 2), range(1, 3)]
-    weights = select_scores(outputs, ("policy_logits", "values"), 5, np.zeros((1, 6)))[0]
+    weights = select_scores(outputs, HEADS, 1, lambda: np.zeros((1, 6)))[0]
     assert np.array_equal(weights[0], [0, 0, 0, 0, 0, 1])
     assert np.array_equal(weights[1], weights[2])
     assert np.array_equal(weights[3], weights[4])
