@@ -1,4 +1,4 @@
-"""`python -m rl_clarity` is `rl-clarity`."""
+"""Run `rl-clarity` as `python -m rl_clarity`."""
 
 import sys
 

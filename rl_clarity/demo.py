@@ -1,4 +1,4 @@
-"""The demonstration: a small page of the agent that ships with the package."""
+"""The demo: a small page that explains a shipped agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OBSERVATIONS = {"num_envs": 32, "num_obs": 16, "obs_every": 32}
 
 
 def demo(output_dir: str | os.PathLike[str]) -> Page:
-    """Make a page of the shipped agent; where Procgen cannot be had, of samples that ship beside it."""
+    """Explain the shipped agent; without Procgen, on samples that ship with it."""
     options: dict[str, Any] = {"title": "CoinRun: a small example", "overwrite": True}
     if importlib.util.find_spec("procgen") is not None:
         return pipeline.run(
@@ -33,7 +33,6 @@ def demo(output_dir: str | os.PathLike[str]) -> Page:
         )
     with np.load(models_directory() / SAMPLES) as samples:
         trajectories = {name: samples[name] for name in ("observations", "actions", "rewards", "firsts")}
-        varied = samples["varied"]
         combos = [tuple(filter(None, str(combo).split("+"))) for combo in samples["action_combos"]]
-    given = {"trajectories": trajectories, "observations": varied, "action_combos": combos}
-    return pipeline.run(path_of(MODEL), output_dir, **given, **options)
+        arrays = {"trajectories": trajectories, "observations": samples["varied"], "action_combos": combos}
+    return pipeline.run(path_of(MODEL), output_dir, **arrays, **options)

@@ -1,4 +1,4 @@
-"""How well a checkpoint's agent plays: the numbers behind `rl-clarity evaluate` and the cards of shipped agents."""
+"""Evaluate a checkpoint's agent, for `rl-clarity evaluate` and the model cards of shipped agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_clarity.recordings.evaluation import MAX_STEPS, Evaluation, evaluate, un
 from rl_clarity.recordings.players import Player, RandomPolicyAgent
 
 AGENT, UNSEEN, RANDOM = "agent", "unseen levels", "random policy"
-"""Who plays, and where: the agent, the same on levels it was not trained on, a random policy where it was trained."""
+"""Evaluations: the agent, the agent on levels it was not trained on, a random policy on the training levels."""
 
 
 def evaluate_checkpoint(
@@ -28,28 +28,28 @@ def evaluate_checkpoint(
     max_steps: int = MAX_STEPS,
     metadata: Mapping[str, Any] | None = None,
 ) -> dict[str, Evaluation]:
-    """Let a checkpoint's agent play, by `AGENT`, `UNSEEN` (if its levels were limited) and `RANDOM`.
+    """Play episodes; return evaluations by name: `AGENT`, `UNSEEN` (if training levels were limited) and `RANDOM`.
 
-    `metadata` is what the file does not say. The same arguments give the same episodes.
+    `metadata` overrides the checkpoint's. The same arguments give the same episodes.
     """
     checkpoint = checkpoints.read(path, **(metadata or {}))
     agent = checkpoints.build_agent(checkpoint)
     spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
-    others = unseen_levels(spec)
+    unseen_spec = unseen_levels(spec)
     players: dict[str, tuple[Player, EnvironmentSpec]] = {AGENT: (agent, spec)}
-    if unseen and others is not None:
-        players[UNSEEN] = agent, others
+    if unseen and unseen_spec is not None:
+        players[UNSEEN] = agent, unseen_spec
     if random:
         players[RANDOM] = RandomPolicyAgent(agent.num_actions), spec
-    found = {}
-    for name, (player, where) in players.items():
+    evaluations = {}
+    for name, (player, spec) in players.items():
         with progress_bar(f"Playing: {name}") as report:
-            found[name] = evaluate(player, where, episodes, seed, max_steps=max_steps, progress=counted(report))
-    return found
+            evaluations[name] = evaluate(player, spec, episodes, seed, max_steps=max_steps, progress=counted(report))
+    return evaluations
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:
-    """What is told of an evaluation, for programs."""
+    """Summary of an evaluation, for programs."""
     low, high = evaluation.bootstrap_interval(np.random.default_rng(0))
     return {
         "mean_return": evaluation.mean,
@@ -62,22 +62,20 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def text(found: Mapping[str, Evaluation]) -> str:
-    """The same for people; the first line is `mean return R +- S over N episodes`."""
+def text(evaluations: Mapping[str, Evaluation]) -> str:
+    """Text for people; the first line is `mean return R +- S over N episodes`."""
     lines = []
-    for name, evaluation in found.items():
-        told = summary(evaluation)
-        low, high = told["interval"]
-        shortest, longest = told["lengths"]
-        who = "" if name == AGENT else f"{name}: "
+    for name, evaluation in evaluations.items():
+        numbers = summary(evaluation)
+        low, high = numbers["interval"]
+        shortest, longest = numbers["lengths"]
+        prefix = "" if name == AGENT else f"{name}: "
         lines += [
-            f"{who}mean return {evaluation.mean:.2f} +- {evaluation.standard_error:.2f} "
+            f"{prefix}mean return {evaluation.mean:.2f} +- {evaluation.standard_error:.2f} "
             f"over {len(evaluation.returns)} episodes",
             f"  95 % interval {low:.2f} to {high:.2f} (bootstrap); "
-            f"length {told['mean_length']:.0f} steps on average, {shortest} to {longest}",
+            f"length {numbers['mean_length']:.0f} steps on average, {shortest} to {longest}",
         ]
         if evaluation.cut:
-            lines.append(
-                f"  {evaluation.cut} episodes had not ended after {longest} steps and were counted as they were"
-            )
+            lines.append(f"  {evaluation.cut} episodes were cut off after {longest} steps")
     return "\n".join(lines)

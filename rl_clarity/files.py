@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Write files in one step, and lock directories."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 UNFINISHED = ".unfinished"
-"""How the names of files end that are still being written."""
+"""Suffix of files that are being written."""
 
 
 def local_path(place: str) -> Path | None:
-    """The path of a place on this machine, given as one or as `file://...`; None for an address of another store."""
+    """The path of a local file, given as a path or `file://...`; None for other addresses."""
     if place.startswith("file://"):
         return Path(url2pathname(urlsplit(place).path))
     return None if "://" in place else Path(place)
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Write under a temporary name, sync, rename: a reader sees the old file or the new one, never a part.
+    """Write a temporary file, sync it and rename it, so that readers see the old file or the new one, never a part.
 
-    `data` is the content, whole or in pieces. An error (a full disk, a lost permission) leaves the old file as it was
-    and no temporary file behind.
+    `data` is the content, whole or in pieces. An error leaves the old file as it was, and no temporary file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
@@ -40,7 +39,7 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make sure that the names of a folder's files are on disk, not only their contents."""
+    """Flush the names of a folder's files to disk, not only their contents."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

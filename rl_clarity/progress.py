@@ -1,4 +1,4 @@
-"""Progress bars: how much is done, how long it will take. Nothing is shown where nobody watches a terminal."""
+"""Progress bars on a terminal."""
 
 from __future__ import annotations
 
@@ -7,43 +7,37 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Report = Callable[[float], None]
-"""Told the share of the work that is done, from 0 to 1."""
+"""Called with the fraction of the work that is done, from 0 to 1."""
 
 
 @contextmanager
-def progress_bar(what: str, *, shown: bool = True) -> Iterator[Report]:
-    """A bar for one stage of the work, on standard error; `what` names it."""
+def progress_bar(title: str, *, shown: bool = True) -> Iterator[Report]:
+    """Show a progress bar on standard error, if that is a terminal."""
     if not (shown and sys.stderr.isatty()):
-        yield lambda share: None
+        yield lambda fraction: None
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        TextColumn("{task.description:24}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        task = bars.add_task(what, total=1.0)
-        yield lambda share: bars.update(task, completed=min(share, 1.0))
+    with progress.Progress(
+        progress.TextColumn("{task.description:24}"), *columns, console=Console(stderr=True)
+    ) as bars:
+        task = bars.add_task(title, total=1.0)
+        yield lambda fraction: bars.update(task, completed=min(fraction, 1.0))
 
 
 def counted(report: Report) -> Callable[[int, int], None]:
-    """A report that is told how many are done, of how many."""
+    """Adapt a report to be called with the number of items done and the total."""
     return lambda done, total: report(done / total)
 
 
 def part_of(report: Report, start: float, end: float) -> Report:
-    """A report for the part of the work between two shares of the whole."""
-    return lambda share: report(start + (end - start) * share)
+    """Adapt a report to a part of the work, between two fractions of the whole."""
+    return lambda fraction: report(start + (end - start) * fraction)

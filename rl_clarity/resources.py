@@ -1,4 +1,4 @@
-"""Where the files that come with the package are: inside it when installed, beside it in a working copy."""
+"""Files that are distributed with the package: inside it when installed, beside it in a working copy."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ def _directory(installed: str, in_working_copy: str) -> Path:
     for directory in candidates:
         if directory.is_dir():
             return directory
-    raise FileNotFoundError(f"neither {candidates[0]} nor {candidates[1]} is there: install rl-clarity again")
+    raise FileNotFoundError(f"neither {candidates[0]} nor {candidates[1]} exists: reinstall rl-clarity")

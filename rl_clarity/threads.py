@@ -1,4 +1,4 @@
-"""Threads of this process, as many as its linear algebra has: that is what a rank's share of its machine limits."""
+"""Threads of this process, as many as its linear algebra uses, which a rank's share of its machine limits."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Result = TypeVar("Result")
 
 
 def thread_count() -> int:
-    """How many threads this process may use."""
+    """Number of threads that this process may use."""
     return max((library["num_threads"] for library in _libraries().info()), default=1)
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """The work's result for each item, some items at a time.
+    """Call `work` for each item in a thread pool; return the results in order.
 
-    NumPy leaves other threads alone while it is inside large arrays; its linear algebra has one thread for each item
-    meanwhile, so that results depend neither on how many there are nor on what else is being computed.
+    NumPy releases the GIL for large arrays. Linear algebra is limited to one thread per item, so that results do not
+    depend on the number of threads.
     """
     items = list(items)
     threads = min(thread_count(), len(items))
@@ -33,7 +33,7 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
 
 @functools.cache
 def _libraries() -> Any:
-    import numpy as np  # noqa: F401 (its linear algebra must be loaded to be found)
+    import numpy as np  # noqa: F401 (loads its linear algebra, which is looked up below)
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")

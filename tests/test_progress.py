@@ -1,4 +1,4 @@
-"""Progress is shown on a terminal, and nowhere else."""
+"""Progress bars, which are only shown on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_what_is_done_and_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_fraction_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -30,21 +30,19 @@ def test_a_terminal_shows_what_is_done_and_how_long_it_takes(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("shown", [True, False])
-def test_nothing_is_shown_where_nobody_looks(shown: bool, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_shown_without_a_terminal(shown: bool, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
     if not shown:
-        monkeypatch.setattr(sys, "stderr", Terminal())
+        monkeypatch.setattr(sys, "stderr", terminal)
     with progress_bar("Attribution", shown=shown) as report:
         report(0.5)
-    if shown:
-        assert capsys.readouterr().err == ""
-    else:
-        assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+    assert capsys.readouterr().err == terminal.getvalue() == ""
 
 
-def test_parts_of_the_whole() -> None:
-    shares: list[float] = []
-    half = part_of(shares.append, 0.5, 1.0)
+def test_part_of() -> None:
+    fractions: list[float] = []
+    half = part_of(fractions.append, 0.5, 1.0)
     half(0.0)
     counted(half)(1, 4)
     half(1.0)
-    assert shares == [0.5, 0.625, 1.0]
+    assert fractions == [0.5, 0.625, 1.0]
