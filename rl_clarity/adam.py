@@ -29,7 +29,8 @@ class Adam:
     ) -> None:
         self.learning_rate = learning_rate
         self._epsilon, self._epsilon_hat = epsilon, epsilon_hat
-        self._mean, self._square = np.zeros(shape, dtype), np.zeros(shape, dtype)
+        self._mean: np.ndarray = np.zeros(shape, dtype)
+        self._square: np.ndarray = np.zeros(shape, dtype)
         self._steps = 0
 
     def step(self, gradient: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from rl_clarity import checkpoints
 from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.recordings.evaluation import MAX_STEPS, Evaluation, evaluate, unseen_levels
-from rl_clarity.recordings.players import Player, RandomPolicyAgent
+from rl_clarity.recordings.rollouts import Player, RandomPolicyAgent
 
 AGENT, UNSEEN, RANDOM = "agent", "unseen levels", "random policy"
 """Evaluations: the agent, the agent on levels it was not trained on, a random policy on the training levels."""

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.recordings.named_arrays import to_arrays
-from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.samples import Observations, Trajectories, to_arrays
 from rl_clarity.recordings.storage import SamplesWriter
 
 

@@ -1,4 +1,4 @@
-"""How much better than expected each action turned out."""
+"""Advantages, and bookmarks: the steps at which the outcome was much better or much worse than the agent expected."""
 
 from __future__ import annotations
 
@@ -18,71 +18,74 @@ def generalized_advantage_estimation(
     truncated: np.ndarray | None = None,
     final_values: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Advantages (B, T) float32 by generalised advantage estimation (Schulman et al. 2016, arXiv:1506.02438).
+    """Compute advantages (B, T) float32 by generalized advantage estimation (Schulman et al. 2016, arXiv:1506.02438).
 
-    `delta_t = r_t + (1 - done_t) gamma V_{t+1} - V_t`, `A_t = delta_t + (1 - done_t) gamma lam A_{t+1}`; the last
-    step's is 0, since nothing is known of what follows it.
+    `delta_t = r_t + (1 - done_t) gamma V_{t+1} - V_t`, `A_t = delta_t + (1 - done_t) gamma lam A_{t+1}`; the advantage
+    of the last step is 0, because the next value is unknown.
 
     Parameters
     ----------
     rewards: (B, T), of the action at t
     values: (B, T), of the observation at t
     dones: (B, T) bool: the episode ended after step t
-    gamma, lam: discount, and how far an advantage looks ahead
-    truncated: (B, T) bool: it ended because time ran out. The state it was left in was worth `final_values` (B, T)
-        rather than 0, which stands for V_{t+1}; still nothing flows back from the next episode.
+    gamma, lam: discount, and decay of the estimator
+    truncated: (B, T) bool: the episode ended by a time limit
+    final_values: (B, T), values of the states in which episodes were truncated, which take the place of V_{t+1}
+        (default 0); advantages of the next episode are not propagated back
 
-    Raises OptionError for a gamma or lam that is not from 0 to 1, SamplesError for shapes that differ and for
-    `final_values` without `truncated`.
+    Raises OptionError for a gamma or lam outside 0 to 1, and SamplesError for shapes that differ or for `final_values`
+    without `truncated`.
     """
-    for name, share in (("gamma", gamma), ("lam", lam)):
-        if isinstance(share, bool | str) or not 0 <= share <= 1:
-            raise OptionError(f"{name}={share!r} must be a number from 0 to 1")
+    for name, factor in (("gamma", gamma), ("lam", lam)):
+        if isinstance(factor, bool | str) or not 0 <= factor <= 1:
+            raise OptionError(f"{name}={factor!r} must be a number from 0 to 1")
     shape = np.shape(rewards)
-    given = {"values": values, "dones": dones, "truncated": truncated, "final_values": final_values}
-    for name, array in given.items():
-        if array is not None and np.shape(array) != shape:
-            raise SamplesError(f"{name} has the shape {np.shape(array)}, rewards {shape}: both are (B, T)")
-    if final_values is not None and truncated is None:
-        raise SamplesError("final_values are given, but no truncated that says where time cut an episode short")
     if len(shape) != 2:
-        raise SamplesError(f"rewards of shape {shape} must be (B, T)")
+        raise SamplesError(f"rewards have shape {shape}, expected (B, T)")
+    others = {"values": values, "dones": dones, "truncated": truncated, "final_values": final_values}
+    for name, array in others.items():
+        if array is not None and np.shape(array) != shape:
+            raise SamplesError(f"{name} have shape {np.shape(array)}, but rewards {shape}: both must be (B, T)")
+    if final_values is not None and truncated is None:
+        raise SamplesError("final_values need truncated, which marks where episodes were truncated")
     rewards, values = (np.asarray(array, np.float64) for array in (rewards, values))
     ended = np.asarray(dones, bool)
-    after_end = np.zeros(shape)
+    bootstrap = np.zeros(shape)
     if truncated is not None:
         ended = ended | np.asarray(truncated, bool)
         if final_values is not None:
-            after_end = np.where(truncated, final_values, 0).astype(np.float64)
-    next_values = np.where(ended[:, :-1], after_end[:, :-1], values[:, 1:])
+            bootstrap = np.where(truncated, final_values, 0).astype(np.float64)
+    next_values = np.where(ended[:, :-1], bootstrap[:, :-1], values[:, 1:])
     deltas = rewards[:, :-1] + gamma * next_values - values[:, :-1]  # (B, T - 1)
-    flow = gamma * lam * ~ended[:, :-1]
+    decay = gamma * lam * ~ended[:, :-1]
     advantages = np.zeros(shape)
     for t in reversed(range(shape[1] - 1)):
-        advantages[:, t] = deltas[:, t] + flow[:, t] * advantages[:, t + 1]
+        advantages[:, t] = deltas[:, t] + decay[:, t] * advantages[:, t + 1]
     return advantages.astype(np.float32)
 
 
-def dones_of(firsts: np.ndarray) -> np.ndarray:
-    """Whether an episode ended after each step (B, T), from whether each observation begins one.
-
-    Of the last step that is not known; it counts as False.
-    """
+def dones_from_firsts(firsts: np.ndarray) -> np.ndarray:
+    """Whether an episode ended after each step (N, T), from the first steps of episodes; False for the last step."""
     firsts = np.asarray(firsts, bool)
     return np.concatenate([firsts[:, 1:], np.zeros_like(firsts[:, :1])], axis=1)
 
 
-def advantages_of(trajectories: Trajectories, gamma: float, lam: float) -> np.ndarray:
-    """Advantages (N, T) float32 of the actions taken.
+def firsts_from_dones(dones: np.ndarray) -> np.ndarray:
+    """First steps of episodes (N, T): the very first step, and each step after one that ended an episode."""
+    return np.concatenate([np.ones_like(dones[:, :1]), dones[:, :-1]], axis=1)
 
-    Of an agent with values, by generalised advantage estimation; of one with action values, Q(a) less the best Q,
-    which is never positive. Raises `SamplesError` if the trajectories have neither.
+
+def compute_advantages(trajectories: Trajectories, gamma: float, lam: float) -> np.ndarray:
+    """Compute advantages (N, T) float32 of the actions taken.
+
+    Trajectories with values use generalized advantage estimation; with action values, the advantage is Q(a) - max Q,
+    which is never positive. Raises SamplesError if they have neither.
     """
     if trajectories.values is not None:
         return generalized_advantage_estimation(
             trajectories.rewards,
             trajectories.values,
-            dones_of(trajectories.firsts),
+            dones_from_firsts(trajectories.firsts),
             gamma=gamma,
             lam=lam,
             truncated=trajectories.truncated,
@@ -92,4 +95,30 @@ def advantages_of(trajectories: Trajectories, gamma: float, lam: float) -> np.nd
         q_values = np.asarray(trajectories.q_values, np.float32)  # (N, T, A)
         actions = np.asarray(trajectories.actions)[..., None]
         return np.take_along_axis(q_values, actions, axis=-1)[..., 0] - q_values.max(-1)
-    raise SamplesError("the trajectories have neither values nor action values: let the agent see them first")
+    raise SamplesError("the trajectories have neither values nor action values; complete them with as_trajectories")
+
+
+def find_bookmarks(advantages: np.ndarray, firsts: np.ndarray, count: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    """Find the steps with the highest and the lowest advantages (N, T), at most one of each an episode.
+
+    Returns two arrays (n, 2) int64 of (trajectory, step), strongest first, at most `count` each: steps of positive and
+    of negative advantage. Incomplete episodes at both ends of a trajectory count as episodes.
+    """
+    advantages = np.asarray(advantages)
+    return _find_peaks(advantages, firsts, count), _find_peaks(-advantages, firsts, count)
+
+
+def _find_peaks(strengths: np.ndarray, firsts: np.ndarray, count: int) -> np.ndarray:
+    peaks = []
+    for trajectory, (row, starts_episode) in enumerate(zip(strengths, np.asarray(firsts, bool), strict=True)):
+        starts = np.unique([0, *np.flatnonzero(starts_episode)])
+        for start, end in zip(starts, [*starts[1:], len(row)], strict=True):
+            step = start + int(np.argmax(row[start:end]))
+            if row[step] > 0:
+                peaks.append((trajectory, step))
+    found = np.array(peaks, np.int64).reshape(-1, 2)
+    order = np.argsort(-strengths[found[:, 0], found[:, 1]], kind="stable")
+    return found[order[:count]]
+
+
+advantages_of, dones_of = compute_advantages, dones_from_firsts

@@ -1,6 +1,6 @@
-"""Where arrays grow while an agent plays: in memory, or in files that are mapped into memory when they are read.
+"""Arrays that grow while an agent acts: in memory, or in files that are memory-mapped when they are read.
 
-Trajectories in human-scale pictures are larger than most machines' memory (8 x 4096 frames of 512 x 512 are 26 GB).
+Trajectories with rendered frames exceed the memory of most machines (8 x 4096 frames of 512 x 512 take 26 GB).
 """
 
 from __future__ import annotations
@@ -8,42 +8,45 @@ from __future__ import annotations
 import math
 import mmap
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.lib import format as npy
 
+_BUFFERED_BYTES = 32 * 2**20
+
 
 class ArrayWriter(Protocol):
     """An array that is filled block by block along one axis."""
 
     def write(self, block: np.ndarray) -> None:
-        """Append a block, of the array's shape but along the axis."""
+        """Append a block, which has the array's shape except along the axis."""
         ...
 
     def finish(self) -> np.ndarray:
-        """Return the array, which must be full, to be read."""
+        """Return the array for reading; it must be full."""
         ...
 
 
 class ArrayStore(Protocol):
-    """A place for arrays by name."""
+    """A place for named arrays."""
 
     def create(self, name: str, shape: tuple[int, ...], dtype: np.dtype, axis: int) -> ArrayWriter:
-        """Begin an array that is to be filled along `axis`, which is 0 or 1."""
+        """Create an array that is filled along `axis`, 0 or 1."""
         ...
 
 
 class MemoryStore:
-    """Arrays in this process's memory."""
+    """Arrays in memory."""
 
     def create(self, name: str, shape: tuple[int, ...], dtype: np.dtype, axis: int) -> ArrayWriter:
         return _MemoryWriter(np.empty(shape, dtype), axis)
 
 
 class FileStore:
-    """Arrays as `.npy` files in a folder that exists."""
+    """Arrays as `.npy` files in an existing folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,14 +55,48 @@ class FileStore:
         return _FileWriter(self.folder / f"{name}.npy", shape, dtype, axis)
 
 
+class StepRecorder:
+    """Collects one record a step, arrays (N, ...) by name, into arrays (N, T, ...), or (T x N, ...) with `time_first`.
+
+    All records must have the same names and shapes.
+    """
+
+    def __init__(self, store: ArrayStore, num_envs: int, num_steps: int, *, time_first: bool = False) -> None:
+        self._store = store
+        self._axis = 0 if time_first else 1
+        self._size = (num_steps * num_envs,) if time_first else (num_envs, num_steps)
+        self._writers: dict[str, ArrayWriter] = {}
+        self._buffers: dict[str, list[np.ndarray]] = {}
+        self._bytes = 0
+
+    def add(self, record: Mapping[str, np.ndarray]) -> None:
+        """Append the next step."""
+        for name, array in record.items():
+            if name not in self._writers:
+                self._writers[name] = self._store.create(name, (*self._size, *array.shape[1:]), array.dtype, self._axis)
+            self._buffers.setdefault(name, []).append(array)
+            self._bytes += array.nbytes
+        if self._bytes >= _BUFFERED_BYTES:
+            self._flush()
+
+    def finish(self) -> dict[str, np.ndarray]:
+        """Return the arrays by name."""
+        self._flush()
+        return {name: writer.finish() for name, writer in self._writers.items()}
+
+    def _flush(self) -> None:
+        for name, arrays in self._buffers.items():
+            self._writers[name].write(np.stack(arrays, axis=1) if self._axis else np.concatenate(arrays))
+        self._buffers, self._bytes = {}, 0
+
+
 class _MemoryWriter:
     def __init__(self, array: np.ndarray, axis: int) -> None:
         self._array, self._axis, self._filled = array, axis, 0
 
     def write(self, block: np.ndarray) -> None:
         end = self._filled + block.shape[self._axis]
-        where = (slice(None),) * self._axis + (slice(self._filled, end),)
-        self._array[where] = block
+        self._array[(slice(None),) * self._axis + (slice(self._filled, end),)] = block
         self._filled = end
 
     def finish(self) -> np.ndarray:
@@ -68,7 +105,7 @@ class _MemoryWriter:
 
 
 class _FileWriter:
-    """Writes with `pwrite` rather than through a mapping, whose dirty pages would count as this process's memory."""
+    """Writes with `pwrite` instead of a memory map, whose dirty pages would count as this process's memory."""
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype, axis: int) -> None:
         self._path, self._shape, self._dtype, self._axis = path, shape, np.dtype(dtype), axis
@@ -82,11 +119,11 @@ class _FileWriter:
 
     def write(self, block: np.ndarray) -> None:
         block = np.ascontiguousarray(block, self._dtype)
-        rows, at = (block[None], 0) if self._axis == 0 else (block, 1)
-        row_size = math.prod(self._shape[at:])  # elements from one row to the next
-        item_size = math.prod(self._shape[at + 1 :])
+        rows = block[None] if self._axis == 0 else block
+        row_size = math.prod(self._shape[self._axis :])  # elements from one row to the next
+        step_size = math.prod(self._shape[self._axis + 1 :])
         for i, row in enumerate(rows):
-            start = i * row_size + self._filled * item_size
+            start = i * row_size + self._filled * step_size
             _write_all(self._file.fileno(), memoryview(row).cast("B"), self._offset + start * self._dtype.itemsize)
         self._filled += block.shape[self._axis]
 
@@ -98,16 +135,16 @@ class _FileWriter:
 
 
 def open_array(path: Path) -> np.ndarray:
-    """Map a `.npy` file into memory, to be read. Raises OSError or ValueError if it is damaged or holds objects."""
+    """Memory-map a `.npy` file for reading. Raises OSError or ValueError if it is damaged or holds objects."""
     array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
 
 
 def release(array: np.ndarray) -> None:
-    """Let the system have the memory back that reading a mapped array took; nothing happens to other arrays.
+    """Give the memory of a memory-mapped array's pages back to the system; other arrays are left alone.
 
-    The pages are read again when they are looked at again. A program that works through an array larger than its
-    memory is to call this from time to time, since what it has read counts as its memory until then.
+    Pages are read again when they are accessed. Call this from time to time while reading an array that is larger than
+    memory: pages that were read count as memory of this process.
     """
     base: Any = array
     while base is not None and not isinstance(base, mmap.mmap):

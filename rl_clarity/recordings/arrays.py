@@ -1,4 +1,4 @@
-"""Samples that the user gives as arrays, checked and completed with what the agent says of them."""
+"""Samples given as arrays: checked, and completed with the agent's outputs."""
 
 from __future__ import annotations
 
@@ -14,183 +14,220 @@ from rl_clarity.agents.protocol import Agent, Outputs
 from rl_clarity.errors import SamplesError
 from rl_clarity.keys import key_of
 from rl_clarity.parsing import unknown_option
-from rl_clarity.recordings.named_arrays import to_arrays
-from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.advantages import firsts_from_dones
+from rl_clarity.recordings.samples import Observations, Trajectories, to_arrays
 
 OPTIONAL = ("truncated", "final_values", "observations_full")
 KEYS = ("observations", "actions", "rewards", "firsts", "dones", *OPTIONAL)
+FLAGS = ("firsts", "dones", "truncated")
 OUTPUTS = ("policy_logits", "values", "q_values")
-FEW = 64
-"""Frames by which an agent's outputs are told from another's."""
-SAME = 1e-3
-"""Relative to the largest output: far more than another batch or machine changes."""
+COMPARED_FRAMES = 64
+"""Frames on which saved outputs are compared with those of an agent."""
+TOLERANCE = 1e-3
+"""Relative to the largest output: far more than batch size or hardware change."""
 
 
-def as_trajectories(agent: Agent, given: Trajectories | Mapping[str, Any]) -> Trajectories:
-    """Trajectories of the agent, from a dict of `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T),
-    `firsts` or `dones` (N, T), and maybe `truncated` (N, T), `final_values` (N, T) of the states where time cut
-    episodes short, `observations_full` (N, T, H', W', 3).
+def as_trajectories(agent: Agent, samples: Trajectories | Mapping[str, Any]) -> Trajectories:
+    """Return trajectories with the agent's outputs and states.
 
-    Outputs and states that `Trajectories` hold are kept where the agent says the same now; those of another agent are
-    replaced by its own, so that it can be compared with the one that played.
+    A mapping has `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T), `firsts` or `dones` (N, T), and
+    optionally `truncated` (N, T), `final_values` (N, T) of the states in which episodes were truncated, and
+    `observations_full` (N, T, H', W', 3). Outputs and states in `Trajectories` are kept if the agent reproduces them,
+    and replaced by the agent's own otherwise, so that an agent can be compared with the one that collected them.
 
-    Raises SamplesError for shapes and types that do not fit each other or the agent.
+    Raises SamplesError for arrays that do not match each other or the agent.
     """
-    if not isinstance(given, Trajectories):
-        given = _trajectories(given)
-    _check_images(given.observations, agent, "trajectories' observations", 5)
-    shape = given.observations.shape[:2]
-    for name in ("actions", "rewards", "firsts", "truncated", "final_values"):
-        array = getattr(given, name)
-        if array is not None and array.shape != shape:
-            raise SamplesError(f"trajectories: {name} has the shape {array.shape}, observations begin with {shape}")
-    _check_frames(given.observations_full, shape, "trajectories: observations_full")
-    actions = given.actions
+    trajectories = samples if isinstance(samples, Trajectories) else _from_mapping(agent, samples)
+    check_trajectories(agent, trajectories)
+    return trajectories if _reproduces(agent, trajectories) else _with_outputs(agent, trajectories)
+
+
+def as_observations(agent: Agent, samples: Observations | np.ndarray, full: np.ndarray | None = None) -> Observations:
+    """Return extra observations from an array (M, H, W, C) uint8 and optional rendered frames (M, H', W', 3)."""
+    if not isinstance(samples, Observations):
+        samples = Observations(np.asarray(samples), observations_full=None if full is None else np.asarray(full))
+    check_observations(agent, samples)
+    return samples
+
+
+def check_trajectories(agent: Agent, trajectories: Trajectories) -> None:
+    """Raise SamplesError for shapes, types and values that do not match each other or the agent."""
+    _check_observations(trajectories.observations, agent, "trajectories.observations", "(N, T, H, W, C)")
+    _check_shapes(to_arrays(trajectories))
+    _check_frames(trajectories.observations_full, trajectories.actions.shape, "trajectories.observations_full")
+    actions = trajectories.actions
     if actions.dtype.kind not in "iu":
-        raise SamplesError(f"trajectories: actions have the type {actions.dtype}; they must be whole numbers")
-    if actions.size and not (actions.min() >= 0 and actions.max() < agent.num_actions):
+        raise SamplesError(f"trajectories.actions has type {actions.dtype}; actions must be integers")
+    if not (actions.min() >= 0 and actions.max() < agent.num_actions):
         raise SamplesError(
-            f"trajectories: actions reach from {actions.min()} to {actions.max()}; the agent has {agent.num_actions}"
+            f"trajectories.actions ranges from {actions.min()} to {actions.max()}, but the agent has "
+            f"{agent.num_actions} actions"
         )
     for name in ("rewards", "final_values", *OUTPUTS):
-        _check_finite(getattr(given, name), f"trajectories: {name}")
-    return given if _agrees(agent, given) else _replayed(agent, given)
+        _check_numbers(getattr(trajectories, name), f"trajectories.{name}")
+    firsts = _as_bool(trajectories.firsts, "trajectories.firsts")
+    if trajectories.truncated is not None:
+        truncated = _as_bool(trajectories.truncated, "trajectories.truncated")
+        _check_firsts(firsts, firsts_from_dones(truncated), "truncated", exact=False)
 
 
-def as_observations(agent: Agent, given: Observations | np.ndarray, full: np.ndarray | None = None) -> Observations:
-    """Extra observations, from an array (M, H, W, C) uint8 and maybe human-scale frames (M, H', W', 3)."""
-    if not isinstance(given, Observations):
-        given = Observations(np.asarray(given), observations_full=None if full is None else np.asarray(full))
-    _check_images(given.observations, agent, "observations", 4)
-    _check_frames(given.observations_full, given.observations.shape[:1], "observations_full")
-    return given
+def check_observations(agent: Agent, observations: Observations) -> None:
+    """Raise SamplesError for shapes and types that do not match each other or the agent."""
+    _check_observations(observations.observations, agent, "observations", "(M, H, W, C)")
+    _check_frames(observations.observations_full, observations.observations.shape[:1], "observations_full")
 
 
 def agent_key(agent: Agent, trajectories: Trajectories) -> str:
-    """Hash of what an agent computes (its parameters, where it shows them, else what it says now) and of its origin."""
+    """Hash an agent: its parameters, where it has any, else its outputs on some frames, and its metadata."""
     digest = hashlib.sha256(f"{type(agent).__name__} {key_of(agent.metadata)}".encode())
-    for name, array in sorted((parameters(agent) or _present(_says(agent, trajectories))).items()):
+    arrays = parameters(agent) or _named(_compute_outputs(agent, trajectories))
+    for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
 def samples_key(samples: Trajectories | Observations) -> str:
-    """Hash of samples given as arrays."""
+    """Hash samples."""
     digest = hashlib.sha256(repr(getattr(samples, "action_combos", None)).encode())
     for name, array in to_arrays(samples).items():
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        for part in array:  # which may be mapped into memory, and larger than it
+        for part in array:  # it may be memory-mapped and larger than memory
             digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
 
 
-def _trajectories(given: Mapping[str, Any]) -> Trajectories:
-    for key in given:
+def _from_mapping(agent: Agent, samples: Mapping[str, Any]) -> Trajectories:
+    for key in samples:
         if key not in KEYS:
             raise unknown_option(f"trajectories.{key}", KEYS)
-    missing = [key for key in ("observations", "actions", "rewards") if key not in given]
-    if missing or ("firsts" not in given and "dones" not in given):
-        raise SamplesError(f"trajectories lack {', '.join(missing) or 'firsts (or dones)'}; they have {sorted(given)}")
-    optional: dict[str, Any] = {key: None if given.get(key) is None else np.asarray(given[key]) for key in OPTIONAL}
-    if optional["final_values"] is not None and optional["truncated"] is None:
-        raise SamplesError("trajectories have final_values, but no truncated that says where time cut an episode short")
-    firsts = given.get("firsts")
-    if firsts is None:
-        ended = np.asarray(given["dones"], bool)
-        firsts = _firsts_of(ended if optional["truncated"] is None else ended | optional["truncated"].astype(bool))
-    return Trajectories(
-        observations=np.asarray(given["observations"]),
-        actions=np.asarray(given["actions"]),
-        rewards=np.asarray(given["rewards"], np.float32),
-        firsts=np.asarray(firsts, bool),
-        **optional,
-    )
+    arrays = {key: np.asarray(value) for key, value in samples.items() if value is not None}
+    missing = [key for key in ("observations", "actions", "rewards") if key not in arrays]
+    if missing or not arrays.keys() & {"firsts", "dones"}:
+        raise SamplesError(f"trajectories lack {', '.join(missing) or 'firsts (or dones)'}; they have {sorted(arrays)}")
+    if "final_values" in arrays and "truncated" not in arrays:
+        raise SamplesError("trajectories.final_values need truncated, which marks where episodes were truncated")
+    _check_observations(arrays["observations"], agent, "trajectories.observations", "(N, T, H, W, C)")
+    _check_shapes(arrays)
+    _check_numbers(arrays["rewards"], "trajectories.rewards")
+    arrays |= {name: _as_bool(arrays[name], f"trajectories.{name}") for name in FLAGS if name in arrays}
+    if "dones" in arrays:
+        firsts = firsts_from_dones(arrays["dones"] | arrays.get("truncated", False))
+        _check_firsts(arrays.setdefault("firsts", firsts), firsts, "dones", exact=True)
+    rewards = arrays["rewards"].astype(np.float32)
+    optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL}
+    return Trajectories(arrays["observations"], arrays["actions"], rewards, arrays["firsts"], **optional)
 
 
-def _firsts_of(dones: np.ndarray) -> np.ndarray:
-    """An observation begins an episode if the step before ended one; so does the very first."""
-    return np.concatenate([np.ones_like(dones[:, :1]), dones[:, :-1]], axis=1)
+def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
+    shape = arrays["observations"].shape[:2]
+    for name in ("actions", "rewards", *FLAGS, "final_values"):
+        if name in arrays and arrays[name].shape != shape:
+            raise SamplesError(f"trajectories.{name} has shape {arrays[name].shape}; expected {shape}, as observations")
 
 
-def _check_images(observations: np.ndarray, agent: Agent, what: str, rank: int) -> None:
-    axes = "(N, T, H, W, C)" if rank == 5 else "(M, H, W, C)"
-    if observations.ndim != rank or observations.shape[-3:] != tuple(agent.observation_shape):
-        raise SamplesError(
-            f"{what} have the shape {observations.shape}; "
-            f"they must be {axes} with (H, W, C) = {agent.observation_shape}"
-        )
-    if 0 in observations.shape:
-        raise SamplesError(f"{what} of shape {observations.shape} are empty")
+def _check_observations(observations: np.ndarray, agent: Agent, name: str, axes: str) -> None:
+    shape = observations.shape
+    if len(shape) != axes.count(",") + 1 or shape[-3:] != tuple(agent.observation_shape):
+        raise SamplesError(f"{name} has shape {shape}; expected {axes} with (H, W, C) = {agent.observation_shape}")
+    if 0 in shape:
+        raise SamplesError(f"{name} of shape {shape} is empty")
     if observations.dtype != np.uint8:
-        raise SamplesError(f"{what} have the type {observations.dtype}; they must be uint8, from 0 to 255")
+        raise SamplesError(f"{name} has type {observations.dtype}; it must be uint8, from 0 to 255")
 
 
-def _check_frames(frames: np.ndarray | None, begin: tuple[int, ...], what: str) -> None:
-    """Frames that are shown have the shape (*begin, H, W, 1 or 3)."""
+def _check_frames(frames: np.ndarray | None, shape: tuple[int, ...], name: str) -> None:
+    """Check that rendered frames have the shape (*shape, H, W, 1 or 3)."""
     if frames is None:
         return
-    if frames.ndim != len(begin) + 3 or frames.shape[: len(begin)] != begin or frames.shape[-1] not in (1, 3):
-        raise SamplesError(f"{what} has the shape {frames.shape}; it must be {begin} and (H, W, 1 or 3) after that")
+    if frames.ndim != len(shape) + 3 or frames.shape[: len(shape)] != shape or frames.shape[-1] not in (1, 3):
+        raise SamplesError(f"{name} has shape {frames.shape}; expected {shape} followed by (H, W, 1 or 3)")
     if frames.dtype != np.uint8:
-        raise SamplesError(f"{what} has the type {frames.dtype}; it must be uint8, from 0 to 255")
+        raise SamplesError(f"{name} has type {frames.dtype}; it must be uint8, from 0 to 255")
 
 
-def _check_finite(array: np.ndarray | None, what: str) -> None:
-    if array is not None and not np.isfinite(array).all():
-        first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise SamplesError(f"{what}{list(first)} is {array[first]}; they must be finite")
+def _check_numbers(array: np.ndarray | None, name: str) -> None:
+    if array is None:
+        return
+    if array.dtype.kind not in "biuf":
+        raise SamplesError(f"{name} has type {array.dtype}; it must hold real numbers")
+    if not np.isfinite(array).all():
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise SamplesError(f"{name}{list(index)} is {array[index]}; it must be finite")
 
 
-def _agrees(agent: Agent, given: Trajectories) -> bool:
-    """Whether the agent says what the trajectories hold, on a few frames and from the states they hold."""
-    held = {name: getattr(given, name) for name in OUTPUTS if getattr(given, name) is not None}
-    if not held or (given.states is None) != (initial_state(agent, 1) is None):
+def _as_bool(array: np.ndarray, name: str) -> np.ndarray:
+    if array.dtype.kind in "biuf":
+        flags = array.astype(bool)
+        wrong = np.argwhere(flags != array)
+        if len(wrong) == 0:
+            return flags
+        index = tuple(int(i) for i in wrong[0])
+        raise SamplesError(f"{name}{list(index)} is {array[index]}; it must be 0 or 1")
+    raise SamplesError(f"{name} has type {array.dtype}; it must be bool")
+
+
+def _check_firsts(firsts: np.ndarray, expected: np.ndarray, name: str, *, exact: bool) -> None:
+    """Check `firsts` (N, T) after the first step: equal to those expected, or True wherever these are."""
+    wrong = (firsts != expected if exact else expected & ~firsts)[:, 1:]
+    if wrong.any():
+        trajectory, step = (int(i) for i in np.argwhere(wrong)[0])
+        raise SamplesError(
+            f"trajectories.firsts[{trajectory}, {step + 1}] is {firsts[trajectory, step + 1]}, which contradicts "
+            f"{name}[{trajectory}, {step}]: firsts marks the steps after those that ended an episode"
+        )
+
+
+def _reproduces(agent: Agent, trajectories: Trajectories) -> bool:
+    """Whether the agent computes the same outputs as saved, on some frames and from the saved states."""
+    saved = {name: array for name, array in to_arrays(trajectories).items() if name in OUTPUTS}
+    if not saved or (trajectories.states is None) != (initial_state(agent, 1) is None):
         return False
-    said = _present(_says(agent, given))
-    few = _few(given)
-    return said.keys() == held.keys() and all(
-        said[name].shape == np.shape(held[name][few])
-        and np.allclose(said[name], held[name][few], rtol=0, atol=SAME * max(1e-6, float(np.abs(said[name]).max())))
-        for name in said
+    outputs = _named(_compute_outputs(agent, trajectories))
+    steps = _spread_steps(trajectories)
+    return outputs.keys() == saved.keys() and all(
+        array.shape == np.shape(saved[name][steps])
+        and np.allclose(array, saved[name][steps], rtol=0, atol=TOLERANCE * max(1e-6, float(np.abs(array).max())))
+        for name, array in outputs.items()
     )
 
 
-def _says(agent: Agent, trajectories: Trajectories) -> Outputs:
-    """An agent's outputs on a few frames, from the states before them that the trajectories hold, if any."""
-    few = _few(trajectories)
-    observations = np.asarray(trajectories.observations[few])
+def _compute_outputs(agent: Agent, trajectories: Trajectories) -> Outputs:
+    """Compute outputs on some frames, from the saved states if there are any."""
+    steps = _spread_steps(trajectories)
+    observations = np.asarray(trajectories.observations[steps])
     if trajectories.states is None or initial_state(agent, 1) is None:
         return agent.forward(observations)
-    state = tuple(np.asarray(part[few]) for part in trajectories.states)
+    state = tuple(np.asarray(part[steps]) for part in trajectories.states)
     return agent.step(observations, state, np.zeros(len(observations), bool))[0]
 
 
-def _few(trajectories: Trajectories) -> tuple[np.ndarray, ...]:
-    """Places (trajectory, step) of some frames, spread over all."""
+def _spread_steps(trajectories: Trajectories) -> tuple[np.ndarray, ...]:
+    """Indices (trajectory, step) of evenly spaced frames."""
     count = trajectories.actions.size
-    return np.unravel_index(np.linspace(0, count - 1, min(FEW, count)).astype(int), trajectories.actions.shape)
+    frames = np.linspace(0, count - 1, min(COMPARED_FRAMES, count)).astype(int)
+    return np.unravel_index(frames, trajectories.actions.shape)
 
 
-def _replayed(agent: Agent, given: Trajectories) -> Trajectories:
-    """The same with what the agent says at each step; a recurrent agent's state is carried from the start."""
-    count, steps = given.actions.shape
-    given = replace(given, policy_logits=None, values=None, q_values=None, states=None)
+def _with_outputs(agent: Agent, trajectories: Trajectories) -> Trajectories:
+    """Compute the agent's outputs at each step; a recurrent agent starts from its initial state."""
+    count, steps = trajectories.actions.shape
+    trajectories = replace(trajectories, policy_logits=None, values=None, q_values=None, states=None)
     if initial_state(agent, 1) is None:
-        flat = given.observations.reshape(count * steps, *given.observations.shape[2:])
-        outputs = agent.forward(flat)
-        said: Any = {name: array.reshape(count, steps, *array.shape[1:]) for name, array in _present(outputs).items()}
-        return replace(given, **said)
+        outputs = _named(agent.forward(trajectories.observations.reshape(count * steps, *agent.observation_shape)))
+        named: Any = {name: array.reshape(count, steps, *array.shape[1:]) for name, array in outputs.items()}
+        return replace(trajectories, **named)
     state = initial_state(agent, count)
-    states, found = [], []
+    states, results = [], []
     for t in range(steps):
-        firsts = given.firsts[:, t]
+        firsts = trajectories.firsts[:, t]
         states.append(before_step(agent, state, firsts))
-        outputs, state = agent.step(given.observations[:, t], state, firsts)
-        found.append(_present(outputs))
-    joined: Any = {name: np.stack([one[name] for one in found], axis=1) for name in found[0]}
-    return replace(given, states=tuple(np.stack(parts, axis=1) for parts in zip(*states, strict=True)), **joined)
+        output, state = agent.step(trajectories.observations[:, t], state, firsts)
+        results.append(_named(output))
+    named = {name: np.stack([result[name] for result in results], axis=1) for name in results[0]}
+    parts = tuple(np.stack(parts, axis=1) for parts in zip(*states, strict=True))
+    return replace(trajectories, states=parts, **named)
 
 
-def _present(outputs: Outputs) -> dict[str, np.ndarray]:
-    named = {name: getattr(outputs, name) for name in OUTPUTS}
-    return {name: array for name, array in named.items() if array is not None}
+def _named(outputs: Outputs) -> dict[str, np.ndarray]:
+    arrays = {name: getattr(outputs, name) for name in OUTPUTS}
+    return {name: array for name, array in arrays.items() if array is not None}

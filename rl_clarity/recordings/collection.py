@@ -1,4 +1,4 @@
-"""Letting an agent play in an environment that is at hand."""
+"""`rl_clarity.collect`: let an agent act in an existing environment."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from rl_clarity.agents.capabilities import PLAYING, require
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.errors import EnvironmentSetupError, OptionError
-from rl_clarity.recordings.players import Player
-from rl_clarity.recordings.rollouts import Progress, collect_observations, collect_trajectories
+from rl_clarity.recordings.rollouts import Player, Progress, collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, Trajectories
 
 
@@ -28,26 +27,26 @@ def collect(
     value_range: tuple[float, float] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Trajectories, Observations]:
-    """Let an agent play in an environment, and keep what `generate(agent, *collect(agent, env), output_dir)` takes.
+    """Let an agent act in an environment; `generate(agent, *collect(agent, env), output_dir)` explains the result.
 
     Parameters
     ----------
-    agent: its `preprocess` is given the images as (N, H, W, C) uint8, floats spread over 0 to 255 by the space's bounds
-    env: a Gymnasium environment, a Gymnasium vector environment (of any autoreset mode) or a
-        `rl_clarity.environments.VectorEnvironment`, with discrete actions and images: (H, W), (H, W, C), (C, H, W) or a
-        stack of these, whose pictures' channels then follow one another. It is reset, and left open
-    num_steps: steps of each trajectory, one an environment
-    num_obs, obs_every: then as many more observations of each environment, as many steps apart, to find features on
-    seed: of the environment's first reset and of the actions, drawn from the policy (the best ones of action values)
-    full_resolution: also keep what the environment renders (`render_mode="rgb_array"`), and show that
-    channels_first: where an image's channels are, if their axis is not the shortest
-    value_range: (black, white), if the space has no bounds
-    progress: called with the number of environment steps done and of all, twice from the beginning
+    agent: its `preprocess` receives images (N, H, W, C) uint8; floats are scaled from the space's bounds to 0 to 255
+    env: a Gymnasium environment, a Gymnasium vector environment (any autoreset mode) or a
+        `rl_clarity.environments.VectorEnvironment`, with discrete actions and images (H, W), (H, W, C), (C, H, W) or a
+        stack of these, whose channels are concatenated. It is reset, but not closed
+    num_steps: steps of each trajectory; there is one trajectory for each environment
+    num_obs, obs_every: number of extra observations of each environment afterwards, and steps between them
+    seed: of the environment's first reset and of the actions, which are sampled from the policy (greedy for action
+        values)
+    full_resolution: also keep the frames that the environment renders (`render_mode="rgb_array"`), and show these
+    channels_first: whether an image is (C, H, W), if its channel axis is not the shortest
+    value_range: (black, white), if the space is unbounded
+    progress: called with the number of environment steps done and in total, for trajectories and then observations
 
-    An episode that time cut (truncated, not terminated) is told apart: `Trajectories.final_values` has the value of the
-    state that it was cut in. States of a recurrent agent are kept from before each step, begun anew with an episode.
-    Raises OptionError for what is no agent, and EnvironmentSetupError or SamplesError where environment and agent do
-    not fit (all of them ValueErrors).
+    For a truncated episode, `Trajectories.final_values` has the value of its final state. States of a recurrent agent
+    are those before each step, reset at the start of an episode. Raises OptionError for an invalid agent,
+    EnvironmentSetupError or SamplesError if environment and agent do not match (all are ValueErrors).
     """
     require(agent, *PLAYING, for_="collect")
     if num_steps < 1 or num_obs < 1 or obs_every < 1:
@@ -55,14 +54,14 @@ def collect(
     layout = {"channels_first": channels_first, "value_range": value_range}
     environment = as_vector_environment(env, seed, full_resolution=full_resolution, **layout)
     rngs = [np.random.default_rng([seed % 2**63, stream]) for stream in range(2)]
-    shown: Any = {"full_resolution": full_resolution, "progress": progress}
-    trajectories = collect_trajectories(agent, environment, num_steps, rngs[0], **shown)
-    observations = collect_observations(agent, environment, num_obs, obs_every, rngs[1], **shown)
+    options: Any = {"full_resolution": full_resolution, "progress": progress}
+    trajectories = collect_trajectories(agent, environment, num_steps, rngs[0], **options)
+    observations = collect_observations(agent, environment, num_obs, obs_every, rngs[1], **options)
     return dataclasses.replace(trajectories, action_combos=environment.action_combos), observations
 
 
 def as_vector_environment(env: Any, seed: int, **layout: Any) -> VectorEnvironment:
-    """An environment of Gymnasium's by our protocol; what follows that already, as it is."""
+    """Wrap a Gymnasium environment as a VectorEnvironment; return one that follows the protocol unchanged."""
     import gymnasium
 
     from rl_clarity.environments.gymnasium_ import GymnasiumEnvironment
@@ -72,13 +71,13 @@ def as_vector_environment(env: Any, seed: int, **layout: Any) -> VectorEnvironme
         return GymnasiumEnvironment([env], seed, **layout)
     if isinstance(env, gymnasium.vector.VectorEnv):
         return GymnasiumVectorEnvironment(env, seed, **layout)
-    needed = ("num_envs", "num_actions", "observation_shape", "action_combos", "reset", "step")
-    missing = [name for name in needed if not hasattr(env, name)]
+    required = ("num_envs", "num_actions", "observation_shape", "action_combos", "reset", "step")
+    missing = [name for name in required if not hasattr(env, name)]
     if missing:
         raise EnvironmentSetupError(
-            f"a {type(env).__name__} is no environment of Gymnasium's (gymnasium.Env, gymnasium.vector.VectorEnv), and "
-            f"lacks {', '.join(missing)} of rl_clarity.environments.VectorEnvironment. For one of the older gym: "
-            "shimmy.GymV21CompatibilityV0(env=env) or GymV26CompatibilityV0(env=env)"
+            f"{type(env).__name__} is not a Gymnasium environment (gymnasium.Env, gymnasium.vector.VectorEnv), and "
+            f"lacks {', '.join(missing)} of rl_clarity.environments.VectorEnvironment. For an environment of the old "
+            "gym package, use shimmy.GymV21CompatibilityV0(env=env) or GymV26CompatibilityV0(env=env)"
         )
-    found: VectorEnvironment = env
-    return found
+    environment: VectorEnvironment = env
+    return environment

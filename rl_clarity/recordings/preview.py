@@ -1,4 +1,4 @@
-"""A few steps of an agent at play: enough to plan a page and to measure what it will cost, before all is played."""
+"""Preview of samples: a few frames, enough to plan a page and to measure its cost before all samples are collected."""
 
 from __future__ import annotations
 
@@ -12,116 +12,110 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.environments import EnvironmentSpec, make
-from rl_clarity.recordings.named_arrays import from_arrays, to_arrays
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
-from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.samples import Observations, SamplesT, Trajectories, from_arrays, to_arrays
 from rl_clarity.recordings.source import SamplingPlan, Source
-from rl_clarity.recordings.storage import load_metadata, load_observations, load_trajectories
 
-FRAMES = 64
-"""Frames, and observations, of a preview, at most."""
-STEPS = 4
-"""Played of each kind, at least."""
+MAX_FRAMES = 64
+MIN_STEPS = 4
 
 
 @dataclass(frozen=True)
 class Preview:
-    """A little of the samples, and how much there will be of them."""
+    """A few of the samples, and how many there will be."""
 
     trajectories: Trajectories  # (1, at most 64)
     observations: Observations  # at most 64
     count: int
+    """Number of trajectories."""
     steps: int
+    """Steps of each."""
     observation_count: int
     metadata: Mapping[str, Any]
     seconds: float = 0.0
-    """That playing will take; 0 if the samples are there."""
+    """Estimated time to collect the samples; 0 if they are there."""
     sample_bytes: int = 0
-    """That the samples will take on disk; 0 if they are there."""
+    """Estimated size of the samples on disk; 0 if they are there."""
 
     def whole(self) -> tuple[Trajectories, Observations]:
-        """Samples of the shapes they will have, taking no memory: each step is the first one."""
-        arrays = {
+        """Return samples of the full shapes without using memory: each step repeats the first one."""
+        trajectories = {
             name: np.broadcast_to(array[:, :1], (self.count, self.steps, *array.shape[2:]))
             for name, array in to_arrays(self.trajectories).items()
         }
-        varied = {
+        observations = {
             name: np.broadcast_to(array[:1], (self.observation_count, *array.shape[1:]))
             for name, array in to_arrays(self.observations).items()
         }
-        return from_arrays(Trajectories, arrays), from_arrays(Observations, varied)
+        return from_arrays(Trajectories, trajectories), from_arrays(Observations, observations)
 
 
-def preview_of(trajectories: Trajectories, observations: Observations, metadata: Mapping[str, Any]) -> Preview:
-    """Of samples that are there."""
+def preview_samples(trajectories: Trajectories, observations: Observations, metadata: Mapping[str, Any]) -> Preview:
+    """Preview samples that exist."""
     count, steps = trajectories.actions.shape
-    found = len(observations.observations)
+    num_observations = len(observations.observations)
     return Preview(
-        _cut(trajectories, lambda array: np.asarray(array[:1, :FRAMES])),
-        _cut(observations, lambda array: np.asarray(array[np.linspace(0, found - 1, min(found, FRAMES)).astype(int)])),
+        _map(trajectories, lambda array: np.asarray(array[:1, :MAX_FRAMES])),
+        _map(observations, lambda array: np.asarray(array[_spread(num_observations, MAX_FRAMES)])),
         count,
         steps,
-        found,
+        num_observations,
         metadata,
     )
 
 
 def preview_source(source: Source) -> Preview:
-    """Of a checkpoint's samples, or of a few steps if they are still to be made."""
+    """Preview a checkpoint's samples; if they are not up to date, collect a few steps."""
     metadata = {"network": source.checkpoint.network, **source.checkpoint.metadata}
-    if source.spec is None or source.samples_are_there:
-        kept = load_metadata(source.paths.metadata)
-        paths = source.paths
-        return preview_of(
-            load_trajectories(paths.trajectories), load_observations(paths.observations), {**metadata, **kept}
-        )
-    return _play(source.agent, source.spec, source.plan, metadata)
+    if source.spec is None or source.up_to_date:
+        samples = source.load()
+        return preview_samples(samples.trajectories, samples.observations, {**metadata, **samples.metadata})
+    return _collect_preview(source.agent, source.spec, source.plan, metadata)
 
 
-def _play(agent: Agent, spec: EnvironmentSpec, plan: SamplingPlan, metadata: Mapping[str, Any]) -> Preview:
-    played, varied = plan.trajectories, plan.observations
+def _collect_preview(agent: Agent, spec: EnvironmentSpec, plan: SamplingPlan, metadata: Mapping[str, Any]) -> Preview:
     rng = np.random.default_rng(plan.seed)
-    # Each kind in the number of environments it will have, since that decides what a step costs.
-    with_envs = _Stopwatch()
-    environment = make(spec, played.num_envs, plan.seed, full_resolution=plan.full_resolution)
+    options, extra = plan.trajectories, plan.observations
+    # With the final numbers of environments, because these determine the time of a step.
+    stopwatch = _Stopwatch()
+    environment = make(spec, options.num_envs, plan.seed, full_resolution=plan.full_resolution)
     try:
         combos = [list(combo) for combo in environment.action_combos]
-        steps = min(played.num_steps, max(STEPS, -(-FRAMES // played.num_envs)))
-        found = collect_trajectories(
-            agent, environment, steps, rng, full_resolution=plan.full_resolution, progress=with_envs
+        steps = min(options.num_steps, max(MIN_STEPS, -(-MAX_FRAMES // options.num_envs)))
+        trajectories = collect_trajectories(
+            agent, environment, steps, rng, full_resolution=plan.full_resolution, progress=stopwatch
         )
     finally:
         environment.close()
-    seconds = with_envs.step * played.num_steps
+    seconds = stopwatch.step * options.num_steps
     start = time.perf_counter()
-    environment = make(spec, varied.num_envs, plan.seed + played.num_envs, full_resolution=plan.full_resolution)
-    seconds += 2 * (time.perf_counter() - start)  # each kind has its environments; the first ones also import
-    with_envs = _Stopwatch()
+    environment = make(spec, extra.num_envs, plan.seed + options.num_envs, full_resolution=plan.full_resolution)
+    seconds += 2 * (time.perf_counter() - start)  # environments are made twice; the first time also imports packages
+    stopwatch = _Stopwatch()
     try:
-        extra = collect_observations(
-            agent, environment, STEPS, 1, rng, full_resolution=plan.full_resolution, progress=with_envs
+        observations = collect_observations(
+            agent, environment, MIN_STEPS, 1, rng, full_resolution=plan.full_resolution, progress=stopwatch
         )
     finally:
         environment.close()
-    seconds += with_envs.step * varied.num_obs * varied.obs_every
-    frames, observation_count = played.num_envs * played.num_steps, varied.num_envs * varied.num_obs
-    in_a_row = _cut(found, lambda array: array.reshape(1, -1, *array.shape[2:])[:, :FRAMES])
-    kept = min(FRAMES, observation_count)
-    size = frames * _bytes_each(in_a_row, 2) + observation_count * _bytes_each(extra, 1)
+    seconds += stopwatch.step * extra.num_obs * extra.obs_every
+    num_frames, num_observations = options.num_envs * options.num_steps, extra.num_envs * extra.num_obs
+    one_trajectory = _map(trajectories, lambda array: array.reshape(1, -1, *array.shape[2:])[:, :MAX_FRAMES])
+    spread = _spread(len(observations.observations), min(MAX_FRAMES, num_observations))
     return Preview(
-        in_a_row,
-        _cut(extra, lambda array: array[np.linspace(0, len(array) - 1, min(kept, len(array))).astype(int)]),
-        played.num_envs,
-        played.num_steps,
-        observation_count,
+        one_trajectory,
+        _map(observations, lambda array: array[spread]),
+        options.num_envs,
+        options.num_steps,
+        num_observations,
         {**metadata, "action_combos": combos},
         seconds,
-        size,
+        num_frames * _item_bytes(one_trajectory, 2) + num_observations * _item_bytes(observations, 1),
     )
 
 
 class _Stopwatch:
-    """Seconds of a step: the shortest of those that were reported, as the first ones also compile and set up."""
+    """Progress callback that measures the median time of a step, without the first one, which also compiles."""
 
     def __init__(self) -> None:
         self._times = [time.perf_counter()]
@@ -134,19 +128,22 @@ class _Stopwatch:
         return float(np.median(np.diff(self._times)[1:] if len(self._times) > 2 else np.diff(self._times)))
 
 
-def _cut(samples: Any, chosen: Callable[[np.ndarray], np.ndarray]) -> Any:
-    arrays = {name: chosen(array) for name, array in to_arrays(samples).items()}
-    return dataclasses.replace(samples, **_fields(from_arrays(type(samples), arrays)))
+def _spread(count: int, most: int) -> np.ndarray:
+    return np.linspace(0, count - 1, min(most, count)).astype(int)
 
 
-def _fields(samples: Any) -> dict[str, Any]:
-    """Those that hold arrays, or tuples of them."""
-    values = {field.name: getattr(samples, field.name) for field in dataclasses.fields(samples)}
-    return {name: value for name, value in values.items() if value is not None}
+def _map(samples: SamplesT, function: Callable[[np.ndarray], np.ndarray]) -> SamplesT:
+    """Apply a function to all arrays."""
+    mapped = from_arrays(type(samples), {name: function(array) for name, array in to_arrays(samples).items()})
+    changes: Any = {name: value for name, value in vars(mapped).items() if value is not None}
+    return dataclasses.replace(samples, **changes)
 
 
-def _bytes_each(samples: Any, axes: int) -> int:
-    """Bytes of a step, or of an observation: of arrays less their first axes."""
+def _item_bytes(samples: Trajectories | Observations, axes: int) -> int:
+    """Bytes of one item of all arrays, without their first axes."""
     return sum(
         int(np.prod(array.shape[axes:], dtype=np.int64)) * array.itemsize for array in to_arrays(samples).values()
     )
+
+
+preview_of = preview_samples

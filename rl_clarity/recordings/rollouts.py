@@ -1,10 +1,11 @@
-"""Letting an agent play, and keeping what it saw."""
+"""Rollouts: let an agent act in a vector environment, and keep what it saw and did."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -12,32 +13,72 @@ from rl_clarity.agents.capabilities import before_step, initial_state, preproces
 from rl_clarity.agents.protocol import Outputs, State
 from rl_clarity.environments.protocol import Step, VectorEnvironment
 from rl_clarity.errors import SamplesError
-from rl_clarity.recordings.array_stores import ArrayStore, MemoryStore
-from rl_clarity.recordings.named_arrays import from_arrays
-from rl_clarity.recordings.players import Player, choose_actions
-from rl_clarity.recordings.recorder import Recorder
-from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.array_stores import ArrayStore, MemoryStore, StepRecorder
+from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays
 
-Record = dict[str, np.ndarray]
-"""Arrays by the names that `Trajectories` and `Observations` have for them."""
-_SEEN = ("observations", "states.")
 Progress = Callable[[int, int], None]
-"""Called with the number of environment steps done and of all."""
+"""Called with the number of environment steps done, and of all."""
+Record = dict[str, np.ndarray]
+"""One step: arrays (N, ...) by the field names of `Trajectories`."""
+_OBSERVED = ("observations", "states.")
+
+
+class Player(Protocol):
+    """What an agent needs to act: a part of `rl_clarity.agents.protocol.Agent`."""
+
+    @property
+    def num_actions(self) -> int: ...
+
+    def initial_state(self, n: int) -> State: ...
+
+    def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]: ...
+
+    def preprocess(self, frames: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
-class Moment:
-    """One step of N environments: what the agent saw and did, and what became of it."""
+class RandomPolicyAgent:
+    """A player whose policy is uniform: the baseline to compare returns with."""
+
+    num_actions: int
+
+    def initial_state(self, n: int) -> State:
+        return None
+
+    def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
+        n = len(observations)
+        return Outputs(np.zeros((n, self.num_actions), np.float32), np.zeros(n, np.float32)), None
+
+    def preprocess(self, frames: np.ndarray) -> np.ndarray:
+        return frames
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One step of N environments: what the agent saw and did, and what the environments returned."""
 
     observations: np.ndarray  # (N, H, W, C) uint8, preprocessed
     state: State
-    """The agent's state before the observations, begun anew where they begin an episode."""
+    """The agent's state before the step, reset where an episode begins."""
     outputs: Outputs
     actions: np.ndarray  # (N,)
     firsts: np.ndarray  # (N,) bool
-    after: Step
-    final_values: np.ndarray  # (N,) float32: value of states that time cut short, else 0
-    frames: np.ndarray | None  # (N, H', W', 3) uint8, if asked for
+    result: Step
+    final_values: np.ndarray  # (N,) float32: values of states in which episodes were truncated, else 0
+    frames: np.ndarray | None  # (N, H', W', 3) uint8: rendered before the step, on request
+
+
+def choose_actions(outputs: Outputs, rng: np.random.Generator) -> np.ndarray:
+    """Return actions (B,) int64: sampled from the policy, or those with the highest action values."""
+    if outputs.policy_logits is None:
+        if outputs.q_values is None:
+            raise ValueError("an agent's outputs must have policy_logits or q_values")
+        return outputs.q_values.argmax(-1)
+    logits = np.asarray(outputs.policy_logits, np.float64)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    cumulative = weights.cumsum(-1)
+    # Inverse transform sampling: the first action whose cumulative weight exceeds a uniform share of the total.
+    return (cumulative <= rng.random(len(logits))[:, None] * cumulative[:, -1:]).sum(-1)
 
 
 def collect_trajectories(
@@ -50,17 +91,17 @@ def collect_trajectories(
     store: ArrayStore | None = None,
     progress: Progress | None = None,
 ) -> Trajectories:
-    """Play `num_steps` steps in each environment and keep them all, but for a very first step.
+    """Collect `num_steps` steps of each environment, after one first step that is discarded.
 
-    `full_resolution` keeps human-scale pictures too, of an environment that was made for that. Arrays go to `store`:
-    this process's memory, or files (`SamplesWriter`), so that memory does not grow with `num_steps`. The same agent,
-    environment and generator give the same trajectories.
+    `full_resolution` keeps rendered frames, too. Arrays are kept in `store`: memory by default, or files
+    (`SamplesWriter`), so that memory use does not grow with `num_steps`. The result is determined by agent,
+    environment and generator.
 
-    Raises `SamplesError` if agent and environment do not fit each other.
+    Raises SamplesError if agent and environment do not fit each other, and for rewards that are not finite.
     """
-    recorder = Recorder(store or MemoryStore(), environment.num_envs, num_steps)
-    records = _records(play(agent, environment, rng, pictured=lambda t: full_resolution and t > 0))
-    # As in the original; an environment may have nothing to show before its first step.
+    recorder = StepRecorder(store or MemoryStore(), environment.num_envs, num_steps)
+    records = _records(play(agent, environment, rng, render=lambda t: full_resolution and t > 0))
+    # As in the original implementation; an environment may have nothing to render before its first step.
     next(records)
     for t in range(num_steps):
         recorder.add(next(records))
@@ -82,29 +123,29 @@ def collect_observations(
     store: ArrayStore | None = None,
     progress: Progress | None = None,
 ) -> Observations:
-    """Play, and keep the last of every `obs_every` observations of each environment, `num_obs` of each.
+    """Collect every `obs_every`-th observation of each environment, `num_obs` of each, ordered by time.
 
-    All N x num_obs are in the order of time, then of environments. All environments start together at the beginning
-    of an episode, so few steps in many environments see beginnings more often than an agent at play does, and what
-    happens late in long episodes hardly ever: long play in few environments costs the same. Otherwise `burn_in` steps
-    played before can help. The rest is as for `collect_trajectories`.
+    All environments start at the beginning of an episode. Few steps in many environments therefore oversample the
+    beginnings of episodes and rarely reach late parts of long ones; many steps in few environments cost the same.
+    Alternatively, skip the first `burn_in` steps. Other arguments are those of `collect_trajectories`.
     """
     n = environment.num_envs
     ages = np.zeros(n, np.int32)
-    recorder = Recorder(store or MemoryStore(), n, num_obs, time_first=True)
+    recorder = StepRecorder(store or MemoryStore(), n, num_obs, time_first=True)
 
     def is_kept(t: int) -> bool:
         return t >= burn_in and (t - burn_in) % obs_every == obs_every - 1
 
-    # Where environments begin episodes in steps of their own, it is not known beforehand which ones will be kept.
-    pictures = getattr(environment, "idles", False)
-    records = _records(play(agent, environment, rng, pictured=lambda t: full_resolution and (pictures or is_kept(t))))
+    # Where environments have idle steps, the steps to keep are not known in advance.
+    always = getattr(environment, "idles", False)
+    records = _records(play(agent, environment, rng, render=lambda t: full_resolution and (always or is_kept(t))))
     num_steps = burn_in + num_obs * obs_every
     for t in range(num_steps):
         record = next(records)
         ages = np.where(record["firsts"], 0, ages + 1).astype(np.int32)
         if is_kept(t):
-            recorder.add({**{name: array for name, array in record.items() if name.startswith(_SEEN)}, "ages": ages})
+            observed = {name: array for name, array in record.items() if name.startswith(_OBSERVED)}
+            recorder.add({**observed, "ages": ages})
         if progress is not None:
             progress((t + 1) * n, num_steps * n)
     records.close()
@@ -116,54 +157,56 @@ def play(
     environment: VectorEnvironment,
     rng: np.random.Generator,
     *,
-    pictured: Callable[[int], bool] = lambda _: False,
-) -> Generator[Moment, None, None]:
-    """Play on and on; `pictured(t)` says whether step t's pictures are wanted."""
+    render: Callable[[int], bool] = lambda _: False,
+) -> Generator[Transition, None, None]:
+    """Yield transitions without end; `render(t)` says whether to render frames before step t."""
     n = environment.num_envs
     if agent.num_actions != environment.num_actions:
         raise SamplesError(
             f"the agent has {agent.num_actions} actions, the environment {environment.num_actions}: "
-            "it is not the one that the agent was trained in"
+            "use the environment that the agent was trained in"
         )
     state, step, t = initial_state(agent, n), environment.reset(), 0
-    observations = _preprocessed(agent, step.observations)
+    observations = _preprocess(agent, step.observations)
     while True:
-        frames = environment.render() if pictured(t) else None
+        frames = environment.render() if render(t) else None
         state = before_step(agent, state, step.firsts)
         outputs, next_state = agent.step(observations, state, step.firsts)
         actions = choose_actions(outputs, rng)
-        after = environment.step(actions)
-        final_values = _final_values(agent, after, next_state)
-        yield Moment(observations, state, outputs, actions, step.firsts, after, final_values, frames)
-        state, step, t = next_state, after, t + 1
-        observations = _preprocessed(agent, step.observations)
+        result = environment.step(actions)
+        if not np.isfinite(result.rewards).all():
+            raise SamplesError(f"rewards of step {t} are {result.rewards}; they must be finite")
+        final_values = _final_values(agent, result, next_state)
+        yield Transition(observations, state, outputs, actions, step.firsts, result, final_values, frames)
+        state, step, t = next_state, result, t + 1
+        observations = _preprocess(agent, step.observations)
 
 
-def _preprocessed(agent: Player, frames: np.ndarray) -> np.ndarray:
-    """What the agent sees, as uint8, which an agent takes whatever its `preprocess` gives."""
+def _preprocess(agent: Player, frames: np.ndarray) -> np.ndarray:
+    """Return observations as uint8, which agents accept whatever their `preprocess` returns."""
     observations = preprocess(agent, frames)
     if np.issubdtype(observations.dtype, np.floating):
         observations = np.rint(observations * 255).astype(np.uint8)
     expected = getattr(agent, "observation_shape", observations.shape[1:])
     if tuple(expected) != observations.shape[1:]:
         raise SamplesError(
-            f"the agent sees observations of shape {tuple(expected)}, the environment gives {observations.shape[1:]}. "
-            "For an agent from a checkpoint, check env_kind, frame_stack and the like in its metadata; for a network "
-            "of your own, the shape of its input (observation_shape, as height, width, channels) and channels_first, "
-            "or wrap the environment"
+            f"the agent takes observations of shape {tuple(expected)}, but the environment returns "
+            f"{observations.shape[1:]}. For an agent from a checkpoint, check env_kind, frame_stack and similar "
+            "metadata; for a custom network, check observation_shape (height, width, channels) and channels_first, or "
+            "wrap the environment"
         )
     return observations
 
 
-def _final_values(agent: Player, after: Step, state: State) -> np.ndarray:
-    """Values (N,) of the final observations of episodes that time cut short; 0 elsewhere, and where none is shown."""
-    values = np.zeros(len(after.firsts), np.float32)
-    if after.final_observations:
-        environments = list(after.final_observations)
-        # A whole batch, since a network may be compiled for each batch size anew.
-        observations = after.observations.copy()
-        observations[environments] = np.stack([after.final_observations[i] for i in environments])
-        outputs, _ = agent.step(_preprocessed(agent, observations), state, np.zeros(len(values), bool))
+def _final_values(agent: Player, result: Step, state: State) -> np.ndarray:
+    """Values (N,) of the final observations of truncated episodes; 0 elsewhere, and where there is no observation."""
+    values = np.zeros(len(result.firsts), np.float32)
+    if result.final_observations:
+        environments = list(result.final_observations)
+        # The whole batch, because a network may be compiled for each batch size.
+        observations = result.observations.copy()
+        observations[environments] = np.stack([result.final_observations[i] for i in environments])
+        outputs, _ = agent.step(_preprocess(agent, observations), state, np.zeros(len(values), bool))
         if outputs.values is not None:
             values[environments] = outputs.values[environments]
         elif outputs.q_values is not None:
@@ -171,39 +214,34 @@ def _final_values(agent: Player, after: Step, state: State) -> np.ndarray:
     return values
 
 
-def _records(moments: Iterator[Moment]) -> Generator[Record, None, None]:
-    """What is kept of each moment, without idle steps: environments that had none wait for those that had some."""
-    waiting: list[deque[Record]] = []
-    for moment in moments:
-        record, idle = _record_of(moment), moment.after.idle
-        if idle is None and not any(waiting):
+def _records(transitions: Iterator[Transition]) -> Generator[Record, None, None]:
+    """Records without idle steps: environments without idle steps wait for the others."""
+    queues: list[deque[Record]] = []
+    for transition in transitions:
+        record, idle = _to_record(transition), transition.result.idle
+        if idle is None and not any(queues):
             yield record
             continue
-        waiting = waiting or [deque() for _ in moment.actions]
-        for i, queue in enumerate(waiting):
+        queues = queues or [deque() for _ in transition.actions]
+        for i, queue in enumerate(queues):
             if idle is None or not idle[i]:
                 queue.append({name: array[i] for name, array in record.items()})
-        if all(waiting):
-            rows = [queue.popleft() for queue in waiting]
+        if all(queues):
+            rows = [queue.popleft() for queue in queues]
             yield {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
-def _record_of(moment: Moment) -> Record:
-    outputs = {
-        name: array
-        for name in ("policy_logits", "values", "q_values")
-        if (array := getattr(moment.outputs, name)) is not None
-    }
-    seen = {"observations": moment.observations}
-    if moment.frames is not None:
-        seen["observations_full"] = moment.frames
+def _to_record(transition: Transition) -> Record:
+    outputs = {name: getattr(transition.outputs, name) for name in ("policy_logits", "values", "q_values")}
+    rendered = {} if transition.frames is None else {"observations_full": transition.frames}
     return {
-        **seen,
-        **{f"states.{i}": np.asarray(part) for i, part in enumerate(moment.state or ())},
-        "actions": moment.actions,
-        "rewards": moment.after.rewards,
-        "firsts": moment.firsts,
-        "truncated": moment.after.truncated,
-        "final_values": moment.final_values,
-        **outputs,
+        "observations": transition.observations,
+        **rendered,
+        **{f"states.{i}": np.asarray(part) for i, part in enumerate(transition.state or ())},
+        "actions": transition.actions,
+        "rewards": transition.result.rewards,
+        "firsts": transition.firsts,
+        "truncated": transition.result.truncated,
+        "final_values": transition.final_values,
+        **{name: array for name, array in outputs.items() if array is not None},
     }

@@ -1,41 +1,75 @@
-"""Samples of an agent at play, as arrays.
-
-Shapes: N environments, T steps.
-"""
+"""What an agent saw and did in an environment, as arrays: N environments, T steps, M extra observations."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rl_clarity.environments.protocol import Combo
+from rl_clarity.errors import SamplesError
 
 
 @dataclass(frozen=True)
 class Trajectories:
-    """N stretches of T consecutive steps. At step t the agent saw `observations[:, t]` and took `actions[:, t]`."""
+    """T consecutive steps of N environments. At step t the agent saw `observations[:, t]` and took `actions[:, t]`."""
 
     observations: np.ndarray  # (N, T, H, W, C) uint8
     actions: np.ndarray  # (N, T) int
-    rewards: np.ndarray  # (N, T) float32: of the action at t (known with observation t + 1)
-    firsts: np.ndarray  # (N, T) bool: the observation begins an episode
-    truncated: np.ndarray | None = None  # (N, T) bool: the episode was cut by time after step t
-    final_values: np.ndarray | None = None  # (N, T) float32: value of the state in which it was cut, else 0
+    rewards: np.ndarray  # (N, T) float32: of the action at t (returned with observation t + 1)
+    firsts: np.ndarray  # (N, T) bool: the observation is the first of an episode
+    truncated: np.ndarray | None = None  # (N, T) bool: the episode was truncated by a time limit after step t
+    final_values: np.ndarray | None = None  # (N, T) float32: value of the state in which it was truncated, else 0
     policy_logits: np.ndarray | None = None  # (N, T, A) float32
     values: np.ndarray | None = None  # (N, T) float32
     q_values: np.ndarray | None = None  # (N, T, A) float32
-    states: tuple[np.ndarray, ...] | None = None  # each (N, T, ...): state *before* the step, reset included
-    observations_full: np.ndarray | None = None  # (N, T, H', W', 3) uint8: human-scale frames
-    action_combos: tuple[Combo, ...] | None = None  # buttons of each action, if the environment has words for them
+    states: tuple[np.ndarray, ...] | None = None  # each (N, T, ...): state *before* the step, resets included
+    observations_full: np.ndarray | None = None  # (N, T, H', W', 3) uint8: rendered frames
+    action_combos: tuple[Combo, ...] | None = None  # buttons of each action, if the environment names them
 
 
 @dataclass(frozen=True)
 class Observations:
-    """Observations far apart, on which features are found."""
+    """Extra observations, many steps apart, for feature visualization."""
 
     observations: np.ndarray  # (M, H, W, C) uint8
     states: tuple[np.ndarray, ...] | None = None  # each (M, ...): state before the observation
     observations_full: np.ndarray | None = None  # (M, H', W', 3) uint8
     ages: np.ndarray | None = None  # (M,) int: steps since the episode began
-    trajectory_frames: np.ndarray | None = None  # (M, 2) int: (trajectory, frame) it was taken from, -1 where from none
+    trajectory_frames: np.ndarray | None = None  # (M, 2) int: trajectory and frame it was taken from, or -1, -1
+
+
+SamplesT = TypeVar("SamplesT", Trajectories, Observations)
+
+_STATE = "states."
+_NOT_ARRAYS = ("action_combos",)
+
+
+def to_arrays(samples: Trajectories | Observations) -> dict[str, np.ndarray]:
+    """Return the arrays by name, without those that are None; the parts of a state are `states.0`, `states.1`, ..."""
+    arrays: dict[str, np.ndarray] = {}
+    for field in dataclasses.fields(samples):
+        value = getattr(samples, field.name)
+        if field.name == "states":
+            arrays |= {f"{_STATE}{i}": part for i, part in enumerate(value or ())}
+        elif value is not None and field.name not in _NOT_ARRAYS:
+            arrays[field.name] = value
+    return arrays
+
+
+def from_arrays(kind: type[SamplesT], arrays: Mapping[str, np.ndarray]) -> SamplesT:
+    """Build samples from arrays by name, the inverse of `to_arrays`; raises SamplesError for wrong names."""
+    parts = sorted((name for name in arrays if name.startswith(_STATE)), key=lambda name: int(name[len(_STATE) :]))
+    states = tuple(arrays[name] for name in parts) or None
+    others = {name: array for name, array in arrays.items() if name not in parts}
+    fields = dataclasses.fields(kind)
+    unknown = others.keys() - {field.name for field in fields if field.name not in _NOT_ARRAYS}
+    missing = {field.name for field in fields if field.default is dataclasses.MISSING} - others.keys()
+    if unknown or missing:
+        problem = f"lack {', '.join(sorted(missing))}" if missing else f"have unknown {', '.join(sorted(unknown))}"
+        raise SamplesError(f"{kind.__name__.lower()} {problem}")
+    values: dict[str, Any] = {**others, "states": states}
+    return kind(**values)

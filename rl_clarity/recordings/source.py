@@ -1,46 +1,51 @@
-"""Let the agent play, or fetch what it did when it played before."""
+"""Where the samples of a checkpoint come from: collected, or loaded if they were collected before."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from rl_clarity import checkpoints
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.checkpoints.checkpoint import Checkpoint
-from rl_clarity.environments import EnvironmentSpec, make, spec_from_metadata
-from rl_clarity.errors import SamplesError
+from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
+from rl_clarity.errors import CheckpointError, SamplesError
 from rl_clarity.files import write_atomically
 from rl_clarity.jobs import Communicator
 from rl_clarity.keys import code_version, key_of
 from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.quiet import import_keras
-from rl_clarity.recordings.arrays import samples_key
-from rl_clarity.recordings.paths import SamplePaths, sample_paths
+from rl_clarity.recordings.arrays import check_observations, check_trajectories, samples_key
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.recordings.storage import (
+    RESAMPLE,
+    SamplePaths,
     SamplesWriter,
     load_facts,
     load_metadata,
     load_observations,
     load_trajectories,
+    sample_paths,
     save_metadata,
 )
 
-TRAJECTORIES, OBSERVATIONS = 0, 1  # streams of randomness of their own
+READ_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """What decides the samples of an agent, beside the agent."""
+    """What determines the samples, besides the agent and its environment."""
 
     trajectories: TrajectoriesOptions
     observations: ObservationsOptions
@@ -49,36 +54,52 @@ class SamplingPlan:
 
 
 @dataclass(frozen=True)
+class Samples:
+    """What an agent saw and did, and metadata of its environment."""
+
+    trajectories: Trajectories
+    observations: Observations
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Source:
-    """Where an agent and its samples come from; the keys stand for the samples, made or not."""
+    """An agent and its samples, which the keys identify whether or not they are collected yet."""
 
     checkpoint: Checkpoint
     agent: Agent
     paths: SamplePaths
     plan: SamplingPlan
     spec: EnvironmentSpec | None
-    """Where to play; None if samples that are there are used."""
+    """Where to collect samples; None to use saved ones."""
     trajectories_key: str
     observations_key: str
+    content: IO[bytes] | None = field(default=None, repr=False)
+    """Content of the checkpoint's file as it was read, on rank 0, to be saved with new samples."""
 
     @property
-    def made_from(self) -> list[Any]:
-        """Stands for agent and samples (JSON)."""
-        return _made_from(self.checkpoint, self.trajectories_key, self.observations_key)
+    def identity(self) -> list[Any]:
+        """JSON value that identifies agent and samples."""
+        return _identity(self.checkpoint, self.trajectories_key, self.observations_key)
+
+    made_from = identity
 
     @property
-    def samples_are_there(self) -> bool:
-        """The samples need not be made: those that are there were made by the same agent, options, seed and code."""
-        return self.spec is None or _kept_keys(self.paths) == (self.trajectories_key, self.observations_key)
+    def up_to_date(self) -> bool:
+        """Whether saved samples can be used: those of the same agent, options, seed and code."""
+        return self.spec is None or _saved_keys(self.paths) == (self.trajectories_key, self.observations_key)
 
-
-@dataclass(frozen=True)
-class Samples:
-    """What an agent did when it played, and in which environment."""
-
-    trajectories: Trajectories
-    observations: Observations
-    metadata: Mapping[str, Any]
+    def load(self) -> Samples:
+        """Memory-map the saved samples; raises SamplesError if they are damaged or do not match the agent."""
+        trajectories, observations = (
+            load_trajectories(self.paths.trajectories),
+            load_observations(self.paths.observations),
+        )
+        with _naming(self.paths.trajectories):
+            check_trajectories(self.agent, trajectories)
+        with _naming(self.paths.observations):
+            check_observations(self.agent, observations)
+        return Samples(trajectories, observations, load_metadata(self.paths.metadata))
 
 
 @contextmanager
@@ -90,49 +111,109 @@ def open_source(
     env_name: str | None = None,
     address: str | None = None,
 ) -> Iterator[Source]:
-    """Read the checkpoint and decide what its samples are, without making them; a temporary place for them is removed
-    with the context. `env_name` says where to play if the checkpoint does not, `address` where it was fetched from.
+    """Read a checkpoint and identify its samples, without collecting them; temporary samples are removed on exit.
+
+    `env_name` is the environment if the checkpoint does not name one, `address` the URL it was downloaded from.
     """
-    paths = ranks.broadcast(_paths(address or checkpoint_path, load) if ranks.rank == 0 else None)
+    paths = ranks.broadcast(sample_paths(address or checkpoint_path, load) if ranks.rank == 0 else None)
     try:
-        yield _read_source(checkpoint_path, load, plan, paths, env_name)
+        with tempfile.TemporaryFile() as content:
+            yield _read_source(checkpoint_path, load, plan, paths, env_name, ranks, content)
     finally:
         if paths.temporary is not None and ranks.rank == 0:
             shutil.rmtree(paths.temporary, ignore_errors=True)
 
 
-def page_is_of(
+def predict_identity(
     checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, env_name: str | None, num_actions: int
 ) -> list[Any]:
-    """What `made_from` of the source would be if its agent has so many actions, found without building the agent.
-
-    Of samples that are made anew only: others have to be read.
-    """
+    """Return `Source.identity` of new samples without building the agent, given its number of actions."""
     checkpoint = _read_checkpoint(checkpoint_path, load, env_name)
     spec = spec_from_metadata(checkpoint.metadata, num_actions=num_actions)
-    return _made_from(checkpoint, *_keys(checkpoint, spec, plan))
+    return _identity(checkpoint, *_compute_keys(checkpoint, spec, plan))
 
 
-def _made_from(checkpoint: Checkpoint, trajectories_key: str, observations_key: str) -> list[Any]:
+def load_or_collect(source: Source, ranks: Communicator) -> Samples:
+    """Memory-map the samples; rank 0 first collects those that are not up to date."""
+    if source.spec is not None and ranks.rank == 0:
+        _collect(source, source.spec)
+    ranks.barrier()
+    samples = source.load()
+    if not source.up_to_date:
+        raise SamplesError(
+            f"another run has replaced the samples in {source.paths.trajectories.parent}: run again when it is done, "
+            "or save this run's samples elsewhere (temp_files=True, or other paths)"
+        )
+    return samples
+
+
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Add the folder, and what to do, to the message of a SamplesError."""
+    try:
+        yield
+    except SamplesError as error:
+        raise SamplesError(f"{folder}: {error}; {RESAMPLE}") from error
+
+
+def _identity(checkpoint: Checkpoint, trajectories_key: str, observations_key: str) -> list[Any]:
     return [checkpoint.sha256, checkpoint.metadata, trajectories_key, observations_key]
 
 
 def _read_source(
-    checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, paths: SamplePaths, env_name: str | None
+    checkpoint_path: Path,
+    load: LoadOptions,
+    plan: SamplingPlan,
+    paths: SamplePaths,
+    env_name: str | None,
+    ranks: Communicator,
+    content: IO[bytes],
 ) -> Source:
     if load.resample:
-        checkpoint = _read_checkpoint(checkpoint_path, load, env_name)
+        checkpoint = _read_consistently(checkpoint_path, load, env_name, ranks, content)
         import_keras()
         agent = checkpoints.build_agent(checkpoint)
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
-        return Source(checkpoint, agent, paths, plan, spec, *_keys(checkpoint, spec, plan))
+        return Source(checkpoint, agent, paths, plan, spec, *_compute_keys(checkpoint, spec, plan), content)
     saved = _read_checkpoint(paths.model if paths.model.exists() else checkpoint_path, load, env_name)
     checkpoint = replace(saved, path=Path(checkpoint_path))
-    trajectories_key = load_facts(paths.trajectories).get("key") or samples_key(load_trajectories(paths.trajectories))
-    observations_key = load_facts(paths.observations).get("key") or samples_key(load_observations(paths.observations))
+    keys = _saved_keys(paths)
+    trajectories_key = keys[0] or samples_key(load_trajectories(paths.trajectories))
+    observations_key = keys[1] or samples_key(load_observations(paths.observations))
     import_keras()
-    agent = checkpoints.build_agent(checkpoint)
-    return Source(checkpoint, agent, paths, plan, None, trajectories_key, observations_key)
+    return Source(
+        checkpoint, checkpoints.build_agent(checkpoint), paths, plan, None, trajectories_key, observations_key
+    )
+
+
+def _read_consistently(
+    path: Path, load: LoadOptions, env_name: str | None, ranks: Communicator, content: IO[bytes]
+) -> Checkpoint:
+    """Read a checkpoint and copy its content, the same on all ranks, although training may be replacing the file."""
+    for _ in range(READ_ATTEMPTS):
+        sha256 = _copy(path, content)
+        checkpoint = _read_checkpoint(path, load, env_name)
+        if checkpoint.sha256 == sha256:
+            break
+    if checkpoint.sha256 != sha256 or ranks.broadcast(sha256) != sha256:
+        raise CheckpointError(f"{path} changed while it was being read; run again, or use a copy of it")
+    return checkpoint
+
+
+def _copy(path: Path, content: IO[bytes]) -> str | None:
+    """Replace `content` by that of a file and return its SHA-256; None if it is not a readable file."""
+    if not path.is_file() or not os.access(path, os.R_OK):
+        return None
+    try:
+        content.seek(0)
+        content.truncate()
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, content)
+        content.seek(0)
+        return hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
+    except OSError as error:
+        folder = tempfile.gettempdir()
+        raise CheckpointError(f"cannot copy {path} to {folder} ({error.strerror or error}); set TMPDIR") from error
 
 
 def _read_checkpoint(path: Path, load: LoadOptions, env_name: str | None) -> Checkpoint:
@@ -142,129 +223,87 @@ def _read_checkpoint(path: Path, load: LoadOptions, env_name: str | None) -> Che
     return checkpoint
 
 
-def _keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingPlan) -> tuple[str, str]:
-    """Hashes of everything that decides trajectories, and observations."""
-    made_by = [checkpoint.sha256, asdict(spec), plan.full_resolution, plan.seed, code_version()]
-    seeds_taken = plan.trajectories.num_envs
+def _compute_keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingPlan) -> tuple[str, str]:
+    """Hash everything that determines trajectories, and observations."""
+    # Code of plug-ins is not part of code_version(): sources of the format, network and environment kind belong here.
+    common = [checkpoint.sha256, asdict(spec), plan.full_resolution, plan.seed, code_version()]
+    trajectory_seeds = plan.trajectories.num_envs
     return (
-        key_of(["trajectories", made_by, asdict(plan.trajectories)]),
-        key_of(["observations", made_by, asdict(plan.observations), seeds_taken]),
+        key_of(["trajectories", common, asdict(plan.trajectories)]),
+        key_of(["observations", common, asdict(plan.observations), trajectory_seeds]),
     )
 
 
-def samples_of(source: Source, ranks: Communicator) -> Samples:
-    """The samples, mapped into memory from where they are kept.
-
-    They are made first, unless those that are there were made by the same checkpoint, options, seed and code: then they
-    would come out the same.
-    """
-    paths = source.paths
-    if source.spec is not None and ranks.rank == 0:
-        _sample(source, source.spec)
-    ranks.barrier()
-    trajectories = load_trajectories(paths.trajectories)
-    observations = load_observations(paths.observations)
-    _check(trajectories.observations.shape[2:], source.agent, paths.trajectories)
-    _check(observations.observations.shape[1:], source.agent, paths.observations)
-    if source.spec is not None and _kept_keys(paths) != (source.trajectories_key, source.observations_key):
-        raise SamplesError(
-            f"another run has replaced the samples in {paths.trajectories.parent} meanwhile: run again when it is "
-            "done, or keep this run's samples elsewhere (temp_files=True, or paths of its own)"
-        )
-    return Samples(trajectories, observations, load_metadata(paths.metadata))
+def _saved_keys(paths: SamplePaths) -> tuple[str | None, str | None]:
+    """Keys of the saved trajectories and observations, None for those that are missing."""
+    return _saved_key(paths.trajectories), _saved_key(paths.observations)
 
 
-def _paths(checkpoint_path: str | Path, load: LoadOptions) -> SamplePaths:
-    return sample_paths(
-        checkpoint_path,
-        temp_files=load.temp_files,
-        model_path=load.model_path,
-        metadata_path=load.metadata_path,
-        trajectories_path=load.trajectories_path,
-        observations_path=load.observations_path,
-    )
+def _saved_key(folder: Path) -> str | None:
+    try:
+        key = load_facts(folder).get("key")
+    except SamplesError:
+        return None
+    return key if isinstance(key, str) else None
 
 
-def _check(shape: tuple[int, ...], agent: Agent, folder: Path) -> None:
-    if tuple(shape) != agent.observation_shape:
-        raise SamplesError(
-            f"{folder} holds observations of shape {tuple(shape)}, the agent sees {agent.observation_shape}: "
-            "sample anew with resample=True, or give another path"
-        )
-
-
-def _sample(source: Source, spec: EnvironmentSpec) -> None:
-    paths, plan, agent = source.paths, source.plan, source.agent
-    kept = _kept_keys(paths)
-    if kept[0] != source.trajectories_key:
-        _sample_trajectories(agent, spec, paths.trajectories, plan, source.trajectories_key)
-    if kept[1] != source.observations_key:
-        _sample_observations(agent, spec, paths.observations, plan, source.observations_key)
-    _keep_model(source.checkpoint.path, paths.model)
+def _collect(source: Source, spec: EnvironmentSpec) -> None:
+    paths, plan = source.paths, source.plan
+    trajectories_key, observations_key = _saved_keys(paths)
+    if trajectories_key != source.trajectories_key:
+        _collect_trajectories(source, spec)
+    if observations_key != source.observations_key:
+        _collect_observations(source, spec)
+    _save_model(source)
     combos = load_facts(paths.trajectories)["action_combos"]
     save_metadata(paths.metadata, {"action_combos": combos, "environment": asdict(spec), "sampling": asdict(plan)})
 
 
-def _kept_keys(paths: SamplePaths) -> tuple[Any, Any]:
-    """Keys of the trajectories and the observations that are there; None for those that are not."""
-    return _kept_key(paths.trajectories), _kept_key(paths.observations)
-
-
-def _kept_key(folder: Path) -> Any:
+def _save_model(source: Source) -> None:
+    model, content = source.paths.model, source.content
+    if content is None or model.absolute() == source.checkpoint.path.absolute():
+        return
+    content.seek(0)
     try:
-        return load_facts(folder).get("key")
-    except SamplesError:
-        return None
+        write_atomically(model, iter(lambda: content.read(2**20), b""))
+    except OSError as error:
+        raise SamplesError(f"cannot save the agent to {model} ({error.strerror or error}); use another path") from error
 
 
-def _keep_model(checkpoint: Path, model: Path) -> None:
-    if model.absolute() != checkpoint.absolute():
-        try:
-            write_atomically(model, checkpoint.read_bytes())
-        except OSError as error:
-            raise SamplesError(
-                f"the agent cannot be kept at {model} ({error.strerror or error}); give another path"
-            ) from error
+def _collect_trajectories(source: Source, spec: EnvironmentSpec) -> None:
+    options, seed = source.plan.trajectories, source.plan.seed
+    rng = np.random.default_rng([seed, 0])  # 0 and 1 are independent random streams
+    with _collecting(source, spec, "trajectories", options.num_envs, seed) as (environment, writer, kwargs):
+        trajectories = collect_trajectories(source.agent, environment, options.num_steps, rng, **kwargs)
+        combos = [list(combo) for combo in environment.action_combos]
+        writer.commit(trajectories, {"key": source.trajectories_key, "action_combos": combos})
 
 
-def _sample_trajectories(agent: Agent, spec: EnvironmentSpec, folder: Path, plan: SamplingPlan, key: str) -> None:
-    options = plan.trajectories
-    environment = make(spec, options.num_envs, plan.seed, full_resolution=plan.full_resolution)
-    try:
-        with progress_bar("Playing trajectories") as report, SamplesWriter(folder) as writer:
-            trajectories = collect_trajectories(
-                agent,
-                environment,
-                options.num_steps,
-                np.random.default_rng([plan.seed, TRAJECTORIES]),
-                full_resolution=plan.full_resolution,
-                store=writer.store,
-                progress=counted(report),
-            )
-            facts = {"key": key, "action_combos": [list(combo) for combo in environment.action_combos]}
-            writer.commit(trajectories, facts)
-    finally:
-        environment.close()
+def _collect_observations(source: Source, spec: EnvironmentSpec) -> None:
+    options, seed = source.plan.observations, source.plan.seed
+    rng = np.random.default_rng([seed, 1])
+    # Different levels: trajectories use one seed each, from plan.seed on.
+    seed += source.plan.trajectories.num_envs
+    with _collecting(source, spec, "observations", options.num_envs, seed) as (environment, writer, kwargs):
+        observations = collect_observations(
+            source.agent, environment, options.num_obs, options.obs_every, rng, **kwargs
+        )
+        writer.commit(observations, {"key": source.observations_key})
 
 
-def _sample_observations(agent: Agent, spec: EnvironmentSpec, folder: Path, plan: SamplingPlan, key: str) -> None:
-    options = plan.observations
-    # Levels of their own: from the trajectories' seed on, one seed a trajectory is taken.
-    environment = make(
-        spec, options.num_envs, plan.seed + plan.trajectories.num_envs, full_resolution=plan.full_resolution
-    )
-    try:
-        with progress_bar("Playing for observations") as report, SamplesWriter(folder) as writer:
-            observations = collect_observations(
-                agent,
-                environment,
-                options.num_obs,
-                options.obs_every,
-                np.random.default_rng([plan.seed, OBSERVATIONS]),
-                full_resolution=plan.full_resolution,
-                store=writer.store,
-                progress=counted(report),
-            )
-            writer.commit(observations, {"key": key})
-    finally:
-        environment.close()
+@contextmanager
+def _collecting(
+    source: Source, spec: EnvironmentSpec, kind: str, num_envs: int, seed: int
+) -> Iterator[tuple[VectorEnvironment, SamplesWriter, dict[str, Any]]]:
+    """Open environment, writer and progress bar; yield the first two, and common arguments for collecting samples."""
+    full_resolution = source.plan.full_resolution
+    with (
+        closing(make(spec, num_envs, seed, full_resolution=full_resolution)) as environment,
+        progress_bar(f"Collecting {kind}") as report,
+        SamplesWriter(getattr(source.paths, kind)) as writer,
+    ):
+        arguments = {"full_resolution": full_resolution, "store": writer.store, "progress": counted(report)}
+        yield environment, writer, arguments
+
+
+samples_of, page_is_of = load_or_collect, predict_identity

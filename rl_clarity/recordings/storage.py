@@ -1,12 +1,13 @@
-"""Samples on disk: a folder of `.npy` files and an index, `samples.json`, that names them.
+"""Samples on disk: a folder of `.npy` files and an index, `samples.json`, that lists them.
 
-The index is what counts. It is replaced in one step when all arrays of new samples are on disk, so a reader finds the
-old samples or the new, whole, whenever a writer was stopped. Arrays are mapped into memory rather than read, and
-nothing in a file is run: `.npy` files of objects (which hold pickles) are refused.
+The index is replaced atomically once all arrays of new samples are on disk: a reader finds the old samples or the new
+ones, complete, whenever a writer was stopped. Arrays are memory-mapped. Loading never runs code: `.npy` files of
+objects, which contain pickles, are refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -14,32 +15,81 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
+import platformdirs
 
 from rl_clarity.errors import SamplesError
 from rl_clarity.files import sync_folder, write_atomically
 from rl_clarity.keys import to_plain
+from rl_clarity.options import LoadOptions
 from rl_clarity.recordings.array_stores import FileStore, open_array
-from rl_clarity.recordings.named_arrays import Samples, from_arrays, to_arrays
-from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.samples import Observations, SamplesT, Trajectories, from_arrays, to_arrays
 
+FOLDER = "rl-clarity"
 INDEX = "samples.json"
 FORMAT = "rl_clarity samples"
 VERSION = 1
+RESAMPLE = "collect new samples with resample=True, or use another path"
 
 _NAME = re.compile(r"[a-z_]+(\.\d+)?")
-_WAY_OUT = "sample anew with resample=True, or give another path"
+
+
+@dataclass(frozen=True)
+class SamplePaths:
+    """Where the samples of a checkpoint are saved."""
+
+    model: Path
+    """A file: the checkpoint that collected the samples, which `resample=False` loads."""
+    metadata: Path
+    """A JSON file."""
+    trajectories: Path
+    """A folder."""
+    observations: Path
+    """A folder."""
+    temporary: Path | None = None
+    """The folder to remove afterwards, if the samples are temporary."""
+
+
+def sample_paths(checkpoint_path: str | os.PathLike[str], load: LoadOptions) -> SamplePaths:
+    """Choose paths for a checkpoint's samples; by default in `rl-clarity/` beside the checkpoint.
+
+    If that folder is not writable, or the checkpoint is remote, the default is the user's cache folder; with
+    `temp_files`, a new temporary folder.
+    """
+    checkpoint_path = os.fspath(checkpoint_path)
+    name = PurePosixPath(checkpoint_path)
+    folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}-")) if load.temp_files else _default_folder(checkpoint_path)
+    default = str(folder / (name.stem or name.name))
+    return SamplePaths(
+        model=Path(load.model_path or f"{default}.model{name.suffix}"),
+        metadata=Path(load.metadata_path or f"{default}.metadata.json"),
+        trajectories=Path(load.trajectories_path or f"{default}.trajectories"),
+        observations=Path(load.observations_path or f"{default}.observations"),
+        temporary=folder if load.temp_files else None,
+    )
+
+
+def _default_folder(checkpoint_path: str) -> Path:
+    if "://" not in checkpoint_path:
+        parent = Path(checkpoint_path).absolute().parent
+        if os.access(parent / FOLDER if (parent / FOLDER).exists() else parent, os.W_OK | os.X_OK):
+            return parent / FOLDER
+        checkpoint_path = str(Path(checkpoint_path).absolute())
+    # Checkpoints with the same name in different folders must not share samples.
+    key = hashlib.sha256(checkpoint_path.encode()).hexdigest()[:16]
+    return platformdirs.user_cache_path(FOLDER) / "samples" / key
 
 
 class SamplesWriter:
-    """Writes samples to a folder, array by array; `store` is where `collect_trajectories` and the like put them.
+    """Writes samples to a folder, array by array, into `store`.
 
-    Used as a context: what is not committed at its end is taken away again. One process at a time may write to a
-    folder; a second is refused with `SamplesError`.
+    A context manager: arrays that were not committed are removed on exit. Only one process at a time can write to a
+    folder; another one gets a SamplesError.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -51,14 +101,14 @@ class SamplesWriter:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(self.folder)
-            self._remove_all_but(_arrays_folder(self.folder))
+            self._remove_uncommitted()
             self.store = FileStore(Path(tempfile.mkdtemp(prefix="arrays-", dir=self.folder)))
         except OSError as error:
-            raise SamplesError(f"samples cannot be written to {self.folder} ({error}); {_WAY_OUT}") from error
+            raise SamplesError(f"cannot write samples to {self.folder} ({error}); {RESAMPLE}") from error
         return self
 
     def commit(self, samples: Trajectories | Observations, facts: Mapping[str, Any] | None = None) -> None:
-        """Make the samples, whose arrays are in `store`, those of the folder; `facts` (JSON) go along with them."""
+        """Replace the folder's samples by these, whose arrays are in `store`; `facts` (JSON) are saved with them."""
         folder = self.store.folder
         arrays = {
             name: {
@@ -70,123 +120,123 @@ class SamplesWriter:
             for name, array in to_arrays(samples).items()
         }
         sync_folder(folder)
-        index = {"format": FORMAT, "version": VERSION, "kind": _kind_of(type(samples)), "arrays": arrays}
-        write_json(self.folder / INDEX, {**index, "facts": dict(facts or {})})
+        index = {"format": FORMAT, "version": VERSION, "kind": _kind_name(type(samples)), "arrays": arrays}
+        _write_json(self.folder / INDEX, {**index, "facts": dict(facts or {})})
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with suppress(SamplesError):
-            self._remove_all_but(_arrays_folder(self.folder))
+            self._remove_uncommitted()
         self._lock.close()
         if isinstance(error, OSError):
-            raise SamplesError(f"samples could not be written to {self.folder} ({error}); {_WAY_OUT}") from error
+            raise SamplesError(f"cannot write samples to {self.folder} ({error}); {RESAMPLE}") from error
 
-    def _remove_all_but(self, kept: str | None) -> None:
-        for other in self.folder.glob("arrays-*"):
-            if other.name != kept:
-                shutil.rmtree(other, ignore_errors=True)
+    def _remove_uncommitted(self) -> None:
+        committed = set()
+        with suppress(SamplesError):
+            committed = {entry["file"].split("/")[0] for entry in _read_index(self.folder)["arrays"].values()}
+        for folder in self.folder.glob("arrays-*"):
+            if folder.name not in committed:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def load_trajectories(folder: str | os.PathLike[str]) -> Trajectories:
-    """Trajectories of a folder, mapped into memory; raises `SamplesError` if they are missing or damaged."""
+    """Memory-map the trajectories of a folder; raises SamplesError if they are missing or damaged."""
     return _load(Path(folder), Trajectories)
 
 
 def load_observations(folder: str | os.PathLike[str]) -> Observations:
-    """Observations of a folder, mapped into memory; raises `SamplesError` if they are missing or damaged."""
+    """Memory-map the observations of a folder; raises SamplesError if they are missing or damaged."""
     return _load(Path(folder), Observations)
 
 
 def load_facts(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """What was written along with a folder's samples; raises `SamplesError` if there are none."""
+    """Read the facts saved with a folder's samples; raises SamplesError if there are no samples."""
     facts: dict[str, Any] = _read_index(Path(folder))["facts"]
     return facts
 
 
 def save_metadata(path: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
-    """Write metadata (JSON) in one step."""
+    """Write metadata (JSON) atomically."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_json(Path(path), metadata)
+        _write_json(Path(path), metadata)
     except OSError as error:
-        raise SamplesError(f"metadata cannot be written to {path} ({error}); give another path") from error
+        raise SamplesError(f"cannot write metadata to {path} ({error}); use another path") from error
 
 
 def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read metadata; raises `SamplesError` if it is missing or damaged."""
+    """Read metadata; raises SamplesError if it is missing or damaged."""
     return _read_json(Path(path))
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace a file by JSON in one step: whenever this is stopped, the old file is there, or the new one, whole."""
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     text = json.dumps(to_plain(value), indent=1, sort_keys=True) + "\n"
     write_atomically(path, text.encode())
     sync_folder(path.parent)
 
 
-def _load(folder: Path, kind: type[Samples]) -> Samples:
+def _load(folder: Path, kind: type[SamplesT]) -> SamplesT:
     index = _read_index(folder)
-    if index["kind"] != _kind_of(kind):
-        raise SamplesError(f"{folder} holds {index['kind']}, not {_kind_of(kind)}; give another path")
+    if index["kind"] != _kind_name(kind):
+        raise SamplesError(f"{folder} holds {index['kind']}, not {_kind_name(kind)}; use another path")
     return from_arrays(kind, {name: _open(folder, name, entry) for name, entry in index["arrays"].items()})
 
 
 def _open(folder: Path, name: str, entry: Mapping[str, Any]) -> np.ndarray:
-    path = folder / str(entry["file"])
-    if not _NAME.fullmatch(name) or path.resolve().parent.parent != folder.resolve():
-        raise SamplesError(f"{folder / INDEX} names the file {entry['file']!r}, which is none of its own; {_WAY_OUT}")
+    path = folder / entry["file"]
     try:
+        if not _NAME.fullmatch(name) or path.resolve().parent.parent != folder.resolve():
+            raise SamplesError(f"{folder / INDEX} lists the file {entry['file']!r}, outside its folder; {RESAMPLE}")
         size = path.stat().st_size
         if size != entry["bytes"]:
             raise ValueError(f"{size} bytes instead of {entry['bytes']}")
         array = open_array(path)
         if list(array.shape) != entry["shape"] or array.dtype.str != entry["dtype"]:
             raise ValueError(f"{array.dtype}{array.shape} instead of {entry['dtype']}{tuple(entry['shape'])}")
+    except SamplesError:
+        raise
     except (OSError, ValueError) as error:
-        raise SamplesError(f"{path} is missing or damaged ({error}); {_WAY_OUT}") from error
+        raise SamplesError(f"{path} is missing or damaged ({error}); {RESAMPLE}") from error
     return array
 
 
 def _read_index(folder: Path) -> dict[str, Any]:
-    if not (folder / INDEX).is_file():
-        raise SamplesError(f"there are no saved samples in {folder}; {_WAY_OUT}")
-    index = _read_json(folder / INDEX)
+    path = folder / INDEX
+    if not path.is_file():
+        raise SamplesError(f"no saved samples in {folder}; {RESAMPLE}")
+    index = {"kind": None, "facts": {}, **_read_json(path)}
     if index.get("format") != FORMAT or index.get("version") != VERSION:
         raise SamplesError(
-            f"{folder / INDEX} is {index.get('format')!r} version {index.get('version')!r}, "
-            f"not {FORMAT!r} version {VERSION}; {_WAY_OUT}"
+            f"{path} has format {index.get('format')!r} version {index.get('version')!r}, "
+            f"expected {FORMAT!r} version {VERSION}; {RESAMPLE}"
         )
-    entries = index.get("arrays")
-    keys = {"file", "shape", "dtype", "bytes"}
-    if not isinstance(entries, dict) or not all(isinstance(e, dict) and keys <= e.keys() for e in entries.values()):
-        raise SamplesError(f"{folder / INDEX} is damaged: it does not list its arrays; {_WAY_OUT}")
-    return {"kind": None, "facts": {}, **index}
+    arrays, fields = index.get("arrays"), {"file": str, "shape": list, "dtype": str, "bytes": int}
+    if not isinstance(arrays, dict) or not all(
+        isinstance(entry, dict) and all(isinstance(entry.get(key), kind) for key, kind in fields.items())
+        for entry in arrays.values()
+    ):
+        raise SamplesError(f"{path} is damaged: it does not list its arrays; {RESAMPLE}")
+    if not isinstance(index["facts"], dict):
+        raise SamplesError(f"{path} is damaged: its facts are not an object; {RESAMPLE}")
+    return index
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(value, dict):
-            raise ValueError(f"a JSON object was expected, not {type(value).__name__}")
-    except (OSError, ValueError) as error:
-        raise SamplesError(f"{path} is missing or damaged ({error}); {_WAY_OUT}") from error
+            raise ValueError(f"expected a JSON object, not {type(value).__name__}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise SamplesError(f"{path} is missing or damaged ({error}); {RESAMPLE}") from error
     return value
 
 
-def _arrays_folder(folder: Path) -> str | None:
-    """Name of the folder in which the index's arrays are."""
-    try:
-        files = [str(entry["file"]) for entry in _read_index(folder)["arrays"].values()]
-    except SamplesError:
-        return None
-    return files[0].split("/")[0] if files else None
-
-
-def _kind_of(kind: type[Trajectories] | type[Observations]) -> Literal["trajectories", "observations"]:
+def _kind_name(kind: type[Trajectories] | type[Observations]) -> Literal["trajectories", "observations"]:
     return "trajectories" if issubclass(kind, Trajectories) else "observations"
 
 
 def _lock(folder: Path) -> Any:
-    """Keep others from writing to the folder as long as the returned file is open; the system lets go when we die."""
+    """Return a file that holds an exclusive lock on the folder until it is closed or this process ends."""
     import fcntl
 
     file = (folder / ".lock").open("w")
@@ -195,7 +245,7 @@ def _lock(folder: Path) -> Any:
     except BlockingIOError as error:
         file.close()
         raise SamplesError(
-            f"another run is writing samples to {folder}; wait for it, or let this one keep its own elsewhere: "
+            f"another run is writing samples to {folder}; wait for it, or save these samples elsewhere: "
             "temp_files=True in load_kwargs (--load.temp-files), or another path"
         ) from error
     return file

@@ -1,4 +1,4 @@
-"""Reduction of a layer's channels to a few that people can look at."""
+"""Reduction of a layer's channels to a few features."""
 
 from rl_clarity.reduction.nmf import ChannelReduction
 

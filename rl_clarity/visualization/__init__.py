@@ -1,1 +1,1 @@
-"""What attribution and features look like: colours, pictures, dataset examples, optimised images; pure NumPy."""
+"""Images of attribution and features: colors, rendering, dataset examples, optimized images. Pure NumPy."""

@@ -1,8 +1,7 @@
-"""Hues of channels and greys of actions.
+"""Hues of channels and grays of actions.
 
 The hues are those of Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020): evenly spaced on the hexagon of
-primary and secondary colours, every one of the same brightness in the L2 sense, so that attribution of the same
-strength looks equally strong in each.
+primary and secondary colors and of equal L2 norm, so that attribution of equal strength looks equally strong.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ _DARKEST, _LIGHTEST = 3 / 16, 15 / 16
 
 
 def hue_to_rgb(degrees: np.ndarray) -> np.ndarray:
-    """Colours (n, 3) of unit L2 norm at angles (n,): red 0, yellow 60, green 120, cyan 180, blue 240, magenta 300."""
+    """Return unit-norm colors (n, 3) at angles (n,): red 0, yellow 60, green 120, cyan 180, blue 240, magenta 300."""
     sextant = np.asarray(degrees, np.float64) % 360 / 60
     corner = np.floor(sextant).astype(int) % 6
     fraction = sextant - np.floor(sextant)
-    # Primaries are the even corners. The fraction is warped by the distance from the primary, so that hues move quickly
-    # away from red, green and blue, which fill more of the circle to the eye.
+    # Primaries are the even corners. Warp the fraction so that hues move away from red, green and blue quickly: these
+    # occupy more of the perceived circle.
     from_primary = np.where(corner % 2 == 0, fraction, 1 - fraction)
     secondary = np.sin(np.pi / 2 * from_primary)
     next_corner = np.where(corner % 2 == 0, secondary, 1 - secondary)[:, None]
@@ -29,25 +28,25 @@ def hue_to_rgb(degrees: np.ndarray) -> np.ndarray:
 
 
 def channel_hues(channels: int) -> np.ndarray:
-    """Hues (K, 3) float32 of `channels` channels, each of unit L2 norm."""
+    """Return hues (K, 3) float32 of unit L2 norm."""
     return hue_to_rgb(360 * np.arange(channels) / channels).astype(np.float32)
 
 
 def input_hues(channels: int) -> np.ndarray:
-    """Hues (C, 3) float32 of the channels of an observation: red, green, blue; grey for a single one."""
+    """Return hues (C, 3) float32 of the channels of an observation: red, green, blue; gray for a single channel."""
     if channels == 1:
         return np.full((1, 3), 1 / np.sqrt(3), np.float32)
     return channel_hues(channels)
 
 
 def page_colors(hues: np.ndarray) -> list[str]:
-    """Each of the hues (K, 3) at full brightness, as `#rrggbb`."""
+    """Return the hues (K, 3) at full brightness, as `#rrggbb`."""
     return [_to_hex(hue / hue.max()) for hue in np.asarray(hues, np.float64)]
 
 
 def action_colors(actions: int) -> list[str]:
-    """Evenly spaced greys for `actions` actions, dark to light, as `#rrggbb`."""
-    return [_to_hex(np.full(3, grey)) for grey in np.linspace(_DARKEST, _LIGHTEST, actions)]
+    """Return evenly spaced grays, dark to light, as `#rrggbb`."""
+    return [_to_hex(np.full(3, gray)) for gray in np.linspace(_DARKEST, _LIGHTEST, actions)]
 
 
 def _to_hex(rgb: np.ndarray) -> str:

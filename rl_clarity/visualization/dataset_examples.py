@@ -1,28 +1,36 @@
-"""Dataset examples: what the observations look like that a feature responds to most.
+"""Dataset examples: the observations that a feature responds to most.
 
-After Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). A feature is one reduced channel, or one channel
-of the layer itself: its activations (M, h, w) over M observations are all that is needed here. What is shown is decided
-as numbers first (`Examples`), which the page draws by itself; `patches.draw_examples` makes pictures of them.
+After Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). A feature is a reduced channel, or a channel of
+the layer, given by its activations (M, h, w) on M observations. `Examples` holds the selection as numbers, which the
+page draws; `patches` draws images of it.
+
+No observation is used too often, by Lucid's rule: in round i = 1, 2, ... the cells whose observation is used more than
+`limit` times take, weakest first, their (i + 1)-th best observation, until nothing changes. Ties are broken by index,
+so that the result does not depend on the machine's sorting algorithm.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rl_clarity.errors import OptionError
-from rl_clarity.visualization.choices import limit_repeats
 
 NONE = -1
-"""Observation index of a cell that shows nothing."""
+"""Observation index of an empty cell."""
+Values = Callable[[np.ndarray], np.ndarray]
+"""Returns the values (n, options) float32 of every option at cells (n,)."""
+
+_FIRST_DEPTH, _DEPTH_FACTOR = 8, 4
+_MAX_VALUES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Examples:
-    """A grid of patches of observations, each around the place where the feature is strong."""
+    """A grid of patches of observations, each centered where the feature is strong."""
 
     indices: np.ndarray  # (rows, columns) int32: the observation shown, or NONE
     strengths: np.ndarray  # (rows, columns) float32: activation there
@@ -30,17 +38,17 @@ class Examples:
 
 
 def dataset_grid(activations: np.ndarray, subdiv_mult: float = 1.0, top_fraction: float = 0.1) -> Examples:
-    """At each cell of a grid over the layer, the observation whose activation (M, h, w) is highest there.
+    """Return, for each cell of a grid over the layer, the observation with the highest activation (M, h, w) there.
 
-    The grid is `subdiv_mult` times as fine as the layer; between positions activations are interpolated linearly. An
-    observation is used in at most `ceil(cells / (M * top_fraction))` cells.
+    The grid is `subdiv_mult` times as fine as the layer; activations are interpolated linearly. An observation is used
+    in at most `ceil(cells / (M * top_fraction))` cells.
     """
     return dataset_grids(activations, [subdiv_mult], top_fraction)[0]
 
 
 def dataset_grids(activations: np.ndarray, subdiv_mults: Sequence[float], top_fraction: float = 0.1) -> list[Examples]:
-    """`dataset_grid` at each of several densities, which costs less than one after the other."""
-    padded = _padded(_checked(activations))
+    """Return `dataset_grid` at several densities, faster than one after the other."""
+    padded = _pad(_check(activations))
     return [_grid(_Surface(padded, subdiv_mult), top_fraction) for subdiv_mult in subdiv_mults]
 
 
@@ -54,11 +62,11 @@ def _grid(surface: _Surface, top_fraction: float) -> Examples:
 
 
 def thumbnail(activations: np.ndarray, num_mult: int = 4) -> Examples:
-    """The `num_mult` squared observations with the strongest activations (M, h, w), each once, at that position.
+    """Return the `num_mult`^2 observations with the strongest activations (M, h, w), each at its strongest position.
 
-    A position is used by at most `num_mult` of the observations; they are laid out roughly as their positions are.
+    At most `num_mult` observations share a position; they are arranged roughly by position.
     """
-    observations, height, width = _checked(activations).shape
+    observations, height, width = _check(activations).shape
     flat = np.ascontiguousarray(activations, np.float32).reshape(observations, height * width)
     choices = flat.argmax(axis=1)
     strengths = flat[np.arange(observations), choices]
@@ -68,10 +76,10 @@ def thumbnail(activations: np.ndarray, num_mult: int = 4) -> Examples:
     for start in range(0, len(best), num_mult):
         row = best[start : start + num_mult]
         best[start : start + num_mult] = row[np.argsort(choices[row] % width, kind="stable")]
-    return _laid_out(best, strengths[best], choices[best], width, num_mult)
+    return _arrange(best, strengths[best], choices[best], width, num_mult)
 
 
-def _laid_out(
+def _arrange(
     observations: np.ndarray, strengths: np.ndarray, positions: np.ndarray, width: int, num_mult: int
 ) -> Examples:
     cells = np.arange(len(observations))
@@ -84,14 +92,14 @@ def _laid_out(
     return Examples(indices.reshape(shape), shown.reshape(shape), centers.reshape(*shape, 2))
 
 
-def _checked(activations: np.ndarray) -> np.ndarray:
+def _check(activations: np.ndarray) -> np.ndarray:
     if np.ndim(activations) != 3 or 0 in np.shape(activations):
-        raise OptionError(f"activations of one feature must have the shape (M, h, w), not {np.shape(activations)}.")
+        raise OptionError(f"activations of a feature have shape {np.shape(activations)}; expected (M, h, w)")
     return np.asarray(activations)
 
 
-def _padded(activations: np.ndarray) -> np.ndarray:
-    """Activations (h + 2, w + 2, M) float32, edge-padded; observations last, a cell's candidates side by side."""
+def _pad(activations: np.ndarray) -> np.ndarray:
+    """Return edge-padded activations (h + 2, w + 2, M) float32, so that those of a cell are contiguous."""
     observations, height, width = activations.shape
     padded = np.empty((height + 2, width + 2, observations), np.float32)
     padded[1:-1, 1:-1] = activations.transpose(1, 2, 0)
@@ -101,10 +109,7 @@ def _padded(activations: np.ndarray) -> np.ndarray:
 
 
 class _Surface:
-    """Activations of every observation, edge-padded, at the cells of a finer or coarser grid.
-
-    The zoomed array is never made as a whole: a row of cells at a time, or a few cells.
-    """
+    """Activations of all observations at the cells of a finer or coarser grid, computed for some cells at a time."""
 
     def __init__(self, padded: np.ndarray, subdiv_mult: float) -> None:
         height, width, self.observations = padded.shape
@@ -115,14 +120,14 @@ class _Surface:
         self.cells = self.shape[0] * self.shape[1]
 
     def centers(self) -> np.ndarray:
-        """Centres (rows, columns, 2) float32 of the cells in layer positions."""
-        # Padded position p is layer position p - 1, whose centre lies at p - 1/2.
+        """Return the centers (rows, columns, 2) float32 of the cells in layer positions."""
+        # Padded position p is layer position p - 1, whose center is at p - 1/2.
         grid = np.meshgrid(self._rows - 0.5, self._columns - 0.5, indexing="ij")
         return np.stack(grid, axis=-1).astype(np.float32)
 
     def strongest(self) -> tuple[np.ndarray, np.ndarray]:
-        """Observation (cells,) with the highest activation at each cell, and that activation."""
-        left, right = _shares(self._columns)
+        """Return the observation (cells,) with the highest activation at each cell, and that activation."""
+        left, right = _weights(self._columns)
         columns = self._columns.astype(int)
         choices, strengths = np.empty(self.shape, np.int64), np.empty(self.shape, np.float32)
         for index, position in enumerate(self._rows):
@@ -133,10 +138,10 @@ class _Surface:
         return choices.ravel(), strengths.ravel()
 
     def values(self, cells: np.ndarray) -> np.ndarray:
-        """Activations (n, M) of every observation at the cells (n,), bit for bit as `strongest` sees them."""
+        """Return activations (n, M) of every observation at cells (n,), bit-identical to those in `strongest`."""
         rows, columns = np.divmod(cells, self.shape[1])
-        above, below = _shares(self._rows[rows])
-        left, right = _shares(self._columns[columns])
+        above, below = _weights(self._rows[rows])
+        left, right = _weights(self._columns[columns])
         row, column = self._rows[rows].astype(int), self._columns[columns].astype(int)
         padded = self._padded
         first = padded[row, column] * above + padded[row + 1, column] * below
@@ -144,18 +149,94 @@ class _Surface:
         return np.asarray(first * left + second * right)
 
     def _row(self, position: float) -> np.ndarray:
-        above, below = _shares(np.array([position]))
+        above, below = _weights(np.array([position]))
         start = int(position)
         return np.asarray(self._padded[start] * above + self._padded[start + 1] * below)  # (w + 2, M)
 
 
 def _zoomed_positions(size: int, subdiv_mult: float) -> np.ndarray:
-    """Positions (cells,) in the padded layer, of the zoomed padded layer (corners aligned) less its border."""
+    """Return positions (cells,) in the padded layer, of the zoomed padded layer (aligned corners) less its border."""
     cells = max(1, round(subdiv_mult * (size + 1) + 1) - 2)
     return np.arange(1, cells + 1) * (size + 1) / (cells + 1)
 
 
-def _shares(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (n, 1) float32 of the positions below and above each of `positions` in linear interpolation."""
+def _weights(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights (n, 1) float32 of the positions below and above for linear interpolation."""
     upper = (positions - np.floor(positions)).astype(np.float32)[:, None]
     return 1 - upper, upper
+
+
+def limit_repeats(
+    choices: np.ndarray, strengths: np.ndarray, values: Values, options: int, limit: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return choices (cells,) and their strengths with at most `limit` repeats, given the best choices."""
+    choices, strengths = choices.copy(), strengths.copy()
+    ranking = _Ranking(len(choices), options, values)
+    for rank in range(1, options):
+        moved = _cells_to_move(choices, strengths, limit, options)
+        if len(moved) == 0:
+            break
+        choices[moved], strengths[moved] = ranking.at(moved, rank)
+    return choices, strengths
+
+
+def _cells_to_move(choices: np.ndarray, strengths: np.ndarray, limit: int, options: int) -> np.ndarray:
+    """Return the cells beyond the limit: the weakest of each option's cells."""
+    excess = np.maximum(np.bincount(choices, minlength=options) - limit, 0)
+    crowded = np.flatnonzero(excess[choices])
+    order = crowded[np.lexsort((strengths[crowded], choices[crowded]))]
+    group = choices[order]
+    rank = np.arange(len(order)) - np.searchsorted(group, group)
+    return order[rank < excess[group]]
+
+
+class _Ranking:
+    """The r-th best options of cells, computed on demand."""
+
+    def __init__(self, cells: int, options: int, values: Values) -> None:
+        self._values = values
+        self._options = options
+        self._depth = np.zeros(cells, int)
+        self._order = np.zeros((cells, 0), np.int32)
+        self._strength = np.zeros((cells, 0), np.float32)
+
+    def at(self, cells: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+        unknown = cells[self._depth[cells] <= rank]
+        if len(unknown):
+            self._deepen(unknown, min(self._options, _depth_beyond(rank)))
+        return self._order[cells, rank], self._strength[cells, rank]
+
+    def _deepen(self, cells: np.ndarray, depth: int) -> None:
+        missing = depth - self._order.shape[1]
+        if missing > 0:
+            self._order = np.pad(self._order, ((0, 0), (0, missing)))
+            self._strength = np.pad(self._strength, ((0, 0), (0, missing)))
+        chunk = max(1, _MAX_VALUES // self._options)
+        for start in range(0, len(cells), chunk):
+            part = cells[start : start + chunk]
+            values = self._values(part)
+            order = _best(values, depth)
+            self._order[part, :depth] = order
+            self._strength[part, :depth] = np.take_along_axis(values, order, axis=1)
+        self._depth[cells] = depth
+
+
+def _depth_beyond(rank: int) -> int:
+    depth = _FIRST_DEPTH
+    while depth <= rank:
+        depth *= _DEPTH_FACTOR
+    return depth
+
+
+def _best(values: np.ndarray, count: int) -> np.ndarray:
+    """Return indices (n, count) of the largest values (n, options), largest first, ties by index."""
+    n, options = values.shape
+    if count >= options:
+        return np.argsort(-values, axis=1, kind="stable")
+    last = np.partition(values, options - count, axis=1)[:, options - count, None]
+    chosen, tied = values > last, values == last
+    short = count - chosen.sum(axis=1, keepdims=True)
+    chosen |= tied & (np.cumsum(tied, axis=1, dtype=np.int32) <= short)
+    indices = np.nonzero(chosen)[1].reshape(n, count)
+    order = np.argsort(-np.take_along_axis(values, indices, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(indices, order, axis=1)

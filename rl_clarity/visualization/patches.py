@@ -1,7 +1,7 @@
-"""Dataset examples as pictures: how opaque each patch is, and what it shows.
+"""Dataset examples as images: the opacity of each patch, and its pixels.
 
 After Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). Patches of weak activation are transparent;
-outside the observation is a light checkerboard.
+pixels outside the observation show a light checkerboard.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 from rl_clarity.visualization.dataset_examples import NONE, Examples
 
 _FAINTEST = 15 / 255
-_OPAQUE_SHARE = 90  # percentile of a picture's pixels from which they are opaque
+_OPAQUE_PERCENTILE = 90  # pixels above this percentile are opaque
 _LIGHT, _DARK = 1.0, 0.75
 
 
 def grid_opacity(examples: Examples, pixels: np.ndarray | None = None) -> np.ndarray:
-    """Opacity (rows, columns) float32 of a grid's patches: the strongest tenth of the picture opaque, none invisible.
+    """Return the opacity (rows, columns) float32 of a grid's patches: the strongest tenth is opaque, none is invisible.
 
-    `pixels` (rows, columns) are the patches' sizes in the picture where they differ.
+    `pixels` (rows, columns) are the sizes of the patches, if they differ.
     """
     strength = _relative(examples)
     threshold = _percentile(strength, np.ones_like(strength) if pixels is None else pixels)
@@ -28,15 +28,15 @@ def grid_opacity(examples: Examples, pixels: np.ndarray | None = None) -> np.nda
 
 
 def thumbnail_opacity(examples: Examples) -> np.ndarray:
-    """Opacity (rows, columns) float32 of a thumbnail's patches: only the strongest is opaque, none where nothing is."""
+    """Return the opacity (rows, columns) float32 of a thumbnail's patches: 1 for the strongest, 0 if inactive."""
     strength = _relative(examples)
     return np.where(strength > 0, _opacity(strength, strength.max(), examples), 0).astype(np.float32)
 
 
 def draw_grid(examples: Examples, observations: np.ndarray, layer: tuple[int, int], expand_mult: float) -> np.ndarray:
-    """Picture (height, width, 4) float32 in 0..1 of a grid's patches, `expand_mult` layer positions wide each.
+    """Draw a grid's patches, each `expand_mult` layer positions wide, as an image (height, width, 4) float32 in 0..1.
 
-    `observations` (M, H, W, C) uint8 are those the indices count; `layer` is the layer's (h, w).
+    The indices refer to `observations` (M, H, W, C) uint8; `layer` is the layer's (h, w).
     """
     patches = _Patches.of_grid(examples, _size(observations), layer, expand_mult)
     pixels = np.outer(patches.heights, patches.widths)
@@ -46,24 +46,24 @@ def draw_grid(examples: Examples, observations: np.ndarray, layer: tuple[int, in
 def draw_thumbnail(
     examples: Examples, observations: np.ndarray, layer: tuple[int, int], expand_mult: float = 4
 ) -> np.ndarray:
-    """Picture (height, width, 4) float32 in 0..1 of a thumbnail's patches; arguments as in `draw_grid`."""
+    """Draw a thumbnail's patches as an image (height, width, 4) float32 in 0..1; arguments as in `draw_grid`."""
     patches = _Patches.of_one_size(examples, _size(observations), layer, expand_mult)
     return _draw(examples, patches, observations, thumbnail_opacity(examples))
 
 
 @dataclass(frozen=True)
 class _Patches:
-    """Where in their observations the patches lie, in pixels."""
+    """Location of the patches in their observations, in pixels."""
 
     top: np.ndarray  # (rows, columns) int
     left: np.ndarray  # (rows, columns) int
     heights: np.ndarray  # (rows,) int
     widths: np.ndarray  # (columns,) int
-    padding: tuple[int, int]  # the checkerboard is counted from this far outside the observation
+    padding: tuple[int, int]  # origin of the checkerboard outside the observation
 
     @classmethod
     def of_grid(cls, examples: Examples, size: tuple[int, int], layer: tuple[int, int], expand_mult: float) -> _Patches:
-        """Patches of a grid: all of one row of cells share their rows of pixels, so sizes may differ by rounding."""
+        """Patches of a grid: those of a row of cells share their rows of pixels, so sizes may differ by rounding."""
         unit, padding = _units(size, layer, expand_mult)
         first = np.round((examples.centers - expand_mult / 2) * unit).astype(int)
         last = np.round((examples.centers + expand_mult / 2) * unit).astype(int)
@@ -74,7 +74,7 @@ class _Patches:
     def of_one_size(
         cls, examples: Examples, size: tuple[int, int], layer: tuple[int, int], expand_mult: float
     ) -> _Patches:
-        """Patches that lie anywhere, all of the same size."""
+        """Patches anywhere, all of the same size."""
         unit, padding = _units(size, layer, expand_mult)
         first = np.round((examples.centers - expand_mult / 2) * unit).astype(int)
         extent = np.round(expand_mult * unit).astype(int)
@@ -87,7 +87,7 @@ def _size(observations: np.ndarray) -> tuple[int, int]:
 
 
 def _units(size: tuple[int, int], layer: tuple[int, int], expand_mult: float) -> tuple[np.ndarray, tuple[int, int]]:
-    """Pixels (2,) of one layer position, and the checkerboard's reach beyond the observation."""
+    """Return pixels (2,) of one layer position, and the extent of the checkerboard outside the observation."""
     unit = np.array(size, np.float64) / layer
     reach = np.ceil(unit * expand_mult).astype(int)
     return unit, (int(reach[0]), int(reach[1]))
@@ -103,36 +103,36 @@ def _draw(examples: Examples, patches: _Patches, observations: np.ndarray, opaci
     height, width = observations.shape[1:3]
     inside = (y >= 0) & (y < height) & (x >= 0) & (x < width) & (shown != NONE)
     even = (y + x + sum(patches.padding)) % 2 == 0
-    picture = np.empty((*y.shape, 4), np.float32)
-    picture[..., :3] = np.where(even, _DARK, _LIGHT)[..., None]
-    picture[inside, :3] = observations[shown[inside], y[inside], x[inside]].astype(np.float32) / 255
-    picture[..., 3] = opacity[cell]
-    return picture
+    image = np.empty((*y.shape, 4), np.float32)
+    image[..., :3] = np.where(even, _DARK, _LIGHT)[..., None]
+    image[inside, :3] = observations[shown[inside], y[inside], x[inside]].astype(np.float32) / 255
+    image[..., 3] = opacity[cell]
+    return image
 
 
 def _cell_and_offset(extents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each pixel along an axis the cell it belongs to, and its place in the cell."""
+    """Return the cell of each pixel along an axis, and the pixel's offset in the cell."""
     cell = np.repeat(np.arange(len(extents)), extents)
     return cell, np.arange(len(cell)) - np.repeat(np.cumsum(extents) - extents, extents)
 
 
 def _relative(examples: Examples) -> np.ndarray:
-    """Strengths in proportion to the strongest; 0 where nothing is shown, or nothing is active."""
+    """Return strengths relative to the strongest; 0 where nothing is shown or active."""
     strength = np.where(examples.indices == NONE, 0, examples.strengths).astype(np.float64)
     strongest = strength.max()
     return np.asarray(strength / strongest) if strongest > 0 else np.zeros_like(strength)
 
 
 def _opacity(strength: np.ndarray, full: float, examples: Examples) -> np.ndarray:
-    risen = strength / full if full > 0 else np.zeros_like(strength)
-    opacity = np.clip(_FAINTEST + (1 - _FAINTEST) * risen, 0, 1)
+    relative = strength / full if full > 0 else np.zeros_like(strength)
+    opacity = np.clip(_FAINTEST + (1 - _FAINTEST) * relative, 0, 1)
     return np.where(examples.indices == NONE, 0, opacity).astype(np.float32)
 
 
 def _percentile(values: np.ndarray, counts: np.ndarray) -> float:
-    """Percentile, linearly interpolated, of values each of which occurs that many times."""
+    """Return the linearly interpolated percentile of values that occur `counts` times each."""
     order = np.argsort(values, axis=None)
     ordered, ends = values.ravel()[order], np.cumsum(counts.ravel()[order])
-    place = _OPAQUE_SHARE / 100 * (ends[-1] - 1)
+    place = _OPAQUE_PERCENTILE / 100 * (ends[-1] - 1)
     below, above = (ordered[np.searchsorted(ends, index, side="right")] for index in (np.floor(place), np.ceil(place)))
     return float(below + (above - below) * (place - np.floor(place)))

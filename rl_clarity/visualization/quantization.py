@@ -1,7 +1,7 @@
-"""Attribution in one byte a value: a signed square root, with a scale for each frame.
+"""Attribution in one byte a value: signed square roots with a scale for each frame.
 
-The square root spends the byte on what is seen: small values keep a relative precision of a few per cent, where equal
-steps would lose them beside one large value. docs/page-format.md has the same formula for readers of the files.
+With the square root small values keep a relative precision of a few percent, which equal steps would lose next to one
+large value. docs/page-format.md has the formula.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ LEVELS = 127
 
 
 def quantize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes (B, h, w, n) int8 and scales (B,) float32 of signed values: the scale is the frame's largest magnitude."""
+    """Return codes (B, h, w, n) int8 and scales (B,) float32, the largest magnitude of each frame."""
     values = np.asarray(values, np.float32)
     if not np.isfinite(values).all():
         frame = int(np.argwhere(~np.isfinite(values))[0][0])
-        raise ClarityError(f"Attribution of frame {frame} is not finite; look for NaN in the agent's parameters.")
+        raise ClarityError(f"the attribution of frame {frame} is not finite; check the agent's parameters for NaN")
     magnitude = np.abs(values)
     scales = magnitude.max(axis=tuple(range(1, values.ndim)), initial=0)
     divisor = np.where(scales > 0, scales, 1).reshape(-1, *[1] * (values.ndim - 1))
-    # In place: a segment of a large layer is tens of megabytes.
+    # In place, because a segment of a large layer takes tens of megabytes.
     np.divide(magnitude, divisor, out=magnitude)
     np.sqrt(magnitude, out=magnitude)
     magnitude *= LEVELS
@@ -32,6 +32,6 @@ def quantize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def dequantize(codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """Values (B, h, w, n) float32 of codes and scales: `sign(q) * (q / 127)^2 * scale`."""
+    """Return values (B, h, w, n) float32 of codes and scales: `sign(q) * (q / 127)^2 * scale`."""
     levels = codes.astype(np.float32) / LEVELS
     return np.asarray(levels * np.abs(levels) * scales.astype(np.float32).reshape(-1, *[1] * (codes.ndim - 1)))

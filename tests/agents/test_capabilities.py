@@ -24,7 +24,7 @@ from rl_clarity.agents.protocol import Agent, Outputs
 from rl_clarity.agents.scores import select_scores
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.networks import baby_a3c, build, cleanrl
-from rl_clarity.recordings.players import RandomPolicyAgent
+from rl_clarity.recordings.rollouts import RandomPolicyAgent
 from tests import state_dicts
 from tests.fakes import TinyAgent
 

@@ -101,11 +101,11 @@ def counted_tasks(monkeypatch: Any) -> Iterator[list[str]]:
 
 def counted_plays(monkeypatch: Any) -> list[int]:
     """Grows when an agent plays."""
-    from rl_clarity.recordings import source as samples
+    from rl_clarity.recordings import source
 
     calls: list[int] = []
-    make = samples.make
-    monkeypatch.setattr(samples, "make", lambda *a, **k: calls.append(1) or make(*a, **k))
+    make = source.make
+    monkeypatch.setattr(source, "make", lambda *a, **k: calls.append(1) or make(*a, **k))
     return calls
 
 

@@ -62,11 +62,11 @@ def test_changed_options_cost_only_what_depends_on_them(
 def test_more_observations_do_not_play_the_trajectories_again(
     run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rl_clarity.recordings import source as samples
+    from rl_clarity.recordings import source
 
     played = []
-    collect = samples.collect_trajectories
-    monkeypatch.setattr(samples, "collect_trajectories", lambda *a, **k: played.append(1) or collect(*a, **k))
+    collect = source.collect_trajectories
+    monkeypatch.setattr(source, "collect_trajectories", lambda *a, **k: played.append(1) or collect(*a, **k))
     run_short("page")
     run_short("other", observations_kwargs={**OBSERVATIONS, "num_obs": 5})
     assert played == [1]

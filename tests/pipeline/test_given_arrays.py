@@ -1,4 +1,4 @@
-"""Pages of samples that are given as arrays, and of agents that are no checkpoints."""
+"""Pages of samples given as arrays, and of agents that are not checkpoints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def given_arrays(steps: int = 12) -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Callable[..., Results]:
-    """A page of a small agent in NumPy that satisfies the protocol and is no network of ours."""
+    """A page of a small NumPy agent that follows the protocol."""
     varied = np.random.default_rng(1).integers(0, 256, (9, 64, 64, 3), np.uint8)
 
     def made(directory: str = "page", agent: TinyAgent | None = None, **given: Any) -> Results:
@@ -59,14 +59,14 @@ def test_arrays_with_dones(tiny: Callable[..., Results]) -> None:
     np.testing.assert_allclose(series["advantages"], advantages[0], rtol=1e-4, atol=1e-5)
 
 
-def test_arrays_with_firsts_are_the_same(tiny: Callable[..., Results]) -> None:
+def test_arrays_with_firsts(tiny: Callable[..., Results]) -> None:
     dones = given_arrays()["dones"]
     firsts = np.concatenate([np.ones((2, 1), bool), dones[:, :-1]], axis=1)
     with_dones, with_firsts = tiny("a"), tiny("b", dones=None, firsts=firsts)
     assert with_dones.manifest == with_firsts.manifest
 
 
-def test_an_episode_that_time_cut_is_bootstrapped(tiny: Callable[..., Results]) -> None:
+def test_truncated_episodes_are_bootstrapped(tiny: Callable[..., Results]) -> None:
     truncated = np.zeros((2, 12), bool)
     truncated[0, 5] = True
     final_values = np.where(truncated, 9, 0)
@@ -78,14 +78,14 @@ def test_an_episode_that_time_cut_is_bootstrapped(tiny: Callable[..., Results]) 
     np.testing.assert_allclose(series["advantages"][6:], plain["advantages"][6:], rtol=1e-5)
 
 
-def test_values_of_states_in_which_nothing_was_cut(tiny: Callable[..., Results]) -> None:
-    with pytest.raises(SamplesError, match="no truncated that says"):
+def test_invalid_truncation(tiny: Callable[..., Results]) -> None:
+    with pytest.raises(SamplesError, match="final_values need truncated"):
         tiny(final_values=np.ones((2, 12)))
-    with pytest.raises(SamplesError, match=r"truncated has the shape \(2, 3\)"):
+    with pytest.raises(SamplesError, match=r"truncated has shape \(2, 3\)"):
         tiny(truncated=np.zeros((2, 3), bool), dones=None, firsts=given_arrays()["dones"])
 
 
-def test_any_agent_that_satisfies_the_protocol(tiny: Callable[..., Results]) -> None:
+def test_custom_agent(tiny: Callable[..., Results]) -> None:
     results = tiny(attr_policy=True)
     assert results.layers == ["1a", "2a"]
     whole = rl_clarity.integrated_gradients(
@@ -116,7 +116,7 @@ def test_arrays_given_to_run(small_run: SmallRun, tmp_path: Path, monkeypatch: p
         rl_clarity.run(small_run.checkpoint, tmp_path / "c", **given)
 
 
-def test_recurrent_agents_are_played_through(tiny: Callable[..., Results]) -> None:
+def test_recurrent_agents_compute_states_and_outputs(tiny: Callable[..., Results]) -> None:
     agent = TinyAgent("recurrent")
     results = tiny(agent=agent)
     assert results.manifest["agent"]["recurrent"]
@@ -138,7 +138,7 @@ def test_agents_with_action_values(tiny: Callable[..., Results]) -> None:
     np.testing.assert_allclose(results.totals("2a", 0)["greedy"].gap[:, 2], q_values.max(axis=1), rtol=1e-3, atol=1e-5)
 
 
-def test_human_scale_frames_are_shown(tiny: Callable[..., Results]) -> None:
+def test_rendered_frames_are_shown(tiny: Callable[..., Results]) -> None:
     rng = np.random.default_rng(2)
     shown = rng.integers(0, 256, (2, 12, 96, 80, 3), np.uint8)
     atlas = rng.integers(0, 256, (9, 96, 80, 3), np.uint8)
@@ -162,17 +162,24 @@ def test_human_scale_frames_are_shown(tiny: Callable[..., Results]) -> None:
         ({"observations": np.zeros((2, 12, 32, 32, 3), np.uint8)}, r"\(2, 12, 32, 32, 3\).*\(64, 64, 3\)"),
         ({"observations": np.zeros((2, 12, 64, 64, 3), np.float32)}, "float32.*uint8"),
         ({"observations": np.zeros((2, 0, 64, 64, 3), np.uint8)}, "empty"),
-        ({"rewards": np.zeros((2, 11))}, r"rewards has the shape \(2, 11\)"),
-        ({"actions": np.full((2, 12), 15)}, "actions reach from 15 to 15; the agent has 15"),
-        ({"actions": np.full((2, 12), 0.5)}, "actions have the type float64"),
-        ({"varied": np.zeros((9, 64, 64, 4), np.uint8)}, r"observations have the shape \(9, 64, 64, 4\)"),
+        ({"rewards": np.zeros((2, 11))}, r"rewards has shape \(2, 11\); expected \(2, 12\)"),
+        ({"rewards": np.full((2, 12), 1 + 2j)}, "rewards has type complex128; it must hold real numbers"),
+        ({"rewards": np.full((2, 12), "1")}, "rewards has type <U1"),
+        ({"firsts": np.zeros((2, 12), bool)}, r"firsts\[0, 4\] is False, which contradicts dones\[0, 3\]"),
+        ({"firsts": np.ones((2, 12), bool)}, r"firsts\[0, 1\] is True, which contradicts dones\[0, 0\]"),
+        ({"firsts": np.full((2, 12), np.nan), "dones": None}, r"firsts\[0, 0\] is nan; it must be 0 or 1"),
+        ({"firsts": np.full((2, 12), 5), "dones": None}, r"firsts\[0, 0\] is 5; it must be 0 or 1"),
+        ({"firsts": np.eye(2, 12), "truncated": np.eye(2, 12), "dones": None}, r"contradicts truncated\[0, 0\]"),
+        ({"actions": np.full((2, 12), 15)}, "actions ranges from 15 to 15, but the agent has 15 actions"),
+        ({"actions": np.full((2, 12), 0.5)}, "actions has type float64"),
+        ({"varied": np.zeros((9, 64, 64, 4), np.uint8)}, r"observations has shape \(9, 64, 64, 4\)"),
         ({"varied": np.zeros((0, 64, 64, 3), np.uint8)}, "empty"),
-        ({"rewards": np.where(np.eye(2, 12), np.nan, 0)}, r"rewards\[0, 0\] is nan; they must be finite"),
-        ({"observations_full": np.zeros((8, 96, 96, 3), np.uint8)}, r"observations_full has the shape \(8, "),
-        ({"observations_full": np.zeros((9, 96, 96, 3))}, "observations_full has the type float64"),
+        ({"rewards": np.where(np.eye(2, 12), np.nan, 0)}, r"rewards\[0, 0\] is nan; it must be finite"),
+        ({"observations_full": np.zeros((8, 96, 96, 3), np.uint8)}, r"observations_full has shape \(8, "),
+        ({"observations_full": np.zeros((9, 96, 96, 3))}, "observations_full has type float64"),
     ],
 )
-def test_arrays_that_do_not_fit_write_nothing(
+def test_invalid_arrays_write_nothing(
     given: dict[str, Any], message: str, tiny: Callable[..., Results], tmp_path: Path
 ) -> None:
     with pytest.raises((SamplesError, OptionError), match=message):
@@ -180,15 +187,15 @@ def test_arrays_that_do_not_fit_write_nothing(
     assert not (tmp_path / "page").exists()
 
 
-def test_samples_as_they_are_collected(explain: Explain, small_run: SmallRun) -> None:
+def test_collected_samples(explain: Explain, small_run: SmallRun) -> None:
     results = explain(trajectories=small_run.trajectories, observations=small_run.observations)
     assert results.manifest["trajectories"][0]["steps"] == 72
     np.testing.assert_allclose(results.series(1)["values"], small_run.trajectories.values[1])
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent"])
-def test_play_of_another_agent_is_explained_by_this_one(kind: str, tmp_path: Path) -> None:
-    """Two checkpoints on the same play: what is shown and the page itself are the second one's."""
+def test_samples_of_another_agent_get_the_outputs_of_this_one(kind: str, tmp_path: Path) -> None:
+    """Two agents on the same trajectories: the second page shows the second agent."""
     first, second = TinyAgent(kind), TinyAgent(kind, seed=1)
     played = as_trajectories(first, given_arrays())
     varied = given_arrays()["observations"][1]
@@ -199,7 +206,7 @@ def test_play_of_another_agent_is_explained_by_this_one(kind: str, tmp_path: Pat
     assert as_trajectories(first, played) is played
 
 
-def test_an_agent_from_elsewhere_makes_another_page(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
+def test_other_metadata_makes_another_page(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
     agent = copy.copy(small_run.agent)
     agent.metadata = {**agent.metadata, "gamma": 0.5}
     samples = {name: getattr(small_run.trajectories, name)[:, :8] for name in ("observations", "actions", "rewards")}

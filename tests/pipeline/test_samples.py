@@ -1,4 +1,4 @@
-"""Where samples are kept, and when they are made anew."""
+"""Where samples are saved, and when they are collected again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import ClarityError, SamplesError
+from rl_clarity.errors import CheckpointError, ClarityError, SamplesError
 from rl_clarity.pages.results import Results, open_results
-from rl_clarity.recordings.storage import load_trajectories
+from rl_clarity.recordings import source
+from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
+from rl_clarity.recordings.storage import load_trajectories, save_metadata
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, counted_plays, files_of
 from tests.saved import save_samples
 
@@ -25,7 +27,7 @@ Run = Callable[..., Results]
 
 @pytest.fixture
 def copied(small_run: SmallRun, tmp_path: Path) -> Path:
-    """A copy of the small run's checkpoint, in a folder of its own."""
+    """A copy of the small run's checkpoint in its own folder."""
     path = tmp_path / "checkpoints" / "agent.jd"
     path.parent.mkdir()
     return Path(shutil.copyfile(small_run.checkpoint, path))
@@ -49,10 +51,10 @@ def run(copied: Path, tmp_path: Path) -> Run:
     return ran
 
 
-# --- where they are kept -------------------------------------------------------------------------------------------
+# --- paths --------------------------------------------------------------------------------------------------------
 
 
-def test_samples_lie_beside_the_checkpoint(run: Run, copied: Path) -> None:
+def test_samples_are_beside_the_checkpoint(run: Run, copied: Path) -> None:
     run()
     kept = sorted(path.name for path in (copied.parent / "rl-clarity").iterdir())
     assert kept == ["agent.metadata.json", "agent.model.jd", "agent.observations", "agent.trajectories"]
@@ -62,7 +64,7 @@ def test_samples_lie_beside_the_checkpoint(run: Run, copied: Path) -> None:
     assert len(metadata["action_combos"]) == 15
 
 
-def test_samples_in_places_of_the_users_own(run: Run, copied: Path, tmp_path: Path) -> None:
+def test_custom_paths(run: Run, copied: Path, tmp_path: Path) -> None:
     places = {
         name: str(tmp_path / "kept" / name)
         for name in ("model_path", "metadata_path", "trajectories_path", "observations_path")
@@ -74,14 +76,14 @@ def test_samples_in_places_of_the_users_own(run: Run, copied: Path, tmp_path: Pa
     assert again.manifest == first.manifest
 
 
-def test_samples_in_a_temporary_place(run: Run, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_paths(run: Run, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "temporary").mkdir()
     calls = counted_plays(monkeypatch)
     run(temp_files=True)
     assert len(calls) == 2
-    run(temp_files=True)  # there is nothing to do
+    run(temp_files=True)  # nothing to do
     copied.write_bytes(b"broken")
     with pytest.raises(ClarityError):
         run("other", temp_files=True)
@@ -89,7 +91,7 @@ def test_samples_in_a_temporary_place(run: Run, copied: Path, tmp_path: Path, mo
     assert not (copied.parent / "rl-clarity").exists()
 
 
-def test_samples_of_a_checkpoint_in_a_place_that_cannot_be_written(
+def test_checkpoint_in_a_read_only_folder(
     run: Run, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = os.access
@@ -118,7 +120,7 @@ def test_full_resolution(copied: Path, small_run: SmallRun, tmp_path: Path) -> N
     assert (observation["height"], observation["frame_height"], observation["frame_width"]) == (64, 512, 512)
     frames = results.frames(0, range(3))
     assert frames.shape == (3, 512, 512, 3)
-    # The same moment as the agent saw it: averaged, the large picture is near the small one.
+    # The rendered frame, averaged down, is close to the observation.
     small = small_run.trajectories.observations[0, :3].astype(float)
     averaged = frames.reshape(3, 64, 8, 64, 8, 3).mean(axis=(2, 4))
     assert np.abs(averaged - small).mean() < 25
@@ -127,10 +129,10 @@ def test_full_resolution(copied: Path, small_run: SmallRun, tmp_path: Path) -> N
     assert results.picture(results.manifest["layers"][0]["thumbnails"][0]).shape == (2 * 512, 2 * 512, 4)
 
 
-# --- made anew, or not ---------------------------------------------------------------------------------------------
+# --- reuse --------------------------------------------------------------------------------------------------------
 
 
-def test_samples_are_used_again(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_are_reused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run()
     calls = counted_plays(monkeypatch)
     run("again", resample=False)
@@ -143,30 +145,52 @@ def test_samples_are_used_again(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
         load_kwargs={"resample": False},
         layer_kwargs=LAST_LAYER,
     )
-    assert len(open_results(tmp_path / "shorter").manifest["trajectories"]) == 2  # those that were kept
+    assert len(open_results(tmp_path / "shorter").manifest["trajectories"]) == 2  # the saved ones
     assert calls == []
 
 
-def test_samples_that_are_missing(run: Run) -> None:
-    with pytest.raises(SamplesError, match=r"there are no saved samples in .*; sample anew with resample=True"):
+def test_missing_samples(run: Run) -> None:
+    with pytest.raises(SamplesError, match=r"no saved samples in .*; collect new samples with resample=True"):
         run(resample=False)
 
 
-def test_the_agent_is_the_one_that_played(run: Run, copied: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_saved_samples_keep_their_agent(run: Run, copied: Path, tmp_path: Path, monkeypatch: Any) -> None:
     first = run()
     copied.write_bytes(b"another agent")
     assert run("again", resample=False).manifest == first.manifest
 
 
-def test_samples_of_another_agent_are_refused(run: Run, copied: Path, small_run: SmallRun) -> None:
+def test_samples_of_another_agent(run: Run, copied: Path, small_run: SmallRun) -> None:
     run()
     wrong = replace(small_run.observations, observations=np.zeros((4, 32, 32, 3), np.uint8))
     save_samples(copied.parent / "rl-clarity" / "agent.observations", wrong)
-    with pytest.raises(SamplesError, match=r"shape \(32, 32, 3\), the agent sees \(64, 64, 3\)"):
+    with pytest.raises(SamplesError, match=r"agent\.observations: .* shape \(4, 32, 32, 3\); .*\(64, 64, 3\); collect"):
         run("other", resample=False)
 
 
-def test_other_samples_in_the_same_place_make_another_page(run: Run, copied: Path, small_run: SmallRun) -> None:
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"actions": np.full((2, 5), 99)}, "actions ranges from 99 to 99, but the agent has 15 actions"),
+        ({"rewards": np.full((2, 5), np.nan, np.float32)}, r"rewards\[0, 0\] is nan; it must be finite"),
+        ({"firsts": np.full((2, 5), 5)}, r"firsts\[0, 0\] is 5; it must be 0 or 1"),
+        ({"values": np.full((2, 5), np.inf, np.float32)}, r"values\[0, 0\] is inf"),
+    ],
+)
+def test_saved_samples_are_checked(
+    changes: dict[str, Any], message: str, run: Run, copied: Path, small_run: SmallRun, tmp_path: Path
+) -> None:
+    folder = copied.parent / "rl-clarity"
+    arrays = {name: array[:2, :5] for name, array in to_arrays(small_run.trajectories).items()}
+    save_samples(folder / "agent.trajectories", from_arrays(Trajectories, {**arrays, **changes}))
+    save_samples(folder / "agent.observations", small_run.observations)
+    save_metadata(folder / "agent.metadata.json", {})
+    with pytest.raises(SamplesError, match=f"(?s)agent.trajectories: .*{message}.*; collect new samples"):
+        run(resample=False)
+    assert not (tmp_path / "page").exists()
+
+
+def test_other_samples_make_another_page(run: Run, copied: Path, small_run: SmallRun) -> None:
     folder = copied.parent / "rl-clarity" / "agent.observations"
     ids = set()
     for index in (0, 1):
@@ -177,17 +201,57 @@ def test_other_samples_in_the_same_place_make_another_page(run: Run, copied: Pat
     assert len(ids) == 2
 
 
-def test_samples_that_another_run_replaced_meanwhile(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rl_clarity.recordings import source as samples
+def test_samples_replaced_by_another_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collect = source._collect_observations
 
-    sample = samples._sample_observations
-    monkeypatch.setattr(samples, "_sample_observations", lambda *given: sample(*given[:-1], "the other's key"))
+    def collect_others(own: source.Source, spec: Any) -> None:
+        collect(replace(own, observations_key="another key"), spec)
+
+    monkeypatch.setattr(source, "_collect_observations", collect_others)
     with pytest.raises(SamplesError, match="another run has replaced the samples"):
         run()
     assert not (tmp_path / "page").exists()
 
 
-def test_what_a_checkpoint_does_not_say(run: Run, tmp_path: Path) -> None:
+def test_the_checkpoint_changes_during_the_run(run: Run, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training may replace it at any time: the agent is the one that was read, and the saved copy is of that one."""
+    content = copied.read_bytes()
+    collect = source._collect_observations
+
+    def collect_and_replace(*arguments: Any) -> None:
+        collect(*arguments)
+        copied.write_bytes(b"another agent")
+
+    monkeypatch.setattr(source, "_collect_observations", collect_and_replace)
+    first = run()
+    assert copied.read_bytes() == b"another agent"
+    assert (copied.parent / "rl-clarity" / "agent.model.jd").read_bytes() == content
+    assert run("again", resample=False).manifest == first.manifest
+
+
+def test_the_checkpoint_changes_while_it_is_read(run: Run, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy, contents = source._copy, []
+
+    def copy_then_replace(path: Path, content: Any) -> str | None:
+        """The first copies are of other contents than those that are then read as a checkpoint."""
+        original = path.read_bytes()
+        if contents:
+            path.write_bytes(contents.pop())
+        sha256 = copy(path, content)
+        path.write_bytes(original)
+        return sha256
+
+    monkeypatch.setattr(source, "_copy", copy_then_replace)
+    contents += [b"another agent"] * 100
+    with pytest.raises(CheckpointError, match="changed while it was being read; run again"):
+        run()
+    contents[:] = [b"another agent"] * 2
+    run()
+    assert not contents
+    assert (copied.parent / "rl-clarity" / "agent.model.jd").read_bytes() == copied.read_bytes()
+
+
+def test_metadata_that_a_checkpoint_lacks(run: Run, tmp_path: Path) -> None:
     first = run()
     with pytest.raises(ClarityError, match="already holds a page"):
         run(metadata={"gamma": 0.1})

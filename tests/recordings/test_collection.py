@@ -1,4 +1,4 @@
-"""`rl_clarity.collect`: any Gymnasium environment of images, single or vector, in each way of beginning an episode."""
+"""`rl_clarity.collect` in single and vector Gymnasium environments, with every autoreset mode."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 import rl_clarity
 from rl_clarity.agents.capabilities import before_step
 from rl_clarity.errors import EnvironmentSetupError, OptionError, SamplesError
-from rl_clarity.recordings.named_arrays import to_arrays
+from rl_clarity.recordings.samples import to_arrays
 from tests.fakes import TinyAgent, TinyEnvironment
 
 SHAPE = (16, 12, 3)
 MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]
 ENDS = (4, 6)
-"""Steps after which an episode ends, and is cut."""
+"""Steps after which an episode terminates, and is truncated."""
 
 
 class Ticks(gymnasium.Env[np.ndarray, int]):
-    """Noise from the environment's generator; episodes take turns at ending and at being cut. Its rewards count."""
+    """Noise images; episodes alternately terminate and are truncated; the reward is the step's number."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
 
@@ -41,18 +41,18 @@ class Ticks(gymnasium.Env[np.ndarray, int]):
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.episode, self.time = self.episode + 1, 0
-        return self._look(), {}
+        return self._observe(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.time += 1
-        cut = self.episode % 2 == 1
-        over = self.time == self.ends[cut]
-        return self._look(), float(self.time), over and not cut, over and cut, {}
+        truncates = self.episode % 2 == 1
+        over = self.time == self.ends[truncates]
+        return self._observe(), float(self.time), over and not truncates, over and truncates, {}
 
     def render(self) -> np.ndarray:  # type: ignore[override]
         return np.full((20, 30, 3), self.time, np.uint8)
 
-    def _look(self) -> np.ndarray:
+    def _observe(self) -> np.ndarray:
         space = self.observation_space
         pixels = self.np_random.integers(0, 256, space.shape)
         if space.dtype == np.uint8:
@@ -61,14 +61,14 @@ class Ticks(gymnasium.Env[np.ndarray, int]):
 
 
 class Tocks(Ticks):
-    """Other lengths, so that environments drift apart."""
+    """Episodes of other lengths."""
 
     def __init__(self) -> None:
         super().__init__(ends=(9, 3))
 
 
 def make_agent(kind: str = "recurrent", **changes: Any) -> TinyAgent:
-    """A policy that is certain, so that chance has no part in what it does."""
+    """An agent with a deterministic policy."""
     options: dict[str, Any] = {"observation_shape": SHAPE, "num_actions": 3, "patch": 4, "sharpness": 1e6}
     return TinyAgent(kind, **{**options, **changes})
 
@@ -83,8 +83,8 @@ def collect_in(mode: AutoresetMode, kind: str = "recurrent", make: Any = SyncVec
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["recurrent", "q"])
-def test_an_environments_steps_are_those_it_has_alone(mode: AutoresetMode, kind: str) -> None:
-    """Whichever way a vector environment begins episodes: no step is lost, none is made up."""
+def test_steps_equal_those_of_a_single_environment(mode: AutoresetMode, kind: str) -> None:
+    """In every autoreset mode no step is lost, and none is added."""
     together, _ = collect_in(mode, kind)
     seeds = np.random.SeedSequence(3).generate_state(2)
     for i, make in enumerate((Ticks, Tocks)):
@@ -94,23 +94,23 @@ def test_an_environments_steps_are_those_it_has_alone(mode: AutoresetMode, kind:
             state = before_step(agent, state, np.array([first]))
             outputs, after = agent.step(seen[None], state, np.array([first]))
             action = int((outputs.q_values if kind == "q" else outputs.policy_logits)[0].argmax())
-            next_seen, reward, ended, cut, _ = env.step(action)
+            next_seen, reward, ended, truncated, _ = env.step(action)
             if t > 0:  # the very first step is left out
                 at = (i, t - 1)
                 assert np.array_equal(together.observations[at], seen)
                 kept = (together.actions[at], together.rewards[at], together.firsts[at], together.truncated[at])
-                assert kept == (action, reward, first, cut)
+                assert kept == (action, reward, first, truncated)
                 if kind == "recurrent":
                     assert np.array_equal(together.states[0][at], state[0][0])
                     assert together.values[at] == outputs.values[0]
-                    value = agent.step(next_seen[None], after, np.array([False]))[0].values[0] if cut else 0
+                    value = agent.step(next_seen[None], after, np.array([False]))[0].values[0] if truncated else 0
                     assert together.final_values[at] == pytest.approx(value, abs=1e-6)
-            state, seen, first = after, env.reset()[0] if ended or cut else next_seen, ended or cut
+            state, seen, first = after, env.reset()[0] if ended or truncated else next_seen, ended or truncated
     assert together.truncated.sum() > 4
     assert (together.firsts.sum(1) > 5).all()
 
 
-def test_an_asynchronous_environment_is_the_same() -> None:
+def test_asynchronous_environments_give_the_same_samples() -> None:
     one, two = collect_in(MODES[0]), collect_in(MODES[0], make=AsyncVectorEnv)
     for first, second in zip(one, two, strict=True):
         arrays, others = to_arrays(first), to_arrays(second)
@@ -120,7 +120,7 @@ def test_an_asynchronous_environment_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_observations_go_on_with_other_episodes(mode: AutoresetMode) -> None:
+def test_observations_are_of_later_episodes(mode: AutoresetMode) -> None:
     trajectories, observations = collect_in(mode)
     assert observations.observations.shape == (10, *SHAPE)
     assert observations.states[0].shape == (10, 6)
@@ -130,7 +130,7 @@ def test_observations_go_on_with_other_episodes(mode: AutoresetMode) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_pictures_are_of_the_moment(mode: AutoresetMode) -> None:
+def test_rendered_frames_belong_to_their_steps(mode: AutoresetMode) -> None:
     trajectories, observations = collect_in(mode, full_resolution=True)
     assert trajectories.observations_full.shape == (2, 40, 20, 30, 3)
     ages = trajectories.observations_full[..., 0, 0, 0].astype(int)
@@ -151,7 +151,7 @@ def test_pictures_are_of_the_moment(mode: AutoresetMode) -> None:
         ((4, 16, 12, 3), (16, 12, 12)),
     ],
 )
-def test_images_of_any_layout(kind: str, shape: tuple[int, ...], seen: tuple[int, int, int]) -> None:
+def test_image_layouts(kind: str, shape: tuple[int, ...], seen: tuple[int, int, int]) -> None:
     agent = make_agent("policy", observation_shape=seen)
     env = Ticks(shape=shape, kind=kind)
     trajectories, _ = rl_clarity.collect(agent, env, 8, 1, obs_every=1, seed=1)
@@ -174,7 +174,7 @@ def test_an_environment_that_shows_everything_in_one_array() -> None:
     np.testing.assert_array_equal(one.observations, two.observations)
 
 
-def test_the_same_seed_gives_the_same_samples() -> None:
+def test_same_seed_same_samples() -> None:
     agent = make_agent("policy", sharpness=1.0)
     one, two, other = (rl_clarity.collect(agent, Ticks(), 30, 3, obs_every=2, seed=seed) for seed in (5, 5, 6))
     for first, second in zip(one, two, strict=True):
@@ -183,14 +183,14 @@ def test_the_same_seed_gives_the_same_samples() -> None:
     assert (one[0].observations != other[0].observations).any()
 
 
-def test_environments_of_our_own_protocol_are_taken_too() -> None:
+def test_environments_that_follow_the_protocol() -> None:
     agent = TinyAgent(observation_shape=(16, 16, 1), num_actions=3, patch=4)
     trajectories, observations = rl_clarity.collect(agent, TinyEnvironment((5, 7)), 12, 2, obs_every=3)
     assert trajectories.observations.shape == (2, 12, 16, 16, 1)
     assert observations.observations.shape == (4, 16, 16, 1)
 
 
-def test_the_environments_words_for_its_actions_are_kept() -> None:
+def test_action_meanings_are_kept() -> None:
     for env in (Ticks(), SyncVectorEnv([Ticks])):
         trajectories, _ = rl_clarity.collect(make_agent(), env, 3, 1, obs_every=1)
         assert trajectories.action_combos == ((), ("LEFT",), ("JUMP",))
@@ -199,30 +199,36 @@ def test_the_environments_words_for_its_actions_are_kept() -> None:
 @pytest.mark.parametrize(
     ("env", "options", "error", "words"),
     [
-        ("CartPole-v1", {}, EnvironmentSetupError, "a str is no environment"),
+        ("CartPole-v1", {}, EnvironmentSetupError, "str is not a Gymnasium environment"),
         (Ticks(shape=(16, 16, 3)), {}, SamplesError, r"\(16, 12, 3\).*\(16, 16, 3\)"),
         (Ticks(), {"num_steps": 0}, OptionError, "num_steps=0"),
     ],
 )
-def test_what_does_not_fit_is_said(env: Any, options: Any, error: type[Exception], words: str) -> None:
+def test_invalid_arguments(env: Any, options: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         rl_clarity.collect(make_agent(), env, **{"num_steps": 3, "num_obs": 1, "obs_every": 1, **options})
 
 
-def test_a_vector_environment_must_say_how_episodes_begin() -> None:
+def test_rewards_must_be_finite() -> None:
+    env = gymnasium.wrappers.TransformReward(Ticks(), lambda reward: reward if reward < 3 else float("nan"))
+    with pytest.raises(SamplesError, match=r"rewards of step 2 are \[nan\]; they must be finite"):
+        rl_clarity.collect(make_agent(), env, 8, 1, obs_every=1)
+
+
+def test_vector_environments_need_an_autoreset_mode() -> None:
     env = SyncVectorEnv([Ticks])
     env.metadata = {}
     with pytest.raises(EnvironmentSetupError, match="autoreset_mode"):
         rl_clarity.collect(make_agent(), env, 3, 1, obs_every=1)
 
 
-def test_generate_explains_what_was_collected(tmp_path: Any) -> None:
+def test_generate_takes_collected_samples(tmp_path: Any) -> None:
     agent = dataclasses.replace(make_agent(), sharpness=4.0)
     collected = rl_clarity.collect(agent, SyncVectorEnv([Ticks, Tocks]), 24, 6, obs_every=3)
     results = rl_clarity.generate(agent, *collected, tmp_path / "page").results()
     assert [action["label"] for action in results.manifest["actions"]] == ["no-op", "←", "JUMP"]
     series = results.series(1)
     np.testing.assert_array_equal(series["firsts"], collected[0].firsts[1])
-    delta = collected[0].rewards + 0.999 * collected[0].final_values - collected[0].values  # of the steps that were cut
-    cut = collected[0].truncated[1]
-    np.testing.assert_allclose(series["advantages"][cut], delta[1][cut], rtol=1e-4)
+    delta = collected[0].rewards + 0.999 * collected[0].final_values - collected[0].values
+    truncated = collected[0].truncated[1]
+    np.testing.assert_allclose(series["advantages"][truncated], delta[1][truncated], rtol=1e-4)

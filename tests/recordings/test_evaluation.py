@@ -1,4 +1,4 @@
-"""How well an agent plays."""
+"""Evaluation: returns of complete episodes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.errors import OptionError
 from rl_clarity.evaluation import AGENT, UNSEEN, text
-from rl_clarity.recordings.evaluation import Evaluation, environments_for, evaluate, evaluate_in, unseen_levels
-from rl_clarity.recordings.players import RandomPolicyAgent
+from rl_clarity.recordings.evaluation import Evaluation, choose_num_envs, evaluate, evaluate_in, unseen_levels
+from rl_clarity.recordings.rollouts import RandomPolicyAgent
 from tests.fakes import TinyAgent, TinyEnvironment
 
 
-def test_every_environment_plays_its_share_to_the_end_however_long():
+def test_each_environment_plays_its_share_of_complete_episodes():
     environment = TinyEnvironment((2, 3, 50))
     rng = np.random.default_rng(0)
     evaluation = evaluate_in(RandomPolicyAgent(3), environment, 7, rng)
@@ -27,11 +27,11 @@ def test_every_environment_plays_its_share_to_the_end_however_long():
     ("episodes", "environments"),
     [(1, 1), (50, 50), (64, 64), (67, 64), (100, 50), (101, 64), (127, 64), (384, 64), (499, 64), (500, 50)],
 )
-def test_many_environments_play_whatever_the_number_of_episodes(episodes, environments):
-    assert environments_for(episodes) == environments
+def test_number_of_environments(episodes, environments):
+    assert choose_num_envs(episodes) == environments
 
 
-def test_a_prime_number_of_episodes_is_shared_by_all_environments(monkeypatch):
+def test_a_prime_number_of_episodes_uses_all_environments(monkeypatch):
     environment = TinyEnvironment((2, 3, 5, 7) * 16)
     monkeypatch.setattr("rl_clarity.recordings.evaluation.make", lambda spec, n, seed: {64: environment}[n])
     evaluation = evaluate(RandomPolicyAgent(3), EnvironmentSpec(), 101, seed=0)
@@ -58,14 +58,14 @@ def test_statistics():
     assert evaluation.bootstrap_interval(np.random.default_rng(0), confidence=0.5) == (2.5, 7.5)
 
 
-def test_the_random_policy_takes_all_actions_equally_often():
+def test_the_random_policy_is_uniform():
     environment = TinyEnvironment((3000,))
     evaluate_in(RandomPolicyAgent(3), environment, 1, np.random.default_rng(0))
     counts = np.bincount(np.concatenate(environment.actions))
     assert counts.min() > 900
 
 
-def test_evaluation_is_seeded_and_unscaled():
+def test_evaluation_is_seeded_and_rewards_are_unscaled():
     pytest.importorskip("procgen")
     spec = EnvironmentSpec(name="starpilot", reward_scale=0.5)
     one = evaluate(RandomPolicyAgent(15), spec, 6, seed=1)
@@ -75,7 +75,7 @@ def test_evaluation_is_seeded_and_unscaled():
     assert all(value == round(value) for value in one.returns)
 
 
-def test_whole_games_are_played_whatever_the_training():
+def test_atari_episodes_are_whole_games():
     pytest.importorskip("ale_py")
     spec = EnvironmentSpec("atari", "breakout", {"episodic_life": True, "frame_stack": 4})
     lengths = evaluate(RandomPolicyAgent(4), spec, 2, seed=0).lengths
@@ -83,13 +83,13 @@ def test_whole_games_are_played_whatever_the_training():
 
 
 def test_progress_counts_episodes():
-    seen = []
+    calls = []
     rng = np.random.default_rng(0)
-    evaluate_in(RandomPolicyAgent(3), TinyEnvironment((2, 3)), 2, rng, progress=lambda *args: seen.append(args))
-    assert seen == [(0, 2), (1, 2), (2, 2)]
+    evaluate_in(RandomPolicyAgent(3), TinyEnvironment((2, 3)), 2, rng, progress=lambda *args: calls.append(args))
+    assert calls == [(0, 2), (1, 2), (2, 2)]
 
 
-def test_what_does_not_end_is_cut_and_said():
+def test_long_episodes_are_cut_and_reported():
     environment = TinyEnvironment((4, 10**9))
     evaluation = evaluate_in(RandomPolicyAgent(3), environment, 4, np.random.default_rng(0), max_steps=6)
     assert evaluation.lengths.tolist() == [4, 4, 6, 6]
@@ -99,7 +99,7 @@ def test_what_does_not_end_is_cut_and_said():
     assert "not ended" not in text({AGENT: dataclasses.replace(evaluation, cut=0)})
 
 
-def test_the_first_line_is_what_programs_look_for():
+def test_first_line_of_the_report():
     evaluation = Evaluation(*(np.array(a) for a in ([0.0, 10.0, 10.0, 0.0], [1, 2, 3, 6], [0] * 4, [False] * 4)))
     lines = text({AGENT: evaluation, UNSEEN: evaluation}).splitlines()
     assert lines[0] == "mean return 5.00 +- 2.89 over 4 episodes"
@@ -107,24 +107,24 @@ def test_the_first_line_is_what_programs_look_for():
     assert lines[2] == "unseen levels: mean return 5.00 +- 2.89 over 4 episodes"
 
 
-def test_a_recurrent_agent_forgets_at_the_end_of_an_episode():
+def test_recurrent_state_is_reset_between_episodes():
     agent = TinyAgent("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
-    seen = []
+    calls = []
 
-    class Watched:
+    class RecordingAgent:
         num_actions, initial_state, preprocess = 3, staticmethod(agent.initial_state), staticmethod(agent.preprocess)
 
         def step(self, observations, state, firsts):
-            seen.append((firsts.copy(), state))
+            calls.append((firsts.copy(), state))
             return agent.step(observations, state, firsts)
 
-    evaluation = evaluate_in(Watched(), TinyEnvironment((2, 5)), 4, np.random.default_rng(0))
+    evaluation = evaluate_in(RecordingAgent(), TinyEnvironment((2, 5)), 4, np.random.default_rng(0))
     assert evaluation.lengths.tolist() == [2, 2, 5, 5]
-    assert [firsts.tolist() for firsts, _ in seen[:3]] == [[True, True], [False, False], [True, False]]
-    assert any(np.abs(state[0]).max() > 0 for _, state in seen[1:])
+    assert [firsts.tolist() for firsts, _ in calls[:3]] == [[True, True], [False, False], [True, False]]
+    assert any(np.abs(state[0]).max() > 0 for _, state in calls[1:])
 
 
-def test_unseen_levels_come_after_those_of_training():
+def test_unseen_levels_follow_the_training_levels():
     spec = EnvironmentSpec(name="coinrun", options={"num_levels": 200, "start_level": 7, "distribution_mode": "easy"})
     others = unseen_levels(spec)
     assert others is not None
@@ -150,7 +150,7 @@ def test_procgen_plays_the_unseen_levels():
         (1, {"max_steps": -3}, "max_steps=-3 must be at least 1"),
     ],
 )
-def test_what_cannot_be_is_named_alone(episodes, options, message):
+def test_invalid_counts(episodes, options, message):
     with pytest.raises(OptionError) as raised:
         evaluate(RandomPolicyAgent(15), EnvironmentSpec(name="coinrun"), episodes, seed=0, **options)
     assert str(raised.value) == message

@@ -1,4 +1,4 @@
-"""What is kept of an agent at play."""
+"""Rollouts: what is kept of an agent's steps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.errors import SamplesError
 from rl_clarity.options import ORIGINAL, ObservationsOptions
 from rl_clarity.recordings.array_stores import FileStore
-from rl_clarity.recordings.named_arrays import to_arrays
-from rl_clarity.recordings.players import RandomPolicyAgent, choose_actions
-from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
+from rl_clarity.recordings.rollouts import RandomPolicyAgent, choose_actions, collect_observations, collect_trajectories
+from rl_clarity.recordings.samples import to_arrays
 from tests.fakes import KINDS, TinyAgent, TinyEnvironment
 
 LENGTHS = (5, 7, 100)
@@ -30,7 +29,7 @@ def collect(kind="policy", num_steps=20, seed=0, environment=None, **arguments):
     return collect_trajectories(make_agent(kind), environment, num_steps, np.random.default_rng(seed), **arguments)
 
 
-def test_trajectories_are_consecutive_steps_after_the_very_first():
+def test_trajectories_are_consecutive_steps_after_the_first():
     environment = TinyEnvironment(LENGTHS)
     trajectories = collect(environment=environment)
     number, time = trajectories.observations[..., 0, 0, 0], trajectories.observations[..., 0, 1, 0]
@@ -43,7 +42,7 @@ def test_trajectories_are_consecutive_steps_after_the_very_first():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_outputs_are_the_agents_for_what_was_seen(kind):
+def test_outputs_belong_to_their_observations(kind):
     agent, trajectories = make_agent(kind), collect(kind)
     state = None if kind != "recurrent" else tuple(part[:, 9] for part in trajectories.states)
     outputs, _ = agent.step(trajectories.observations[:, 9], state, np.zeros(3, bool))
@@ -56,7 +55,7 @@ def test_outputs_are_the_agents_for_what_was_seen(kind):
         np.testing.assert_array_equal(trajectories.actions, trajectories.q_values.argmax(-1))
 
 
-def test_states_are_before_the_step_and_begin_anew_with_an_episode():
+def test_states_are_before_the_step_and_reset_with_an_episode():
     agent, trajectories = make_agent("recurrent"), collect("recurrent")
     (states,) = trajectories.states
     assert states.shape == (3, 20, 6)
@@ -67,7 +66,7 @@ def test_states_are_before_the_step_and_begin_anew_with_an_episode():
         np.testing.assert_array_equal(after[going_on], states[going_on, t + 1])
 
 
-def test_an_agent_may_say_itself_what_an_episode_begins_with():
+def test_agents_with_their_own_reset():
     @dataclasses.dataclass(frozen=True)
     class Learnt(TinyAgent):
         def reset(self, state, firsts):
@@ -79,7 +78,7 @@ def test_an_agent_may_say_itself_what_an_episode_begins_with():
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "q"])
-def test_episodes_cut_by_time_keep_the_value_they_were_left_with(kind):
+def test_truncated_episodes_have_final_values(kind):
     environment = TinyEnvironment(LENGTHS, cut=[True, False, False])
     trajectories = collect(kind, environment=environment)
     np.testing.assert_array_equal(np.flatnonzero(trajectories.truncated[0]), [3, 8, 13, 18])
@@ -104,7 +103,7 @@ def test_same_seed_same_trajectories():
     assert (one.actions != other.actions).any()
 
 
-def test_actions_are_drawn_from_the_policy():
+def test_actions_are_sampled_from_the_policy():
     logits = np.tile(np.log([[0.5, 0.2, 0.3]]), (40_000, 1)).astype(np.float32)
     actions = choose_actions(Outputs(policy_logits=logits + 7), np.random.default_rng(0))
     np.testing.assert_allclose(np.bincount(actions) / 40_000, [0.5, 0.2, 0.3], atol=0.01)
@@ -112,8 +111,8 @@ def test_actions_are_drawn_from_the_policy():
     assert choose_actions(Outputs(policy_logits=certain), np.random.default_rng(0)).tolist() == [0, 2]
 
 
-def test_arrays_in_files_are_those_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("rl_clarity.recordings.recorder._BUFFERED_BYTES", 3000)  # several blocks
+def test_arrays_in_files_equal_those_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("rl_clarity.recordings.array_stores._BUFFERED_BYTES", 3000)  # several blocks
     in_memory = to_arrays(collect("recurrent", full_resolution=True))
     in_files = to_arrays(collect("recurrent", full_resolution=True, store=FileStore(tmp_path)))
     assert in_memory.keys() == in_files.keys()
@@ -124,7 +123,7 @@ def test_arrays_in_files_are_those_in_memory(tmp_path, monkeypatch):
         np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), in_memory[name])
 
 
-def test_pictures_show_what_is_observed():
+def test_rendered_frames_show_the_observations():
     environment = TinyEnvironment(LENGTHS)
     trajectories = collect(environment=environment, full_resolution=True)
     assert trajectories.observations_full.shape == (3, 20, 20, 24, 3)
@@ -134,7 +133,7 @@ def test_pictures_show_what_is_observed():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_observations_are_the_last_of_every_few(kind):
+def test_every_nth_observation_is_kept(kind):
     environment = TinyEnvironment((1000, 1000))
     rng = np.random.default_rng(0)
     observations = collect_observations(make_agent(kind), environment, 3, 4, rng, full_resolution=True)
@@ -149,7 +148,7 @@ def test_observations_are_the_last_of_every_few(kind):
         assert observations.states[0].any()
 
 
-def test_observations_know_how_far_into_their_episode_they_are():
+def test_ages_of_observations():
     rng = np.random.default_rng(0)
     observations = collect_observations(make_agent(), TinyEnvironment(LENGTHS), 5, 6, rng)
     np.testing.assert_array_equal(observations.ages, observations.observations[:, 0, 1, 0])
@@ -178,7 +177,7 @@ def test_frames_are_preprocessed_by_the_agent():
     assert trajectories.observations[0, :, 0, 1, 0].tolist() == [254, 253, 252, 251]
 
 
-def test_the_same_seed_gives_the_same_game():
+def test_procgen_is_deterministic():
     pytest.importorskip("procgen")
 
     def samples(seed):
@@ -196,7 +195,7 @@ def test_the_same_seed_gives_the_same_game():
 
 
 class RunRight(RandomPolicyAgent):
-    """Runs and jumps to the right most of the time, which is how one gets far in CoinRun."""
+    """Mostly runs and jumps to the right, which gets far in CoinRun."""
 
     def step(self, observations, state, firsts):
         logits = np.zeros((len(observations), self.num_actions), np.float32)
@@ -209,7 +208,7 @@ class RunRight(RandomPolicyAgent):
     ("game", "agent", "mean_age"),
     [("coinrun", RunRight(15), 30), ("starpilot", RandomPolicyAgent(15), 45), ("bigfish", RandomPolicyAgent(15), 75)],
 )
-def test_fewer_steps_see_episodes_as_far_in_as_the_original_does(game, agent, mean_age):
+def test_observations_are_as_late_in_episodes_as_in_the_original(game, agent, mean_age):
     pytest.importorskip("procgen")
 
     def ages(plan, seed):
@@ -225,15 +224,15 @@ def test_fewer_steps_see_episodes_as_far_in_as_the_original_does(game, agent, me
     assert scipy.stats.ks_2samp(original, fewer).statistic <= 0.05
 
 
-def test_an_agent_of_another_environment_is_an_error():
+def test_agent_and_environment_must_match():
     rng = np.random.default_rng(0)
     with pytest.raises(SamplesError, match="the agent has 15 actions, the environment 3"):
         collect_trajectories(TinyAgent(), TinyEnvironment((5,)), 3, rng)
-    with pytest.raises(SamplesError, match=r"shape \(64, 64, 3\), the environment gives \(16, 16, 1\)"):
+    with pytest.raises(SamplesError, match=r"shape \(64, 64, 3\), but the environment returns \(16, 16, 1\)"):
         collect_trajectories(TinyAgent(num_actions=3), TinyEnvironment((5,)), 3, rng)
 
 
-def test_observations_are_kept_as_bytes_though_an_agent_makes_floats_of_its_frames():
+def test_observations_are_kept_as_uint8_if_preprocess_returns_floats():
     class Halved(TinyAgent):
         def preprocess(self, frames):
             return (frames // 2).astype(np.float32) / 255

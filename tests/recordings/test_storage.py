@@ -1,4 +1,4 @@
-"""Samples on disk: round trips, damage, interruption, places."""
+"""Samples on disk: round trips, damage, interruption, paths."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from rl_clarity.errors import SamplesError
-from rl_clarity.recordings import paths as paths_module
+from rl_clarity.options import LoadOptions
+from rl_clarity.recordings import storage as storage_module
 from rl_clarity.recordings.array_stores import release
-from rl_clarity.recordings.named_arrays import from_arrays, to_arrays
-from rl_clarity.recordings.paths import sample_paths
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
-from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays, to_arrays
 from rl_clarity.recordings.storage import (
     INDEX,
     SamplesWriter,
@@ -26,6 +25,7 @@ from rl_clarity.recordings.storage import (
     load_metadata,
     load_observations,
     load_trajectories,
+    sample_paths,
     save_metadata,
 )
 from tests.fakes import TinyAgent, TinyEnvironment
@@ -51,7 +51,7 @@ def assert_equal(one, two):
         assert one[name].dtype == two[name].dtype
 
 
-def test_trajectories_and_observations_come_back(tmp_path):
+def test_round_trip(tmp_path):
     trajectories, observations = make_trajectories(), make_observations()
     save_samples(tmp_path / "t", trajectories, {"seed": np.int64(3), "args": {"gamma": np.float32(0.5)}})
     save_samples(tmp_path / "o", observations)
@@ -61,7 +61,7 @@ def test_trajectories_and_observations_come_back(tmp_path):
     assert isinstance(load_trajectories(tmp_path / "t").observations, np.memmap)
 
 
-def test_samples_are_written_while_the_agent_plays(tmp_path):
+def test_samples_are_written_while_they_are_collected(tmp_path):
     with SamplesWriter(tmp_path / "t") as writer:
         trajectories = make_trajectories(store=writer.store)
         writer.commit(trajectories)
@@ -69,14 +69,14 @@ def test_samples_are_written_while_the_agent_plays(tmp_path):
     assert_equal(trajectories, make_trajectories())
 
 
-def test_new_samples_take_the_place_of_old_ones_and_leave_nothing_behind(tmp_path):
+def test_new_samples_replace_old_ones(tmp_path):
     save_samples(tmp_path, make_trajectories())
     save_samples(tmp_path, make_trajectories(num_steps=9))
     assert load_trajectories(tmp_path).rewards.shape == (2, 9)
     assert len(list(tmp_path.glob("arrays-*"))) == 1
 
 
-def test_an_error_leaves_the_old_samples(tmp_path):
+def test_an_error_keeps_the_old_samples(tmp_path):
     old = make_trajectories()
     save_samples(tmp_path, old)
 
@@ -91,7 +91,7 @@ def test_an_error_leaves_the_old_samples(tmp_path):
     assert len(list(tmp_path.glob("arrays-*"))) == 1
 
 
-def test_a_killed_writer_leaves_the_old_samples_and_the_next_clears_up(tmp_path):
+def test_a_killed_writer_keeps_the_old_samples_and_the_next_cleans_up(tmp_path):
     old = make_trajectories()
     save_samples(tmp_path, old)
     program = (
@@ -157,6 +157,21 @@ def without_arrays(folder):
     (folder / INDEX).write_text(json.dumps({"format": "rl_clarity samples", "version": 1, "kind": "trajectories"}))
 
 
+def facts_in_a_list(folder):
+    index = json.loads((folder / INDEX).read_text())
+    (folder / INDEX).write_text(json.dumps({**index, "facts": [1]}))
+
+
+def a_number_for_a_file(folder):
+    index = json.loads((folder / INDEX).read_text())
+    index["arrays"]["actions"]["file"] = 7
+    (folder / INDEX).write_text(json.dumps(index))
+
+
+def deeply_nested(folder):
+    (folder / INDEX).write_text("[" * 200_000)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -168,32 +183,35 @@ def without_arrays(folder):
         (pickle_inside, "actions.npy is missing or damaged"),
         (outside, r"'\.\./\.\./secret\.npy'"),
         (without_arrays, "does not list its arrays"),
+        (a_number_for_a_file, "does not list its arrays"),
+        (facts_in_a_list, "facts are not an object"),
+        (deeply_nested, "samples.json is missing or damaged"),
     ],
 )
-def test_damage_is_an_error_that_names_the_file_and_the_way_out(tmp_path, damage, message):
+def test_damaged_samples(tmp_path, damage, message):
     save_samples(tmp_path, make_trajectories())
     damage(tmp_path)
     with pytest.raises(SamplesError, match=rf"(?s){message}.*resample=True"):
         load_trajectories(tmp_path)
 
 
-def test_missing_or_other_samples_are_errors(tmp_path):
-    with pytest.raises(SamplesError, match=r"no saved samples in .*; sample anew with resample=True"):
+def test_missing_samples_and_samples_of_the_other_kind(tmp_path):
+    with pytest.raises(SamplesError, match=r"no saved samples in .*; collect new samples with resample=True"):
         load_trajectories(tmp_path / "nothing")
     save_samples(tmp_path, make_observations())
     with pytest.raises(SamplesError, match="holds observations, not trajectories"):
         load_trajectories(tmp_path)
 
 
-def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
+def test_paths_that_are_not_writable(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(SamplesError, match="cannot be written"):
+    with pytest.raises(SamplesError, match="cannot write samples"):
         save_samples(tmp_path / "file" / "t", make_trajectories())
-    with pytest.raises(SamplesError, match="cannot be written"):
+    with pytest.raises(SamplesError, match="cannot write metadata"):
         save_metadata(tmp_path / "file" / "m.json", {})
 
 
-def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_files(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -214,40 +232,40 @@ def test_metadata(tmp_path):
         load_metadata(path)
 
 
-def test_arrays_that_are_no_samples_are_an_error():
+def test_wrong_array_names():
     with pytest.raises(SamplesError, match="lack actions, firsts, rewards"):
         from_arrays(Trajectories, {"observations": np.zeros(1)})
     with pytest.raises(SamplesError, match="unknown seeds"):
         from_arrays(Observations, {"observations": np.zeros(1), "seeds": np.zeros(1)})
 
 
-def test_many_parts_of_a_state_keep_their_order():
+def test_parts_of_a_state_keep_their_order():
     arrays = {f"states.{i}": np.array(i) for i in range(12)}
     samples = from_arrays(Observations, {"observations": np.zeros(1), **dict(sorted(arrays.items()))})
     assert [int(part) for part in samples.states] == list(range(12))
 
 
-def test_places_are_beside_the_checkpoint(tmp_path):
-    places = sample_paths(tmp_path / "best.model.jd", trajectories_path="my/t")
-    assert places.model == tmp_path / "rl-clarity" / "best.model.model.jd"
-    assert places.metadata == tmp_path / "rl-clarity" / "best.model.metadata.json"
-    assert places.observations == tmp_path / "rl-clarity" / "best.model.observations"
-    assert places.trajectories == Path("my/t")
+def test_paths_are_beside_the_checkpoint(tmp_path):
+    paths = sample_paths(tmp_path / "best.model.jd", LoadOptions(trajectories_path=Path("my/t")))
+    assert paths.model == tmp_path / "rl-clarity" / "best.model.model.jd"
+    assert paths.metadata == tmp_path / "rl-clarity" / "best.model.metadata.json"
+    assert paths.observations == tmp_path / "rl-clarity" / "best.model.observations"
+    assert paths.trajectories == Path("my/t")
     assert not (tmp_path / "rl-clarity").exists()
 
 
-def test_places_are_in_the_cache_where_the_checkpoint_is_read_only_or_remote(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths_module.platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
-    remote = sample_paths("gs://bucket/a/c.jd")
+def test_paths_are_in_the_cache_if_the_folder_is_read_only_or_remote(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage_module.platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    remote = sample_paths("gs://bucket/a/c.jd", LoadOptions())
     assert remote.observations.parent.parent == tmp_path / "cache" / "rl-clarity" / "samples"
-    assert remote.observations != sample_paths("gs://bucket/b/c.jd").observations
+    assert remote.observations != sample_paths("gs://bucket/b/c.jd", LoadOptions()).observations
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert tmp_path / "cache" in sample_paths(tmp_path / "c.jd").metadata.parents
+    assert tmp_path / "cache" in sample_paths(tmp_path / "c.jd", LoadOptions()).metadata.parents
 
 
-def test_temporary_places_are_new_each_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths_module.tempfile, "tempdir", str(tmp_path))
-    one, two = (sample_paths("c.jd", temp_files=True) for _ in range(2))
+def test_temporary_paths_are_new_each_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage_module.tempfile, "tempdir", str(tmp_path))
+    one, two = (sample_paths("c.jd", LoadOptions(temp_files=True)) for _ in range(2))
     assert one.trajectories != two.trajectories
     assert tmp_path in one.trajectories.parents
 
@@ -278,11 +296,11 @@ def test_memory_does_not_grow_with_the_number_of_steps(tmp_path):
         arguments = [sys.executable, "-c", MEASURE, str(tmp_path / str(num_steps)), str(num_steps)]
         return float(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout)
 
-    short, long = peak(64), peak(512)  # 48 and 384 MiB of pictures
+    short, long = peak(64), peak(512)  # 48 and 384 MiB of frames
     assert long - short < 60, f"{short:.0f} MiB became {long:.0f}"
 
 
-def test_release_leaves_arrays_as_they_are(tmp_path):
+def test_release_keeps_array_contents(tmp_path):
     save_samples(tmp_path, make_trajectories())
     observations = load_trajectories(tmp_path).observations
     before = observations.copy()

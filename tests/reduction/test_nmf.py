@@ -1,4 +1,4 @@
-"""The channel reduction: as near as the original's, and what its definition promises."""
+"""Channel reduction: accuracy compared with the original implementation, and properties of its definition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def relative(actual, expected):
     return np.abs(actual - expected).max() / np.abs(expected).max()
 
 
-def test_transform_is_as_near_as_the_original_or_nearer(golden, attribution, reduction):
+def test_transform_is_at_least_as_accurate_as_the_original(golden, attribution, reduction):
     for sign, name in ((1, "pos"), (-1, "neg")):
         x = np.maximum(sign * attribution, 0)
         expected = golden.expected[f"nmf.attr_{name}_transformed"]
@@ -39,7 +39,7 @@ def test_transform_is_as_near_as_the_original_or_nearer(golden, attribution, red
         assert relative(actual, expected) < 1e-3
 
 
-def test_reconstruction_error_is_the_original_one(golden, attribution, reduction):
+def test_reconstruction_error_equals_the_original(golden, attribution, reduction):
     expected = float(golden.expected["nmf.reconstruction_error"])
     assert reduction.reconstruction_error(attribution) == pytest.approx(expected, rel=1e-5)
 
@@ -51,12 +51,12 @@ def test_signed_transform_is_in_units_of_attribution(golden, attribution, reduct
     assert np.allclose(channels.sum(-1) + residual[..., 0], attribution.sum(-1), atol=1e-5 * np.abs(attribution).max())
 
 
-def test_fit_is_as_near_as_the_original(golden, attribution):
+def test_fit_is_as_accurate_as_the_original(golden, attribution):
     fitted = ChannelReduction.fit(attribution, 8)
     assert fitted.reconstruction_error(attribution) <= float(golden.expected["nmf.reconstruction_error"]) * 1.001
 
 
-def test_fit_on_drawn_rows_is_within_a_percent(attribution):
+def test_fit_on_sampled_rows_is_within_a_percent(attribution):
     drawn = ChannelReduction.fit(attribution, 8, max_rows=1000)
     assert drawn.reconstruction_error(attribution) <= 1.01 * ChannelReduction.fit(
         attribution, 8, max_rows=None
@@ -68,7 +68,7 @@ def test_same_seed_same_components(attribution):
     assert np.array_equal(first, second)
 
 
-def test_components_are_ordered_by_what_they_carry(attribution):
+def test_components_are_ordered_by_total_attribution(attribution):
     reduction = ChannelReduction.fit(attribution, 8)
     carried = sum(
         reduction.transform(np.maximum(sign * attribution, 0)).sum((0, 1, 2)) * reduction.components.sum(1)
@@ -107,7 +107,7 @@ def test_no_more_features_than_channels():
     assert reduction.reconstruction_error(attribution) < 1e-2
 
 
-def test_negative_components_and_no_features_are_refused():
+def test_negative_components_and_zero_features():
     with pytest.raises(OptionError, match="not negative"):
         ChannelReduction(np.array([[1.0, -1.0]]))
     with pytest.raises(OptionError, match="nmf_features=0"):
@@ -117,11 +117,14 @@ def test_negative_components_and_no_features_are_refused():
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        (lambda r: r.transform(np.ones((2, 3, 3, 5))), r"\(2, 3, 3, 5\) must be \(\.\.\., c\), of the c = 4 channels"),
+        (
+            lambda r: r.transform(np.ones((2, 3, 3, 5))),
+            r"\(2, 3, 3, 5\); expected \(\.\.\., c\) with the c = 4 channels",
+        ),
         (lambda r: r.signed_transform(np.ones((2, 3))), "c = 4 channels"),
         (lambda r: r.reconstruction_error(np.ones(3)), "c = 4 channels"),
-        (lambda r: r.transform(1.0), r"shape \(\) must be"),
-        (lambda r: r.inverse_transform(np.ones((2, 4))), r"\(2, 4\) must be \(\.\.\., K\), of K = 2 features"),
+        (lambda r: r.transform(1.0), r"shape \(\); expected"),
+        (lambda r: r.inverse_transform(np.ones((2, 4))), r"\(2, 4\); expected \(\.\.\., K\) with K = 2 features"),
         (lambda r: ChannelReduction.fit(np.full((4, 4), np.nan)), "NaN or infinite"),
         (lambda r: ChannelReduction.fit(np.where(np.eye(4), np.inf, 1)), "NaN or infinite"),
         (lambda r: ChannelReduction.fit(np.ones((4, 4)), 0), "nmf_features=0"),
@@ -130,7 +133,7 @@ def test_negative_components_and_no_features_are_refused():
         (lambda r: ChannelReduction.fit(3.0), "must be an array"),
     ],
 )
-def test_what_does_not_fit_is_named(use, words):
+def test_invalid_arguments(use, words):
     with pytest.raises(OptionError, match=words):
         use(ChannelReduction(np.array([[1.0, 0, 0, 1], [0, 1, 1, 0]])))
 

@@ -5,10 +5,10 @@ from rl_clarity.visualization.colors import action_colors, channel_hues, hue_to_
 from tests.golden_data import Golden
 
 
-def test_colors_are_the_originals(golden: Golden) -> None:
+def test_colors_equal_the_original(golden: Golden) -> None:
     assert page_colors(channel_hues(8)) == golden.expected["colors.features8"].tolist()
-    greys = golden.expected["colors.actions"].tolist()
-    assert action_colors(len(greys)) == greys
+    grays = golden.expected["colors.actions"].tolist()
+    assert action_colors(len(grays)) == grays
 
 
 def test_corners_of_the_hexagon() -> None:
@@ -25,11 +25,11 @@ def test_hues_have_unit_norm_and_differ(channels: int) -> None:
     assert len(set(page_colors(hues))) == channels
 
 
-def test_an_observations_channels_have_their_own_colors() -> None:
+def test_colors_of_observation_channels() -> None:
     np.testing.assert_allclose(input_hues(3), np.eye(3), atol=1e-7)
     assert page_colors(input_hues(1)) == ["#ffffff"]
     assert input_hues(4).shape == (4, 3)
 
 
-def test_one_action_has_a_color() -> None:
+def test_single_action() -> None:
     assert action_colors(1) == ["#303030"]

@@ -2,10 +2,13 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from scipy import ndimage
 
 from rl_clarity.errors import OptionError
-from rl_clarity.visualization.dataset_examples import NONE, dataset_grid, dataset_grids, thumbnail
+from rl_clarity.visualization.dataset_examples import NONE, dataset_grid, dataset_grids, limit_repeats, thumbnail
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail, grid_opacity, thumbnail_opacity
 from tests.golden_data import Golden
 
@@ -20,20 +23,20 @@ def activations(golden: Golden) -> np.ndarray:
 
 @with_features
 @pytest.mark.parametrize(("density", "zoom"), [(0.5, 2), (1, 4), (2, 1)])
-def test_grids_are_the_originals(golden: Golden, density: float, zoom: int) -> None:
+def test_grids_equal_the_original(golden: Golden, density: float, zoom: int) -> None:
     key = f"vis.feature{FEATURE}_sub{density}_exp{zoom}"
     examples = dataset_grid(activations(golden), density)
     np.testing.assert_array_equal(examples.indices, golden.expected[f"{key}.grid"])
-    picture = draw_grid(examples, golden.expected["observations"], LAYER, zoom)
-    np.testing.assert_allclose(picture, golden.expected[key], atol=1e-6)
+    image = draw_grid(examples, golden.expected["observations"], LAYER, zoom)
+    np.testing.assert_allclose(image, golden.expected[key], atol=1e-6)
 
 
 @with_features
-def test_thumbnails_are_the_originals(golden: Golden) -> None:
+def test_thumbnails_equal_the_original(golden: Golden) -> None:
     examples = thumbnail(activations(golden))
     np.testing.assert_array_equal(examples.indices, golden.expected["vis.thumb3.grid"])
-    picture = draw_thumbnail(examples, golden.expected["observations"], LAYER)
-    np.testing.assert_allclose(picture, golden.expected["vis.thumb3"], atol=1e-6)
+    image = draw_thumbnail(examples, golden.expected["observations"], LAYER)
+    np.testing.assert_allclose(image, golden.expected["vis.thumb3"], atol=1e-6)
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def strengths() -> np.ndarray:
 
 
 @pytest.mark.parametrize("density", [0.25, 0.5, 1, 1.5, 2])
-def test_a_grids_cells_are_those_of_the_zoomed_layer(strengths: np.ndarray, density: float) -> None:
+def test_cells_are_those_of_the_zoomed_layer(strengths: np.ndarray, density: float) -> None:
     padded = np.pad(strengths, ((0, 0), (1, 1), (1, 1)), mode="edge")
     zooms = [density - (density - 1) / size for size in padded.shape[1:]]
     zoomed = ndimage.zoom(padded, (1, *zooms), order=1)[:, 1:-1, 1:-1]
@@ -53,36 +56,36 @@ def test_a_grids_cells_are_those_of_the_zoomed_layer(strengths: np.ndarray, dens
     assert examples.centers.shape == (*zoomed.shape[1:], 2)
 
 
-def test_centers_lie_evenly_over_the_layer(strengths: np.ndarray) -> None:
+def test_centers_are_evenly_spaced(strengths: np.ndarray) -> None:
     centers = dataset_grid(strengths, 1).centers
     np.testing.assert_allclose(centers[..., 0], np.broadcast_to(np.arange(9)[:, None] + 0.5, (9, 7)))
     np.testing.assert_allclose(centers[..., 1], np.broadcast_to(np.arange(7) + 0.5, (9, 7)))
     np.testing.assert_allclose(dataset_grid(strengths, 2).centers[:, 0, 0], np.arange(19) / 2)
 
 
-def test_no_observation_fills_a_grid(strengths: np.ndarray) -> None:
+def test_no_observation_is_used_too_often(strengths: np.ndarray) -> None:
     strengths[4] += 100
     examples = dataset_grid(strengths, 2, top_fraction=0.5)
     assert np.bincount(examples.indices.ravel()).max() <= math.ceil(examples.indices.size / 15)
 
 
-def test_several_densities_are_as_one_after_another(strengths: np.ndarray) -> None:
+def test_several_densities_at_once(strengths: np.ndarray) -> None:
     for density, examples in zip((0.5, 2), dataset_grids(strengths, [0.5, 2]), strict=True):
         np.testing.assert_array_equal(examples.indices, dataset_grid(strengths, density).indices)
 
 
-def test_a_dead_feature_still_has_a_grid() -> None:
+def test_inactive_feature() -> None:
     dead = np.zeros((5, 4, 4), np.float32)
     examples = dataset_grid(dead)
     assert np.isfinite(grid_opacity(examples)).all()
     assert (thumbnail_opacity(thumbnail(dead)) == 0).all()
 
 
-def test_a_tiny_layer_has_a_cell() -> None:
+def test_tiny_layer() -> None:
     assert dataset_grid(np.ones((3, 1, 1), np.float32), 0.25).indices.shape == (1, 1)
 
 
-def test_a_thumbnail_of_few_observations_has_empty_cells(strengths: np.ndarray) -> None:
+def test_thumbnail_of_few_observations(strengths: np.ndarray) -> None:
     examples = thumbnail(strengths[:3], num_mult=2)
     assert (examples.indices == NONE).sum() == 1
     assert thumbnail_opacity(examples)[examples.indices == NONE] == 0
@@ -90,7 +93,7 @@ def test_a_thumbnail_of_few_observations_has_empty_cells(strengths: np.ndarray) 
     assert draw_thumbnail(examples, frames, (9, 7)).shape == (32, 32, 4)
 
 
-def test_a_thumbnails_rows_follow_positions(strengths: np.ndarray) -> None:
+def test_thumbnail_rows_are_ordered_by_position(strengths: np.ndarray) -> None:
     examples = thumbnail(strengths, num_mult=3)
     assert len(set(examples.indices.ravel().tolist())) == 9
     rows = examples.centers[..., 0]
@@ -98,21 +101,69 @@ def test_a_thumbnails_rows_follow_positions(strengths: np.ndarray) -> None:
     assert (np.diff(examples.centers[..., 1], axis=1) >= 0).all()
 
 
-def test_the_strongest_tenth_of_a_picture_is_opaque(strengths: np.ndarray) -> None:
+def test_the_strongest_tenth_of_pixels_is_opaque(strengths: np.ndarray) -> None:
     opacity = grid_opacity(dataset_grid(strengths, 2))
     assert (opacity == 1).mean() == pytest.approx(0.1, abs=0.02)
     assert opacity.min() >= np.float32(15 / 255)
 
 
-def test_patches_of_any_size_tile_the_picture(strengths: np.ndarray) -> None:
+def test_patches_of_any_size_tile_the_image(strengths: np.ndarray) -> None:
     frames = np.random.default_rng(0).integers(0, 256, (30, 84, 60, 3), np.uint8)  # 84 / 9 is no whole number
     examples = dataset_grid(strengths, 1, top_fraction=1e-6)
-    picture = draw_grid(examples, frames, (9, 7), expand_mult=1)
-    assert picture.shape[:2] == (84, 60)
+    image = draw_grid(examples, frames, (9, 7), expand_mult=1)
+    assert image.shape[:2] == (84, 60)
     shown = frames[examples.indices[0, 0], 0, 0] / 255
-    np.testing.assert_allclose(picture[0, 0, :3], shown, rtol=1e-6)
+    np.testing.assert_allclose(image[0, 0, :3], shown, rtol=1e-6)
 
 
-def test_activations_of_one_feature_are_asked_for() -> None:
+def test_activations_need_three_axes() -> None:
     with pytest.raises(OptionError, match=r"\(2, 3, 3, 8\)"):
         dataset_grid(np.zeros((2, 3, 3, 8)))
+
+
+def limit_repeats_slowly(values: np.ndarray, limit: int) -> list[int]:
+    """The rule applied cell by cell."""
+    ranking = np.argsort(-values, axis=1, kind="stable")
+    chosen = ranking[:, 0].tolist()
+    for rank in range(1, values.shape[1]):
+        used = [chosen.count(option) for option in range(values.shape[1])]
+        strengths = [values[cell, option] for cell, option in enumerate(chosen)]
+        before = list(chosen)
+        for cell in sorted(range(len(chosen)), key=lambda cell: strengths[cell]):
+            option = before[cell]
+            if used[option] > limit:
+                used[option] -= 1
+                chosen[cell] = int(ranking[cell, rank])
+        if chosen == before:
+            break
+    return chosen
+
+
+@given(
+    st.tuples(st.integers(1, 40), st.integers(1, 12)).flatmap(
+        lambda shape: arrays(np.float32, shape, elements=st.integers(-2, 6).map(lambda number: number / 2))
+    ),
+    st.integers(1, 5),
+)
+def test_repeats_are_limited_by_the_rule(values: np.ndarray, limit: int) -> None:
+    best = values.argmax(axis=1)
+    choices, strengths = limit_repeats(best, values.max(axis=1), values.__getitem__, values.shape[1], limit)
+    assert choices.tolist() == limit_repeats_slowly(values, limit)
+    np.testing.assert_array_equal(strengths, np.take_along_axis(values, choices[:, None], axis=1)[:, 0])
+
+
+def test_repeats_are_limited_at_deep_ranks() -> None:
+    rng = np.random.default_rng(1)
+    common = np.sort(rng.random(300))  # all cells prefer the same options
+    values = (common + rng.random((600, 300)) * 1e-4).astype(np.float32)
+    choices, _ = limit_repeats(values.argmax(axis=1), values.max(axis=1), values.__getitem__, 300, 2)
+    assert choices.tolist() == limit_repeats_slowly(values, 2)
+    assert np.bincount(choices).max() <= math.ceil(600 / 300)
+
+
+def test_limiting_repeats_does_not_change_its_arguments() -> None:
+    values = np.ones((6, 3), np.float32)
+    best, strengths = values.argmax(axis=1), values.max(axis=1)
+    limit_repeats(best, strengths, values.__getitem__, 3, 1)
+    assert (best == 0).all()
+    assert (strengths == 1).all()

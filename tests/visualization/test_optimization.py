@@ -6,7 +6,7 @@ from rl_clarity.visualization.optimization import optimize_images
 
 
 def colored_stripes(images: np.ndarray, layer: str, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A layer whose two channels are red on even rows less red on odd ones, and blue less green."""
+    """A layer of two channels: red on even rows minus red on odd rows, and blue minus green."""
     assert layer == "stripes"
     patterns = np.zeros((2, *images.shape[1:]), np.float32)
     patterns[0, ::2, :, 0] = 1
@@ -23,7 +23,7 @@ def optimized(seed: int = 0, **options: float):
     return optimize_images(colored_stripes, "stripes", np.eye(2), (8, 8, 3), rng, **{"steps": 60, **options})
 
 
-def test_images_excite_their_direction() -> None:
+def test_images_maximize_their_direction() -> None:
     result = optimized(jitter=0)
     assert result.images.shape == (2, 8, 8, 3)
     assert result.images.dtype == np.float32
@@ -34,24 +34,24 @@ def test_images_excite_their_direction() -> None:
     assert result.images[1, ..., 2].mean() > 0.9 > 0.1 > result.images[1, ..., 1].mean()
 
 
-def test_jitter_forgets_what_depends_on_the_place() -> None:
+def test_jitter_suppresses_patterns_that_depend_on_position() -> None:
     image = optimized(jitter=3).images[0, ..., 0]
     assert abs(image[::2].mean() - image[1::2].mean()) < 0.15
     steady = optimized(jitter=0).images[0, ..., 0]
     assert steady[::2].mean() - steady[1::2].mean() > 0.3
 
 
-def test_the_penalty_keeps_images_grey() -> None:
+def test_l2_penalty_keeps_images_gray() -> None:
     free, held = optimized().images, optimized(l2_penalty=20.0).images
     assert ((held - 0.5) ** 2).mean() < 0.25 * ((free - 0.5) ** 2).mean()
 
 
-def test_the_same_seed_gives_the_same_image() -> None:
+def test_same_seed_same_image() -> None:
     np.testing.assert_array_equal(optimized(seed=3).images, optimized(seed=3).images)
     assert not np.array_equal(optimized(seed=3).images, optimized(seed=4).images)
 
 
-def test_a_gradient_that_is_not_finite_is_an_error() -> None:
+def test_gradients_must_be_finite() -> None:
     def broken(images: np.ndarray, layer: str, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(len(images)), np.full_like(images, np.nan)
 

@@ -13,7 +13,7 @@ frames = arrays(np.float32, (3, 2, 2, 4), elements=st.floats(-(2.0**60), 2.0**60
 
 
 @given(frames)
-def test_codes_are_near_the_values(values: np.ndarray) -> None:
+def test_quantization_error(values: np.ndarray) -> None:
     codes, scales = quantize(values)
     assert codes.dtype == np.int8
     error = np.abs(dequantize(codes, scales) - values)
@@ -24,7 +24,7 @@ def test_codes_are_near_the_values(values: np.ndarray) -> None:
 
 
 @given(arrays(np.int8, (2, 3, 3, 2), elements=st.integers(-127, 127)))
-def test_codes_come_back(codes: np.ndarray) -> None:
+def test_round_trip_of_codes(codes: np.ndarray) -> None:
     codes = codes.copy()
     codes[:, 0, 0, 0] = 127
     values = dequantize(codes, np.array([0.5, 2e-6], np.float32))
@@ -33,13 +33,13 @@ def test_codes_come_back(codes: np.ndarray) -> None:
     np.testing.assert_allclose(scales, [0.5, 2e-6], rtol=1e-6)
 
 
-def test_nothing_is_coded_as_nothing() -> None:
+def test_zeros() -> None:
     codes, scales = quantize(np.zeros((2, 1, 1, 3)))
     assert not codes.any()
     assert not dequantize(codes, scales).any()
 
 
-def test_coded_pictures_look_alike(golden: Golden) -> None:
+def test_images_of_quantized_attribution_look_alike(golden: Golden) -> None:
     channels, residual = golden.expected["render.channels"], golden.expected["render.residual"]
     decoded = dequantize(*quantize(np.concatenate([channels, residual], axis=-1)))
     scale = float(golden.expected["render.scale"])
@@ -49,12 +49,12 @@ def test_coded_pictures_look_alike(golden: Golden) -> None:
     assert np.abs(exact - coded).mean() <= 0.3 / 255
 
 
-def test_what_is_not_finite_is_named() -> None:
+def test_values_must_be_finite() -> None:
     values = np.zeros((3, 1, 1, 2))
     values[2, 0, 0, 1] = np.nan
     with pytest.raises(ClarityError, match="frame 2"):
         quantize(values)
 
 
-def premultiplied(pictures: np.ndarray) -> np.ndarray:
-    return np.minimum(pictures[..., :3], 1) * pictures[..., 3:]
+def premultiplied(images: np.ndarray) -> np.ndarray:
+    return np.minimum(images[..., :3], 1) * images[..., 3:]

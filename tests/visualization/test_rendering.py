@@ -21,14 +21,14 @@ def rng() -> np.random.Generator:
 
 @pytest.mark.parametrize("direction", ["abs", "pos", "neg"])
 @pytest.mark.parametrize(("channel", "name"), [("prin", "prin"), ("all", "all"), (3, "3"), ("res", "res")])
-def test_pictures_are_the_originals(golden: Golden, direction: str, channel: str | int, name: str) -> None:
+def test_images_equal_the_original(golden: Golden, direction: str, channel: str | int, name: str) -> None:
     channels, residual = golden.expected["render.channels"], golden.expected["render.residual"]
-    pictures = render_attribution(channels, residual, direction=direction, channel=channel)  # type: ignore[arg-type]
-    assert pictures.dtype == np.float32
-    np.testing.assert_allclose(pictures, golden.expected[f"render.{direction}_{name}"], atol=1e-5)
+    images = render_attribution(channels, residual, direction=direction, channel=channel)  # type: ignore[arg-type]
+    assert images.dtype == np.float32
+    np.testing.assert_allclose(images, golden.expected[f"render.{direction}_{name}"], atol=1e-5)
 
 
-def test_scale_is_the_originals(golden: Golden) -> None:
+def test_scale_equals_the_original(golden: Golden) -> None:
     assert attribution_scale(golden.expected["render.channels"]) == pytest.approx(golden.expected["render.scale"])
 
 
@@ -42,10 +42,10 @@ def test_scale_of_attribution_that_is_mostly_zero() -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 20), (9, 9), (31, 5)])
-def test_smoothing_is_the_convolution(rng: np.random.Generator, size: tuple[int, int]) -> None:
-    pictures = rng.random((2, *size, 3))
-    expected = ndimage.convolve(pictures, kernel()[None, :, :, None], mode="constant")
-    np.testing.assert_allclose(smooth(pictures), expected, rtol=1e-5)
+def test_smoothing_equals_convolution(rng: np.random.Generator, size: tuple[int, int]) -> None:
+    images = rng.random((2, *size, 3))
+    expected = ndimage.convolve(images, kernel()[None, :, :, None], mode="constant")
+    np.testing.assert_allclose(smooth(images), expected, rtol=1e-5)
 
 
 def test_kernel_ends_at_seven_positions() -> None:
@@ -55,15 +55,15 @@ def test_kernel_ends_at_seven_positions() -> None:
     assert kernel()[6, 0] == 0
 
 
-def test_nothing_is_shown_beyond_the_kernels_reach() -> None:
+def test_nothing_is_shown_outside_the_kernel() -> None:
     channels = np.zeros((1, 20, 20, 8), np.float32)
     channels[0, 0, 0, 2] = 3
-    picture = render_attribution(channels)
-    assert (picture[0, 8:] == 0).all()
-    assert picture[0, 7, 0, 3] > 0
+    image = render_attribution(channels)
+    assert (image[0, 8:] == 0).all()
+    assert image[0, 7, 0, 3] > 0
 
 
-def test_colors_exceed_one_where_the_picture_is_opaque(rng: np.random.Generator) -> None:
+def test_colors_exceed_one_where_the_image_is_opaque(rng: np.random.Generator) -> None:
     rgb = rng.random((4, 4, 3)) * 3
     rgb[0, 0] = 0
     shown = brightness_to_opacity(rgb)
@@ -73,7 +73,7 @@ def test_colors_exceed_one_where_the_picture_is_opaque(rng: np.random.Generator)
     assert (shown[0, 0] == 0).all()
 
 
-def test_frames_are_rendered_alike_however_many_there_are(rng: np.random.Generator) -> None:
+def test_rendering_does_not_depend_on_the_number_of_frames(rng: np.random.Generator) -> None:
     channels = rng.standard_normal((70, 4, 4, 5)).astype(np.float32)
     together = render_attribution(channels, scale=1.0)
     np.testing.assert_allclose(together[66:67], render_attribution(channels[66:67], scale=1.0), rtol=1e-5)
@@ -103,18 +103,18 @@ def test_residual_may_lack_its_axis(rng: np.random.Generator) -> None:
         ({"channels": np.zeros((4, 4, 3))}, r"\(4, 4, 3\)"),
     ],
 )
-def test_wrong_arguments_are_named(arguments: dict, message: str) -> None:
+def test_invalid_arguments(arguments: dict, message: str) -> None:
     given = {"channels": np.zeros((2, 4, 4, 3)), "residual": np.zeros((2, 4, 4)), **arguments}
     with pytest.raises(OptionError, match=message):
         render_attribution(given.pop("channels"), given.pop("residual"), **given)
 
 
-def test_attribution_lies_over_the_greyscale_observation() -> None:
+def test_attribution_over_grayscale_observations() -> None:
     frames = np.zeros((1, 4, 4, 3), np.uint8)
     frames[..., 1] = 255
-    pictures = np.zeros((1, 2, 2, 4), np.float32)
-    pictures[0, 0, 0] = 2, 0, 0, 1  # brighter than can be shown
-    shown = over_observations(pictures, frames, weight=0.9)
-    grey = round(255 * 0.587)
-    assert (shown[0, 2:, 2:] == grey).all()
+    images = np.zeros((1, 2, 2, 4), np.float32)
+    images[0, 0, 0] = 2, 0, 0, 1  # brighter than can be shown
+    shown = over_observations(images, frames, weight=0.9)
+    gray = round(255 * 0.587)
+    assert (shown[0, 2:, 2:] == gray).all()
     np.testing.assert_array_equal(shown[0, 1, 1], np.round([255 * (0.9 + 0.1 * 0.587), 255 * 0.0587, 255 * 0.0587]))
