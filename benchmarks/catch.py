@@ -1,4 +1,4 @@
-"""A known result: PPO learns Catch, and how fast is compared with Stable-Baselines3's PPO, run with the same settings.
+"""A known result: the learning curve of PPO on Catch, compared with Stable-Baselines3's PPO and the same settings.
 
 python -m benchmarks.catch [SEED ...]
 """
@@ -20,12 +20,12 @@ from rl_clarity.training.trainer import Trainer
 
 ROWS, COLUMNS = 10, 5
 RANDOM_RETURN = 2 / COLUMNS - 1
-"""Of a policy that does not look: wherever the paddle ends, the ball is there once in five times."""
+"""Of a random policy: the ball is in one of five columns, whichever the paddle ends in."""
 BEST_RETURN = 1.0
 
 UPDATES = 40
 PART = 10
-"""Updates that are averaged, as each plays 48 games only."""
+"""Updates that are averaged, as each plays only 48 games."""
 KNOWN = ((-0.283, 0.068), (0.618, 0.117), (0.885, 0.101), (0.950, 0.032))
 """Mean return in each quarter of training and its standard deviation over seeds 1 to 8, of Stable-Baselines3 2.9.2: PPO
 with its NatureCNN, `vf_coef=0.25` (its loss of the value lacks a factor of 1/2) and the settings below."""
@@ -43,10 +43,10 @@ SETTINGS: Mapping[str, Any] = {
 
 
 class Catch(gymnasium.Env[np.ndarray, int]):
-    """A ball falls on a board of 10 x 5 cells; the paddle in the last row moves left, not at all, or right to meet it.
+    """A ball falls on a board of 10 x 5 cells; the paddle in the last row moves left, stays or moves right to catch it.
 
     The rules are bsuite's (Osband et al. 2020, https://arxiv.org/abs/1908.03568): one reward, 1 or -1, after nine
-    steps. Cells are drawn 4 x 8 pixels large.
+    steps. A cell is 4 x 8 pixels.
     """
 
     observation_space = gymnasium.spaces.Box(0, 255, (40, 40, 1), np.uint8)
@@ -74,7 +74,7 @@ gymnasium.register("RlClarityCatch-v0", Catch)
 
 
 def learning_curve(seed: int) -> list[float]:
-    """Mean return of the games of each update."""
+    """Mean return of each update's games."""
     options = TrainOptions(env_kind="gymnasium", env_id="RlClarityCatch-v0", seed=seed, **SETTINGS)
     returns = []
     with closing(make(options.environment(), options.num_envs, seed)) as environment:
@@ -86,20 +86,20 @@ def learning_curve(seed: int) -> list[float]:
 
 
 def quarters(curves: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """Mean over seeds and standard deviation, in each part of training."""
-    found = []
+    """Mean and standard deviation over seeds, in each quarter of training."""
+    result = []
     for start in range(0, UPDATES, PART):
         means = [statistics.mean(curve[start : start + PART]) for curve in curves]
-        found.append((statistics.mean(means), statistics.stdev(means)))
-    return found
+        result.append((statistics.mean(means), statistics.stdev(means)))
+    return result
 
 
 def main() -> None:
     seeds = [int(seed) for seed in sys.argv[1:]] or list(range(1, 9))
-    found = quarters([learning_curve(seed) for seed in seeds])
+    ours = quarters([learning_curve(seed) for seed in seeds])
     print(f"Catch, mean return and its standard deviation over seeds {', '.join(map(str, seeds))}")
     print(f"{'updates':>10} {'here':>16} {'known':>16}")
-    for i, (here, known) in enumerate(zip(found, KNOWN, strict=True)):
+    for i, (here, known) in enumerate(zip(ours, KNOWN, strict=True)):
         numbers = (f"{mean:.2f} +- {spread:.2f}" for mean, spread in (here, known))
         print(f"{f'{i * PART + 1} to {(i + 1) * PART}':>10} " + " ".join(f"{text:>16}" for text in numbers))
 

@@ -1,11 +1,11 @@
-"""How the cost of a job grows: with twice the frames, observations, layers or outputs, and with all outputs."""
+"""How cost grows with twice the frames, observations, layers or outputs, and with all outputs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.job import Sizes, measured
+from benchmarks.job import Sizes, run_job
 
 BASE = Sizes()
 DOUBLED = {
@@ -23,40 +23,39 @@ WIDTH = 12
 
 
 def measure() -> dict[str, Any]:
-    """What a small job takes, and what larger ones do."""
-    return {name: _undisturbed([measured(sizes) for _ in range(REPEATS)]) for name, sizes in _SIZES.items()}
+    """Time, bytes and memory of a small job and of larger ones."""
+    return {name: _fastest([run_job(sizes) for _ in range(REPEATS)]) for name, sizes in _SIZES.items()}
 
 
-def _undisturbed(jobs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The shortest time of each stage: what else a machine does only makes them longer."""
+def _fastest(jobs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The shortest time of each stage: other load only makes it longer."""
     seconds = {stage: min(job["seconds"].get(stage, 0.0) for job in jobs) for stage in jobs[0]["seconds"]}
     return {**jobs[0], "seconds": seconds}
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The small job's time, bytes and memory, and ratios to it."""
+    """Tables of the small job's time, bytes and memory, and of ratios to it."""
     names = {"base": "small job", **{name: name for name in DOUBLED}}
     names["all outputs"] = f"outputs x {result['all outputs']['outputs']}"
-    rows = _table("time", names, {key: _totalled(result[key]["seconds"], STAGES) for key in names}, 1.0, "s")
-    rows += _table("written", names, {key: _totalled(result[key]["bytes"], KINDS) for key in names}, 1e6, "MB")
+    rows = _table("time", names, {key: _with_total(result[key]["seconds"], STAGES) for key in names}, 1.0, "s")
+    rows += _table("written", names, {key: _with_total(result[key]["bytes"], KINDS) for key in names}, 1e6, "MB")
     memory = {key: {"peak": result[key]["peak_memory_mb"]} for key in names}
     rows += _table("memory", names, memory, 1.0, "MB", digits=0)
-    played, seen = 2 * BASE.frames, BASE.observations
-    return [*rows, "", f"small job: {played} frames, {seen} observations, one layer, the value alone"]
+    return [*rows, "", f"small job: {2 * BASE.frames} frames, {BASE.observations} observations, one layer, the value"]
 
 
-def _totalled(parts: dict[str, float], order: tuple[str, ...]) -> dict[str, float]:
-    """The parts in their order, and their sum."""
+def _with_total(parts: dict[str, float], order: tuple[str, ...]) -> dict[str, float]:
+    """Parts in order, and their sum."""
     known = {name: parts.get(name, 0.0) for name in order}
     return {**known, "all": sum(known.values())}
 
 
 def _table(
-    what: str, names: dict[str, str], values: dict[str, dict[str, float]], scale: float, unit: str, digits: int = 2
+    title: str, names: dict[str, str], values: dict[str, dict[str, float]], scale: float, unit: str, digits: int = 2
 ) -> list[str]:
-    """The small job in the unit, then the others as ratios."""
+    """A row for the small job, then rows of ratios."""
     base = values["base"]
-    rows = ["", f"{what:18}" + "".join(f"{name:>{WIDTH}}" for name in base)]
+    rows = ["", f"{title:18}" + "".join(f"{name:>{WIDTH}}" for name in base)]
     rows.append(f"{names['base']:18}" + "".join(f"{f'{v / scale:.{digits}f} {unit}':>{WIDTH}}" for v in base.values()))
     for key in DOUBLED:
         ratios = (f"x {values[key][name] / value:.2f}" if value else "" for name, value in base.items())

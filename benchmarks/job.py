@@ -1,6 +1,6 @@
-"""One small job in a process of its own, so that its memory is only its own: `python -m benchmarks.job SIZES FOLDER`.
+"""Run a small job in a process of its own, to measure its memory: `python -m benchmarks.job SIZES FOLDER`.
 
-SIZES is a JSON object of `Sizes`; the page is made in FOLDER, and what the job took is printed as JSON.
+SIZES is a JSON object of `Sizes`; the page is written to FOLDER, time, bytes and memory are printed as JSON.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ KINDS = {
     "features_grids": "features",
     "interface.html": "page",
 }
-"""What the files and folders of a page belong to; all others are notes that a job keeps of its work."""
+"""Kinds of the files and folders of a page; all others are records of finished work."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is explained."""
+    """Sizes of a job."""
 
     frames: int = 64
-    """Of each of two trajectories."""
+    """Of each of the two trajectories."""
     observations: int = 256
     layers: tuple[str, ...] = ("2b",)
     logits: int = 0
-    """Of an agent that has only so many actions, each attributed beside the value; 0 is the value alone."""
+    """Number of actions of the agent, which are attributed besides the value; 0 attributes only the value."""
     attr_policy: bool = False
     """Attribute all logits and groups of actions."""
 
 
-def measured(sizes: Sizes, folder: Path | None = None) -> dict[str, Any]:
-    """What a job takes in a fresh process: seconds and bytes by kind, and peak memory; the page goes to `folder`."""
+def run_job(sizes: Sizes, folder: Path | None = None) -> dict[str, Any]:
+    """Run a job in a new process, which writes a page; return seconds and bytes by kind, and peak memory."""
     with tempfile.TemporaryDirectory() as temporary:
         command = [sys.executable, "-m", "benchmarks.job", json.dumps(asdict(sizes)), str(folder or temporary)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def work(sizes: Sizes, folder: Path) -> dict[str, Any]:
-    """Do the job on the shipped agent and the samples beside it, repeated as far as need be."""
+def explain(sizes: Sizes, folder: Path) -> dict[str, Any]:
+    """Explain the shipped agent on samples that ship with it, repeated as often as necessary."""
     import rl_clarity
 
-    agent = agent_of(sizes.logits)
-    played, varied = samples_of(sizes, agent.num_actions)
+    agent = make_agent(sizes.logits)
+    played, varied = make_samples(sizes, agent.num_actions)
     page = rl_clarity.generate(
         agent,
         played,
@@ -80,8 +80,8 @@ def work(sizes: Sizes, folder: Path) -> dict[str, Any]:
     return {"seconds": seconds, "bytes": written, "peak_memory_mb": peak, "outputs": len(page.results().outputs)}
 
 
-def agent_of(logits: int) -> Any:
-    """The shipped agent, of whose actions only the first `logits` are left; all if 0."""
+def make_agent(logits: int) -> Any:
+    """The shipped agent, with only the first `logits` of its actions; 0 for all."""
     from rl_clarity import checkpoints
     from rl_clarity.demo import MODEL
     from rl_clarity.models import path_of
@@ -95,8 +95,8 @@ def agent_of(logits: int) -> Any:
     return checkpoints.build_agent(checkpoint)
 
 
-def samples_of(sizes: Sizes, num_actions: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Trajectories and observations that ship with the agent, as many as are asked for."""
+def make_samples(sizes: Sizes, num_actions: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Trajectories and observations that ship with the agent, resized."""
     from rl_clarity.demo import SAMPLES
     from rl_clarity.resources import models_directory
 
@@ -113,5 +113,5 @@ if __name__ == "__main__":
     from rl_clarity.quiet import import_keras
 
     import_keras()
-    given = json.loads(sys.argv[1])
-    print(json.dumps(work(Sizes(**{**given, "layers": tuple(given["layers"])}), Path(sys.argv[2]))))
+    options = json.loads(sys.argv[1])
+    print(json.dumps(explain(Sizes(**{**options, "layers": tuple(options["layers"])}), Path(sys.argv[2]))))

@@ -1,4 +1,4 @@
-"""What this machine can do: the speed of convolutions, which bounds everything else."""
+"""Measure time, memory, and the machine's speed of convolutions, which bounds everything else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 
 def seconds(work: Callable[[], Any], repeats: int = 3, clock: Callable[[], float] = time.perf_counter) -> float:
-    """The shortest of several times by a clock; the first call, which compiles, is not counted."""
+    """Seconds of the fastest of several calls, after a first one that compiles."""
     work()
     times = []
     for _ in range(repeats):
@@ -25,24 +25,24 @@ def seconds(work: Callable[[], Any], repeats: int = 3, clock: Callable[[], float
     return min(times)
 
 
-def forget_peak_memory() -> None:
-    """Let `peak_memory_mb` count from now on, where the system can: Linux."""
+def reset_peak_memory() -> None:
+    """Let `peak_memory_mb` measure from now on (Linux only)."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory_mb() -> float:
-    """The most memory this process held, since it was last forgotten."""
+    """Peak memory of this process since the last reset."""
     with contextlib.suppress(OSError):
-        found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-        if found:
-            return int(found[1]) / 1024
+        match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        if match:
+            return int(match[1]) / 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
 def convolution_peak(batch: int = 64) -> float:
-    """Multiply-adds a second of a 5 x 5 convolution of 32 to 32 channels at 32 x 32 positions, forward."""
+    """Multiply-adds per second of a 5 x 5 convolution, from 32 to 32 channels, at 32 x 32 positions."""
     import tensorflow as tf
 
     rng = np.random.default_rng(0)
@@ -53,10 +53,10 @@ def convolution_peak(batch: int = 64) -> float:
 
 
 def multiply_adds(model: Any) -> dict[str, int]:
-    """Multiply-adds of one observation in each convolution and dense layer of a Keras model, by name."""
-    found = {}
+    """Multiply-adds per observation of each convolution and dense layer of a Keras model, by name."""
+    counts = {}
     for layer in model.layers:
         if hasattr(layer, "kernel"):
             positions = int(np.prod(layer.output.shape[1:-1])) if len(layer.output.shape) == 4 else 1
-            found[layer.name] = int(np.prod(layer.kernel.shape)) * positions
-    return found
+            counts[layer.name] = int(np.prod(layer.kernel.shape)) * positions
+    return counts

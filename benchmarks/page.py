@@ -1,10 +1,10 @@
-"""How fast a page is: `python -m benchmarks.page PAGE_DIRECTORY` opens it in Chromium and prints
+"""Speed of a page: `python -m benchmarks.page PAGE_DIRECTORY` opens it in Chromium and prints
 
-- milliseconds from opening to the first picture of attribution,
-- milliseconds from a key to the new picture (median and 95th percentile), all work of the page until then,
-- frames that the screen missed while playing at 60 frames a second, and the page's own processor time a frame,
-- the same on the view that costs most: all tracks over as much time as can be shown, and while playing at 12,
-- megabytes of JavaScript heap after playing all of one trajectory on every layer.
+- milliseconds until the first image of attribution,
+- milliseconds from a key press to the new image (median and 95th percentile),
+- dropped frames during playback at 60 frames per second, and the page's processor time per frame,
+- the same on the most expensive view: all tracks over the longest time span, and at 12 frames per second,
+- megabytes of JavaScript heap after a whole trajectory on every layer.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from playwright.sync_api import CDPSession, Page, sync_playwright
 from scripts.chromium import FLAGS, find_chromium
 
 KEY_PRESSES = 200
-"""Enough that a 95th percentile is of the page at work, not of the first few keys, which still compile its code."""
+"""Enough for a 95th percentile without the first few, during which the browser compiles the page's code."""
 READY = """() => {
   const names = '[data-testid=attribution-canvas], [data-testid=observation-canvas]';
-  const pictures = [...document.querySelectorAll(names)];
+  const canvases = [...document.querySelectorAll(names)];
   const frame = window.rlClarity?.state().frame;
-  return pictures.length > 0 && pictures.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame}`));
+  return canvases.length > 0 && canvases.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame}`));
 }"""
 
-# From the key to the moment at which every canvas shows the new frame and the browser has laid out the page. What looks
-# is cheap, as its time counts too.
+# From the key press until every canvas shows the new frame and the page is laid out. Polling is cheap, as it is included.
 KEYS = """async (count) => {
   const names = '[data-testid=attribution-canvas], [data-testid=observation-canvas]';
-  const pictures = [...document.querySelectorAll(names)];
+  const canvases = [...document.querySelectorAll(names)];
   const times = [];
   let frame = rlClarity.state().frame;
   for (let i = 0; i < count; i += 1) {
@@ -41,7 +40,7 @@ KEYS = """async (count) => {
     const start = performance.now();
     window.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }));
     const wanted = `/${frame += 1}`;
-    while (!pictures.every(({ dataset }) => dataset.frame.endsWith(wanted))) {
+    while (!canvases.every(({ dataset }) => dataset.frame.endsWith(wanted))) {
       await new Promise((resolve) => setTimeout(resolve));
     }
     document.body.getBoundingClientRect();
@@ -75,7 +74,7 @@ PLAY = """async ({ fps, frames }) => {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.page", description=__doc__)
     parser.add_argument("page", type=Path, help="directory of a page")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the result")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="save the result")
     arguments = parser.parse_args()
     result = measure(arguments.page)
     print("\n".join(lines(result)))
@@ -84,10 +83,10 @@ def main() -> None:
 
 
 def measure(directory: Path) -> dict[str, Any]:
-    """The numbers of the page in a directory, on this machine."""
+    """Measure the page in a directory."""
     program = find_chromium()
     if program is None:
-        raise SystemExit("no Chromium: RL_CLARITY_CHROMIUM names one")
+        raise SystemExit("no Chromium was found: set RL_CLARITY_CHROMIUM")
     with sync_playwright() as playwright:
         arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
         browser = playwright.chromium.launch(executable_path=str(program), args=arguments)
@@ -95,12 +94,12 @@ def measure(directory: Path) -> dict[str, Any]:
         profiler = page.context.new_cdp_session(page)
         profiler.send("Performance.enable", {"timeDomain": "threadTicks"})
         address = (directory / "interface.html").resolve().as_uri()
-        page.goto(address)  # the browser itself is warm after this
+        page.goto(address)  # warm up the browser
         page.wait_for_function(READY)
         if page.get_by_test_id("tour-skip").count():
             page.get_by_test_id("tour-skip").click()
         layers = page.evaluate("rlClarity.manifest.layers.map(layer => layer.slug)")
-        result: dict[str, Any] = {"first_picture_ms": _first_picture(page, address)}
+        result: dict[str, Any] = {"first_image_ms": _first_image(page, address)}
         result["layers"] = {slug: _pace(page, profiler, f"{address}?layer={slug}") for slug in layers}
         heaviest = max(result["layers"], key=lambda slug: result["layers"][slug]["key_cpu_ms"])
         result["layers"]["all tracks"] = _pace(page, profiler, f"{address}?layer={heaviest}", all_tracks=True)
@@ -110,7 +109,7 @@ def measure(directory: Path) -> dict[str, Any]:
     return result
 
 
-def _first_picture(page: Page, address: str) -> float:
+def _first_image(page: Page, address: str) -> float:
     times = []
     for _ in range(3):
         page.goto("about:blank")
@@ -124,26 +123,26 @@ def _first_picture(page: Page, address: str) -> float:
 def _pace(
     page: Page, profiler: CDPSession, address: str, *, all_tracks: bool = False, fps: int = 60
 ) -> dict[str, float]:
-    """A key, and playing, on one layer."""
+    """Measure key presses and playback on one layer."""
     page.goto(address)
     page.wait_for_function(READY)
     if all_tracks:
         _open_all_tracks(page)
     steps = page.evaluate("rlClarity.manifest.trajectories[0].steps")
     count = min(KEY_PRESSES, steps // 2)
-    busy, keys = _busy(profiler), page.evaluate(KEYS, count)
-    key_cpu = (_busy(profiler) - busy) / count
-    busy = _busy(profiler)
+    start, keys = _task_seconds(profiler), page.evaluate(KEYS, count)
+    key_cpu = (_task_seconds(profiler) - start) / count
+    start = _task_seconds(profiler)
     played = page.evaluate(PLAY, {"fps": fps, "frames": min(3 * fps, steps - count - 2)})
     gaps = np.diff(played["ticks"])
     return {
         "key_ms_median": float(np.median(keys)),
         "key_ms_p95": float(np.percentile(keys, 95)),
         "key_cpu_ms": 1000 * key_cpu,
-        "play_missed": played["passed"] - played["shown"] + 1,
+        "dropped": played["passed"] - played["shown"] + 1,
         "play_frames": played["passed"],
         "play_gap_ms_p95": float(np.percentile(gaps, 95)),
-        "play_cpu_ms": 1000 * (_busy(profiler) - busy) / max(1, played["passed"]),
+        "play_cpu_ms": 1000 * (_task_seconds(profiler) - start) / max(1, played["passed"]),
     }
 
 
@@ -156,8 +155,8 @@ def _open_all_tracks(page: Page) -> None:
         page.get_by_role("button", name="Show more time").click()
 
 
-def _busy(profiler: CDPSession) -> float:
-    """Seconds of processor time that the page's main thread has used."""
+def _task_seconds(profiler: CDPSession) -> float:
+    """Processor seconds of the page's main thread."""
     metrics = profiler.send("Performance.getMetrics")["metrics"]
     return float(next(entry["value"] for entry in metrics if entry["name"] == "TaskDuration"))
 
@@ -171,19 +170,19 @@ def _heap_after_all(page: Page, profiler: CDPSession, address: str, layers: int)
             page.evaluate("(patch) => rlClarity.select(patch)", {"layer": layer, "frame": frame})
             page.wait_for_function(READY)
     profiler.send("HeapProfiler.collectGarbage")
-    held = page.evaluate("performance.memory.usedJSHeapSize + rlClarity.chunkBytes()")
-    return float(held) / 2**20
+    size = page.evaluate("performance.memory.usedJSHeapSize + rlClarity.chunkBytes()")
+    return float(size) / 2**20
 
 
 def lines(result: dict[str, Any]) -> list[str]:
     """The result as a table."""
-    rows = [f"first picture {result['first_picture_ms']:.0f} ms"]
-    rows.append(f"{'layer':12} {'key ms':>8} {'p95':>6} {'cpu':>6}   {'missed':>12} {'cpu':>6}")
+    rows = [f"first image {result['first_image_ms']:.0f} ms"]
+    rows.append(f"{'layer':12} {'key ms':>8} {'p95':>6} {'cpu':>6}   {'dropped':>12} {'cpu':>6}")
     for slug, pace in result["layers"].items():
-        missed = f"{pace['play_missed']:.0f} of {pace['play_frames']:.0f}"
+        dropped = f"{pace['dropped']:.0f} of {pace['play_frames']:.0f}"
         rows.append(
             f"{slug:12} {pace['key_ms_median']:8.1f} {pace['key_ms_p95']:6.1f} {pace['key_cpu_ms']:6.1f}   "
-            f"{missed:>12} {pace['play_cpu_ms']:6.1f}"
+            f"{dropped:>12} {pace['play_cpu_ms']:6.1f}"
         )
     return [*rows, f"heap and unpacked chunks after a trajectory on all layers {result['heap_mb']:.0f} MB"]
 

@@ -1,4 +1,4 @@
-"""The parts that `python -m benchmarks` runs, one after another; each prints what it measured."""
+"""The parts that `python -m benchmarks` runs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 PARTS: Mapping[str, str] = {
     "start": "help, version and import, before any work",
     "pipeline": "each stage of explaining an agent",
-    "growth": "a small job, and jobs of twice as much",
+    "growth": "a small job, and jobs of twice the size",
     "training": "a few updates",
-    "page": "keys and playing, in a Chromium if there is one",
-    "accuracy": "what the cheaper defaults cost in accuracy",
+    "page": "keys and playback, in Chromium",
+    "accuracy": "how accurate the faster defaults are",
 }
 
 
-class LeftOutError(Exception):
-    """A part cannot be measured here."""
+class SkippedError(Exception):
+    """A part cannot be measured on this machine."""
 
 
 def measure_all(names: Sequence[str]) -> dict[str, Any]:
-    """Measure and print these parts: their results, their seconds, and the machine's speed of convolutions."""
+    """Measure and print parts; return results, seconds, and the machine's speed of convolutions."""
     from rl_clarity.quiet import import_keras
 
     import_keras()
@@ -38,17 +38,16 @@ def measure_all(names: Sequence[str]) -> dict[str, Any]:
         start = time.perf_counter()
         print(f"== {name}: {PARTS[name]}", flush=True)
         try:
-            found, lines = _measured(name, peak)
-            result["parts"][name] = found
-        except (ImportError, LeftOutError) as error:
-            lines = [f"left out: {error}"]
+            result["parts"][name], lines = _measure(name, peak)
+        except (ImportError, SkippedError) as error:
+            lines = [f"skipped: {error}"]
         result["seconds"][name] = time.perf_counter() - start
         print("\n".join([*lines, f"(measured in {result['seconds'][name]:.0f} s)", ""]), flush=True)
     return result
 
 
-def _measured(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
-    """The part's result, and the lines that say it."""
+def _measure(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
+    """The result of a part, and lines to print."""
     module = importlib.import_module(f"benchmarks.{name}")
     if name == "accuracy":  # prints as it goes
         return module.main([]) or {}, []
@@ -59,16 +58,16 @@ def _measured(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
         "training": lambda: module.measure(module.Settings(num_envs=32, updates=2)),
         "page": lambda: _small_page(module),
     }
-    found = measure[name]()
-    return found, module.lines(found)
+    result = measure[name]()
+    return result, module.lines(result)
 
 
 def _small_page(page: Any) -> dict[str, Any]:
-    """The page of a small job, with steps enough for all keys that are pressed."""
-    from benchmarks.job import Sizes, measured
+    """Measure the page of a small job, with enough steps for all key presses."""
+    from benchmarks.job import Sizes, run_job
 
     if page.find_chromium() is None:
-        raise LeftOutError("there is no Chromium; RL_CLARITY_CHROMIUM names one")
+        raise SkippedError("no Chromium was found: set RL_CLARITY_CHROMIUM")
     with tempfile.TemporaryDirectory() as folder:
-        measured(Sizes(frames=2 * page.KEY_PRESSES, layers=("2a", "2b")), Path(folder))
+        run_job(Sizes(frames=2 * page.KEY_PRESSES, layers=("2a", "2b")), Path(folder))
         return dict(page.measure(Path(folder)))

@@ -1,8 +1,8 @@
-"""What explaining an agent costs, stage by stage.
+"""Cost of explaining an agent, stage by stage.
 
-Every stage is measured on the shipped agent and the samples beside it, in seconds for 256 frames (or observations);
-where convolutions bound it, also as the fraction of what they would take at the speed measured in the same run.
-`default_job` adds the stages up at the sizes of the default job: 8 x 512 frames, 4096 observations.
+Each stage is measured on the shipped agent and its samples, in seconds for 256 frames (or observations), and, where
+convolutions bound it, as the fraction of their peak speed, measured in the same run. `default_job` adds the stages up
+for the default job: 8 x 512 frames, 4,096 observations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import rl_clarity
-from benchmarks.machine import convolution_peak, forget_peak_memory, multiply_adds, peak_memory_mb, seconds
+from benchmarks.machine import convolution_peak, multiply_adds, peak_memory_mb, reset_peak_memory, seconds
 from rl_clarity.analyses.attribution import attribute, choose_layers
 from rl_clarity.demo import MODEL, SAMPLES
 from rl_clarity.networks.network import full_name
@@ -32,22 +32,19 @@ FRAMES = 128
 UNIT = 256
 OPTIONS = InterfaceOptions()
 NOT_STAGES = ("seconds", "megabytes", "bound")
-"""Of the default job, what is not the seconds of a kind of stage."""
+"""Values of the default job that are not seconds of a stage."""
 
 
 class Stages:
-    """What each stage takes for 256 frames, as it is entered."""
+    """Measured stages, for 256 frames each."""
 
     def __init__(self, peak: float) -> None:
         self.found: dict[str, dict[str, float]] = {}
         self._peak = peak
 
     def enter(self, name: str, work: Callable[[], Any], operations: float = 0.0, times: int = 1) -> None:
-        """Measure `work`, which is a stage of `FRAMES` frames when done `times` times, each of them so many operations.
-
-        What it writes goes to `files`.
-        """
-        forget_peak_memory()
+        """Measure `work`, which takes `times` calls for `FRAMES` frames, and so many `operations` per frame."""
+        reset_peak_memory()
         taken = seconds(work) * times * UNIT / FRAMES
         self.found[name] = {"seconds": taken, "peak_memory_mb": peak_memory_mb()}
         if operations:
@@ -63,9 +60,9 @@ class Stages:
 
 
 def measure(peak: float | None = None) -> dict[str, Any]:
-    """What 256 frames cost in every stage, and the default job they add up to.
+    """Measure all stages, and add them up to the default job.
 
-    peak: multiply-adds a second of convolutions on this machine; None measures it
+    peak: multiply-adds per second of convolutions on this machine; None measures it
     """
     agent: Any = rl_clarity.load_agent(f"models:{MODEL}")
     with np.load(models_directory() / SAMPLES) as samples:
@@ -87,7 +84,7 @@ def _measure_layer(stages: Stages, agent: Any, layer: Any, varied: np.ndarray) -
     costs = multiply_adds(agent.network.model)
     after = _after(costs, layer.site.name)
     steps, rule = OPTIONS.attr_integrate_steps, OPTIONS.attr_quadrature
-    # A path point is one pass forward and one backward through what follows the layer, without kernels' gradients.
+    # A point on the path is a forward and a backward pass through the later layers, without gradients of kernels.
     stages.enter(
         f"gradients {layer.name}",
         lambda: attribute(agent, varied, layer.name, steps=steps, quadrature=rule),
@@ -109,7 +106,7 @@ def _measure_layer(stages: Stages, agent: Any, layer: Any, varied: np.ndarray) -
 
 
 def repeats(stage: str) -> float:
-    """How often the default job does what a stage does to 256 frames."""
+    """How many times 256 frames the default job processes in a stage."""
     played, varied = TrajectoriesOptions(), ObservationsOptions()
     frames = played.num_envs * played.num_steps / UNIT
     observations = varied.num_envs * varied.num_obs / UNIT
@@ -117,7 +114,7 @@ def repeats(stage: str) -> float:
     return {
         "policy": frames + observations * varied.obs_every,
         "gradients": frames + fitted,
-        "reduction": frames + observations / 2,  # of activations there is no negative part
+        "reduction": frames + observations / 2,  # activations have no negative part
         "examples": observations,
         "writing": frames,
         "frames": frames,
@@ -125,7 +122,7 @@ def repeats(stage: str) -> float:
 
 
 def default_job(stages: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Seconds of the default job by kind of stage, from seconds for 256 frames; bytes; seconds of its convolutions."""
+    """Seconds of the default job by stage, megabytes, and seconds that its convolutions take at peak speed."""
     total: dict[str, float] = {}
     written, bound = 0.0, 0.0
     for name, stage in stages.items():
@@ -137,15 +134,15 @@ def default_job(stages: dict[str, dict[str, float]]) -> dict[str, float]:
 
 
 def _after(costs: dict[str, int], layer: str) -> int:
-    """Multiply-adds behind a layer: of the layers that come after the convolution it belongs to."""
+    """Multiply-adds of the layers after the convolution that a layer belongs to."""
     scope = layer.rsplit("/", 1)[0]
     last = max(i for i, name in enumerate(costs) if full_name(name).startswith(scope))
     return sum(list(costs.values())[last + 1 :])
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The result as tables."""
-    rows = [f"convolutions: {result['convolution_gmacs']:.0f} billion multiply-adds a second", ""]
+    """Tables of the result."""
+    rows = [f"convolutions: {result['convolution_gmacs']:.0f} billion multiply-adds per second", ""]
     rows.append(f"{'256 frames':22} {'time':>9} {'of job':>7} {'of peak':>8} {'memory':>9} {'written':>9}")
     for name, stage in result["stages"].items():
         fraction = f"{stage['fraction_of_peak']:.0%}" if "fraction_of_peak" in stage else ""
@@ -160,4 +157,4 @@ def lines(result: dict[str, Any]) -> list[str]:
     kinds = {kind: taken for kind, taken in job.items() if kind not in NOT_STAGES}
     rows += [f"  {kind:20} {taken:7.1f} s {taken / job['seconds']:7.1%}" for kind, taken in kinds.items()]
     times = job["seconds"] / job["bound"]
-    return [*rows, f"{times:.2f} times what its convolutions take at that speed, {job['bound']:.0f} s"]
+    return [*rows, f"{times:.2f} times its convolutions at peak speed, {job['bound']:.0f} s"]

@@ -1,4 +1,4 @@
-"""How soon the program answers: `python -m benchmarks.start`, seconds of a processor in fresh processes."""
+"""Startup time: `python -m benchmarks.start`, processor seconds of new processes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CALLS = {
 
 
 def measure() -> dict[str, float]:
-    """Seconds of each call, by name."""
-    return {name: seconds(partial(_call, arguments), REPEATS, _of_processes) for name, arguments in CALLS.items()}
+    """Processor seconds of each call, by name."""
+    return {name: seconds(partial(_call, arguments), REPEATS, _child_seconds) for name, arguments in CALLS.items()}
 
 
 def _call(arguments: list[str]) -> None:
     subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
 
 
-def _of_processes() -> float:
-    """Seconds of a processor that the processes started here, and ended, have used."""
+def _child_seconds() -> float:
+    """Processor seconds of all ended child processes."""
     times = os.times()
     return times.children_user + times.children_system
 

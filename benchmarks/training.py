@@ -1,12 +1,13 @@
-"""What an update of training costs: steps a second, where the time goes, and the share of the machine's peak.
+"""Speed of training: steps per second, time by activity, and the fraction of the machine's peak.
 
 python -m benchmarks.training [--env-name coinrun --cnn clear --precision bfloat16 --use-lstm ...]
 
-The peak is the speed of a convolution alone, measured in the same run: it bounds what a network of convolutions can do.
+The peak is the speed of a single convolution, measured in the same run.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 import tyro
 
-from benchmarks.machine import convolution_peak, forget_peak_memory, peak_memory_mb
+from benchmarks.machine import convolution_peak, peak_memory_mb, reset_peak_memory
 from rl_clarity.environments import make
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.session import compute_precision
@@ -23,7 +24,7 @@ from rl_clarity.training.trainer import TIMERS, Trainer
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured; the defaults are those of training."""
+    """Options of the training that is measured."""
 
     env_name: str = "coinrun"
     env_kind: str = "procgen"
@@ -35,7 +36,7 @@ class Settings:
     precision: str = "float32"
     use_lstm: bool = False
     updates: int = 3
-    """Updates that are measured, after one in which everything is compiled."""
+    """Measured updates, after one that compiles."""
 
 
 def main() -> None:
@@ -43,18 +44,18 @@ def main() -> None:
 
 
 def measure(settings: Settings | None = None) -> dict[str, Any]:
-    """Steps a second, seconds by what they were spent on, operations a second and the peak of them."""
+    """Steps per second, fractions of time by activity, operations per second and their peak."""
     settings = settings or Settings()
-    given = asdict(settings)
-    del given["updates"]
-    options = TrainOptions(**given)
-    forget_peak_memory()
+    fields = asdict(settings)
+    del fields["updates"]
+    options = TrainOptions(**fields)
+    reset_peak_memory()
     with compute_precision(options.precision):
         peaks = [convolution_peak()]
         with closing(make(options.environment(), options.num_envs, 0)) as environment:
             trainer = Trainer(options, environment)
             rows = measured_updates(trainer, settings.updates)
-        peaks.append(convolution_peak())  # twice, as other programs may have been at work once
+        peaks.append(convolution_peak())  # twice, as other programs may be running
     total = sum(options.steps_per_update / row["steps_per_second"] for row in rows)
     rate = len(rows) * options.steps_per_update / total
     return {
@@ -69,7 +70,7 @@ def measure(settings: Settings | None = None) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The result as a table."""
+    """Lines of the result."""
     settings, shares = result["settings"], result["shares"]
     done, peak = result["operations_per_second"], result["peak_operations_per_second"]
     memory = " + LSTM" if settings["use_lstm"] else ""
@@ -77,9 +78,9 @@ def lines(result: dict[str, Any]) -> list[str]:
     network = f"{settings['cnn']}{memory} on {settings['env_name']}"
     return [
         f"{network}, {settings['precision']}, epochs: {settings['ppo_epochs']}",
-        f"{result['steps_per_second']:.0f} steps a second, {result['peak_memory_mb']:.0f} MB of memory",
+        f"{result['steps_per_second']:.0f} steps per second, {result['peak_memory_mb']:.0f} MB of memory",
         *(f"  {name:20} {share:6.1%} of the time" for name, share in parts.items()),
-        f"{done / 1e9:.0f} of {peak / 1e9:.0f} billion operations a second "
+        f"{done / 1e9:.0f} of {peak / 1e9:.0f} billion operations per second "
         f"({done / peak:.0%} of the peak, that of a convolution)",
     ]
 
@@ -90,23 +91,17 @@ def measured_updates(trainer: Trainer, count: int) -> list[Mapping[str, Any]]:
 
 
 def operations_per_step(model: Any, epochs: int) -> float:
-    """Multiplications and additions of convolutions and matrix products: acting once, learning `epochs` times.
+    """Multiplications and additions of convolutions and matrix products, for acting once and learning `epochs` times.
 
-    Learning is the pass forward, the gradient of the kernels and, but for the first layer, that of the inputs.
+    Learning is a forward pass, the gradients of kernels and, except in the first layer, of inputs.
     """
     forward = [2.0 * multiply_adds(layer) for layer in model.layers if getattr(layer, "kernel", None) is not None]
     return sum(forward) + epochs * (3 * sum(forward) - forward[0])
 
 
 def multiply_adds(layer: Any) -> float:
-    """Of one observation: every weight is used once at each position of the result."""
-    positions = 1
-    for length in layer.output.shape[1:-1]:
-        positions *= int(length)
-    count = 1
-    for length in layer.kernel.shape:
-        count *= int(length)
-    return float(positions * count)
+    """Multiply-adds per observation: each weight is used once at each position of the output."""
+    return float(math.prod(layer.output.shape[1:-1]) * math.prod(layer.kernel.shape))
 
 
 if __name__ == "__main__":

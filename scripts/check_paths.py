@@ -1,4 +1,4 @@
-"""Fail if a tracked file names a directory of somebody's machine, which nobody else has."""
+"""Fail if a tracked file contains a path of a particular machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOTS = ("home", "opt", "root", "tmp", "Users", "work")
-# A path begins after a space, a quote or "file://"; a URL's path and a relative one do not. A Mac's Homebrew is public.
+# A path begins after a space, a quote or "file://", unlike the path of a URL. Homebrew's folder is the same everywhere.
 MACHINE_PATH = re.compile(rb"(?:file://|(?<![\w./\\})<>*-]))/(?:%b)/(?!homebrew)[\w.-]+" % "|".join(ROOTS).encode())
 
 
@@ -18,21 +18,21 @@ def tracked_files() -> list[Path]:
 
 
 def machine_paths(path: Path) -> list[str]:
-    """`file:line: path` for each; none in a binary file."""
+    """`file:line: path` of each path in a text file."""
     content = path.read_bytes()
     if b"\0" in content:
         return []
     return [
-        f"{path}:{number}: {found.group().decode()}"
+        f"{path}:{number}: {match.group().decode()}"
         for number, line in enumerate(content.splitlines(), start=1)
-        for found in MACHINE_PATH.finditer(line)
+        for match in MACHINE_PATH.finditer(line)
     ]
 
 
 def main() -> int:
-    found = [line for path in tracked_files() for line in machine_paths(path)]
-    print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)
-    return 1 if found else 0
+    lines = [line for path in tracked_files() for line in machine_paths(path)]
+    print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr)
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Find a Chromium for the browser tests, or set one up: `python scripts/chromium.py` prints its path.
+"""Find or install Chromium for the browser tests: `python scripts/chromium.py` prints its path.
 
-Looked for, in this order: RL_CLARITY_CHROMIUM, the PATH, a Mac's applications, Playwright's own. Only if none starts,
-one is installed: from the system's packages where that needs no password, else Playwright's build.
+Searched in this order: RL_CLARITY_CHROMIUM, the PATH, a Mac's applications, Playwright's build. If none starts, one is
+installed: from the system's packages if that needs no password, else Playwright's build.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 MAC_APPLICATIONS = ("Chromium.app/Contents/MacOS/Chromium", "Google Chrome.app/Contents/MacOS/Google Chrome")
 FLAGS = (
     "--headless=new",
-    "--no-sandbox",  # a container's root has no sandbox; the tests open only pages that they made
+    "--no-sandbox",  # root in a container has no sandbox; tests open only their own pages
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -29,17 +29,17 @@ FLAGS = (
 
 
 def find_chromium() -> Path | None:
-    """Program file of the Chromium that RL_CLARITY_CHROMIUM names (empty: none), or of the first that is there."""
-    named = os.environ.get("RL_CLARITY_CHROMIUM")
-    if named is None:
+    """Path of the Chromium that RL_CLARITY_CHROMIUM names (empty: none), else of the first that is found."""
+    path = os.environ.get("RL_CLARITY_CHROMIUM")
+    if path is None:
         return next(_candidates(), None)
-    if named and not Path(named).is_file():
-        raise FileNotFoundError(f"RL_CLARITY_CHROMIUM={named} is not a file")
-    return Path(named) if named else None
+    if path and not Path(path).is_file():
+        raise FileNotFoundError(f"RL_CLARITY_CHROMIUM={path} is not a file")
+    return Path(path) if path else None
 
 
 def starts(program: Path) -> bool:
-    """Whether the program shows a page from a file: a confined one (a snap, say) may not be allowed to read it."""
+    """Whether the program can show a page from a file, which a confined one (a snap) may not be allowed to read."""
     with tempfile.TemporaryDirectory() as directory:
         page = Path(directory) / "page.html"
         page.write_text("<p id='shown'></p>")
@@ -52,9 +52,10 @@ def starts(program: Path) -> bool:
 
 
 def find_or_install() -> Path | None:
-    """Program file of a Chromium that starts, installed by the first way that leads to one if there is none."""
-    for install in (_install_nothing, _install_system_package, _install_playwrights):
-        install()
+    """Path of a Chromium that starts, after installing it if necessary."""
+    for install in (None, _install_system_package, _install_playwright_build):
+        if install is not None:
+            install()
         for program in _candidates():
             if starts(program):
                 return program
@@ -67,12 +68,12 @@ def _candidates() -> Iterator[Path]:
             yield Path(path)
     for root in (Path("/Applications"), Path.home() / "Applications"):
         yield from (root / name for name in MAC_APPLICATIONS if (root / name).is_file())
-    if playwrights := _playwrights():
-        yield playwrights
+    if build := _playwright_build():
+        yield build
 
 
-def _playwrights() -> Path | None:
-    """Where Playwright keeps its own build, if it has been downloaded."""
+def _playwright_build() -> Path | None:
+    """Path of Playwright's build, if it has been downloaded."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -80,10 +81,6 @@ def _playwrights() -> Path | None:
     with sync_playwright() as playwright:
         path = Path(playwright.chromium.executable_path)
     return path if path.is_file() else None
-
-
-def _install_nothing() -> None:
-    """What is there may do."""
 
 
 def _install_system_package() -> None:
@@ -94,13 +91,13 @@ def _install_system_package() -> None:
         _run(["apt-get", "-q", *command], environment)
 
 
-def _install_playwrights() -> None:
+def _install_playwright_build() -> None:
     system_libraries = ["--with-deps"] if sys.platform == "linux" and os.geteuid() == 0 else []
     _run([sys.executable, "-m", "playwright", "install", *system_libraries, "chromium"], dict(os.environ))
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:
-    """Run a command whose failure only means that this way does not lead to a browser; its output is for the eye."""
+    """Run a command that may fail, with its output on standard error."""
     print("+", *command, file=sys.stderr, flush=True)
     subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
 
@@ -108,7 +105,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 def main() -> int:
     program = find_chromium() if os.environ.get("RL_CLARITY_CHROMIUM") else find_or_install()
     if program is None:
-        print("No Chromium could be had: the browser tests will be skipped.", file=sys.stderr)
+        print("No Chromium was found or installed: the browser tests will be skipped.", file=sys.stderr)
     else:
         print(program)
     return 0

@@ -1,4 +1,4 @@
-"""A learning curve as SVG text, readable on white and on black."""
+"""Draw a learning curve as SVG, readable on white and on black."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def curve(steps: Sequence[int], returns: Sequence[float], *, reference: float, s
     largest_x, largest_y = max(x for x, _ in points), max(max(y for _, y in points), reference) * 1.08
     lowest_y = min(0.0, min(y for _, y in points))
 
-    def place(x: float, y: float) -> tuple[float, float]:
+    def point(x: float, y: float) -> tuple[float, float]:
         column = LEFT + (WIDTH - LEFT - RIGHT) * x / largest_x
         up = (HEIGHT - TOP - BOTTOM) * (y - lowest_y) / (largest_y - lowest_y)
         return round(column, 1), round(HEIGHT - BOTTOM - up, 1)
@@ -23,22 +23,20 @@ def curve(steps: Sequence[int], returns: Sequence[float], *, reference: float, s
     parts = []
     across = f'x1="{LEFT}" x2="{WIDTH - RIGHT}"'
     for y in ticks(lowest_y, largest_y):
-        row = place(0, y)[1]
-        parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{row}" y2="{row}" stroke="#888" stroke-opacity=".3"/>'
-        )
+        row = point(0, y)[1]
+        parts.append(f'<line {across} y1="{row}" y2="{row}" stroke="#888" stroke-opacity=".3"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{row + 4}" text-anchor="end">{y:g}</text>')
     for x in ticks(0, largest_x / 1e6):
-        column = place(x * 1e6, 0)[0]
+        column = point(x * 1e6, 0)[0]
         parts.append(f'<text x="{column}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{x:g}</text>')
-    row = place(0, reference)[1]
+    row = point(0, reference)[1]
     parts.append(
         f'<line {across} y1="{row}" y2="{row}" stroke="#888" stroke-dasharray="5 4"/>'
         f'<text x="{WIDTH - RIGHT - 4}" y="{row - 6}" text-anchor="end">random policy</text>'
     )
-    path = " ".join(f"{x},{y}" for x, y in (place(*point) for point in points))
+    path = " ".join(f"{x},{y}" for x, y in (point(*pair) for pair in points))
     parts.append(f'<polyline points="{path}" fill="none" stroke="#2a7ab8" stroke-width="2"/>')
-    x, y = place(*min(points, key=lambda point: abs(point[0] - shipped)))
+    x, y = point(*min(points, key=lambda pair: abs(pair[0] - shipped)))
     parts.append(f'<circle cx="{x}" cy="{y}" r="5" fill="#2a7ab8"/>')
     parts.append(
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">'

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Print the path of a Python that rl_clarity runs on: $PYTHON if it is set, else the first that fits.
+# Print the path of a Python that can run rl_clarity: $PYTHON if it is set, else the first that is suitable.
 # 3.12 and 3.11 come first because Procgen has wheels for them (Linux x86-64) and not for 3.13.
 
 lowest=11
 highest=13
 
-# Exit status 0: it fits. 3: it would, but it cannot make virtual environments. Anything else: it does not.
+# Exit status 0: suitable. 3: suitable, but without virtual environments. Others: not suitable.
 check='
 import sys
 if sys.version_info[0] != 3 or not LOWEST <= sys.version_info[1] <= HIGHEST or sys.maxsize < 2**32:
@@ -39,11 +39,11 @@ done
     if [ -n "$without_venv" ]; then
         echo "$without_venv cannot make virtual environments: on Debian and Ubuntu, install its package python3.X-venv."
     elif [ -n "$PYTHON" ]; then
-        echo "PYTHON=$PYTHON does not run as a 64-bit Python 3.$lowest to 3.$highest."
+        echo "PYTHON=$PYTHON is not a 64-bit Python 3.$lowest to 3.$highest."
     else
         echo "rl_clarity needs a 64-bit Python 3.$lowest to 3.$highest, and none is on the PATH (python3.12, python3, ...)."
     fi
-    echo "Ways to get one:"
+    echo "To install one:"
     case $(uname -s) in
     Darwin) echo "  brew install python@3.12, or the installer from python.org" ;;
     *)

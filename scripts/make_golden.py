@@ -1,8 +1,8 @@
-"""Copy the golden numbers that the tests compare with, small enough for the repository.
+"""Copy the golden numbers of the tests, reduced to a size for the repository.
 
-The source holds, for each network, a checkpoint and `expected.npz`: what the original program computed from it. The
-checkpoints are copied as they are; of the large arrays whose first axis is the observations, only the first frames are
-kept. No key is left out. Tests must therefore take as many observations as an array has frames.
+The source contains, for each network, a checkpoint and `expected.npz`: what the original program computed from it.
+Checkpoints are copied unchanged; large arrays whose first axis is the observations are cut to the first frames. Tests
+must therefore use as many observations as an array has frames.
 
     python scripts/make_golden.py ../shared/golden tests/golden
 """
@@ -22,14 +22,14 @@ TOTAL_LIMIT_BYTES = 16_000_000
 
 
 def shortened(key: str, array: np.ndarray) -> np.ndarray:
-    """As many frames as fit in KEPT_BYTES, at least one, of an array that has a layer's values for each observation."""
+    """Cut an array of a layer's values for each observation to KEPT_BYTES, at least one frame."""
     if key.rsplit(".", 1)[-1] not in PER_LAYER:
         return array
     return array[: max(1, KEPT_BYTES // array[0].nbytes)]
 
 
 def copy_network(source: Path, destination: Path) -> int:
-    """Copy one network's files and return how many bytes they take."""
+    """Copy the files of a network; return their size in bytes."""
     destination.mkdir(parents=True, exist_ok=True)
     checkpoint, expected = destination / "checkpoint.jd", destination / "expected.npz"
     shutil.copyfile(source / "checkpoint.jd", checkpoint)
@@ -47,7 +47,7 @@ def main() -> None:
     for name, size in sizes.items():
         print(f"{name}: {size / 1e6:.1f} MB")
     if sum(sizes.values()) > TOTAL_LIMIT_BYTES:
-        raise SystemExit(f"{sum(sizes.values())} bytes are more than {TOTAL_LIMIT_BYTES}: keep fewer frames")
+        raise SystemExit(f"{sum(sizes.values())} bytes exceed {TOTAL_LIMIT_BYTES}: reduce KEPT_BYTES")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Ship an agent: copy a checkpoint to `models/`, let it play, write its card, its curve and its line in the index.
+"""Ship an agent: copy a checkpoint to `models/`, evaluate it, write its card, learning curve and line in the index.
 
     python -m scripts.make_model_card SAVE_DIR NAME --machine "2 cores of ..." [--checkpoint checkpoint-40.jd]
 
-SAVE_DIR is a directory of `rl_clarity.train`. The card's facts are in `NAME.json`, from which card and index can be
-written again (`--only-write`).
+SAVE_DIR is a directory of `rl_clarity.train`. `NAME.json` contains the card's facts, from which `--only-write` writes
+card and index again.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from rl_clarity.training.options import TrainOptions
 from scripts.curve import curve
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
-MOST_BYTES = 4_000_000
+MAX_BYTES = 4_000_000
 SEED = 0
-"""That of `rl-clarity evaluate`, which anyone can check the card with."""
+"""The default of `rl-clarity evaluate`, which checks the card."""
 TRAINING, UNSEEN, RANDOM = "training levels", "unseen levels", "random policy, training levels"
-WHO = {AGENT: TRAINING, UNSEEN_LEVELS: UNSEEN, RANDOM_POLICY: RANDOM}
-NOT_LEARNING = ("timesteps_per_proc", "save_interval", "save_all", "tensorboard")
-"""Options that may change in the course of a training without changing what it comes to."""
+LABELS = {AGENT: TRAINING, UNSEEN_LEVELS: UNSEEN, RANDOM_POLICY: RANDOM}
+IGNORED = ("timesteps_per_proc", "save_interval", "save_all", "tensorboard")
+"""Options that do not change how the agent is trained."""
 INDEX = ("<!-- index: written by scripts/make_model_card.py -->", "<!-- end of index -->")
 
 
@@ -42,24 +42,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("save_dir", type=Path)
     parser.add_argument("name")
-    parser.add_argument("--machine", default="", help="what it was trained on, in general words")
-    parser.add_argument("--note", default="", help="a sentence or two for the card")
+    parser.add_argument("--machine", default="", help="description of the machine that trained it")
+    parser.add_argument("--note", default="", help="text for the card")
     parser.add_argument("--checkpoint", default="checkpoint.jd")
     parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--models", type=Path, default=MODELS)
-    parser.add_argument("--only-write", action="store_true", help="play nothing, use the facts that are there")
-    given = parser.parse_args(arguments)
-    facts_path = given.models / f"{given.name}.json"
-    if not given.only_write:
-        rows = read_csv(given.save_dir / "progress.csv")
+    parser.add_argument("--only-write", action="store_true", help="only write card and index, from the existing facts")
+    options = parser.parse_args(arguments)
+    facts_path = options.models / f"{options.name}.json"
+    if not options.only_write:
+        rows = read_csv(options.save_dir / "progress.csv")
         with tempfile.TemporaryDirectory() as folder:
-            shipped = Path(folder) / f"{given.name}.jd"
-            halved = ship(given.save_dir / given.checkpoint, shipped)
-            facts = play_and_tell(shipped, rows, given.episodes)
-            facts |= {"machine": given.machine, "note": given.note, "stages": stages(given.save_dir, facts)}
-            facts["half_precision"] = halved
-            shutil.copyfile(shipped, given.models / shipped.name)
-        (given.models / f"{given.name}.svg").write_text(
+            shipped = Path(folder) / f"{options.name}.jd"
+            half_precision = ship(options.save_dir / options.checkpoint, shipped)
+            facts = evaluate_agent(shipped, rows, options.episodes)
+            facts |= {"machine": options.machine, "note": options.note, "stages": stages(options.save_dir, facts)}
+            facts["half_precision"] = half_precision
+            shutil.copyfile(shipped, options.models / shipped.name)
+        (options.models / f"{options.name}.svg").write_text(
             curve(
                 [int(row["timesteps"]) for row in rows],
                 [float(row["mean_return"]) for row in rows],
@@ -68,42 +68,42 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
         )
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
-    (given.models / f"{given.name}.md").write_text(card(given.name, json.loads(facts_path.read_text())))
-    write_index(given.models)
+    (options.models / f"{options.name}.md").write_text(card(options.name, json.loads(facts_path.read_text())))
+    write_index(options.models)
 
 
 def ship(checkpoint: Path, target: Path) -> bool:
-    """Copy a checkpoint, with parameters in half precision where it would be too large; whether they are."""
-    if checkpoint.stat().st_size <= MOST_BYTES:
+    """Copy a checkpoint; return True if it was too large and its parameters are in half precision."""
+    if checkpoint.stat().st_size <= MAX_BYTES:
         shutil.copyfile(checkpoint, target)
         return False
     content = safe_joblib.load(checkpoint)
     halves = {name: np.asarray(array, np.float16) for name, array in content["params"].items()}
     baselines.write(target, halves, content["args"], content["extra"])
-    if target.stat().st_size > MOST_BYTES:
-        raise SystemExit(f"{checkpoint} has more than the {MOST_BYTES} bytes that may ship, in half precision too")
+    if target.stat().st_size > MAX_BYTES:
+        raise SystemExit(f"{checkpoint} is larger than {MAX_BYTES} bytes even in half precision")
     return True
 
 
-def play_and_tell(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes: int) -> dict[str, Any]:
-    """What the card says of the agent."""
+def evaluate_agent(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes: int) -> dict[str, Any]:
+    """Facts of the card."""
     content = read(checkpoint)
-    found = evaluate_checkpoint(checkpoint, episodes, SEED, random=True)
-    timesteps = timesteps_of(checkpoint)
+    evaluations = evaluate_checkpoint(checkpoint, episodes, SEED, random=True)
+    timesteps = trained_timesteps(checkpoint)
     trained = [row for row in rows if int(row["timesteps"]) <= timesteps]
     return {
         "args": dict(content.metadata),
         "bytes": checkpoint.stat().st_size,
         "parameters": int(sum(array.size for array in content.parameters.values())),
-        "returns": {WHO[name]: told(summary(evaluation)) for name, evaluation in found.items()},
+        "returns": {LABELS[name]: rounded(summary(evaluation)) for name, evaluation in evaluations.items()},
         "seconds": float(trained[-1]["seconds"]),
         "sha256": content.sha256,
         "timesteps": timesteps,
     }
 
 
-def told(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of an evaluation that the card gives."""
+def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of an evaluation on the card."""
     low, high = result["interval"]
     return {
         "episodes": result["episodes"],
@@ -115,24 +115,21 @@ def told(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The trainings, one after another, that came to the agent: options may change when a training goes on.
-
-    They are known as far as checkpoints were kept (`save_all`); the last one is the agent's own.
-    """
-    kept = [(timesteps_of(path), dict(read(path).metadata)) for path in save_dir.glob("checkpoint-*.jd")]
+    """Stages of the training with different options, as far as checkpoints were kept (`save_all`)."""
+    kept = [(trained_timesteps(path), dict(read(path).metadata)) for path in save_dir.glob("checkpoint-*.jd")]
     before = sorted((pair for pair in kept if pair[0] < facts["timesteps"]), key=lambda pair: pair[0])
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for timesteps, args in [*before, (facts["timesteps"], facts["args"])]:
-        options = {key: value for key, value in args.items() if key not in NOT_LEARNING}
-        if found and found[-1]["options"] == options:
-            found[-1]["until"] = timesteps
+        options = {key: value for key, value in args.items() if key not in IGNORED}
+        if result and result[-1]["options"] == options:
+            result[-1]["until"] = timesteps
         else:
-            found.append({"until": timesteps, "options": options})
-    return found
+            result.append({"until": timesteps, "options": options})
+    return result
 
 
-def timesteps_of(checkpoint: Path) -> int:
-    """Environment steps that an agent was trained for."""
+def trained_timesteps(checkpoint: Path) -> int:
+    """Environment steps that a checkpoint was trained for."""
     return int(safe_joblib.load(checkpoint)["extra"]["timesteps"])
 
 
@@ -149,13 +146,13 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "| who plays | mean return | standard error | 95 % interval | episodes | mean length |",
         "|---|---|---|---|---|---|",
         *(
-            f"| {who} | {r['mean']:.2f} | {r['standard_error']:.2f} | {_interval(r)} | {r['episodes']} "
+            f"| {label} | {r['mean']:.2f} | {r['standard_error']:.2f} | {_interval(r)} | {r['episodes']} "
             f"| {r['mean_length']:.0f} |"
-            for who, r in facts["returns"].items()
+            for label, r in facts["returns"].items()
         ),
         "",
-        "How many episodes each environment plays is settled beforehand, and all are played to their end; actions are",
-        "drawn from the policy. To play them again:",
+        "Each environment plays the same number of episodes, all to their end; actions are sampled from the policy. To",
+        "repeat the evaluation:",
         "",
         "```sh",
         f"rl-clarity evaluate models:{name} --episodes {episodes} --random",
@@ -173,7 +170,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         f"{facts['timesteps'] / facts['seconds']:.0f} a second over the whole training.",
         "",
         f"SHA-256 of `{name}.jd` ({facts['bytes']:,} bytes): `{facts['sha256']}`"
-        f"{'. Its parameters are kept in half precision.' if facts.get('half_precision') else ''}",
+        f"{'. Its parameters are in half precision.' if facts.get('half_precision') else ''}",
         "",
         "Licence: MIT, as the project.",
     ]
@@ -181,7 +178,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
 
 
 def command(options: Mapping[str, Any], name: str, timesteps: int) -> str:
-    """The call of `rl_clarity.train` that has these options, less what is the default anyway."""
+    """The call of `rl_clarity.train` with these options, without default values."""
     defaults = {field.name: field.default for field in dataclasses.fields(TrainOptions)}
     defaults["lambda"] = defaults.pop("lambda_")
     changed = {key: value for key, value in options.items() if key in defaults and value != defaults[key]}
@@ -193,7 +190,7 @@ def command(options: Mapping[str, Any], name: str, timesteps: int) -> str:
 
 
 def write_index(models: Path) -> None:
-    """The table in `README.md`, of all cards whose facts are there."""
+    """Write the table of all agents in `README.md`."""
     lines = [
         "| agent | plays | network | mean return | unseen levels | random policy | steps |",
         "|---|---|---|---|---|---|---|",
@@ -205,7 +202,7 @@ def write_index(models: Path) -> None:
             f"[{path.stem}]({path.stem}.md)",
             _game(facts["args"]),
             _network(facts["args"]),
-            *(_with_error(returns.get(who)) for who in ("training levels", "unseen levels", RANDOM)),
+            *(_with_error(returns.get(label)) for label in ("training levels", "unseen levels", RANDOM)),
             f"{facts['timesteps'] / 1e6:.2f} million",
         ]
         lines.append(f"| {' | '.join(cells)} |")

@@ -1,7 +1,7 @@
 """Write and execute examples/core_functions.ipynb: `python -m scripts.make_notebook`.
 
-The notebook is made from examples/core_functions.py, so that it can be executed again when something has changed; a
-test executes it. Its outputs are kept, pictures small.
+The notebook is generated from examples/core_functions.py, and a test executes it. Its outputs are saved, with small
+images.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def notebook() -> Any:
-    """The notebook, not executed. A line `# %%` begins a cell of the source, `# %% [markdown]` one of text."""
+    """The notebook without outputs. In the source, `# %%` begins a code cell, `# %% [markdown]` a text cell."""
     cells = []
     parts = re.split(r"^# %%(.*)\n", SOURCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     for kind, text in zip(parts[1::2], parts[2::2], strict=True):
@@ -43,15 +43,15 @@ def notebook() -> Any:
     return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
 
 
-def execute(made: Any, directory: Path) -> Any:
-    """The notebook with its outputs, run in a directory; times and what is written to standard error are left out."""
-    made, _ = ExecutePreprocessor(timeout=CELL_SECONDS).preprocess(made, {"metadata": {"path": str(directory)}})
-    for cell in made.cells:
+def execute(book: Any, directory: Path) -> Any:
+    """Run a notebook in a directory; return it with outputs, without times and standard error."""
+    book, _ = ExecutePreprocessor(timeout=CELL_SECONDS).preprocess(book, {"metadata": {"path": str(directory)}})
+    for cell in book.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
-    made.metadata["language_info"] = {"name": "python"}
-    return CoalesceStreamsPreprocessor().preprocess(made, {})[0]
+    book.metadata["language_info"] = {"name": "python"}
+    return CoalesceStreamsPreprocessor().preprocess(book, {})[0]
 
 
 if __name__ == "__main__":

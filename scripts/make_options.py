@@ -1,4 +1,4 @@
-"""Write docs/options.md from the option classes: `python -m scripts.make_options`; a test compares."""
+"""Write docs/options.md from the option classes: `python -m scripts.make_options`."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ HEAD = """# Options
 In Python, options are keyword arguments, those of a group a dict: `run(checkpoint, output_dir, attr_policy=True,
 layer_kwargs={"name_contains_one_of": ["2b"]})`. On the command line `_` is written `-` and a group comes first:
 `--attr-policy --layer-kwargs.name-contains-one-of 2b`; the groups `load_kwargs`, `trajectories_kwargs` and
-`observations_kwargs` are called `--load`, `--trajectories` and `--observations` there. An unknown option is an error
-that names the nearest known one.
+`observations_kwargs` are called `--load`, `--trajectories` and `--observations` there. The error for an unknown option
+names the nearest known one.
 
 The column "original" is the value in `rl_clarity.ORIGINAL`, where it differs: `run(checkpoint, output_dir,
-**rl_clarity.ORIGINAL)` and `rl-clarity run --original` work with the settings of understanding-rl-vision.
+**rl_clarity.ORIGINAL)` and `rl-clarity run --original` use the settings of understanding-rl-vision.
 """
 
 
@@ -44,21 +44,25 @@ def main() -> None:
 
 
 def document() -> str:
-    """The whole of docs/options.md."""
+    """The content of docs/options.md."""
     observations = ORIGINAL["observations_kwargs"]
     own = InterfaceOptions.__annotations__
     page = [field for field in dataclasses.fields(InterfaceOptions) if field.name in own]
     parts = [
         HEAD,
-        section("`run`: `load_kwargs`, the samples", LoadOptions),
-        section("`run`: `trajectories_kwargs`, the play that is shown", TrajectoriesOptions),
-        section("`run`: `observations_kwargs`, the play that features are found on", ObservationsOptions, observations),
+        section("`run`: `load_kwargs`, samples", LoadOptions),
+        section("`run`: `trajectories_kwargs`, trajectories on the page", TrajectoriesOptions),
+        section("`run`: `observations_kwargs`, observations for features", ObservationsOptions, observations),
         section("`run` and `generate`: what is computed", InterfaceOptions, ORIGINAL, page),
-        section("`layer_kwargs`, the layers", LayerOptions),
-        section("`nmf_attr_opts`, the fit of the reduction", AttributionFitOptions, ORIGINAL["nmf_attr_opts"]),
-        section("`run` and `generate`: how the page looks when it opens", ViewOptions),
+        section("`layer_kwargs`, choice of layers", LayerOptions),
+        section(
+            "`nmf_attr_opts`, attribution for the reduction",
+            AttributionFitOptions,
+            ORIGINAL["nmf_attr_opts"],
+        ),
+        section("`run` and `generate`: initial view of the page", ViewOptions),
         section("`run` and `generate`: directories", DirectoryOptions),
-        section("`train`", TrainOptions, title_of={"lambda_": "lambda"}),
+        section("`train`", TrainOptions, renamed={"lambda_": "lambda"}),
     ]
     return "\n".join(parts)
 
@@ -68,10 +72,10 @@ def section(
     options: type,
     original: Mapping[str, Any] | None = None,
     only: list[dataclasses.Field[Any]] | None = None,
-    title_of: Mapping[str, str] | None = None,
+    renamed: Mapping[str, str] | None = None,
 ) -> str:
-    """A heading and a table of the class's fields."""
-    texts, changed, names = field_texts(options), original or {}, title_of or {}
+    """A heading and a table of a class's fields."""
+    texts, changed, names = field_texts(options), original or {}, renamed or {}
     last = (" original |", "---|") if changed else ("", "")
     lines = [f"## {title}", ""]
     lines += [f"| option | default | meaning |{last[0]}", f"|---|---|---|{last[1]}"]
@@ -84,7 +88,7 @@ def section(
 
 
 def field_texts(options: type) -> dict[str, str]:
-    """The strings that stand under the fields of a class."""
+    """Docstrings of the fields of a class."""
     body = ast.parse(inspect.getsource(options)).body[0]
     assert isinstance(body, ast.ClassDef)
     texts = {}
@@ -102,7 +106,7 @@ def default_of(field: dataclasses.Field[Any]) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A default as people write it; classes of options by their own section."""
+    """A default value as Markdown; options classes have sections of their own."""
     if dataclasses.is_dataclass(value):
         return "see below"
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Make `models/NAME.samples.npz`: a little of an agent at play, for `make demo` where Procgen cannot be had.
+"""Make `models/NAME.samples.npz`: samples of an agent, for `make demo` without Procgen.
 
 python scripts/make_samples.py coinrun
 """
@@ -21,12 +21,12 @@ VARIED = 256
 
 
 def main(name: str) -> None:
-    """Sample the shipped agent of that name."""
+    """Sample a shipped agent."""
     import_keras()
     agent = checkpoints.load_agent(path_of(name))
     spec = spec_from_metadata(agent.metadata, num_actions=agent.num_actions)
-    played = make(spec, TRAJECTORIES["num_envs"], seed=0)
-    trajectories = collect_trajectories(agent, played, TRAJECTORIES["num_steps"], np.random.default_rng([0, 0]))
+    environment = make(spec, TRAJECTORIES["num_envs"], seed=0)
+    trajectories = collect_trajectories(agent, environment, TRAJECTORIES["num_steps"], np.random.default_rng([0, 0]))
     varied = make(spec, OBSERVATIONS["num_envs"], seed=100)
     count = VARIED // OBSERVATIONS["num_envs"]
     observations = collect_observations(agent, varied, count, OBSERVATIONS["obs_every"], np.random.default_rng([0, 1]))
@@ -37,9 +37,9 @@ def main(name: str) -> None:
         rewards=trajectories.rewards,
         firsts=trajectories.firsts,
         varied=observations.observations,
-        action_combos=np.array(["+".join(combo) for combo in played.action_combos]),
+        action_combos=np.array(["+".join(combo) for combo in environment.action_combos]),
     )
-    played.close()
+    environment.close()
     varied.close()
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks: that each part can be left out, kept and compared, and that their tables can be read."""
+"""Benchmarks: parts can be chosen, saved and compared; tables are aligned."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import growth, job, parts
-from benchmarks.compare import compared
-from benchmarks.machine import forget_peak_memory, peak_memory_mb
+from benchmarks.compare import compare
+from benchmarks.machine import peak_memory_mb, reset_peak_memory
 
 PEAK = 2e11
 JOB = {
@@ -31,7 +31,7 @@ def doubled(what: str) -> dict:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """How often each part was measured; none takes time."""
+    """How often each part was measured, with fake parts."""
     counts = dict.fromkeys(parts.PARTS, 0)
 
     def fake(name: str) -> types.ModuleType:
@@ -53,7 +53,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return counts
 
 
-def test_all_parts_are_measured_printed_and_kept(
+def test_all_parts_are_measured_printed_and_saved(
     measured: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command.main(["--json", str(tmp_path / "result.json")])
@@ -64,7 +64,7 @@ def test_all_parts_are_measured_printed_and_kept(
     assert kept["seconds"].keys() == measured.keys()
     printed = capsys.readouterr().out
     assert all(f"== {name}: " in printed for name in measured)
-    assert "left out: there is no Chromium" in printed
+    assert "skipped: no Chromium was found" in printed
 
 
 def test_parts_may_be_chosen(measured: dict[str, int]) -> None:
@@ -72,7 +72,7 @@ def test_parts_may_be_chosen(measured: dict[str, int]) -> None:
     assert {name for name, count in measured.items() if count} == {"growth", "training"}
 
 
-def test_growth_of_time_bytes_and_memory_is_told_as_ratios() -> None:
+def test_growth_is_a_table_of_ratios() -> None:
     result = {"base": JOB, **dict.fromkeys(growth.DOUBLED, JOB)}
     result |= {"frames x 2": doubled("bytes"), "all outputs": doubled("seconds")}
     result["layers x 2"] = {**JOB, "peak_memory_mb": 1350}
@@ -86,14 +86,14 @@ def test_growth_of_time_bytes_and_memory_is_told_as_ratios() -> None:
         assert len({len(line) for line in table.strip().splitlines()}) == 1, "columns are aligned"
 
 
-def test_a_disturbed_job_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_job_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [doubled("seconds"), JOB] * (1 + len(growth.DOUBLED))
-    monkeypatch.setattr(growth, "measured", lambda sizes: jobs.pop())
+    monkeypatch.setattr(growth, "run_job", lambda sizes: jobs.pop())
     assert all(job["seconds"] == JOB["seconds"] for job in growth.measure().values())
     assert not jobs
 
 
-def test_everything_is_doubled() -> None:
+def test_all_sizes_are_doubled() -> None:
     assert {name.removesuffix(" x 2") for name in growth.DOUBLED} >= {"frames", "layers", "outputs", "observations"}
     base, sizes = growth.BASE, growth.DOUBLED
     assert sizes["frames x 2"].frames == 2 * base.frames
@@ -103,15 +103,15 @@ def test_everything_is_doubled() -> None:
 
 
 def test_a_job_may_have_an_agent_of_fewer_actions() -> None:
-    agent = job.agent_of(1)
+    agent = job.make_agent(1)
     assert agent.num_actions == 1
-    played, varied = job.samples_of(job.Sizes(frames=5, observations=7), agent.num_actions)
+    played, varied = job.make_samples(job.Sizes(frames=5, observations=7), agent.num_actions)
     assert played["observations"].shape[:2] == (2, 5)
     assert not played["actions"].any()
     assert len(varied) == 7
 
 
-def test_two_results_are_compared_at_equal_speed_of_convolutions() -> None:
+def test_comparisons_are_normalized_by_the_speed_of_convolutions() -> None:
     training = {"steps_per_second": 500.0, "peak_memory_mb": 1200}
     start = {"run --help": 0.5}
     before = {"convolution_gmacs": 100.0, "parts": {"start": start, "growth": {"base": JOB}, "training": training}}
@@ -119,12 +119,12 @@ def test_two_results_are_compared_at_equal_speed_of_convolutions() -> None:
     after["convolution_gmacs"] = 50.0  # a machine of half the speed, and jobs of twice the seconds
     after["parts"]["growth"]["base"]["seconds"] = doubled("seconds")["seconds"]
     after["parts"]["training"] = {**training, "steps_per_second": 125.0}
-    rows = {line[:36].strip(): line.split()[-1] for line in compared(before, after) if line}
+    rows = {line[:36].strip(): line.split()[-1] for line in compare(before, after) if line}
     assert rows["small job, base"] == "1.00"
     assert rows["training"] == "0.50"
     assert rows["start: run --help"] == "0.50"
     assert rows["small job, base: memory"] == "1.00"
-    assert compared({**before, "parts": {}}, after)[1].split() == [
+    assert compare({**before, "parts": {}}, after)[1].split() == [
         "convolutions",
         "100",
         "GMAC/s",
@@ -135,11 +135,11 @@ def test_two_results_are_compared_at_equal_speed_of_convolutions() -> None:
     ]
 
 
-def test_peak_memory_is_that_of_the_stage() -> None:
+def test_peak_memory_is_that_since_the_last_reset() -> None:
     if not Path("/proc/self/clear_refs").exists():
-        pytest.skip("only Linux forgets")
+        pytest.skip("only Linux resets it")
     held = np.ones(50_000_000)
     high = peak_memory_mb()
     del held
-    forget_peak_memory()
+    reset_peak_memory()
     assert peak_memory_mb() < high - 300

@@ -1,4 +1,4 @@
-"""The script that ships an agent, and what its card says."""
+"""The script that ships an agent with its model card."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rl_clarity.resources import models_directory
 from rl_clarity.training import train
 from rl_clarity.training.options import train_options
 from scripts.curve import curve, ticks
-from scripts.make_model_card import INDEX, MOST_BYTES, RANDOM, command, main, ship
+from scripts.make_model_card import INDEX, MAX_BYTES, RANDOM, command, main, ship
 from tests.training.small import tiny
 
 
@@ -48,14 +48,14 @@ def test_an_agent_is_shipped_with_card_curve_and_a_line_in_the_index(trained: Pa
     assert "old" not in index
     assert index.endswith("The end.\n")
     for path in models.glob("*.*"):
-        assert str(trained).encode() not in path.read_bytes(), f"{path.name} holds a path of this machine"
+        assert str(trained).encode() not in path.read_bytes(), f"{path.name} contains a path of this machine"
     ET.parse(models / "columns.svg")
     (models / "columns.md").unlink()
     main([*arguments, "--only-write"])
     assert (models / "columns.md").read_text() == card
 
 
-def test_a_card_tells_all_stages_of_a_training(trained: Path) -> None:
+def test_a_card_lists_all_stages_of_training(trained: Path) -> None:
     models = trained / "models"
     train(trained / "run", **tiny(5, save_interval=1, save_all=True, learning_rate=1e-4))
     main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "2"])
@@ -66,23 +66,23 @@ def test_a_card_tells_all_stages_of_a_training(trained: Path) -> None:
     assert card.index("timesteps_per_proc=96") < card.index("learning_rate=0.0001") < card.index("=160")
 
 
-def test_what_is_too_large_ships_in_half_precision(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_agents_ship_in_half_precision(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = trained / "run" / "checkpoint.jd", trained / "shipped.jd"
     assert not ship(source, target)
     assert target.read_bytes() == source.read_bytes()
-    monkeypatch.setattr("scripts.make_model_card.MOST_BYTES", source.stat().st_size * 2 // 3)
+    monkeypatch.setattr("scripts.make_model_card.MAX_BYTES", source.stat().st_size * 2 // 3)
     assert ship(source, target)
     assert target.stat().st_size < source.stat().st_size * 2 // 3
     observations = np.random.default_rng(0).integers(0, 256, (8, 16, 16, 3), np.uint8)
     whole, half = (load_agent(path).forward(observations) for path in (source, target))
     np.testing.assert_allclose(half.policy_logits, whole.policy_logits, atol=2e-3)
     np.testing.assert_allclose(half.values, whole.values, atol=2e-3)
-    monkeypatch.setattr("scripts.make_model_card.MOST_BYTES", 1000)
-    with pytest.raises(SystemExit, match="more than the 1000 bytes"):
+    monkeypatch.setattr("scripts.make_model_card.MAX_BYTES", 1000)
+    with pytest.raises(SystemExit, match="larger than 1000 bytes"):
         ship(source, target)
 
 
-def test_cards_are_checked_by_the_command_they_name(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_on_a_card_gives_its_numbers(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     models = trained / "models"
     main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "6"])
     (line,) = [line for line in (models / "columns.md").read_text().splitlines() if line.startswith("rl-clarity")]
@@ -94,7 +94,7 @@ def test_cards_are_checked_by_the_command_they_name(trained: Path, capsys: pytes
     assert returns[RANDOM]["mean"] == pytest.approx(played["random policy"]["mean_return"], abs=1e-3)
 
 
-def test_the_cards_command_trains_with_the_same_options() -> None:
+def test_the_call_on_a_card_trains_with_the_same_options() -> None:
     options = {"env_name": "coinrun", "lambda": 0.9, "num_levels": 10, "timesteps_per_proc": 64_000, "use_lstm": True}
     args = train_options(options).checkpoint_args()
     (call,) = ast.parse(command(args, "agent", 64_000)).body
@@ -107,11 +107,11 @@ def test_the_cards_command_trains_with_the_same_options() -> None:
     assert train_options(given).checkpoint_args() == args
 
 
-def test_shipped_agents_are_small_and_clearly_better_than_chance() -> None:
+def test_shipped_agents_are_small_and_better_than_random() -> None:
     facts = {path.stem: json.loads(path.read_text()) for path in models_directory().glob("*.json")}
     assert set(facts) == {path.stem for path in models_directory().glob("*.jd")}
     for name, fact in facts.items():
-        assert (models_directory() / f"{name}.jd").stat().st_size == fact["bytes"] <= MOST_BYTES
+        assert (models_directory() / f"{name}.jd").stat().st_size == fact["bytes"] <= MAX_BYTES
     returns = facts["coinrun"]["returns"]
     agent, chance = returns["training levels"], returns["random policy, training levels"]
     assert agent["mean"] - chance["mean"] > 5 * (agent["standard_error"] ** 2 + chance["standard_error"] ** 2) ** 0.5
@@ -125,7 +125,7 @@ def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None
     assert ticks(low, high) == expected
 
 
-def test_a_curve_may_begin_without_an_episode() -> None:
-    picture = ET.fromstring(curve([100, 200, 300], [float("nan"), 1.0, 2.0], reference=0.5, shipped=200))
-    (line,) = picture.iter("{http://www.w3.org/2000/svg}polyline")
+def test_a_curve_may_begin_without_episodes() -> None:
+    image = ET.fromstring(curve([100, 200, 300], [float("nan"), 1.0, 2.0], reference=0.5, shipped=200))
+    (line,) = image.iter("{http://www.w3.org/2000/svg}polyline")
     assert len(line.attrib["points"].split()) == 2

@@ -1,6 +1,6 @@
-"""Make the pictures of the page in docs/: `python -m scripts.make_pictures [PAGE]`.
+"""Take the screenshots of the page in docs/: `python -m scripts.make_screenshots [PAGE]`.
 
-Without a directory of a page, one of the shipped CoinRun agent is made first (some minutes; needs Procgen).
+Without a directory of a page, the shipped CoinRun agent is explained first (some minutes; needs Procgen).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TOURED = "localStorage.setItem('rl-clarity:{id}:settings', JSON.stringify({{ tou
 
 
 @dataclass(frozen=True)
-class Picture:
-    """One picture: what is opened, how wide, and what a reader does before it is taken."""
+class Screenshot:
+    """A screenshot: the page's address and size, and actions before it is taken."""
 
     name: str
     query: str = ""
@@ -53,13 +53,13 @@ def open_trust(page: Page) -> None:
     page.get_by_test_id("nmf-errors").wait_for()
 
 
-PICTURES = (
-    Picture("page-light"),
-    Picture("page-dark", scheme="dark"),
-    Picture("page-features", act=open_feature),
-    Picture("page-compare", query="&rows={compare}&columns=1"),
-    Picture("page-trust", act=open_trust),
-    Picture("page-narrow", size=(390, 844)),
+SCREENSHOTS = (
+    Screenshot("page-light"),
+    Screenshot("page-dark", scheme="dark"),
+    Screenshot("page-features", act=open_feature),
+    Screenshot("page-compare", query="&rows={compare}&columns=1"),
+    Screenshot("page-trust", act=open_trust),
+    Screenshot("page-narrow", size=(390, 844)),
 )
 
 
@@ -87,18 +87,18 @@ def make_page(directory: Path) -> Path:
 
 
 def take(directory: Path) -> None:
-    """Take all pictures of the page in a directory."""
+    """Take all screenshots of the page in a directory."""
     results = open_results(directory)
     arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
-        for picture in PICTURES:
-            take_one(browser, directory, picture, place_of(results))
+        for screenshot in SCREENSHOTS:
+            take_one(browser, directory, screenshot, position(results))
         browser.close()
 
 
-def place_of(results: Results) -> dict[str, Any]:
-    """Where the pictures are taken: at the least expected success, the first bookmark."""
+def position(results: Results) -> dict[str, Any]:
+    """The frame of the screenshots: the first bookmark of high advantage."""
     bookmark = results.manifest["bookmarks"]["high"][0]
     outputs = [output["id"] for output in results.manifest["outputs"] if output["kind"] == "action"]
     slugs = [layer["slug"] for layer in results.manifest["layers"]]
@@ -112,20 +112,20 @@ def place_of(results: Results) -> dict[str, Any]:
     }
 
 
-def take_one(browser: Browser, directory: Path, picture: Picture, place: dict[str, Any]) -> None:
-    width, height = picture.size
+def take_one(browser: Browser, directory: Path, screenshot: Screenshot, address: dict[str, Any]) -> None:
+    width, height = screenshot.size
     context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=picture.scheme, reduced_motion="reduce"
+        viewport={"width": width, "height": height}, color_scheme=screenshot.scheme, reduced_motion="reduce"
     )
-    context.add_init_script(TOURED.format(**place))
+    context.add_init_script(TOURED.format(**address))
     page = context.new_page()
-    query = (ROWS + picture.query).format(**place)
+    query = (ROWS + screenshot.query).format(**address)
     page.goto((directory / "interface.html").resolve().as_uri() + query)
     page.wait_for_function(READY)
-    picture.act(page)
+    screenshot.act(page)
     page.wait_for_function(READY)
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    target = DOCS / f"{picture.name}.png"
+    target = DOCS / f"{screenshot.name}.png"
     page.screenshot(path=target)
     context.close()
     with Image.open(target) as image:
