@@ -48,9 +48,7 @@ def main(names: list[str]) -> None:
         count = (4 * FITTED + HELD_OUT) // options.num_envs
         with closing(make(spec, options.num_envs, 0)) as environment:
             samples = collect_observations(agent, environment, count, options.obs_every, np.random.default_rng(0))
-        print(
-            f"{name}: attribution of the value, {INTEGRATED} observations; against {REFERENCE[1]} points ({REFERENCE[0]})"
-        )
+        print(f"{name}: value, {INTEGRATED} observations; reference: {REFERENCE[1]} points ({REFERENCE[0]})")
         print(f"{'layer':8}{'rule':>22}  {'error':>7}  {'gap':>7}   relative, medians")
         for layer in rl_clarity.select_layers(agent):
             integration(agent, layer, samples)

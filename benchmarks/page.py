@@ -29,7 +29,7 @@ READY = """() => {
   return canvases.length > 0 && canvases.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame}`));
 }"""
 
-# From the key press until every canvas shows the new frame and the page is laid out. Polling is cheap, as it is included.
+# From the key press until every canvas shows the new frame and the page is laid out; polling is cheap.
 KEYS = """async (count) => {
   const names = '[data-testid=attribution-canvas], [data-testid=observation-canvas]';
   const canvases = [...document.querySelectorAll(names)];

@@ -1,9 +1,9 @@
-"""Explain the same frames by two agents: what did one of them learn that the other does not see?
+"""Explain the same frames by two agents, to see what one of them has learned and the other has not.
 
     python examples/compare_checkpoints.py BEFORE.jd AFTER.jd
 
-The first agent plays; both are asked about what it saw. The two pages hold the same trajectories, so that a link to a
-frame of one (`?layer=2b&trajectory=1&frame=20`) shows the same frame in the other.
+The first agent plays, and both are explained on its observations. The two pages have the same trajectories, so that a
+link to a frame of one (`?layer=2b&trajectory=1&frame=20`) shows the same frame on the other.
 """
 
 from __future__ import annotations
@@ -31,31 +31,30 @@ SIZES: dict[str, dict[str, Any]] = {
 
 def main(first: str, second: str, output_dir: Path, size: str) -> None:
     samples = output_dir / "samples"
-    places = {"trajectories_path": samples / "trajectories", "observations_path": samples / "observations"}
+    paths = {"trajectories_path": samples / "trajectories", "observations_path": samples / "observations"}
     page = rl_clarity.run(
         first,
         output_dir / "first",
-        load_kwargs={**places, "model_path": samples / "model", "metadata_path": samples / "metadata.json"},
+        load_kwargs={**paths, "model_path": samples / "model", "metadata_path": samples / "metadata.json"},
         trajectories_kwargs=SIZES[size]["play"],
         observations_kwargs=SIZES[size]["varied"],
     )
-    played = load_trajectories(places["trajectories_path"])
-    varied = load_observations(places["observations_path"]).observations  # without the first agent's states
-    other = rl_clarity.run(second, output_dir / "second", trajectories=played, observations=varied)
+    trajectories = load_trajectories(paths["trajectories_path"])
+    observations = load_observations(paths["observations_path"]).observations  # without the first agent's states
+    other = rl_clarity.run(second, output_dir / "second", trajectories=trajectories, observations=observations)
     compare(page.results(), other.results())
     print(f"open {page.path} and {other.path}")
 
 
 def compare(first: Any, second: Any) -> None:
-    """Print how far two agents agree about the frames that both pages hold."""
+    """Print how much two agents agree about the frames of both pages."""
     count = len(first.manifest["trajectories"])
-    one, two = ([results.series(t) for t in range(count)] for results in (first, second))
 
-    def joined(series: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
-        return np.concatenate([part[name] for part in series])
+    def joined(results: Any, name: str) -> np.ndarray:
+        return np.concatenate([results.series(t)[name] for t in range(count)])
 
-    values = [joined(series, "values") for series in (one, two)]
-    choices = [joined(series, "probabilities").argmax(axis=-1) for series in (one, two)]
+    values = [joined(results, "values") for results in (first, second)]
+    choices = [joined(results, "probabilities").argmax(axis=-1) for results in (first, second)]
     print(f"frames                     {len(values[0])}")
     print(f"mean value                 {values[0].mean():.3f}, {values[1].mean():.3f}")
     print(f"correlation of the values  {np.corrcoef(*values)[0, 1]:.3f}")

@@ -1,11 +1,11 @@
-# ruff: noqa: E402  (imports stand where a reader needs them)
+# ruff: noqa: E402  (imports are where a reader needs them)
 # %% [markdown]
-# # The core functions, on one agent
+# # The core functions
 #
-# What `rl_clarity.run` does to make a page, step by step, on the CoinRun agent that ships with the package. It needs
-# Procgen (`pip install "rl-clarity[procgen]"`) and runs in some minutes.
+# What `rl_clarity.run` does, step by step, for the CoinRun agent that ships with the package. The notebook needs
+# Procgen (`pip install "rl-clarity[procgen,tensorflow]"`) and takes some minutes.
 #
-# This notebook is made from `examples/core_functions.py` by `scripts/make_notebook.py`.
+# It is generated from `examples/core_functions.py` by `scripts/make_notebook.py`.
 
 # %%
 import numpy as np
@@ -20,8 +20,8 @@ for name, shape in agent.layers.items():
 # %% [markdown]
 # ## Play
 #
-# The checkpoint says where the agent was trained. Eight environments play 64 steps for the frames we look at; more
-# observations, some steps apart, are for finding features.
+# The checkpoint names the environment. The trajectories are 64 steps of eight environments; more observations, some
+# steps apart, are for finding features.
 
 # %%
 from rl_clarity.environments import make, spec_from_metadata
@@ -34,37 +34,38 @@ print("trajectories", trajectories.observations.shape, "more observations", vari
 
 
 # %%
-def tiled(pictures: np.ndarray, zoom: int = 2) -> Image.Image:
-    """Pictures (rows, columns, H, W, 3) uint8 side by side."""
-    rows, columns, height, width, depth = pictures.shape
+def tiled(images: np.ndarray, zoom: int = 2) -> Image.Image:
+    """A grid of images (rows, columns, H, W, 3) uint8."""
+    rows, columns, height, width, depth = images.shape
     sheet = np.full((rows, columns, height + 2, width + 2, depth), 255, np.uint8)
-    sheet[:, :, 1:-1, 1:-1] = pictures
-    whole = sheet.transpose(0, 2, 1, 3, 4).reshape(rows * (height + 2), columns * (width + 2), depth)
-    return Image.fromarray(whole).resize((whole.shape[1] * zoom, whole.shape[0] * zoom), Image.Resampling.NEAREST)
+    sheet[:, :, 1:-1, 1:-1] = images
+    grid = sheet.transpose(0, 2, 1, 3, 4).reshape(rows * (height + 2), columns * (width + 2), depth)
+    return Image.fromarray(grid).resize((grid.shape[1] * zoom, grid.shape[0] * zoom), Image.Resampling.NEAREST)
 
 
 frames = trajectories.observations[:, 40]  # (8, 64, 64, 3): one frame of each trajectory
 tiled(frames[None])
 
 # %% [markdown]
-# ## What the agent says
+# ## Policy and value
 #
-# `forward` takes observations as the environment gives them, uint8. The value is the discounted return that the agent
+# `forward` takes observations as the environment returns them, uint8. The value is the discounted return that the agent
 # expects.
 
 # %%
 outputs = agent.forward(frames)
 odds = np.exp(outputs.policy_logits - outputs.policy_logits.max(axis=1, keepdims=True))
 policy = odds / odds.sum(axis=1, keepdims=True)
-for value, chances in zip(outputs.values, policy, strict=True):
-    print(f"value {value:5.2f}, most likely action {chances.argmax():2d} at {chances.max():.0%}")
+for value, probabilities in zip(outputs.values, policy, strict=True):
+    print(f"value {value:5.2f}, most likely action {probabilities.argmax():2d} at {probabilities.max():.0%}")
 
 # %% [markdown]
-# ## Attribution, and whether it adds up
+# ## Attribution and completeness
 #
-# Integrated gradients split the value over the positions and channels of a layer. Summed up, they should give the value
-# less what it would be if the layer were silent: s(a) - s(0). What is missing is the completeness gap; it falls as the
-# steps grow, and faster for a better rule of integration. Here: the mean gap relative to the mean of |s(a) - s(0)|.
+# Integrated gradients attribute the value to the positions and channels of a layer. Their sum should be the difference
+# between the value and its value when the layer is zero: s(a) - s(0). The difference is the completeness gap; it
+# decreases with the number of steps, faster for a better quadrature rule. Here: the mean gap relative to the mean of
+# |s(a) - s(0)|.
 
 # %%
 from rl_clarity.analyses.attribution import attribute
@@ -90,7 +91,7 @@ for steps in (1, 2, 5, 10, 20):
 many = rl_clarity.integrated_gradients(agent, varied, layer, steps=5, quadrature="graded-midpoint")
 for features in (2, 4, 8, 16):
     reduction = rl_clarity.ChannelReduction.fit(many, features=features)
-    print(f"{features:2d} features leave out {reduction.reconstruction_error(many):.0%} of the attribution")
+    print(f"{features:2d} features omit {reduction.reconstruction_error(many):.0%} of the attribution")
 reduction = rl_clarity.ChannelReduction.fit(many, features=8)
 
 # %% [markdown]
@@ -105,10 +106,10 @@ difference = channels.sum(axis=-1) + residual[..., 0] - attribution.sum(axis=-1)
 print("largest difference of the sums", f"{np.abs(difference).max():.1g}")
 
 # %% [markdown]
-# ## Pictures
+# ## Images
 #
-# Hue says which feature, opacity how much. First row: observations. Second: what raised the value. Third: what
-# lowered it.
+# Hue is the feature, opacity the strength. First row: observations. Second: positive attribution, which raises the
+# value. Third: negative attribution, which lowers it.
 
 # %%
 from rl_clarity.visualization.rendering import attribution_scale, over_observations
@@ -119,7 +120,7 @@ lowered = rl_clarity.render_attribution(channels, direction="neg", scale=scale)
 tiled(np.stack([frames, over_observations(raised, frames), over_observations(lowered, frames)]))
 
 # %% [markdown]
-# One frame, one feature at a time: what each adds (first row) and takes away (second row).
+# One frame, one feature at a time: positive attribution (first row) and negative attribution (second row).
 
 # %%
 one = slice(0, 1)
@@ -135,9 +136,9 @@ rows = [
 tiled(np.array(rows))
 
 # %% [markdown]
-# ## What a feature is: dataset examples
+# ## Dataset examples
 #
-# For each feature, patches of the observations that excite it most. Only look-alikes among many patches justify a name.
+# For each feature, patches of the observations that activate it most. Only a name that suits many patches is justified.
 
 # %%
 from rl_clarity.visualization.dataset_examples import thumbnail
@@ -147,13 +148,13 @@ strengths = reduction.transform(agent.activations(varied, layer))  # (256, 32, 3
 examples = [
     draw_thumbnail(thumbnail(strengths[..., k]), varied, agent.layers[layer][:2], expand_mult=4) for k in range(8)
 ]
-on_white = [picture[..., :3] * picture[..., 3:] + 1 - picture[..., 3:] for picture in examples]
+on_white = [image[..., :3] * image[..., 3:] + 1 - image[..., 3:] for image in examples]
 tiled((255 * np.array([on_white])).astype(np.uint8), zoom=3)
 
 # %% [markdown]
-# ## Actions, and groups of actions
+# ## Actions and groups of actions
 #
-# `output` is an action's index, or several: their sum. Attribution of a sum is the sum of the attributions.
+# `output` is the index of an action, or several for their sum. The attribution of a sum is the sum of attributions.
 
 # %%
 to_the_right = [6, 7, 8]
@@ -162,11 +163,11 @@ apart = sum(rl_clarity.integrated_gradients(agent, frames, layer, output=action)
 print("largest difference", f"{np.abs(together - apart).max():.1g}", "of", f"{np.abs(together).max():.2g}")
 
 # %% [markdown]
-# ## Many paths
+# ## Multiple paths
 #
-# On a straight path all features move together. `multi_path_attribution` averages over paths that move one half of the
-# features before the other: features that can stand for each other are then credited more fairly. Where both agree, the
-# straight path was enough.
+# On a straight path, all features change together. `multi_path_attribution` averages over paths that change one half of
+# the features before the other, which is fairer to features that can replace each other. Where both agree, the straight
+# path is sufficient.
 
 # %%
 several = rl_clarity.multi_path_attribution(agent, frames[:4], layer, reduction, steps=5, max_paths=6)
@@ -176,7 +177,7 @@ print("correlation of the features' totals", f"{np.corrcoef(totals[0].ravel(), t
 # %% [markdown]
 # ## The page
 #
-# All of this, for whole trajectories, on a page.
+# All of this for whole trajectories, on a page.
 
 # %%
 page = rl_clarity.generate(
@@ -192,6 +193,6 @@ gap = page.results().totals(layer, 0)["value"].gap
 print("frames", len(gap), "- mean completeness gap", f"{np.abs(gap[:, 0] - gap[:, 1]).mean():.3f}")
 
 # %% [markdown]
-# In a notebook, the value of `page` shows it in a frame; `page.open()` opens it in the browser. It looks like this:
+# In a notebook, the value of `page` shows it in a frame; `page.open()` opens it in the browser:
 #
 # ![The page](../docs/page-light.png)

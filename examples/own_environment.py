@@ -1,10 +1,10 @@
-"""Train an agent in a Gymnasium environment of your own, and explain it.
+"""Train an agent in a custom Gymnasium environment, and explain it.
 
-    python examples/own_environment.py                 # some minutes: an agent that has learnt the game
-    python examples/own_environment.py --size tiny     # one update: to see that it runs
+    python examples/own_environment.py                 # some minutes: learns the game
+    python examples/own_environment.py --size tiny     # a single update, as a test
 
-Needs no game package: the environment is the class `Catch` below. Yours only has to give images (uint8 or float, grey
-or colour, channels first or last) and take discrete actions.
+The environment is the class `Catch` below. Any environment will do whose observations are images (uint8 or float, grey
+or color, channels first or last) and whose actions are discrete.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 class Catch(gymnasium.Env[np.ndarray, int]):
-    """An apple (red) or a stone (grey) falls; the basket (blue, three cells wide) must catch the one, not the other."""
+    """An apple (red) or a stone (grey) falls; the basket (blue, three cells wide) should catch only apples."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
     action_space = gymnasium.spaces.Discrete(3)
 
     def get_action_meanings(self) -> list[str]:
-        """What the page calls the actions; without it they are numbered."""
+        """Names of the actions on the page; without this method they are numbered."""
         return ["LEFT", "NOOP", "RIGHT"]
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.row, self.column = 0, int(self.np_random.integers(CELLS))
-        self.basket = int(self.np_random.integers(1, CELLS - 1))  # its middle
+        self.basket = int(self.np_random.integers(1, CELLS - 1))  # its center
         self.is_apple = bool(self.np_random.random() < 0.5)
-        return self.picture(), {}
+        return self.draw(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.basket = int(np.clip(self.basket + action - 1, 1, CELLS - 2))
@@ -48,9 +48,9 @@ class Catch(gymnasium.Env[np.ndarray, int]):
         landed = self.row == CELLS - 1
         caught = landed and abs(self.column - self.basket) <= 1
         reward = (1.0 if self.is_apple else -1.0) if caught else 0.0
-        return self.picture(), reward, landed, False, {}
+        return self.draw(), reward, landed, False, {}
 
-    def picture(self) -> np.ndarray:
+    def draw(self) -> np.ndarray:
         cells = np.full((CELLS, CELLS, 3), (24, 32, 24), np.uint8)
         cells[CELLS - 1, self.basket - 1 : self.basket + 2] = (60, 90, 255)
         cells[self.row, self.column] = (230, 50, 40) if self.is_apple else (150, 150, 150)
@@ -78,7 +78,7 @@ def main(output_dir: Path, size: str) -> None:
         trajectories_kwargs=chosen["play"],
         observations_kwargs={**chosen["varied"], "obs_every": 4},
         layer_kwargs={"discard_first_n": 1},
-        scrub_range=(0.0, 1.0),  # the film strip shows whole frames, not the column that suits CoinRun
+        scrub_range=(0.0, 1.0),  # whole frames in the film strip, instead of the column for CoinRun
         title="Catch",
     )
     print(f"open {page.path}")

@@ -1,10 +1,10 @@
-"""Explain a Keras network of your own, that was trained in a way of your own.
+"""Explain a custom Keras network, trained by custom code.
 
     python examples/own_network.py
-    python examples/own_network.py --size tiny     # hardly trained: to see that it runs
+    python examples/own_network.py --size tiny     # hardly trained, as a test
 
-Here it learns `Catch` (see own_environment.py) from pictures of made-up moments, each with the action and the value of
-a player that knows the rules. Then `rl_clarity.collect` lets it play, and `rl_clarity.generate` explains what it did.
+Here it learns `Catch` (see own_environment.py) from random positions, each with the action and the value of the optimal
+policy. Then `rl_clarity.collect` samples episodes, and `rl_clarity.generate` explains them.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ import numpy as np
 from own_environment import CELLS, SIDE, Catch
 
 import rl_clarity
-from rl_clarity.quiet import import_keras
 
 GAMMA = 0.95
 SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"moments": 256, "epochs": 1, "play": {"num_steps": 16, "num_obs": 8, "obs_every": 2}},
-    "small": {"moments": 8192, "epochs": 8, "play": {"num_steps": 256, "num_obs": 128, "obs_every": 4}},
+    "tiny": {"positions": 256, "epochs": 1, "play": {"num_steps": 16, "num_obs": 8, "obs_every": 2}},
+    "small": {"positions": 8192, "epochs": 8, "play": {"num_steps": 256, "num_obs": 128, "obs_every": 4}},
 }
 
 
 def build_model() -> Any:
-    """Two outputs, found by their names: logits, not probabilities, and a value."""
+    """A model with two outputs, identified by their names: logits, not probabilities, and a value."""
     import keras
 
     frames = keras.Input((SIDE, SIDE, 3), name="observations")
-    x = keras.layers.Rescaling(1 / 255)(frames)  # a model that scales its input itself is given 0 to 255
+    x = keras.layers.Rescaling(1 / 255)(frames)  # models that scale their input get 0 to 255
     x = keras.layers.Conv2D(16, 4, strides=2, padding="same", activation="relu", name="edges")(x)
     x = keras.layers.Conv2D(32, 4, strides=2, padding="same", activation="relu", name="shapes")(x)
     x = keras.layers.Dense(64, activation="relu")(keras.layers.Flatten()(x))
@@ -40,40 +39,41 @@ def build_model() -> Any:
     return keras.Model(frames, [logits, keras.layers.Dense(1, name="values")(x)])
 
 
-def moments(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pictures (M, H, W, 3) of moments of the game; what to do in each (M,), and the return to expect (M,)."""
+def positions(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Random positions: observations (M, H, W, 3), optimal actions (M,) and returns (M,)."""
     environment = Catch()
     environment.reset(seed=seed)
     rng = np.random.default_rng(seed)
-    pictures, actions, values = [], [], []
+    observations, actions, values = [], [], []
     for _ in range(count):
         environment.row, environment.column = (int(rng.integers(CELLS - 1)), int(rng.integers(CELLS)))
         environment.basket, environment.is_apple = int(rng.integers(1, CELLS - 1)), bool(rng.random() < 0.5)
-        action, value = best(environment)
-        pictures.append(environment.picture())
+        action, value = optimal(environment)
+        observations.append(environment.draw())
         actions.append(action)
         values.append(value)
-    return np.stack(pictures), np.array(actions), np.array(values, np.float32)
+    return np.stack(observations), np.array(actions), np.array(values, np.float32)
 
 
-def best(environment: Catch) -> tuple[int, float]:
-    """Go under apples and out from under stones, which always works in time; an apple may be too far away."""
+def optimal(environment: Catch) -> tuple[int, float]:
+    """The optimal action and its return: catch apples that are near enough, and avoid stones."""
     offset, left = environment.column - environment.basket, CELLS - 1 - environment.row
     if not environment.is_apple:
-        return (0 if environment.column >= CELLS // 2 else 2), 0.0  # it falls on one side: go to the other
+        return (0 if environment.column >= CELLS // 2 else 2), 0.0  # move to the other side
     return 1 + int(np.sign(offset)), GAMMA ** (left - 1) if abs(offset) <= left + 1 else 0.0
 
 
 def main(output_dir: Path, size: str) -> None:
-    import_keras()
     import keras
 
     keras.utils.set_random_seed(0)
-    pictures, actions, values = moments(SIZES[size]["moments"])
+    observations, actions, values = positions(SIZES[size]["positions"])
     model = build_model()
     imitation = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss=[imitation, "mse"])
-    model.fit(pictures.astype(np.float32), [actions, values], batch_size=64, epochs=SIZES[size]["epochs"], verbose=2)
+    model.fit(
+        observations.astype(np.float32), [actions, values], batch_size=64, epochs=SIZES[size]["epochs"], verbose=2
+    )
 
     agent = rl_clarity.KerasAgent(model, {"env_name": "Catch", "gamma": GAMMA})
     environment = gymnasium.vector.SyncVectorEnv([Catch] * 4)
@@ -83,11 +83,11 @@ def main(output_dir: Path, size: str) -> None:
         trajectories,
         observations,
         output_dir,
-        scrub_range=(0.0, 1.0),  # the film strip shows whole frames, not the column that suits CoinRun
-        title="Catch, by a network of your own",
+        scrub_range=(0.0, 1.0),  # whole frames in the film strip, instead of the column for CoinRun
+        title="Catch, played by a custom network",
     )
     ended = trajectories.firsts[:, 1:].sum()
-    print(f"{trajectories.rewards.sum() / max(ended, 1):.2f} of 0.5 an episode; layers {', '.join(agent.layers)}")
+    print(f"{trajectories.rewards.sum() / max(ended, 1):.2f} of 0.5 per episode; layers {', '.join(agent.layers)}")
     print(f"open {page.path}")
 
 

@@ -1,10 +1,10 @@
-"""Train a small agent on a Procgen game, and make a page that explains it.
+"""Train a small agent in a Procgen game, and explain it.
 
     python examples/train_and_explain.py --game coinrun
-    python examples/train_and_explain.py --size tiny     # one update: to see that it runs
+    python examples/train_and_explain.py --size tiny     # a single update, as a test
 
-Stopped, the same command goes on where it was. Half a million steps are too few for a good agent: raise
-`timesteps_per_proc` when you have the time. The cards in models/ say how the shipped agents were trained.
+The same command resumes interrupted training. A good agent needs more than half a million steps: increase
+`timesteps_per_proc`. The cards in models/ describe how the shipped agents were trained.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def main(game: str, output_dir: Path, size: str) -> None:
         output_dir / "agent",
         env_name=game,
         distribution_mode="easy",
-        num_levels=10_000,  # of few levels an agent learns the levels, and its features are hard to interpret
+        num_levels=10_000,  # with few levels, an agent memorizes them, and its features are hard to interpret
         reward_processing="normalize",
         tensorboard=False,
         **chosen["training"],
     )
-    print(f"{summary.timesteps} steps in {summary.seconds:.0f} s; mean return at last {summary.mean_return:.2f}")
+    print(f"{summary.timesteps} steps in {summary.seconds:.0f} s; final mean return {summary.mean_return:.2f}")
     page = rl_clarity.run(
         summary.checkpoint,
         output_dir / "page",
