@@ -83,11 +83,7 @@ def choose_layers(
     parts = name_contains_one_of
     named = [layer for layer in layers if parts is None or any(part in layer.site.name for part in parts)]
     if parts is not None and not named:
-        raise OptionError(
-            f"layer_kwargs.name_contains_one_of={list(parts)} matches no layer; available layers: {available}"
-        )
+        raise OptionError(f"layer_kwargs.name_contains_one_of={list(parts)} matches none of the layers {available}")
     if not named[max(discard_first_n, 0) :]:
-        raise OptionError(
-            f"layer_kwargs.discard_first_n={discard_first_n} leaves no layer; available layers: {available}"
-        )
+        raise OptionError(f"layer_kwargs.discard_first_n={discard_first_n} leaves none of the layers {available}")
     return named[max(discard_first_n, 0) :]

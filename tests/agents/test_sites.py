@@ -1,0 +1,263 @@
+"""Reading, writing and differentiating sites of every rank, on each kind of agent."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.analyses.attribution import attribute
+from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.networks import build, cleanrl
+from tests import state_dicts
+from tests.agents.test_keras_agent import NETWORKS
+
+SHAPE = (44, 44, 4)
+
+
+def torch_agent(name: str, **options: Any) -> Any:
+    pytest.importorskip("torch")
+    from tests.agents import torch_modules
+
+    return rl_clarity.TorchAgent(getattr(torch_modules, name)(), SHAPE, **options)
+
+
+AGENTS: dict[str, Callable[[], Any]] = {
+    "policy": lambda: KerasAgent(build("clear", (16, 16, 3), 5, seed=1)),
+    "recurrent": lambda: KerasAgent(cleanrl.ppo_atari(state_dicts.ppo_atari(side=44, lstm=True), SHAPE)),
+    "action values": lambda: KerasAgent(cleanrl.dqn_atari(state_dicts.dqn_atari(side=44), SHAPE)),
+    "unscaled": lambda: KerasAgent(build("clear", (16, 16, 3), 5, seed=1), input_divisor=1),
+    "torch": lambda: torch_agent("Nature"),
+    "torch recurrent": lambda: torch_agent("Recurrent", initial_state=np.full(8, 0.25)),
+}
+
+
+@pytest.fixture(params=AGENTS)
+def agent(request, single_thread):
+    return AGENTS[request.param]()
+
+
+@pytest.fixture
+def observations(agent):
+    return np.random.default_rng(0).integers(0, 256, (3, *agent.observation_shape), np.uint8)
+
+
+@pytest.fixture
+def state(agent):
+    rng = np.random.default_rng(1)
+    initial = agent.initial_state(3)
+    return initial and tuple(rng.normal(0, 0.5, part.shape).astype(np.float32) for part in initial)
+
+
+def results(outputs) -> list[np.ndarray]:
+    arrays = [outputs.policy_logits, outputs.values, outputs.q_values, *(outputs.state or ())]
+    return [array for array in arrays if array is not None]
+
+
+def test_every_site_is_read_and_writing_what_was_read_changes_nothing(agent, observations, state):
+    names = [site.name for site in agent.sites]
+    assert len(set(names)) == len(names)
+    assert names[0] == "input"
+    assert tuple(names[-len(agent.heads) :]) == agent.heads
+    assert {len(site.shape) for site in agent.sites} >= {1, 3}
+    plain = agent.forward(observations, state)
+    read = agent.forward(observations, state, read=names)
+    for site in agent.sites:
+        assert read.sites[site.name].shape == (3, *site.shape)
+        # A framework may fuse operations between which nothing is read, and round differently.
+        alone = agent.activations(observations, site.name, state)
+        assert np.allclose(alone, read.sites[site.name], rtol=1e-5, atol=1e-6)
+    for one, other in zip(results(plain), results(read), strict=True):
+        assert np.allclose(one, other, rtol=1e-5, atol=1e-6)
+    for name in (*names[:3], *names[-4:], next(site.name for site in agent.sites if site.kind == "dense")):
+        for edit in (agent.activations(observations, name, state), lambda values: values):
+            written = agent.forward(observations, state, write={name: edit})
+            for one, other in zip(results(plain), results(written), strict=True):
+                assert np.array_equal(one, other)
+
+
+def test_zeros_at_a_layer_give_the_scores_at_zero_of_integrated_gradients(agent, observations, state):
+    layer = list(agent.layers)[-1]
+    result = attribute(agent, observations, layer, [0, 1], steps=1, state=state)
+    outputs = agent.forward(observations, state, write={layer: np.zeros((3, *agent.layers[layer]))})
+    scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
+    assert np.allclose(scores[:, :2].T, result.scores_at_zero, atol=1e-6)
+
+
+def test_several_sites_are_written_in_the_order_of_computation(agent, observations, state):
+    first, last = next(iter(agent.layers)), list(agent.layers)[-1]
+    seen = {}
+
+    def halve(values):
+        return values * 0.5
+
+    def record(values):
+        seen["last"] = values
+        return np.zeros_like(values)
+
+    edits = {last: record, first: halve} if first != last else {last: record}
+    outputs = agent.forward(observations, state, write=edits, read=[first, last])
+    if first != last:
+        halved = agent.forward(observations, state, write={first: halve}, read=[last])
+        assert np.array_equal(seen["last"], halved.sites[last])
+        assert np.array_equal(outputs.sites[first], 0.5 * agent.activations(observations, first, state))
+    assert not outputs.sites[last].any()
+    head = agent.heads[0]
+    fixed = agent.forward(observations, state, write={head: lambda values: values + 1})
+    difference = results(fixed)[0] - results(agent.forward(observations, state))[0]
+    assert np.allclose(difference, 1, atol=1e-5)
+
+
+def test_a_written_state_is_the_state_before_the_step(agent, observations, state):
+    if state is None:
+        return
+    wanted = agent.forward(observations, state)
+    written = agent.forward(observations, write={f"state/{i}": part for i, part in enumerate(state)})
+    for one, other in zip(results(wanted), results(written), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_gradients_predict_small_changes_at_any_site(agent, observations, state):
+    dense = [site.name for site in agent.sites if site.kind == "dense"]
+    states = [site.name for site in agent.sites if site.kind == "state"]
+    rng = np.random.default_rng(2)
+    for name in ("input", *states[:1], next(iter(agent.layers)), dense[0], agent.heads[0]):
+        scores = [1, {0: 0.5, 1: -2.0}, {1: np.array([1.0, 0.0, 3.0])}]
+        values = agent.activations(observations, name, state)
+        gradients = agent.gradients(observations, name, scores, state=state)
+        assert gradients.shape == (3, *values.shape)
+        assert np.allclose(gradients[2], gradients[0] * np.reshape([1, 0, 3], (3, *[1] * (values.ndim - 1))), atol=1e-5)
+        (tail,) = agent.tails(observations, name, scores, state)
+        direction = rng.normal(size=values.shape)
+        size = 1e-3 * np.abs(values).max() / np.abs(direction).max()
+        after, before = (tail.scores((values + sign * size * direction).astype(np.float32)) for sign in (1, -1))
+        change = 2 * size * (gradients * direction).sum(axis=tuple(range(2, gradients.ndim)))
+        assert np.allclose(after - before, change, rtol=0.05, atol=2e-2 * np.abs(change).max() + 5e-6)
+        at_values = agent.gradients(observations, name, scores, values=values, state=state)
+        assert np.allclose(at_values, gradients, rtol=1e-4, atol=1e-5 * np.abs(gradients).max())
+
+
+def test_the_gradient_of_a_head_is_its_weight(agent, observations, state):
+    gradients = agent.gradients(observations, agent.heads[0], [1, (0, 1)], state=state)
+    assert np.array_equal(gradients[0], np.tile(np.eye(agent.num_actions)[1], (3, 1)))
+    assert np.array_equal(gradients[1, :, :2], np.ones((3, 2)))
+
+
+def test_invalid_sites_and_values(agent, observations):
+    layer = next(iter(agent.layers))
+    with pytest.raises(OptionError, match=r"unknown layer 'inputs'.*did you mean 'input'"):
+        agent.forward(observations, read=["inputs"])
+    with pytest.raises(OptionError, match=r"write=.* has the shape .* is needed"):
+        agent.forward(observations, write={layer: np.zeros((3, 2))})
+    with pytest.raises(SamplesError, match=r"values have the shape \(3, 2\); those of the site have"):
+        agent.gradients(observations, layer, [0], values=np.zeros((3, 2)))
+
+
+def use(agent: Any) -> None:
+    seen = np.zeros((2, *agent.observation_shape), np.uint8)
+    layer, shape = next(iter(agent.layers.items()))
+    agent.forward(seen, read=[layer, agent.heads[0]], write={layer: lambda values: values})
+    agent.activations(seen, layer)
+    attribute(agent, seen, layer, [0], steps=2)
+    agent.gradients(seen, "input", [0])
+    agent.gradient_of_direction(seen / np.float32(255), layer, np.ones((2, shape[-1]), np.float32))
+
+
+@pytest.mark.parametrize("name", ["policy", "recurrent", "baby_a3c", "torch", "torch recurrent"])
+def test_agents_are_freed(name, single_thread):
+    agent = rl_clarity_agent(name)
+    use(agent)
+    parameters = agent.module if name.startswith("torch") else agent.network.model.weights[0]
+    references = [weakref.ref(agent), weakref.ref(parameters)]
+    del agent, parameters
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
+
+
+def rl_clarity_agent(name: str) -> Any:
+    return KerasAgent(NETWORKS[name]()) if name in NETWORKS else AGENTS[name]()
+
+
+LARGE = """
+import gc, resource, numpy as np, keras, rl_clarity
+from rl_clarity.analyses.attribution import attribute
+L = keras.layers
+
+def explain():
+    inputs = keras.Input((32, 32, 3))
+    x = L.Conv2D(64, 3, activation="relu", name="conv")(inputs)
+    x = L.Dense(432)(L.Flatten()(x))  # 57,600 x 432 weights: 100 MB
+    agent = rl_clarity.KerasAgent(keras.Model(inputs, [L.Dense(4)(x), L.Dense(1)(x)]))
+    seen = np.zeros((2, 32, 32, 3), np.uint8)
+    attribute(agent, seen, "conv", ["value"], steps=2)
+    agent.forward(seen, read=["conv"])
+
+def resident():
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 2**20
+
+explain()
+first = resident()
+explain()
+print(resident() - first)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_large_agents_explained_in_turn_do_not_add_up_in_memory():
+    result = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=True)
+    assert float(result.stdout) < 60, "MiB more after the second agent of 100 MB"
+
+
+WITHOUT_KERAS = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("tensorflow", "keras", "jax"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Blocked())
+import numpy as np, torch, rl_clarity
+
+class Module(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.relu, self.dense = torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Linear(400, 5)
+
+    def forward(self, x):
+        return self.dense(self.relu(self.conv(x)).flatten(1))
+
+agent = rl_clarity.TorchAgent(Module(), (12, 12, 3))
+seen = np.random.default_rng(0).integers(0, 256, (3, 12, 12, 3), np.uint8)
+assert agent.forward(seen, read=["dense"]).q_values.shape == (3, 5)
+assert agent.activations(seen, "relu").shape == (3, 10, 10, 4)
+assert rl_clarity.select_layers(agent) == ["relu"]
+print(rl_clarity.integrated_gradients(agent, seen, "relu", "greedy").shape)
+"""
+
+
+def test_torch_agents_need_neither_keras_nor_its_backends():
+    pytest.importorskip("torch")
+    result = subprocess.run([sys.executable, "-c", WITHOUT_KERAS], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "(3, 10, 10, 4)"
+
+
+def test_outputs_named_as_their_operations_are_one_site():
+    inputs = keras.Input((12, 12, 3), name="input")
+    x = keras.layers.Flatten()(keras.layers.Conv2D(4, 3, activation="relu")(inputs))
+    heads = [keras.layers.Dense(5, name="policy_logits")(x), keras.layers.Dense(1, name="v")(x)]
+    names = [site.name for site in KerasAgent(keras.Model(inputs, heads)).sites]
+    assert names.count("policy_logits") == 1
+    assert names[-2:] == ["policy_logits", "values"]
