@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.attribution.quadrature import RULES
 from rl_clarity.jobs import Task
 from rl_clarity.pages.page_files import PageFiles
 from rl_clarity.recordings.advantages import advantages_of
@@ -116,7 +117,8 @@ def attribution_tasks(job: Explanation) -> list[Task]:
 def _inputs(job: Explanation, options: Sequence[str], *more: Any) -> Any:
     """What decides a task's result: agent, samples and code, what an observation is, these options, and more."""
     chosen = options_as_data(job.plan.options)
-    return [job.key, asdict(job.plan.observation), {name: chosen[name] for name in options}, more]
+    rule = RULES.source(job.plan.options.attr_quadrature)  # of a custom rule, which the key of the code does not cover
+    return [job.key, asdict(job.plan.observation), {name: chosen[name] for name in options}, rule, more]
 
 
 def _outputs(plan: Plan) -> list[Any]:

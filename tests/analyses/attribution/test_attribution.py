@@ -180,13 +180,27 @@ def test_a_network_without_relus_has_other_layers_in_their_place():
         select_layers(Elus(), op_is_one_of=["tanh"])
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", RULES.names())
 @pytest.mark.parametrize("steps", [1, 5, 32])
 def test_weights_sum_to_one_and_points_lie_on_the_path(rule, steps):
     points, weights = quadrature(rule, steps)
     assert weights.sum() == pytest.approx(1)
     assert points.min() > 0
     assert points.max() <= 1
+
+
+def test_a_custom_rule_is_used_and_changes_cache_keys():
+    observations = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
+    agent, sources = TinyAgent(), [RULES.source("riemann")]
+    wanted = integrated_gradients(agent, observations, "1a", steps=1)
+    for factor in (1.0, 2.0):
+        try:
+            RULES.register("riemann", lambda steps, factor=factor: (np.ones(1), np.full(1, factor)))
+            assert np.allclose(integrated_gradients(agent, observations, "1a"), factor * wanted)
+            sources.append(RULES.source("riemann"))
+        finally:
+            RULES.unregister("riemann")
+    assert len(set(sources)) == 3
 
 
 def test_gauss_legendre_is_exact_for_polynomials():
