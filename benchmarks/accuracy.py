@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import rl_clarity
-from rl_clarity import checkpoints
+from rl_clarity import formats
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.environments import make, spec_from_metadata
@@ -41,8 +41,8 @@ HELD_OUT = 256
 
 def main(names: list[str]) -> None:
     for name in names or ["coinrun"]:
-        checkpoint = checkpoints.read(path_of(name))
-        agent = checkpoints.build_agent(checkpoint)
+        checkpoint = formats.read(path_of(name))
+        agent = formats.build_agent(checkpoint)
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
         options = ObservationsOptions()
         count = (4 * FITTED + HELD_OUT) // options.num_envs

@@ -82,17 +82,17 @@ def explain(sizes: Sizes, folder: Path) -> dict[str, Any]:
 
 def make_agent(logits: int) -> Any:
     """The shipped agent, with only the first `logits` of its actions; 0 for all."""
-    from rl_clarity import checkpoints
+    from rl_clarity import formats
     from rl_clarity.demo import MODEL
     from rl_clarity.models import path_of
 
-    checkpoint = checkpoints.read(path_of(MODEL))
+    checkpoint = formats.read(path_of(MODEL))
     if logits:
         head = ("ppo2_model/pi/w:0", "ppo2_model/pi/b:0")
         cut = {name: checkpoint.parameters[name][..., :logits] for name in head}
         parameters = {**checkpoint.parameters, **cut}
         checkpoint = dataclasses.replace(checkpoint, parameters=parameters, sha256=f"{checkpoint.sha256}:{logits}")
-    return checkpoints.build_agent(checkpoint)
+    return formats.build_agent(checkpoint)
 
 
 def make_samples(sizes: Sizes, num_actions: int) -> tuple[dict[str, np.ndarray], np.ndarray]:

@@ -16,9 +16,9 @@ import numpy as np
 
 import rl_clarity
 from benchmarks.machine import convolution_peak, multiply_adds, peak_memory_mb, reset_peak_memory, seconds
+from rl_clarity.agents.network import full_name
 from rl_clarity.analyses.attribution import attribute, choose_layers
 from rl_clarity.demo import MODEL, SAMPLES
-from rl_clarity.networks.network import full_name
 from rl_clarity.options import InterfaceOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.pages.files import open_directory
 from rl_clarity.pages.layers import attribution_chunk

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity import checkpoints
+from rl_clarity import formats
 from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.recordings.evaluation import MAX_STEPS, Evaluation, evaluate, unseen_levels
@@ -32,8 +32,8 @@ def evaluate_checkpoint(
 
     `metadata` overrides the checkpoint's. The same arguments give the same episodes.
     """
-    checkpoint = checkpoints.read(path, **(metadata or {}))
-    agent = checkpoints.build_agent(checkpoint)
+    checkpoint = formats.read(path, **(metadata or {}))
+    agent = formats.build_agent(checkpoint)
     spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
     unseen_spec = unseen_levels(spec)
     players: dict[str, tuple[Player, EnvironmentSpec]] = {AGENT: (agent, spec)}

@@ -1,4 +1,4 @@
-"""What is in a checkpoint, and how well its agent plays, for the command line."""
+"""Describe and convert checkpoints, for the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl_clarity import checkpoints
+from rl_clarity import formats
 from rl_clarity.agents.capabilities import initial_state
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import choose_layers
@@ -16,14 +16,14 @@ Answer = tuple[dict[str, Any], str]
 
 
 def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
-    """Format, parameters and metadata of a checkpoint and, if a deep-learning framework is installed, its network.
+    """Describe format, parameters and metadata of a checkpoint and, if a framework is installed, its network.
 
-    `metadata` is what the file does not say.
+    `metadata` overrides the file's.
     """
-    checkpoint = checkpoints.read(path, **metadata)
+    checkpoint = formats.read(path, **metadata)
     parameters = int(sum(array.size for array in checkpoint.parameters.values()))
     try:
-        network, lines = _network(checkpoints.build_agent(checkpoint))
+        network, lines = _network(formats.build_agent(checkpoint))
     except DependencyError as error:
         network, lines = {}, [f"layers: unknown ({error})"]
     summary = {
@@ -60,8 +60,8 @@ def _network(agent: Agent) -> tuple[dict[str, Any], list[str]]:
 
 
 def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], *, overwrite: bool = False) -> Answer:
-    """Write a checkpoint in the native format, and say what is in it and what is still not known."""
-    checkpoint = checkpoints.convert(path, out_path, overwrite=overwrite, **metadata)
+    """Convert a checkpoint to the native format; describe it and what metadata are missing."""
+    checkpoint = formats.convert(path, out_path, overwrite=overwrite, **metadata)
     summary = {
         "file": str(out_path),
         "format": checkpoint.format,
@@ -73,5 +73,5 @@ def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], 
         *(f"{key}: {value}" for key, value in sorted(checkpoint.metadata.items())),
     ]
     if not any(checkpoint.metadata.get(key) for key in ("env_name", "env_id")):
-        lines.append("note: it does not say which environment it is for: --metadata env_name NAME")
+        lines.append("note: it does not name the environment: --metadata env_name NAME")
     return summary, "\n".join(lines)

@@ -9,12 +9,12 @@ from typing import Any, Literal, cast, overload
 
 import numpy as np
 
-from rl_clarity import checkpoints
+from rl_clarity import formats
 from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, require
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.checkpoints import Checkpoint
 from rl_clarity.errors import OptionError
 from rl_clarity.files import local_path
+from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs import WorkStore, run_tasks
 from rl_clarity.models import fetched
 from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
@@ -91,8 +91,8 @@ def run(
     if any(samples is not None for samples in given):
         _check_given(*given, trajectories_kwargs)
         with fetched(checkpoint_path) as path:
-            checkpoint = checkpoints.read(path, **load.metadata)
-            agent = checkpoints.build_agent(checkpoint)
+            checkpoint = formats.read(path, **load.metadata)
+            agent = formats.build_agent(checkpoint)
         return _explain_given(agent, given, output_dir, chosen, dry_run, checkpoint)
     with team() as workers, fetched(checkpoint_path) as path:
         ranks, name = workers.ranks, chosen.env_name

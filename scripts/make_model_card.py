@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.checkpoints import baselines, read, safe_joblib
 from rl_clarity.evaluation import AGENT, evaluate_checkpoint, summary
 from rl_clarity.evaluation import RANDOM as RANDOM_POLICY
 from rl_clarity.evaluation import UNSEEN as UNSEEN_LEVELS
+from rl_clarity.formats import baselines, read, safe_joblib
 from rl_clarity.training.logs import read_csv
 from rl_clarity.training.options import TrainOptions
 from scripts.curve import curve

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from rl_clarity import checkpoints
+from rl_clarity import formats
 from rl_clarity.demo import OBSERVATIONS, TRAJECTORIES
 from rl_clarity.environments import make, spec_from_metadata
 from rl_clarity.models import path_of
@@ -23,7 +23,7 @@ VARIED = 256
 def main(name: str) -> None:
     """Sample a shipped agent."""
     import_keras()
-    agent = checkpoints.load_agent(path_of(name))
+    agent = formats.load_agent(path_of(name))
     spec = spec_from_metadata(agent.metadata, num_actions=agent.num_actions)
     environment = make(spec, TRAJECTORIES["num_envs"], seed=0)
     trajectories = collect_trajectories(agent, environment, TRAJECTORIES["num_steps"], np.random.default_rng([0, 0]))

@@ -114,10 +114,10 @@ def test_code_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take away after the test what the README adds to the registries."""
     from rl_clarity.analyses.attribution.quadrature import RULES
-    from rl_clarity.checkpoints import FORMATS
     from rl_clarity.environments import KINDS
-    from rl_clarity.networks import ARCHITECTURES
+    from rl_clarity.formats import FORMATS
+    from rl_clarity.formats.architectures import ARCHITECTURES
 
-    for registry, name in ((RULES, "trapezoid"), (FORMATS, "npz"), (KINDS, "dots"), (ARCHITECTURES, "plain")):
-        monkeypatch.setitem(registry, name, None)  # type: ignore[arg-type]
-        registry.pop(name)  # type: ignore[attr-defined]
+    for registry in (RULES, FORMATS, KINDS, ARCHITECTURES):
+        for state in ("_registered", "_loaded"):
+            monkeypatch.setattr(registry, state, {})

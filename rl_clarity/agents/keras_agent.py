@@ -10,11 +10,11 @@ import numpy as np
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.capabilities import reset_state
 from rl_clarity.agents.differentiation import Backend, Function, keras_backend
+from rl_clarity.agents.graph import Graph, cut, evaluate, model_graph
+from rl_clarity.agents.graph import after_bottleneck as after_bottlenecks
+from rl_clarity.agents.network import Network
 from rl_clarity.agents.protocol import Site, State
 from rl_clarity.agents.sites import INPUT
-from rl_clarity.networks.graph import Graph, cut, evaluate, graph_of
-from rl_clarity.networks.graph import after_bottleneck as after_bottlenecks
-from rl_clarity.networks.network import Network
 
 if TYPE_CHECKING:
     import keras
@@ -60,11 +60,11 @@ class KerasAgent(BatchedAgent):
         if isinstance(model, Network):
             network = model
         else:
-            from rl_clarity.networks import input_scale, users_model
+            from rl_clarity.agents import input_scale, keras_model
 
-            network = users_model.network_of(model, heads, initial_state, channels_first)
+            network = keras_model.network_from_model(model, heads, initial_state, channels_first)
             if input_divisor is None:
-                input_divisor = input_scale.input_divisor(network, users_model.input_dtype(model))
+                input_divisor = input_scale.input_divisor(network, keras_model.input_dtype(model))
         height, width, channels = map(int, network.model.inputs[0].shape[1:])
         super().__init__(
             (height, width, channels),
@@ -98,7 +98,7 @@ class KerasAgent(BatchedAgent):
 
     @property
     def _graph(self) -> Graph:
-        return self._cached("graph", lambda: graph_of(self.network.model, len(self.heads)))  # type: ignore[no-any-return]
+        return self._cached("graph", lambda: model_graph(self.network.model, len(self.heads)))  # type: ignore[no-any-return]
 
     @property
     def _named(self) -> tuple[dict[str, Any], list[Site]]:

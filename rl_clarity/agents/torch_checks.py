@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.heads import check_heads, check_width, find_heads, probabilities_error
 from rl_clarity.errors import ClarityError, OptionError
-from rl_clarity.networks.heads import check_heads, check_width, find_heads, gives_probabilities
 
 MAX_CHANNELS = 8
 """An axis that is at most as long is taken for channels in hints."""
@@ -99,7 +99,7 @@ def check_state(before: Sequence[Any], after: Sequence[Any]) -> None:
 def check_logits(logits: np.ndarray) -> None:
     """Raise OptionError if each row (B, A) is a distribution: probabilities instead of logits."""
     if logits.shape[1] > 1 and np.all(logits >= 0) and np.allclose(logits.sum(axis=1), 1, atol=ROUNDING):
-        raise gives_probabilities("logits", "not negative, with a sum of 1")
+        raise probabilities_error("logits", "not negative, with a sum of 1")
 
 
 def split_state(result: Any, *, recurrent: bool) -> tuple[Any, Any]:

@@ -1,67 +1,88 @@
-"""Atari games by `ale-py`, seen and played as in DeepMind's experiments.
+"""Atari games by `ale-py`, preprocessed as in DeepMind's experiments.
 
-The steps are those of Baselines' `make_atari` and `wrap_deepmind`: up to 30 no-ops at the start of a game, an action
-held for four frames, of whose last two the brighter pixels are kept, 84 x 84 grey pictures. Clipping of rewards is left
-to training.
+The steps are those of Baselines' `make_atari` and `wrap_deepmind`: up to 30 no-ops at the start of a game, actions
+repeated for four frames, the maximum over the last two, 84 x 84 gray observations. Training clips the rewards.
+
+Published agents of Baselines, Stable-Baselines3 and CleanRL were trained on OpenCV's `cvtColor` and `resize` with
+`INTER_AREA`. `gray` and `area_resize` return the same pixels, except those (about one in 100,000) whose mean is within
+a rounding error of one half; so OpenCV is not needed.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.environments.checks import check_name, check_options, missing_package
-from rl_clarity.environments.combos import combos_of_meanings
-from rl_clarity.environments.deepmind import preprocess
-from rl_clarity.environments.protocol import Step
+from rl_clarity.environments.kinds import EnvironmentKind, check_name, missing_package
+from rl_clarity.environments.protocol import Step, combo_from_meaning
 from rl_clarity.environments.wrappers import generator_state, restore_generator
 from rl_clarity.errors import EnvironmentSetupError
 
 _NAME = re.compile(r"(?:ale/)?(?P<game>[a-z0-9_ ]+?)(?:noframeskip|deterministic)?(?:-v(?P<version>\d))?")
 _STICKY_VERSIONS = ("0", "5")
+SIZE = 84
 
 
 @dataclass(frozen=True)
 class AtariOptions:
-    """How the game is played."""
+    """How a game is played."""
 
-    use_sticky_actions: bool = False
-    """Repeat the last action with probability 0.25 (Gym's versions v0 and v5), or never (v4)."""
+    use_sticky_actions: bool | None = None
+    """Repeat the last action with probability 0.25; by default in Gym's versions v0 and v5 only."""
     episodic_life: bool = False
-    """An episode ends with a life rather than with the game, as Baselines' agents were trained."""
+    """End an episode with each life instead of the game, as in the training of Baselines' agents."""
     frame_skip: int | Sequence[int] = 4
-    """Frames an action is held for; (low, high) draws from low to high - 1 each time, as Gym's `Breakout-v4`."""
+    """Frames an action is repeated for; (low, high) draws from low to high - 1 each time, as Gym's `Breakout-v4`."""
     frame_pooling: bool = True
-    """See the brighter pixels of the last two frames, rather than the last frame."""
+    """Observe the maximum of the last two frames instead of the last frame."""
     noop_max: int = 30
-    """A game starts with 1 to this many frames of no action."""
+    """Start a game with 1 to this many frames without action."""
     fire_reset: bool = True
     """Press FIRE after every start, in games that wait for it."""
     max_frames: int = 108_000
-    """Frames after which a game is cut: half an hour of play."""
+    """Frames after which a game is truncated: half an hour of play."""
     full_action_space: bool = False
-    """Offer all 18 actions, rather than those the game uses."""
+    """Use all 18 actions instead of those that have an effect in the game."""
     preprocessing: str = "deepmind"
-    """`deepmind`: 84 x 84 grey; `none`: the screen in colour."""
+    """`deepmind`: 84 x 84 gray; `none`: the screen in color."""
+
+    def __post_init__(self) -> None:
+        if self.preprocessing not in ("deepmind", "none"):
+            raise EnvironmentSetupError(f"preprocessing={self.preprocessing!r} must be 'deepmind' or 'none'")
+        if np.min(self.frame_skip) < 1 or self.noop_max < 0 or self.max_frames < 1:
+            raise EnvironmentSetupError(
+                f"frame_skip={self.frame_skip} and max_frames={self.max_frames} must be at least 1, "
+                f"noop_max={self.noop_max} at least 0"
+            )
 
 
 def make(
-    name: str, num_envs: int, seed: int, options: Mapping[str, Any], *, full_resolution: bool = False
+    name: str, num_envs: int, seed: int, options: AtariOptions, *, full_resolution: bool = False
 ) -> AtariEnvironment:
-    """Environments of one game: `breakout`, `mspacman`, or a Gym id such as `BreakoutNoFrameskip-v4`."""
+    """Make environments of one game: `breakout`, `mspacman`, or a Gym id such as `BreakoutNoFrameskip-v4`."""
     game, version = parse_name(name)
-    given = {key: value for key, value in options.items() if value is not None}
-    check_options("Atari", given, [field.name for field in fields(AtariOptions)])
-    given["use_sticky_actions"] = bool(given.get("use_sticky_actions", version in _STICKY_VERSIONS))
-    return AtariEnvironment(game, num_envs, seed, AtariOptions(**given), full_resolution=full_resolution)
+    if options.use_sticky_actions is None:
+        options = replace(options, use_sticky_actions=version in _STICKY_VERSIONS)
+    return AtariEnvironment(game, num_envs, seed, options, full_resolution=full_resolution)
+
+
+def _infer(options: dict[str, Any], metadata: Mapping[str, Any], _num_actions: int | None) -> dict[str, Any]:
+    if (metadata.get("library") or "baselines") == "baselines":
+        # Baselines ends an episode with a life, so values and advantages of its agents refer to lives.
+        options.setdefault("episodic_life", True)
+    return options
+
+
+KIND = EnvironmentKind(make, AtariOptions, (SIZE, SIZE, 1), _infer)
 
 
 def parse_name(name: str) -> tuple[str, str | None]:
-    """Game as its ROM is called and Gym's version number, of a name or a Gym id in any case."""
+    """Return the name of the ROM, and Gym's version number, for a name or Gym id in any case."""
     roms = {rom.replace("_", ""): rom for rom in _ale().roms.get_all_rom_ids()}
     match = _NAME.fullmatch(name.lower())
     game = match["game"] if match else name.lower()
@@ -69,30 +90,23 @@ def parse_name(name: str) -> tuple[str, str | None]:
 
 
 class AtariEnvironment:
-    """N environments of one Atari game. A game cut by `max_frames` is truncated, with its final observation."""
+    """N environments of one Atari game. A game that reaches `max_frames` is truncated, with its final observation."""
 
     def __init__(
         self, game: str, num_envs: int, seed: int, options: AtariOptions, *, full_resolution: bool = False
     ) -> None:
-        if options.preprocessing not in ("deepmind", "none"):
-            raise EnvironmentSetupError(f"preprocessing={options.preprocessing!r} must be 'deepmind' or 'none'")
-        if np.min(options.frame_skip) < 1 or options.noop_max < 0 or options.max_frames < 1:
-            raise EnvironmentSetupError(
-                f"frame_skip={options.frame_skip} and max_frames={options.max_frames} must be at least 1, "
-                f"noop_max={options.noop_max} at least 0"
-            )
         seeds = np.random.SeedSequence(seed % 2**63).generate_state(num_envs)
         self.num_envs = num_envs
         self._options = options
         self._games = [_Game(game, int(game_seed), options) for game_seed in seeds]
-        self.action_combos = combos_of_meanings(self._games[0].meanings)
+        self.action_combos = tuple(map(combo_from_meaning, self._games[0].meanings))
         self.num_actions = len(self.action_combos)
-        self.observation_shape = (84, 84, 1) if options.preprocessing == "deepmind" else self._games[0].screen.shape
+        self.observation_shape = (SIZE, SIZE, 1) if options.preprocessing == "deepmind" else self._games[0].screen.shape
         self._full_resolution = full_resolution
 
     def reset(self) -> Step:
         for game in self._games:
-            game.begin(new_game=True)
+            game.start_episode(new_game=True)
         nothing = np.zeros(self.num_envs, np.float32)
         return Step(self._observe(), nothing, np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool))
 
@@ -101,37 +115,37 @@ class AtariEnvironment:
         firsts, truncated, new_games = np.zeros((3, self.num_envs), bool)
         final = {}
         for i, (game, action) in enumerate(zip(self._games, actions, strict=True)):
-            rewards[i] = game.hold(int(action))
+            rewards[i] = game.repeat(int(action))
             truncated[i] = game.out_of_time and not game.over
             if truncated[i]:
-                final[i] = self._picture(game.screen)
+                final[i] = self._preprocess(game.screen)
             firsts[i] = game.over or truncated[i] or game.life_lost
             if firsts[i]:
-                new_games[i] = game.begin(new_game=game.over or bool(truncated[i]))
+                new_games[i] = game.start_episode(new_game=game.over or bool(truncated[i]))
         return Step(self._observe(), rewards, firsts, truncated, final, new_games)
 
     def render(self) -> np.ndarray:
-        """Pictures (N, 210, 160, 3) uint8 of what is observed now."""
+        """Return the screens (N, 210, 160, 3) uint8."""
         if not self._full_resolution:
-            raise EnvironmentSetupError("the environment was made without full_resolution=True and has no pictures")
+            raise EnvironmentSetupError("make the environment with full_resolution=True to render it")
         return np.stack([game.screen for game in self._games])
 
     def close(self) -> None:
         self._games.clear()
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Where the games stand, for `restore` of environments made alike."""
+        """State of the games, for `restore` of environments made with the same arguments."""
         return {f"{i}/{name}": part for i, game in enumerate(self._games) for name, part in game.snapshot().items()}
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
-        """Put the games back to where they stood; the next step goes on from there."""
+        """Restore the state of the games; the next step continues from it."""
         for i, game in enumerate(self._games):
             game.restore({name: snapshot[f"{i}/{name}"] for name in game.snapshot()})
 
     def _observe(self) -> np.ndarray:
-        return self._picture(np.stack([game.screen for game in self._games]))
+        return self._preprocess(np.stack([game.screen for game in self._games]))
 
-    def _picture(self, screens: np.ndarray) -> np.ndarray:
+    def _preprocess(self, screens: np.ndarray) -> np.ndarray:
         return preprocess(screens) if self._options.preprocessing == "deepmind" else screens
 
 
@@ -150,7 +164,7 @@ class _Game:
         self.meanings = [action.name for action in self._actions]
         self._fires = options.fire_reset and len(self.meanings) >= 3 and self.meanings[1] == "FIRE"
         self.screen: np.ndarray = self._ale.getScreenRGB()
-        """The brighter of the last two frames (210, 160, 3): some games draw a sprite in every other one only."""
+        """Maximum of the last two frames (210, 160, 3): some games draw a sprite in every other frame."""
         self._lives = self._ale.lives()
         self.life_lost = False
 
@@ -162,35 +176,35 @@ class _Game:
     def out_of_time(self) -> bool:
         return bool(self._ale.getEpisodeFrameNumber() >= self._options.max_frames)
 
-    def hold(self, action: int) -> float:
-        """Hold an action for `frame_skip` frames, or until the game is over; its rewards' sum."""
+    def repeat(self, action: int) -> float:
+        """Repeat an action for `frame_skip` frames, or until the game is over; return the sum of its rewards."""
         reward, screens = 0.0, []
-        skip, seen = self._options.frame_skip, 2 if self._options.frame_pooling else 1
+        skip, pooled = self._options.frame_skip, 2 if self._options.frame_pooling else 1
         frames = skip if isinstance(skip, int) else int(self._rng.integers(*skip))
         for frame in range(frames):
             reward += self._ale.act(self._actions[action])
             over = self.over
-            if over or frame >= frames - seen:
+            if over or frame >= frames - pooled:
                 screens.append(self._ale.getScreenRGB())
             if over:
                 break
-        self.screen = np.maximum.reduce(screens[-seen:])
+        self.screen = np.maximum.reduce(screens[-pooled:])
         lives = self._ale.lives()
-        # Some games show no life for a few frames before they are over.
+        # Some games report no life for a few frames before they are over.
         self.life_lost = self._options.episodic_life and 0 < lives < self._lives
         self._lives = lives
         return reward
 
-    def begin(self, *, new_game: bool) -> bool:
-        """Start an episode: a new game, or going on with the next life of this one; whether the game is a new one."""
+    def start_episode(self, *, new_game: bool) -> bool:
+        """Start an episode: a new game, or the next life of this one; return whether the game is new."""
         if not new_game:
-            self.hold(0)
+            self.repeat(0)
         if new_game or self.over:
             new_game = True
             self._start()
         if self._fires:
             for action in (1, 2):
-                self.hold(action)
+                self.repeat(action)
                 if self.over:
                     new_game = True
                     self._start()
@@ -198,7 +212,7 @@ class _Game:
         return new_game
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """The emulator with its own random numbers, the picture that is shown, and where this class's numbers stand."""
+        """State of the emulator, the screen, and the random numbers of both the emulator and this class."""
         emulator = np.frombuffer(self._ale.cloneState(include_rng=True).serialize(), np.uint8)
         return {"emulator": emulator, "screen": self.screen, "rng": generator_state(self._rng)}
 
@@ -227,3 +241,31 @@ def _ale() -> Any:
         raise missing_package("ale-py, which runs Atari games,", "atari", "", error) from error
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     return ale_py
+
+
+def gray(frames: np.ndarray) -> np.ndarray:
+    """Luma (..., H, W) uint8 of RGB frames (..., H, W, 3) uint8 by ITU-R BT.601, rounded as OpenCV does."""
+    red, green, blue = (frames[..., channel].astype(np.uint32) for channel in range(3))
+    return ((red * 9798 + green * 19235 + blue * 3735 + (1 << 14)) >> 15).astype(np.uint8)
+
+
+def area_resize(frames: np.ndarray, height: int = SIZE, width: int = SIZE) -> np.ndarray:
+    """Resize (..., H, W) uint8 to (..., height, width) uint8: the mean over the area of each smaller pixel."""
+    rows = area_weights(frames.shape[-2], height)
+    columns = area_weights(frames.shape[-1], width)
+    # OpenCV also sums along the rows first, in float32.
+    return np.rint(rows @ (frames.astype(np.float32) @ columns.T)).astype(np.uint8)
+
+
+@functools.cache
+def area_weights(size: int, smaller: int) -> np.ndarray:
+    """Weights (smaller, size) float32: the share of each of the `size` pixels in each of the `smaller` ones."""
+    edges = np.arange(smaller + 1) * (size / smaller)
+    pixels = np.arange(size)
+    overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    return (np.clip(overlap, 0, None) * (smaller / size)).astype(np.float32)
+
+
+def preprocess(frames: np.ndarray) -> np.ndarray:
+    """Observations (..., 84, 84, 1) uint8 from RGB frames (..., H, W, 3) uint8."""
+    return area_resize(gray(frames))[..., None]

@@ -1,8 +1,8 @@
-"""Gymnasium vector environments that the user made, whichever way they begin the next episode.
+"""Gymnasium vector environments in any autoreset mode (https://farama.org/Vector-Autoreset-Mode).
 
-Gymnasium has three (https://farama.org/Vector-Autoreset-Mode). `SAME_STEP`: within the step that ends an episode, as
-here. `DISABLED`: the caller resets, which is done here. `NEXT_STEP`: the step after the last one ignores its action and
-gives the first observation; that step is marked `Step.idle`, and those who record leave it out.
+`SAME_STEP` resets within the step that ends an episode, like the protocol. `DISABLED` leaves the reset to the caller:
+it happens here. `NEXT_STEP` resets in the step after the last one, which ignores its action: that step is marked
+`Step.idle`, and is not recorded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rl_clarity.environments.gymnasium_ import action_combos_of, discrete_actions, seeds_of
+from rl_clarity.environments.gymnasium_ import action_combos, discrete_actions, environment_seeds
 from rl_clarity.environments.images import image_layout
 from rl_clarity.environments.protocol import Step
 from rl_clarity.errors import EnvironmentSetupError
@@ -21,7 +21,7 @@ MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
 
 
 class GymnasiumVectorEnvironment:
-    """A vector environment by our protocol; its images in any layout, its actions discrete."""
+    """A vector environment with images of any layout and discrete actions."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class GymnasiumVectorEnvironment:
         channels_first: bool | None = None,
         value_range: tuple[float, float] | None = None,
     ) -> None:
-        self._mode = _mode_of(environment)
+        self._mode = _autoreset_mode(environment)
         self.idles = self._mode == "NEXT_STEP"
         self._environment = environment
         self._layout = image_layout(
@@ -41,14 +41,14 @@ class GymnasiumVectorEnvironment:
         self._first_action, self.num_actions = discrete_actions(environment.single_action_space)
         self._full_resolution = full_resolution
         self.num_envs = environment.num_envs
-        self._seeds: list[int] | None = seeds_of(seed, self.num_envs)
-        self._pending = np.zeros(self.num_envs, bool)  # the next step only resets them
+        self._seeds: list[int] | None = environment_seeds(seed, self.num_envs)
+        self._pending = np.zeros(self.num_envs, bool)  # environments that the next step resets
         self.observation_shape = self._layout.shape
-        one = (getattr(environment.unwrapped, "envs", None) or [None])[0]
-        self.action_combos = action_combos_of(one, self.num_actions)
+        first = (getattr(environment.unwrapped, "envs", None) or [None])[0]
+        self.action_combos = action_combos(first, self.num_actions)
 
     def reset(self) -> Step:
-        observations, _ = self._environment.reset(seed=self._seeds)  # type: ignore[arg-type]  # one each is allowed
+        observations, _ = self._environment.reset(seed=self._seeds)  # type: ignore[arg-type]  # one seed per environment
         self._seeds = None
         self._pending = np.zeros(self.num_envs, bool)
         nothing = np.zeros(self.num_envs, np.float32)
@@ -64,7 +64,7 @@ class GymnasiumVectorEnvironment:
         ended, cut = terminated | truncated, truncated & ~terminated
         if self._mode == "NEXT_STEP":
             idle, self._pending = self._pending, ended
-            shown = self._converted(observations)  # of an episode that ended the last observation, not the next first
+            shown = self._converted(observations)  # where an episode ended, its last observation
             final = {int(i): shown[i] for i in np.flatnonzero(cut)}
             return Step(shown, rewards, ended | idle, cut, final, idle=idle if idle.any() else None)
         last = infos.get("final_obs")
@@ -77,27 +77,27 @@ class GymnasiumVectorEnvironment:
         return Step(self._converted(observations), rewards, ended, cut, final)
 
     def render(self) -> np.ndarray:
-        """Pictures (N, H', W', 3) uint8 of what is observed now, as the environments render them."""
+        """Return images (N, H', W', 3) uint8 of the current states, as the environments render them."""
         frames = self._environment.render() if self._full_resolution else None
         if frames is None:
-            raise EnvironmentSetupError("the vector environment was not made with render_mode='rgb_array'")
+            raise EnvironmentSetupError("make the vector environment with render_mode='rgb_array' to render it")
         return np.stack(frames)
 
     def close(self) -> None:
         self._environment.close()
 
     def _converted(self, observations: Any) -> np.ndarray:
-        # A copy: some environments show everything in one array.
+        # A copy: some environments reuse one array.
         return np.array(self._layout.convert(observations))
 
 
-def _mode_of(environment: gymnasium.vector.VectorEnv[Any, Any, Any]) -> str:
-    """Name of the way in which the next episode begins, which Gymnasium's vector environments tell."""
+def _autoreset_mode(environment: gymnasium.vector.VectorEnv[Any, Any, Any]) -> str:
+    """Return the name of the environment's autoreset mode."""
     mode = environment.metadata.get("autoreset_mode")
     name = str(getattr(mode, "name", mode))
     if name not in MODES:
         raise EnvironmentSetupError(
-            f"the vector environment does not say how its episodes begin (metadata['autoreset_mode'] is {mode!r}): set "
+            f"the vector environment does not say when it resets (metadata['autoreset_mode'] is {mode!r}): set "
             "environment.metadata['autoreset_mode'] to one of gymnasium.vector.AutoresetMode, "
             f"{', '.join(MODES)}"
         )

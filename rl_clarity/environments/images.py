@@ -1,4 +1,4 @@
-"""Image observations of any layout as (N, H, W, C) uint8."""
+"""Convert image observations of any layout to (N, H, W, C) uint8."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 
 from rl_clarity.errors import EnvironmentSetupError
 
-_SMALLEST = 8
-"""Pixels on a side: what is smaller is a table of numbers rather than a picture."""
+MIN_SIDE = 8
+"""Pixels; smaller arrays are not images."""
 
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """How an environment lays out the pictures it shows."""
+    """Layout of an environment's image observations."""
 
     shape: tuple[int, int, int]
-    """(H, W, C) after conversion; the channels of stacked pictures follow one another."""
+    """(H, W, C) after conversion; stacked images follow one another along the channels."""
     axes: tuple[int, ...]
-    """Axes of one observation in the order height, width, stack, channel, as far as it has them."""
+    """Axes of one observation in the order height, width, stack, channel, without missing ones."""
     low: float
     high: float
     is_uint8: bool
@@ -38,30 +38,30 @@ class ImageLayout:
 def image_layout(
     space: Any, *, channels_first: bool | None = None, value_range: tuple[float, float] | None = None
 ) -> ImageLayout:
-    """Layout of a Gymnasium observation space: grey, colour or stacked, uint8 or of any range.
+    """Return the layout of a Gymnasium observation space: gray, color or stacked, uint8 or of any range.
 
-    `channels_first` says where the colours are if their axis is not the shortest, `value_range` what is black and
-    white if the space has no bounds. Raises `EnvironmentSetupError` for spaces that hold no image.
+    `channels_first` locates the channels if their axis is not the shortest, `value_range` gives the values of black and
+    white if the space has no bounds. Raises EnvironmentSetupError for other spaces.
     """
     shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
     if not hasattr(space, "high") or shape is None or dtype is None:
         raise EnvironmentSetupError(
-            f"observation space {space} is no image; wrap the environment so that it gives one Box of pixels"
+            f"observation space {space} is not an image; wrap the environment so that it returns one Box of pixels"
             f"{_hint_of_images(space)}"
         )
     axes = _axes(tuple(shape), channels_first)
     height, width = shape[axes[0]], shape[axes[1]]
-    if min(height, width) < _SMALLEST:
+    if min(height, width) < MIN_SIDE:
         raise EnvironmentSetupError(
             f"observation space {space} has {height} x {width} positions, too few for an image; "
-            "wrap the environment so that it shows pixels (gymnasium.wrappers.AddRenderObservation)"
+            "wrap the environment so that it returns pixels (gymnasium.wrappers.AddRenderObservation)"
         )
     channels = int(np.prod([shape[axis] for axis in axes[2:]], dtype=int))
     is_uint8 = np.dtype(dtype) == np.uint8 and value_range is None
     low, high = value_range or (float(np.min(space.low)), float(np.max(space.high)))
     if not is_uint8 and not (np.isfinite([low, high]).all() and low < high):
         raise EnvironmentSetupError(
-            f"observation space {space} does not say what is black and white; give the option value_range=(low, high)"
+            f"observation space {space} has no bounds for black and white; give the option value_range=(low, high)"
         )
     return ImageLayout((height, width, channels), axes, low, high, is_uint8)
 
@@ -71,13 +71,13 @@ def _axes(shape: tuple[int, ...], channels_first: bool | None) -> tuple[int, ...
         return 0, 1
     if len(shape) not in (3, 4):
         raise EnvironmentSetupError(
-            f"observations of shape {shape} are no images: (H, W), (H, W, C), (C, H, W) or a stack of these is; "
-            "wrap the environment so that it shows pixels (gymnasium.wrappers.AddRenderObservation)"
+            f"observations of shape {shape} are not images: (H, W), (H, W, C), (C, H, W) or a stack of these is "
+            "needed; wrap the environment so that it returns pixels (gymnasium.wrappers.AddRenderObservation)"
         )
-    stack = len(shape) - 3  # a leading axis of pictures, oldest first
+    stack = len(shape) - 3  # a leading axis of images, oldest first
     first = shape[stack] < shape[-1] if channels_first is None else channels_first
-    picture = (1, 2, 0) if first else (0, 1, 2)
-    height, width, channel = (axis + stack for axis in picture)
+    order = (1, 2, 0) if first else (0, 1, 2)
+    height, width, channel = (axis + stack for axis in order)
     return (height, width, 0, channel) if stack else (height, width, channel)
 
 
@@ -86,4 +86,4 @@ def _hint_of_images(space: Any) -> str:
     if not isinstance(spaces, dict):
         return ""
     images = [key for key, part in spaces.items() if len(getattr(part, "shape", None) or ()) >= 2]
-    return f"; of its parts these could be images: {', '.join(map(repr, images))}" if images else ""
+    return f"; parts that may be images: {', '.join(map(repr, images))}" if images else ""

@@ -1,8 +1,8 @@
 """The sixteen Procgen games (Cobbe et al. 2020, https://arxiv.org/abs/1912.01588), by the package `procgen-mirror`.
 
-Three things about Procgen shape this module. Its program aborts the whole process on an option it does not know, so
-options are checked here first. An environment begins its next episode within the step that ends the last one, so the
-observation an episode ended with is never shown. And nothing says why an episode ended; see `ProcgenEnvironment`.
+Procgen's C++ program aborts the process on an unknown option, so options are checked here. It starts the next episode
+within the step that ends the last one, so the last observation of an episode is never returned, and it does not say
+why an episode ended; see `ProcgenEnvironment`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import io
 import re
 import warnings
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.environments.checks import check_name, check_options, missing_package
+from rl_clarity.environments.kinds import CALLER_ONLY, EnvironmentKind, check_name, missing_package
 from rl_clarity.environments.protocol import Combo, Step
 from rl_clarity.errors import EnvironmentSetupError
 
@@ -39,21 +40,6 @@ GAMES = (
     "starpilot",
 )
 
-DEFAULT_OPTIONS: Mapping[str, Any] = {
-    "num_levels": 0,
-    "start_level": 0,
-    "distribution_mode": "hard",
-    "use_sequential_levels": False,
-    "use_backgrounds": True,
-    "restrict_themes": False,
-    "use_monochrome_assets": False,
-    "use_generated_assets": False,
-    "center_agent": True,
-    "paint_vel_info": False,
-    "debug_mode": 0,
-}
-"""Procgen's own defaults. `num_levels=0` means every level there is."""
-
 GAMES_WITH_MODE: Mapping[str, frozenset[str]] = {
     "easy": frozenset(GAMES),
     "hard": frozenset(GAMES),
@@ -65,45 +51,103 @@ GAMES_WITH_MODE: Mapping[str, frozenset[str]] = {
 _TIMEOUTS = {"bigfish": 6000, "bossfight": 4000, "plunder": 4000, "leaper": 500, "maze": 500}
 _GYM_ID = re.compile(r"(?:procgen:)?procgen-(.*)-v\d+")
 LEVELS = 2**31 - 1
-"""Levels that can be had, from 0."""
+"""Number of levels of a game."""
 _RENDERERS = 8
 
 
+@dataclass(frozen=True)
+class ProcgenOptions:
+    """Procgen's options, with its defaults."""
+
+    num_levels: int = 0
+    """Levels to play; 0 for all."""
+    start_level: int = 0
+    """First level."""
+    distribution_mode: str = "hard"
+    """`easy`, `hard`, `extreme`, `memory` or `exploration`."""
+    use_sequential_levels: bool = False
+    """Continue an episode with the next level on success."""
+    use_backgrounds: bool = True
+    """Draw backgrounds."""
+    restrict_themes: bool = False
+    """Use one theme only."""
+    use_monochrome_assets: bool = False
+    """Draw rectangles of one color instead of images."""
+    use_generated_assets: bool = False
+    """Draw generated images."""
+    center_agent: bool = True
+    """Keep the agent in the center of the image."""
+    paint_vel_info: bool = False
+    """Paint the agent's velocity in a corner."""
+    debug_mode: int = 0
+    """Procgen's own debugging."""
+    num_threads: int = field(default=4, metadata=CALLER_ONLY)
+    """Threads that step the environments."""
+
+    def __post_init__(self) -> None:
+        check_name("distribution_mode", str(self.distribution_mode), tuple(GAMES_WITH_MODE))
+        low, count = self.start_level, self.num_levels
+        if low < 0 or count < 0 or low + count > LEVELS or self.num_threads < 0:
+            raise EnvironmentSetupError(
+                f"start_level={low}, num_levels={count}, num_threads={self.num_threads} must not be negative, "
+                f"and there are {LEVELS} levels"
+            )
+        if self.distribution_mode == "exploration" and (low or count):
+            raise EnvironmentSetupError(
+                f"start_level={low}, num_levels={count}: distribution_mode='exploration' has one fixed level; "
+                "leave both at 0"
+            )
+
+    def arguments(self, game: str) -> dict[str, Any]:
+        """Arguments for Procgen; raises EnvironmentSetupError for a game without this distribution mode."""
+        mode = self.distribution_mode
+        if game not in GAMES_WITH_MODE[mode]:
+            modes = [other for other, games in GAMES_WITH_MODE.items() if game in games]
+            raise EnvironmentSetupError(f"distribution_mode={mode!r}: {game} has only the modes {', '.join(modes)}")
+        arguments = asdict(self)
+        if mode == "exploration":
+            del arguments["start_level"], arguments["num_levels"]
+        return arguments
+
+
 def timeout(game: str, distribution_mode: str = "hard") -> int:
-    """Steps after which Procgen ends an episode of that game, from the games' sources."""
+    """Steps after which Procgen ends an episode of a game, from the games' sources."""
     if game == "jumper" and distribution_mode == "memory":
         return 2000
     return _TIMEOUTS.get(game, 1000)
 
 
 def make(
-    name: str, num_envs: int, seed: int, options: Mapping[str, Any], *, full_resolution: bool = False
+    name: str, num_envs: int, seed: int, options: ProcgenOptions, *, full_resolution: bool = False
 ) -> ProcgenEnvironment:
-    """Environments of a game (`coinrun`, `procgen-coinrun-v0`); options as in `DEFAULT_OPTIONS`, and `num_threads`."""
+    """Make environments of a game: `coinrun`, or a Gym id such as `procgen-coinrun-v0`."""
     game = _GYM_ID.sub(r"\1", name.lower())
-    # Procgen ends the process rather than tell where a game with generated assets stands.
-    kind = ProcgenEnvironment if options.get("use_generated_assets") else ResumableProcgenEnvironment
-    return kind(game, num_envs, seed, options, full_resolution=full_resolution)
+    # Procgen aborts the process when asked for the state of a game with generated assets.
+    environment = ProcgenEnvironment if options.use_generated_assets else ResumableProcgenEnvironment
+    return environment(game, num_envs, seed, options, full_resolution=full_resolution)
+
+
+KIND = EnvironmentKind(make, ProcgenOptions, (64, 64, 3))
 
 
 class ProcgenEnvironment:
     """N environments of one Procgen game.
 
-    An episode that ends at exactly the game's last step without its level being completed is taken as cut by time
-    (`truncated`); an agent that happens to die at that very step is the one case this gets wrong. Procgen never shows
-    the state in which an episode ended, so `final_observations` stays empty.
+    An episode that ends at the game's time limit without completing its level counts as `truncated`; this is wrong only
+    for an agent that dies at that very step. Procgen never returns the last observation of an episode, so
+    `final_observations` is empty.
 
     The same game, options, `num_envs` and `seed` give the same levels in the same order.
     """
 
     def __init__(
-        self, name: str, num_envs: int, seed: int, options: Mapping[str, Any], *, full_resolution: bool = False
+        self, name: str, num_envs: int, seed: int, options: ProcgenOptions, *, full_resolution: bool = False
     ) -> None:
         self.game = check_name("Procgen game", name, GAMES)
         self.num_envs = num_envs
-        self._arguments = _arguments(self.game, options) | {"rand_seed": seed % 2**31}
-        # Procgen cannot copy the state of games with generated assets: those render at every step.
-        copies = full_resolution and not self._arguments["use_generated_assets"]
+        self._arguments = options.arguments(self.game) | {"rand_seed": seed % 2**31}
+        # Procgen cannot copy the state of games with generated assets: they render at every step.
+        copies = full_resolution and not options.use_generated_assets
         mode = "rgb_array" if full_resolution and not copies else None
         self._env = _procgen().ProcgenGym3Env(num_envs, self.game, render_mode=mode, **self._arguments)
         self._renderer = self._make_renderer() if copies else None
@@ -111,14 +155,14 @@ class ProcgenEnvironment:
         self.observation_shape = (64, 64, 3)
         self.action_combos: tuple[Combo, ...] = tuple(tuple(combo) for combo in self._env.combos)
         self.num_actions = len(self.action_combos)
-        self._timeout = timeout(self.game, self._arguments["distribution_mode"])
-        self._sequential = bool(self._arguments.get("use_sequential_levels"))
+        self._timeout = timeout(self.game, options.distribution_mode)
+        self._sequential = options.use_sequential_levels
         self._steps = np.zeros(num_envs, np.int64)
         self._fresh = True
 
     def reset(self) -> Step:
         if not self._fresh:
-            # Procgen has no reset; this action, which no button stands for, ends the episode.
+            # Procgen has no reset; the action -1 ends the episode.
             self._env.act(np.full(self.num_envs, -1, np.int32))
         self._fresh = False
         _, observations, firsts = self._env.observe()
@@ -135,15 +179,15 @@ class ProcgenEnvironment:
         if self._sequential or truncated.any():
             completed = np.array([info["prev_level_complete"] for info in self._env.get_info()], bool)
             truncated &= ~completed
-            # With sequential levels the next level belongs to the same episode, but has its own time.
+            # A sequential level belongs to the same episode, but has its own time limit.
             self._steps[completed] = 0
         self._steps[firsts] = 0
         return Step(observations["rgb"], rewards, firsts, truncated)
 
     def render(self) -> np.ndarray:
-        """Pictures (N, 512, 512, 3) uint8 of what is observed now."""
+        """Return images (N, 512, 512, 3) uint8 of the current states."""
         if not self._full_resolution:
-            raise EnvironmentSetupError("the environment was made without full_resolution=True and has no pictures")
+            raise EnvironmentSetupError("make the environment with full_resolution=True to render it")
         if self._renderer is None:
             return np.stack([info["rgb"] for info in self._env.get_info()])
         states = self._env.get_state()
@@ -162,26 +206,26 @@ class ProcgenEnvironment:
             self._renderer.close()
 
     def _make_renderer(self) -> Any:
-        """Environments that are never played, only set to the others' states.
+        """Make environments that are never stepped, only set to the states of the others.
 
-        A human-scale picture costs as much as thirty steps, and an environment that renders does so at every step;
-        observations are kept from few of them.
+        An image of human scale costs as much as thirty steps, and an environment that renders does so at every step;
+        only few of the images are needed.
         """
         arguments = self._arguments | {"num_threads": 0, "render_mode": "rgb_array"}
         return _procgen().ProcgenGym3Env(min(self.num_envs, _RENDERERS), self.game, **arguments)
 
 
 class ResumableProcgenEnvironment(ProcgenEnvironment):
-    """N environments that can be put back to where they stood."""
+    """N environments whose state can be saved and restored."""
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Where the games stand, for `restore` of environments made alike."""
+        """State of the games, for `restore` of environments made with the same arguments."""
         states = [np.frombuffer(state, np.uint8) for state in self._env.get_state()]
         sizes = np.array([len(state) for state in states])
         return {"states": np.concatenate(states), "sizes": sizes, "steps": self._steps.copy()}
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
-        """Put the games back to where they stood; the next step goes on from there."""
+        """Restore the state of the games; the next step continues from it."""
         ends = np.cumsum(snapshot["sizes"])[:-1]
         self._env.set_state([part.tobytes() for part in np.split(snapshot["states"], ends)])
         self._steps[:] = snapshot["steps"]
@@ -190,47 +234,10 @@ class ResumableProcgenEnvironment(ProcgenEnvironment):
 
 def _procgen() -> Any:
     try:
-        # Procgen needs Gym, which greets every program that imports it with a long notice on stderr.
+        # Procgen imports Gym, which prints a long notice on stderr.
         with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import procgen
     except ImportError as error:
         raise missing_package("Procgen", "procgen", "It has wheels for Python 3.11 and 3.12.", error) from error
     return procgen
-
-
-def _arguments(game: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments for Procgen: checked, of the types it wants."""
-    given = {key: value for key, value in options.items() if value is not None}
-    num_threads = int(given.pop("num_threads", 4))
-    check_options("Procgen", given, DEFAULT_OPTIONS)
-    arguments: dict[str, Any] = {**DEFAULT_OPTIONS, **given}
-    for key, default in DEFAULT_OPTIONS.items():
-        arguments[key] = _as(type(default), key, arguments[key])
-    mode = check_name("distribution_mode", arguments["distribution_mode"], tuple(GAMES_WITH_MODE))
-    if game not in GAMES_WITH_MODE[mode]:
-        modes = [other for other, games in GAMES_WITH_MODE.items() if game in games]
-        raise EnvironmentSetupError(f"distribution_mode={mode!r}: {game} has only the modes {', '.join(modes)}")
-    low, count = arguments["start_level"], arguments["num_levels"]
-    if low < 0 or count < 0 or low + count > LEVELS or num_threads < 0:
-        raise EnvironmentSetupError(
-            f"start_level={low}, num_levels={count}, num_threads={num_threads}: none may be negative, "
-            f"and levels end at {LEVELS}"
-        )
-    if mode == "exploration":
-        if low or count:
-            raise EnvironmentSetupError(
-                f"start_level={low}, num_levels={count}: distribution_mode='exploration' has one fixed level; "
-                "leave both at 0"
-            )
-        del arguments["start_level"], arguments["num_levels"]
-    return arguments | {"num_threads": num_threads}
-
-
-def _as(kind: type, key: str, value: Any) -> Any:
-    if kind is bool and value not in (0, 1):
-        raise EnvironmentSetupError(f"{key}={value!r} must be true or false")
-    try:
-        return kind(value)
-    except (TypeError, ValueError):
-        raise EnvironmentSetupError(f"{key}={value!r} must be a whole number") from None

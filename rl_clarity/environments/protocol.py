@@ -1,54 +1,56 @@
-"""One vectorised protocol for every kind of environment.
+"""The vectorized protocol of all environments.
 
-N environments step together; an environment whose episode ends begins the next one at once, as Procgen does: the
-observation returned with `firsts[i]` is the first of the new episode.
+N environments step together. When an episode ends, the environment starts the next one in the same step, as Procgen
+does: the observation returned with `firsts[i]` is the first of the new episode.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 Combo = tuple[str, ...]
-"""The buttons that are pressed together for one action: ("LEFT", "UP"), () for none."""
+"""The buttons that one action presses: ("LEFT", "UP"), () for none."""
+_BUTTONS = re.compile("UP|DOWN|LEFT|RIGHT|FIRE")
 
 
 @dataclass(frozen=True)
 class Step:
-    """What N environments show after a reset or a step."""
+    """Observations, rewards and flags of N environments after a reset or a step."""
 
     observations: np.ndarray  # (N, H, W, C) uint8
-    rewards: np.ndarray  # (N,) float32, of the action just taken; zeros after a reset
-    firsts: np.ndarray  # (N,) bool: the observation begins an episode
-    truncated: np.ndarray  # (N,) bool: firsts, because time ran out rather than because the episode ended
+    rewards: np.ndarray  # (N,) float32, of the last action; zeros after a reset
+    firsts: np.ndarray  # (N,) bool: the observation is the first of an episode
+    truncated: np.ndarray  # (N,) bool: firsts after an episode that was truncated, not terminated
     final_observations: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """Last observation of episodes cut by time, by environment, where the environment tells it."""
+    """Last observations of truncated episodes by environment, where they are known."""
     new_games: np.ndarray | None = None
-    """(N,) bool: firsts that begin a game too, where a game has several episodes, as one a life; None: all of them."""
+    """(N,) bool: firsts that also start a game, where a game has several episodes (one per life); None: all do."""
     idle: np.ndarray | None = None
-    """(N,) bool: environments that only began an episode, whatever the action; None: none of them."""
+    """(N,) bool: environments that only reset and ignored the action; None: no environment did."""
 
 
 class VectorEnvironment(Protocol):
-    """N environments of one kind, seeded when made."""
+    """N environments of one kind, seeded when they are made."""
 
     num_envs: int
     observation_shape: tuple[int, int, int]
     num_actions: int
     action_combos: tuple[Combo, ...]
-    """One a action."""
+    """One per action."""
 
     def reset(self) -> Step: ...
 
     def step(self, actions: np.ndarray) -> Step: ...
 
     def render(self) -> np.ndarray:
-        """Human-scale pictures (N, H', W', 3) uint8 of what is observed now, if the environment was made to have them.
+        """Images of human scale (N, H', W', 3) uint8 of the current states, if made with `full_resolution=True`.
 
-        Apart from `step` since a picture can cost as much as many steps.
+        Separate from `step`, as one image can cost as much as many steps.
         """
         ...
 
@@ -57,32 +59,30 @@ class VectorEnvironment(Protocol):
 
 @runtime_checkable
 class Resumable(Protocol):
-    """What an environment also has if it can be put back to where it stood: training then goes on exactly."""
+    """An environment whose state can be saved and restored, so that training resumes exactly."""
 
     def snapshot(self) -> dict[str, np.ndarray] | None:
-        """Where the environments stand, in plain arrays; None if these cannot be put back."""
+        """State of the environments as plain arrays; None if they cannot be restored."""
         ...
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
-        """Put environments that were made alike to where those stood, without a reset."""
+        """Restore the state of environments made with the same arguments, without a reset."""
         ...
 
 
 def snapshot(environment: VectorEnvironment) -> dict[str, np.ndarray] | None:
-    """Where environments stand; None if they cannot be put back there."""
+    """State of environments; None if they cannot be restored."""
     return environment.snapshot() if isinstance(environment, Resumable) else None
 
 
-@dataclass(frozen=True)
-class EnvironmentSpec:
-    """What to make: the part of a checkpoint's metadata (or of a user's options) that says where the agent plays."""
+def combo_from_meaning(meaning: str) -> Combo:
+    """Buttons of one action: `UPRIGHTFIRE` is ("UP", "RIGHT", "FIRE"), `NOOP` is (), other words are one button."""
+    if meaning.upper() in ("NOOP", ""):
+        return ()
+    buttons = tuple(_BUTTONS.findall(meaning.upper()))
+    return buttons if "".join(buttons) == meaning.upper() else (meaning,)
 
-    kind: str = "procgen"
-    """`procgen`, `coinrun_old`, `atari` or `gymnasium`."""
-    name: str = ""
-    """Game or Gymnasium id, as given; kinds other than gymnasium ignore case."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the kind: `num_levels`, `frame_stack`, `use_sticky_actions`, ..."""
-    epsilon_greedy: float = 0.0
-    """Share of actions replaced by uniformly random ones."""
-    reward_scale: float = 1.0
+
+def numbered_combos(num_actions: int) -> tuple[Combo, ...]:
+    """Labels of actions without known meanings: ("0",), ("1",), ..."""
+    return tuple((str(action),) for action in range(num_actions))

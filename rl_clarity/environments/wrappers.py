@@ -1,4 +1,4 @@
-"""What can be put around environments of any kind."""
+"""Wrappers for environments of any kind."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from rl_clarity.environments.protocol import Combo, Resumable, Step, VectorEnvironment, snapshot
 from rl_clarity.errors import EnvironmentSetupError
 
-_INSIDE = "inside/"
+_INNER = "inside/"
 
 
 class Wrapper:
-    """An environment that leaves everything to another one, and can be put back to where it stood if that one can."""
+    """Delegates everything to another environment; resumable if that one is."""
 
     def __init__(self, environment: VectorEnvironment) -> None:
         self.environment = environment
@@ -37,32 +37,32 @@ class Wrapper:
         self.environment.close()
 
     def snapshot(self) -> dict[str, np.ndarray] | None:
-        inside = snapshot(self.environment)
-        return None if inside is None else {_INSIDE + name: array for name, array in inside.items()} | self._own()
+        inner = snapshot(self.environment)
+        return None if inner is None else {_INNER + name: array for name, array in inner.items()} | self._state()
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
         assert isinstance(self.environment, Resumable)
-        inside = {name.removeprefix(_INSIDE): array for name, array in snapshot.items() if name.startswith(_INSIDE)}
-        self.environment.restore(inside)
-        self._put_back(snapshot)
+        inner = {name.removeprefix(_INNER): array for name, array in snapshot.items() if name.startswith(_INNER)}
+        self.environment.restore(inner)
+        self._restore_state(snapshot)
 
-    def _own(self) -> dict[str, np.ndarray]:
-        """What the wrapper itself remembers."""
+    def _state(self) -> dict[str, np.ndarray]:
+        """The wrapper's own state."""
         return {}
 
-    def _put_back(self, own: Mapping[str, np.ndarray]) -> None:
+    def _restore_state(self, state: Mapping[str, np.ndarray]) -> None:
         pass
 
 
 class EpsilonGreedy(Wrapper):
-    """Replaces a share of the actions, `epsilon`, by uniformly random ones."""
+    """Replaces actions by uniformly random ones with probability `epsilon`."""
 
     def __init__(self, environment: VectorEnvironment, epsilon: float, seed: int) -> None:
         if not 0 <= epsilon <= 1:
-            raise EnvironmentSetupError(f"epsilon_greedy={epsilon} is a probability, from 0 to 1")
+            raise EnvironmentSetupError(f"epsilon_greedy={epsilon} must be a probability from 0 to 1")
         super().__init__(environment)
         self.epsilon = epsilon
-        # A second word of entropy keeps these draws apart from others made from the same seed.
+        # The second word of entropy separates this generator from others with the same seed.
         self._rng = np.random.default_rng([seed % 2**63, 0x65707369])
 
     def step(self, actions: np.ndarray) -> Step:
@@ -70,11 +70,11 @@ class EpsilonGreedy(Wrapper):
         random = self._rng.integers(self.num_actions, size=self.num_envs)
         return self.environment.step(np.where(replaced, random, actions))
 
-    def _own(self) -> dict[str, np.ndarray]:
+    def _state(self) -> dict[str, np.ndarray]:
         return {"rng": generator_state(self._rng)}
 
-    def _put_back(self, own: Mapping[str, np.ndarray]) -> None:
-        restore_generator(self._rng, own["rng"])
+    def _restore_state(self, state: Mapping[str, np.ndarray]) -> None:
+        restore_generator(self._rng, state["rng"])
 
 
 class RewardScale(Wrapper):
@@ -90,10 +90,10 @@ class RewardScale(Wrapper):
 
 
 class FrameStack(Wrapper):
-    """Joins the last `count` observations along the channels, newest last.
+    """Stacks the last `count` observations along the channels, newest last.
 
-    Before the first observation of an episode there is either black (`padding="zeros"`, as in Baselines and
-    Stable-Baselines3) or that observation repeated (`"first"`, as in Gymnasium).
+    Before the first observation of an episode there are zeros (`padding="zeros"`, as in Baselines and
+    Stable-Baselines3) or copies of that observation (`"first"`, as in Gymnasium).
     """
 
     def __init__(self, environment: VectorEnvironment, count: int, padding: str = "zeros") -> None:
@@ -114,11 +114,11 @@ class FrameStack(Wrapper):
     def step(self, actions: np.ndarray) -> Step:
         return self._stacked(self.environment.step(actions))
 
-    def _own(self) -> dict[str, np.ndarray]:
+    def _state(self) -> dict[str, np.ndarray]:
         return {"stack": self._stack.copy()}
 
-    def _put_back(self, own: Mapping[str, np.ndarray]) -> None:
-        self._stack = np.array(own["stack"])
+    def _restore_state(self, state: Mapping[str, np.ndarray]) -> None:
+        self._stack = np.array(state["stack"])
 
     def _stacked(self, step: Step) -> Step:
         older = self._stack[..., self._channels :]
@@ -130,15 +130,15 @@ class FrameStack(Wrapper):
             self._stack[step.firsts, ..., : -self._channels] = 0
         else:
             self._stack[step.firsts] = np.tile(step.observations[step.firsts], self.count)
-        # A copy: the next step may not change what this one has shown.
+        # A copy, which the next step does not change.
         return dataclasses.replace(step, observations=self._stack.copy(), final_observations=final)
 
 
 def generator_state(rng: np.random.Generator) -> np.ndarray:
-    """Where a generator stands, as bytes."""
+    """State of a generator, as bytes."""
     return np.frombuffer(json.dumps(rng.bit_generator.state).encode(), np.uint8)
 
 
 def restore_generator(rng: np.random.Generator, state: np.ndarray) -> None:
-    """Put a generator of the same kind there."""
+    """Restore the state of a generator of the same kind."""
     rng.bit_generator.state = json.loads(state.tobytes())

@@ -14,12 +14,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from rl_clarity import checkpoints
+from rl_clarity import environments, formats
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.checkpoints.checkpoint import Checkpoint
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
 from rl_clarity.errors import CheckpointError, SamplesError
 from rl_clarity.files import write_atomically
+from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs import Communicator
 from rl_clarity.keys import code_version, key_of
 from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
@@ -172,7 +172,7 @@ def _read_source(
     if load.resample:
         checkpoint = _read_consistently(checkpoint_path, load, env_name, ranks, content)
         import_keras()
-        agent = checkpoints.build_agent(checkpoint)
+        agent = formats.build_agent(checkpoint)
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
         return Source(checkpoint, agent, paths, plan, spec, *_compute_keys(checkpoint, spec, plan), content)
     saved = _read_checkpoint(paths.model if paths.model.exists() else checkpoint_path, load, env_name)
@@ -181,9 +181,7 @@ def _read_source(
     trajectories_key = keys[0] or samples_key(load_trajectories(paths.trajectories))
     observations_key = keys[1] or samples_key(load_observations(paths.observations))
     import_keras()
-    return Source(
-        checkpoint, checkpoints.build_agent(checkpoint), paths, plan, None, trajectories_key, observations_key
-    )
+    return Source(checkpoint, formats.build_agent(checkpoint), paths, plan, None, trajectories_key, observations_key)
 
 
 def _read_consistently(
@@ -217,7 +215,7 @@ def _copy(path: Path, content: IO[bytes]) -> str | None:
 
 
 def _read_checkpoint(path: Path, load: LoadOptions, env_name: str | None) -> Checkpoint:
-    checkpoint = checkpoints.read(path, **load.metadata)
+    checkpoint = formats.read(path, **load.metadata)
     if env_name and not any(checkpoint.metadata.get(key) for key in ("env_name", "env_id")):
         return replace(checkpoint, metadata={**checkpoint.metadata, "env_name": env_name})
     return checkpoint
@@ -225,8 +223,8 @@ def _read_checkpoint(path: Path, load: LoadOptions, env_name: str | None) -> Che
 
 def _compute_keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingPlan) -> tuple[str, str]:
     """Hash everything that determines trajectories, and observations."""
-    # Code of plug-ins is not part of code_version(): sources of the format, network and environment kind belong here.
     common = [checkpoint.sha256, asdict(spec), plan.full_resolution, plan.seed, code_version()]
+    common += filter(None, (formats.source_key(checkpoint), environments.source_key(spec)))
     trajectory_seeds = plan.trajectories.num_envs
     return (
         key_of(["trajectories", common, asdict(plan.trajectories)]),

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import rl_clarity
-from rl_clarity.checkpoints import Checkpoint
+from rl_clarity.formats import Checkpoint
 from rl_clarity.keys import COMPUTING
 from rl_clarity.options import DirectoryOptions, InterfaceOptions, ViewOptions
 from rl_clarity.pages.manifest import ProvenanceGroup

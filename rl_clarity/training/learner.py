@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.adam import Adam
-from rl_clarity.networks.lstm import observed_gates
-from rl_clarity.networks.network import Network
+from rl_clarity.agents.network import Network
+from rl_clarity.formats.architectures import observed_gates
 
 Tensor = Any
 Arrays = tuple[np.ndarray, ...]

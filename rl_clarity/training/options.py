@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from rl_clarity.environments.metadata import spec_from_metadata
-from rl_clarity.environments.procgen import DEFAULT_OPTIONS as PROCGEN_OPTIONS
-from rl_clarity.environments.protocol import EnvironmentSpec
+from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
+from rl_clarity.environments.procgen import KIND as PROCGEN
 from rl_clarity.errors import OptionError
 from rl_clarity.parsing import parse, unknown_option
 
 REWARD_PROCESSING = ("none", "clip", "normalize")
 PRECISIONS = ("float32", "bfloat16")
 ALIASES = {"lambda": "lambda_", "lam": "lambda_"}
+PROCGEN_OPTIONS = {name: getattr(PROCGEN.options(), name) for name in PROCGEN.option_names()}
 KIND_OPTIONS = {**PROCGEN_OPTIONS, "use_sticky_actions": False}
 """Options that only some kinds of environment have, with their defaults."""
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.checkpoints import baselines
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.errors import CheckpointError, ClarityError, OptionError
 from rl_clarity.files import write_atomically
+from rl_clarity.formats import baselines
+from rl_clarity.formats.architectures import build
 from rl_clarity.jobs import Communicator, SingleProcess
-from rl_clarity.networks import build
 from rl_clarity.training.learner import STATISTICS, Learner, LossOptions, Minibatch, normalize
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.rollout import Episode, RewardProcessor, Rollout, Runner, Timer, advantages

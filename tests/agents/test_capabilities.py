@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.agents.baby_a3c_agent import BabyA3CAgent
 from rl_clarity.agents.capabilities import (
     EXPLAINING,
     PLAYING,
@@ -23,7 +22,9 @@ from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.protocol import Agent, Outputs
 from rl_clarity.agents.scores import select_scores
 from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.networks import baby_a3c, build, cleanrl
+from rl_clarity.formats import baby_a3c, cleanrl
+from rl_clarity.formats.architectures import build
+from rl_clarity.formats.baby_a3c import BabyA3CAgent
 from rl_clarity.recordings.rollouts import RandomPolicyAgent
 from tests import state_dicts
 from tests.fakes import TinyAgent
@@ -141,7 +142,7 @@ class TestObservations:
             raw.forward(pictures().astype(int) * 2)
 
     def test_the_agent_whose_observations_are_floats(self):
-        agent = BabyA3CAgent(baby_a3c.build(state_dicts.baby_a3c(), (80, 80, 1)))
+        agent = BabyA3CAgent(baby_a3c.build_network(state_dicts.baby_a3c(), (80, 80, 1)))
         seen = np.random.default_rng(0).integers(0, 256, (2, 80, 80, 1), np.uint8)
         found = [agent.forward(given).values for given in (seen, seen / np.float32(255))]
         assert np.allclose(*found, atol=1e-6)

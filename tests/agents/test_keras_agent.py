@@ -9,11 +9,12 @@ import pytest
 
 from rl_clarity.agents.capabilities import before_step
 from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.network import Network
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.agents.sites import feature_maps
 from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.networks import baby_a3c, build, cleanrl, procgen_pytorch, sb3
-from rl_clarity.networks.network import Network
+from rl_clarity.formats import baby_a3c, cleanrl, procgen_pytorch, sb3
+from rl_clarity.formats.architectures import build
 from tests import state_dicts
 from tests.agents.paths import path_gradients
 
@@ -25,8 +26,8 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "ppo_atari_lstm": lambda: cleanrl.ppo_atari(state_dicts.ppo_atari(side=44, lstm=True), (44, 44, 4)),
     "dqn_atari": lambda: cleanrl.dqn_atari(state_dicts.dqn_atari(side=44), (44, 44, 4)),
     "ppo_procgen": lambda: cleanrl.ppo_procgen(state_dicts.ppo_procgen(), (64, 64, 3)),
-    "gru": lambda: procgen_pytorch.build(state_dicts.procgen_pytorch(gru=True, initial=True), (64, 64, 3)),
-    "baby_a3c": lambda: baby_a3c.build(state_dicts.baby_a3c(), (80, 80, 1)),
+    "gru": lambda: procgen_pytorch.build_network(state_dicts.procgen_pytorch(gru=True, initial=True), (64, 64, 3)),
+    "baby_a3c": lambda: baby_a3c.build_network(state_dicts.baby_a3c(), (80, 80, 1)),
     "sb3": lambda: sb3.actor_critic(state_dicts.sb3(side=44, lstm=True, shared=False, net_arch=(6,)), (44, 44, 4)),
 }
 RECURRENT = ("ppo_atari_lstm", "gru", "baby_a3c", "sb3")

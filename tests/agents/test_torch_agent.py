@@ -14,12 +14,12 @@ from rl_clarity.agents.keras_agent import KerasAgent  # noqa: E402
 from rl_clarity.agents.protocol import Agent  # noqa: E402
 from rl_clarity.agents.sites import feature_maps  # noqa: E402
 from rl_clarity.agents.torch_agent import TorchAgent  # noqa: E402
-from rl_clarity.checkpoints import load_agent  # noqa: E402
 from rl_clarity.errors import OptionError  # noqa: E402
+from rl_clarity.formats import load_agent  # noqa: E402
 from tests import state_dicts  # noqa: E402
 from tests.agents.paths import path_gradients  # noqa: E402
 from tests.agents.torch_modules import SHAPE, Nature, Recurrent, Residual, Towers, loaded, pictures  # noqa: E402
-from tests.checkpoints import torch_writer  # noqa: E402
+from tests.formats import torch_writer  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 

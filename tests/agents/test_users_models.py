@@ -107,15 +107,15 @@ class TestKerasModels:
             (lambda x: keras.Model(x, L.Conv2D(2, 3)(x)), r"\(None, 18, 14, 2\)"),
             (
                 lambda x: keras.Model(x, two(x, L.Dense(4, activation="softmax"), L.Dense(1))),
-                "probabilities.*logits before",
+                "probabilities.*returns the logits",
             ),
             (
                 lambda x: keras.Model(
                     x, two(x, keras.Sequential([L.Dense(4), L.Softmax(), L.Reshape((4,))]), L.Dense(1))
                 ),
-                "probabilities.*logits before",
+                "probabilities.*returns the logits",
             ),
-            (lambda x: keras.Model(x, L.Dense(4, activation="softmax")(body(x))), "probabilities.*logits before"),
+            (lambda x: keras.Model(x, L.Dense(4, activation="softmax")(body(x))), "probabilities.*returns the logits"),
             (lambda x: keras.Model(x, twins(x)), '"conv" is used 2 times'),
             (lambda _: keras.Sequential([L.Dense(3)]), "no graph"),
             (lambda _: L.Dense(3), "Dense has no graph.*TorchAgent"),
@@ -181,7 +181,7 @@ class TestScaleOfTheInput:
     )
     def test_what_is_not_clear_has_to_be_said(self, first):
         model = scaled_by(first)
-        with pytest.raises(OptionError, match=r"input_divisor=1 for .* 0 to 255, input_divisor=255 for .* 0 to 1"):
+        with pytest.raises(OptionError, match=r"input_divisor=1 if .* 0 to 255, input_divisor=255 if .* 0 to 1"):
             KerasAgent(model)
         wanted = model.predict(pictures(2) / np.float32(255), verbose=0)
         assert np.allclose(KerasAgent(model, input_divisor=255).forward(pictures(2)).q_values, wanted, atol=1e-4)
@@ -229,7 +229,7 @@ class TestInputsOfOtherShapes:
         inputs, vector = keras.Input(SHAPE), keras.Input((7,))
         x = L.Concatenate()([body(inputs), vector])
         model = keras.Model([inputs, vector], [L.Dense(5)(x), L.Dense(1)(x)])
-        with pytest.raises(OptionError, match=r"parts of a recurrent state.*Other inputs are not supported"):
+        with pytest.raises(OptionError, match=r"parts of a recurrent state.*For other inputs"):
             KerasAgent(model)
 
     def test_grey_pictures_without_an_axis_of_channels(self):
@@ -278,7 +278,7 @@ class TestOutputs:
         inputs = keras.Input(SHAPE)
         x = body(inputs)
         probabilities = L.Identity(name="action_probs")(L.Softmax()(L.Dense(5)(x)))
-        with pytest.raises(OptionError, match=r"'action_probs' gives probabilities.*logits before"):
+        with pytest.raises(OptionError, match=r"'action_probs' is probabilities.*returns the logits"):
             KerasAgent(keras.Model(inputs, [probabilities, L.Dense(1)(x)]))
 
     def test_half_precision_is_explained_in_float32(self):

@@ -75,14 +75,14 @@ class Generated:
 
 def generate_page(directory: Path) -> Generated:
     """Explain a fresh network on frames that are given: no environment is needed."""
-    from rl_clarity import networks
+    from rl_clarity.formats import architectures
     from rl_clarity.quiet import import_keras
 
     import_keras()
-    parameters = networks.build("nature", (SIDE, SIDE, 3), len(COMBOS), seed=1).parameters()
+    parameters = architectures.build("nature", (SIDE, SIDE, 3), len(COMBOS), seed=1).parameters()
     # The last layer of a fresh policy is nearly zero: larger, its outputs differ from frame to frame.
     parameters["ppo2_model/pi/w:0"] = parameters["ppo2_model/pi/w:0"] * 50
-    network = networks.build("nature", (SIDE, SIDE, 3), len(COMBOS), parameters=parameters)
+    network = architectures.build("nature", (SIDE, SIDE, 3), len(COMBOS), parameters=parameters)
     agent = rl_clarity.KerasAgent(network, {"env_name": "coinrun"})
     observations, varied = _frames()
     trajectories = {"observations": observations, **_events()}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity import checkpoints, load_agent
+from rl_clarity import formats, load_agent
 from rl_clarity.cli import main
 from tests.cli.calls import summary_of
 from tests.pipeline.small import write_checkpoint
@@ -49,7 +49,7 @@ def test_convert(tmp_path: Path, capsys: Any) -> None:
     summary = summary_of(capsys.readouterr())
     assert summary["file"] == str(written)
     assert (summary["format"], summary["network"]) == ("baselines", "nature")
-    copy = checkpoints.read(written)
+    copy = formats.read(written)
     kept = {name: copy.metadata[name] for name in ("gamma", "frame_skip", "use_backgrounds", "env_name")}
     assert kept == {"gamma": 0.9, "frame_skip": [2, 5], "use_backgrounds": False, "env_name": "coinrun"}
     observations = np.random.default_rng(0).integers(0, 256, (2, *load_agent(written).observation_shape), np.uint8)
@@ -82,7 +82,7 @@ def test_force_replaces_a_file(checkpoint: Path, tmp_path: Path, capsys: Any) ->
     )
     assert target.read_text() == "another file"
     assert main([*command, "--force"]) == 0
-    assert checkpoints.read(target).network == "nature"
+    assert formats.read(target).network == "nature"
     assert rl_clarity.convert(target, target, overwrite=True, gamma=0.5).metadata["gamma"] == 0.5
 
 

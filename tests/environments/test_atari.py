@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.environments import EnvironmentSpec, make
-from rl_clarity.environments.atari import parse_name
-from rl_clarity.environments.deepmind import area_resize, grey
+from rl_clarity.environments.atari import area_resize, gray, parse_name
 from rl_clarity.environments.protocol import snapshot
 from rl_clarity.errors import EnvironmentSetupError
 
@@ -42,7 +41,7 @@ def test_observations_are_stacked_grey_pictures_newest_last():
 
 def test_grey_is_opencvs():
     colours = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [10, 20, 30], [255, 255, 255], [1, 2, 3], [200, 100, 50]]
-    np.testing.assert_array_equal(grey(np.array(colours, np.uint8)), [76, 150, 29, 18, 255, 2, 124])
+    np.testing.assert_array_equal(gray(np.array(colours, np.uint8)), [76, 150, 29, 18, 255, 2, 124])
 
 
 def test_resize_is_opencvs_inter_area():
@@ -164,7 +163,7 @@ def test_an_action_is_held_for_four_frames_of_whose_last_two_the_brighter_pixels
     environment = make_game("breakout", 1, noop_max=0)
     (game,) = environment._games
     game._ale = emulator = ScriptedEmulator()
-    assert game.hold(3) == 4
+    assert game.repeat(3) == 4
     assert emulator.pressed == ["LEFT"] * 4
     assert game.screen.max() == 255 - 3
 
@@ -175,7 +174,7 @@ def test_frames_that_an_action_is_held_for_can_be_drawn():
     held = []
     for _ in range(30):
         before = len(emulator.pressed)
-        game.hold(0)
+        game.repeat(0)
         held.append(len(emulator.pressed) - before)
         frame = len(emulator.pressed)
         assert game.screen.max() == (255 - frame if frame % 2 else frame)
@@ -185,14 +184,14 @@ def test_frames_that_an_action_is_held_for_can_be_drawn():
 def test_every_start_presses_fire_where_the_game_waits_for_it():
     (game,) = make_game("breakout", 1, noop_max=0)._games
     game._ale = emulator = ScriptedEmulator()
-    game.begin(new_game=True)
+    game.start_episode(new_game=True)
     assert emulator.pressed == ["reset", *["FIRE"] * 4, *["RIGHT"] * 4]
     emulator.pressed.clear()
-    game.begin(new_game=False)
+    game.start_episode(new_game=False)
     assert emulator.pressed == [*["NOOP"] * 4, *["FIRE"] * 4, *["RIGHT"] * 4]
     (game,) = make_game("freeway", 1, noop_max=0)._games
     game._ale = emulator = ScriptedEmulator()
-    game.begin(new_game=True)
+    game.start_episode(new_game=True)
     assert emulator.pressed == ["reset"]
 
 

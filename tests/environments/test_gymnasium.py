@@ -171,7 +171,7 @@ def test_floats_become_bytes():
     [
         (Box(-1, 1, (4,)), "AddRenderObservation"),
         (Box(0, 255, (7, 7, 3), np.uint8), "7 x 7"),
-        (Discrete(5), "no image"),
+        (Discrete(5), "not an image"),
         (Dict(image=Box(0, 255, (64, 64, 3), np.uint8), goal=Discrete(2)), "'image'"),
     ],
 )
@@ -189,7 +189,7 @@ def test_actions_that_are_not_discrete_are_errors():
     ("name", "message"),
     [
         ("ClarityCountr-v0", "did you mean ClarityCounter-v0"),
-        ("ALE/NoSuchGame-v5", "kind='atari'"),
+        ("ALE/NoSuchGame-v5", "kind 'atari'"),
         ("no_such_module:Game-v0", "no_such_module"),
     ],
 )

@@ -226,7 +226,7 @@ def test_a_second_reset_begins_new_episodes():
         ("coinrun", {"distribution_mode": "extreme"}, "coinrun has only the modes easy, hard, exploration"),
         ("coinrun", {"distribution_mode": "hrad"}, "hard"),
         ("coinrun", {"start_level": -1}, "start_level=-1"),
-        ("coinrun", {"num_levels": "many"}, "num_levels='many' must be a whole number"),
+        ("coinrun", {"num_levels": "many"}, "num_levels='many' must be an integer"),
         ("coinrun", {"center_agent": "no"}, "center_agent='no' must be true or false"),
         ("coinrun", {"num_levels": 2**31}, "num_levels=2147483648"),
         ("maze", {"distribution_mode": "exploration", "num_levels": 4}, "exploration"),

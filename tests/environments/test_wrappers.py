@@ -122,7 +122,7 @@ def test_wrappers_pass_on_the_rest():
 @pytest.mark.parametrize(
     ("spec", "num_envs", "message"),
     [
-        (EnvironmentSpec(kind="progen", name="coinrun"), 1, "did you mean procgen"),
+        (EnvironmentSpec(kind="progen", name="coinrun"), 1, "did you mean 'procgen'"),
         (EnvironmentSpec(name="coinrun"), 0, "num_envs=0"),
         (EnvironmentSpec(name="coinrun", epsilon_greedy=2), 1, "epsilon_greedy=2"),
         (EnvironmentSpec(name="coinrun", options={"frame_stack_padding": "black"}), 1, "known|zeros"),
@@ -144,7 +144,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
         make(EnvironmentSpec(kind=kind, name=name), 1, 0)
 
 
-def test_importing_the_room_imports_no_environment():
+def test_importing_the_package_imports_no_environment():
     program = (
         "import sys, rl_clarity.environments; "
         "print([m for m in ('procgen', 'gym', 'ale_py', 'gymnasium', 'tensorflow') if m in sys.modules])"

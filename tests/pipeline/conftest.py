@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rl_clarity
-from rl_clarity import checkpoints
+from rl_clarity import formats
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.pages.results import Results, open_results
 from rl_clarity.recordings.storage import load_observations, load_trajectories
@@ -29,16 +29,16 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def _agents_are_built_once() -> Iterator[None]:
     """One agent for all runs of a checkpoint with its metadata: tracing a network anew for each takes seconds."""
-    build, built = checkpoints.build_agent, {}
+    build, built = formats.build_agent, {}
 
-    def build_once(found: checkpoints.Checkpoint) -> Agent:
+    def build_once(found: formats.Checkpoint) -> Agent:
         key = (found.sha256, repr(sorted(found.metadata.items())))
         if key not in built:
             built[key] = build(found)
         return built[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoints, "build_agent", build_once)
+        patch.setattr(formats, "build_agent", build_once)
         yield
 
 

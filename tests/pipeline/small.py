@@ -51,12 +51,11 @@ def write_checkpoint(
 
     Biases, since without them gradients are the same all along a path; and a policy that tells frames apart.
     """
-    from rl_clarity import networks
-    from rl_clarity.checkpoints import baselines
+    from rl_clarity.formats import architectures, baselines
     from rl_clarity.quiet import import_keras
 
     import_keras()
-    parameters = networks.build("nature", shape, actions, seed=1).parameters()
+    parameters = architectures.build("nature", shape, actions, seed=1).parameters()
     rng = np.random.default_rng(0)
     for name in parameters:
         if name.endswith("/b:0"):

@@ -155,7 +155,7 @@ def test_a_finished_page_is_known_without_tensorflow(
         raise AssertionError("the agent is not needed")
 
     monkeypatch.setattr("rl_clarity.recordings.source.import_keras", heavy)
-    monkeypatch.setattr("rl_clarity.checkpoints.build_agent", heavy)
+    monkeypatch.setattr("rl_clarity.formats.build_agent", heavy)
     assert rl_clarity.run(checkpoint, tmp_path / "page", layer_kwargs=LAST_LAYER, **sizes) == page
     with pytest.raises(AssertionError, match="not needed"):
         rl_clarity.run(checkpoint, tmp_path / "page", layer_kwargs=LAST_LAYER, seed=1, **sizes)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity import checkpoints
+from rl_clarity import formats
 from rl_clarity.environments import spec_from_metadata
 from rl_clarity.recordings.evaluation import evaluate
 
@@ -19,8 +19,8 @@ def test_baby_a3cs_breakout_agent_plays_as_in_its_log(shared_formats: Path) -> N
     """Within what few games can tell: two standard errors. The best action instead of a drawn one would get 330."""
     pytest.importorskip("ale_py", reason="the agent plays Breakout")
     path = shared_formats / "baby-a3c" / "breakout-v4" / "model.80.tar"
-    checkpoint = checkpoints.read(path, env_name="Breakout-v4")
-    agent = checkpoints.build_agent(checkpoint)
+    checkpoint = formats.read(path, env_name="Breakout-v4")
+    agent = formats.build_agent(checkpoint)
     spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
     played = evaluate(agent, spec, episodes=32, seed=0)
     low, high = LOGGED

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rl_clarity.checkpoints as checkpoints
+from rl_clarity import formats
 from rl_clarity.analyses.attribution import integrated_gradients
 from rl_clarity.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
@@ -15,7 +15,7 @@ from rl_clarity.reduction import ChannelReduction
 
 @pytest.fixture(scope="module")
 def attribution(golden):
-    agent = checkpoints.load_agent(golden.checkpoint)
+    agent = formats.load_agent(golden.checkpoint)
     return integrated_gradients(agent, golden.expected["observations"], str(golden.expected["nmf.layer"]))
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.training import operations_per_step
-from rl_clarity.networks import build
+from rl_clarity.formats.architectures import build
 
 FIRST_LAYER = 64 * 64 * 7 * 7 * 3 * 16
 

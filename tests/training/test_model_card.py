@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rl_clarity import cli
-from rl_clarity.checkpoints import load_agent
+from rl_clarity.formats import load_agent
 from rl_clarity.resources import models_directory
 from rl_clarity.training import train
 from rl_clarity.training.options import train_options

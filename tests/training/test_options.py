@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from rl_clarity.environments.metadata import spec_from_metadata
+from rl_clarity.environments import spec_from_metadata
 from rl_clarity.errors import OptionError
 from rl_clarity.training.options import TrainOptions, train_options
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity.checkpoints import load_agent
 from rl_clarity.environments.protocol import Step
 from rl_clarity.errors import OptionError
+from rl_clarity.formats import load_agent
 from rl_clarity.training import learner
 from rl_clarity.training.learner import chunks
 from rl_clarity.training.options import TrainOptions, train_options

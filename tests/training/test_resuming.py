@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity.checkpoints import load_agent, read
 from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.formats import load_agent, read
 from rl_clarity.jobs.store import DIRECTORY, LOCK
 from rl_clarity.training import train
 from rl_clarity.training.logs import read_csv
@@ -111,7 +111,7 @@ from rl_clarity.environments import KINDS
 from rl_clarity.training import train
 from tests.training.small import STATEFUL, tiny
 from tests.training.toys import KIND
-KINDS.update(KIND)
+KINDS.register("columns", KIND)
 train(sys.argv[2], **tiny(int(sys.argv[3]), **STATEFUL))
 """
 

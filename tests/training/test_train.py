@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity.checkpoints import load_agent, read
 from rl_clarity.errors import OptionError, OutputError
+from rl_clarity.formats import load_agent, read
 from rl_clarity.jobs import locked
 from rl_clarity.training import train
 from rl_clarity.training.logs import read_csv

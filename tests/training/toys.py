@@ -9,8 +9,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rl_clarity.environments.protocol import Step
-from rl_clarity.networks.network import Network, NetworkBuilder
+from rl_clarity.agents.network import Network
+from rl_clarity.environments import EnvironmentKind, Step
+from rl_clarity.formats.layers import NetworkBuilder
 
 SIDE = 16
 ACTIONS = 3
@@ -70,14 +71,12 @@ class ResumableColumns(Columns):
         self._steps, self._columns = snapshot["steps"].copy(), snapshot["columns"].copy()
 
 
-def make(
-    name: str, num_envs: int, seed: int, options: Mapping[str, Any], *, full_resolution: bool = False
-) -> ResumableColumns:
+def make(name: str, num_envs: int, seed: int, options: object, *, full_resolution: bool = False) -> ResumableColumns:
     """Make environments of the kind `KIND`."""
     return ResumableColumns(num_envs, seed)
 
 
-KIND = {"columns": "tests.training.toys"}
+KIND = EnvironmentKind(make)
 
 
 class ColumnsGymnasium(gymnasium.Env[np.ndarray, int]):

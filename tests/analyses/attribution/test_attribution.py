@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-import rl_clarity.checkpoints as checkpoints
+from rl_clarity import formats
 from rl_clarity.analyses.attribution import (
     attribute,
     input_gradients,
@@ -24,7 +24,7 @@ from tests.fakes import TinyAgent
 
 @pytest.fixture(scope="module")
 def agent(golden):
-    return checkpoints.load_agent(golden.checkpoint)
+    return formats.load_agent(golden.checkpoint)
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import rl_clarity.checkpoints as checkpoints
+from rl_clarity import formats
 from rl_clarity.analyses.attribution import input_gradients, integrated_gradients, multi_path_attribution, select_layers
 from rl_clarity.reduction import ChannelReduction
 
 
 @pytest.fixture(scope="module")
 def agent(golden):
-    return checkpoints.load_agent(golden.checkpoint)
+    return formats.load_agent(golden.checkpoint)
 
 
 def assert_close(actual, expected, tolerance=1e-4):

@@ -1,0 +1,221 @@
+"""The graph of a Keras functional model: its operations, its bottlenecks, and how to cut it at a layer.
+
+All access to private parts of Keras's graph is in this module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rl_clarity.agents.network import full_name, snake_case
+from rl_clarity.errors import OptionError
+
+KINDS = {
+    "conv2d": "conv2d",
+    "depthwiseconv2d": "conv2d",
+    "separableconv2d": "conv2d",
+    "maxpooling2d": "maxpool",
+    "maxpool": "maxpool",
+    "averagepooling2d": "avgpool",
+    "averagepool": "avgpool",
+}
+REARRANGING = ("reshape", "flatten", "squeeze", "expanddims", "identity", "cast", "dropout")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One call of an operation."""
+
+    name: str
+    kind: str
+    tensors: tuple[Any, ...]  # symbolic results
+    inputs: tuple[int, ...]  # indices of the nodes it reads
+    convolves: bool = False  # a convolution, possibly with an activation
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The calls of a model from observations to heads, in the order of computation."""
+
+    nodes: tuple[Node, ...]
+    source: int
+    """The node of the observations."""
+    sinks: tuple[int, ...]
+    """The nodes of the heads."""
+
+
+def model_graph(model: Any, heads: int) -> Graph:
+    """Return the graph of a model; its first input is the observations, its first `heads` outputs are the heads."""
+    order: list[Node] = []
+    index: dict[int, int] = {}  # id of a Keras node -> position
+    used: dict[str, int] = {}
+    pending = list(reversed([*model.inputs, *model.outputs[:heads]]))
+    while pending:  # depth first, without recursion: networks can be hundreds of operations deep
+        keras_node = _node(pending[-1])
+        missing = [tensor for tensor in keras_node.input_tensors if id(_node(tensor)) not in index]
+        if id(keras_node) not in index and missing:
+            pending.extend(reversed(missing))
+            continue
+        pending.pop()
+        if id(keras_node) not in index:
+            operation = keras_node.operation
+            inputs = tuple(index[id(_node(tensor))] for tensor in keras_node.input_tensors)
+            index[id(keras_node)] = len(order)
+            name = _unique(_name(operation), used)
+            order.append(Node(name, _kind(operation), tuple(keras_node.output_tensors), inputs, _convolves(operation)))
+    sinks = tuple(index[id(_node(tensor))] for tensor in model.outputs[:heads])
+    return Graph(tuple(order), index[id(_node(model.inputs[0]))], sinks)
+
+
+def _node(tensor: Any) -> Any:
+    operation, node_index, _ = tensor._keras_history
+    return operation._inbound_nodes[node_index]
+
+
+def _name(operation: Any) -> str:
+    """Return the operation's name, without the number that Keras adds per process to default names."""
+    default = snake_case(type(operation).__name__)
+    return default if re.fullmatch(rf"{re.escape(default)}(_\d+)?", operation.name) else full_name(operation.name)
+
+
+def _unique(name: str, used: dict[str, int]) -> str:
+    used[name] = used.get(name, 0) + 1
+    return name if used[name] == 1 else f"{name}_{used[name] - 1}"
+
+
+def _convolves(operation: Any) -> bool:
+    return KINDS.get(type(operation).__name__.lower()) == "conv2d"
+
+
+def _kind(operation: Any) -> str:
+    name = type(operation).__name__.lower()
+    activation = getattr(operation, "activation", None)
+    if activation is not None and getattr(activation, "__name__", "linear") != "linear":
+        return str(activation.__name__).replace("_", "")  # an activation, or a layer with one
+    return KINDS.get(name, name)
+
+
+def bottlenecks(graph: Graph) -> set[int]:
+    """Return the nodes that are on every path from the observations to a head."""
+    return _bottlenecks(graph, graph.sinks)
+
+
+def _bottlenecks(graph: Graph, sinks: Sequence[int]) -> set[int]:
+    return {
+        i
+        for i in range(len(graph.nodes))
+        if not any(sink in _reachable(graph, {graph.source} - {i}, without={i}) for sink in sinks)
+    }
+
+
+def after_bottleneck(graph: Graph) -> list[bool]:
+    """Return for each node whether every path from an earlier convolution to it passes through a bottleneck.
+
+    Heads that share nothing but the observations have separate networks, and separate bottlenecks.
+    """
+    narrow = bottlenecks(graph)
+    if narrow <= {graph.source}:
+        narrow = set.union(*(_bottlenecks(graph, [sink]) for sink in graph.sinks))
+    wide = {i for i, node in enumerate(graph.nodes) if node.convolves} - narrow
+    bypassed: set[int] = set()
+    for i, node in enumerate(graph.nodes):
+        separate = i in wide and node.kind != "conv2d"  # an activation right after its convolution
+        if i not in narrow and (separate or (wide | bypassed) & set(node.inputs)):
+            bypassed.add(i)
+    return [i not in bypassed for i in range(len(graph.nodes))]
+
+
+def _reachable(graph: Graph, sources: set[int], without: set[int]) -> set[int]:
+    reached = set(sources) - without
+    for i, node in enumerate(graph.nodes):
+        if i not in without and any(source in reached for source in node.inputs):
+            reached.add(i)
+    return reached
+
+
+def cut(graph: Graph, layer: int) -> Sequence[Any]:
+    """Return the tensors that bypass a layer: those that the rest of the network reads besides the layer's."""
+    tail = _reachable(graph, {layer}, without=set())
+    needed: set[int] = set()
+    pending = list(graph.sinks)
+    while pending:
+        i = pending.pop()
+        if i in needed:
+            continue
+        needed.add(i)
+        if i in tail and i != layer:
+            pending.extend(graph.nodes[i].inputs)
+    return [tensor for i in sorted(needed - tail) for tensor in graph.nodes[i].tensors]
+
+
+def evaluate(tensors: Sequence[Any], values: Mapping[int, Any]) -> list[Any]:
+    """Values of symbolic tensors, given those of others by their `id`: only what is between them is computed."""
+    import keras
+
+    values = dict(values)
+    pending = list(tensors)
+    while pending:
+        node = _node(pending[-1])
+        missing = [tensor for tensor in node.input_tensors if id(tensor) not in values]
+        if id(pending[-1]) in values:
+            pending.pop()
+        elif missing:
+            pending.extend(missing)
+        else:
+            arguments, options = node.arguments.fill_in(values)
+            if isinstance(node.operation, keras.layers.Layer):
+                options = {**options, "training": False}
+            results = keras.tree.flatten(node.operation(*arguments, **options))
+            for tensor, result in zip(node.output_tensors, results, strict=True):
+                values.setdefault(id(tensor), result)
+    return [values[id(tensor)] for tensor in tensors]
+
+
+def tensor_operation(tensor: Any) -> Any:
+    """Return the operation that computes a symbolic tensor."""
+    return _node(tensor).operation
+
+
+def value_operation(tensor: Any) -> Any:
+    """Return the operation that computes a symbolic tensor's values, before they are rearranged."""
+    node = _node(tensor)
+    while type(node.operation).__name__.lower() in REARRANGING and len(node.input_tensors) == 1:
+        node = _node(node.input_tensors[0])
+    return node.operation
+
+
+def constant_arguments(tensor: Any) -> list[Any]:
+    """Return the arguments of the call that computes a symbolic tensor, except symbolic tensors and None."""
+    import keras
+
+    arguments = _node(tensor).arguments
+    values = [*arguments.args, *arguments.kwargs.values()]
+    return [item for item in values if item is not None and not isinstance(item, keras.KerasTensor)]
+
+
+def flatten(model: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Return a model's outputs for new inputs, with nested models called layer by layer, on the same variables."""
+    import keras
+
+    if isinstance(model, keras.Sequential):
+        tensor = inputs[0]
+        for layer in model.layers:
+            tensor = _call(layer, tensor)
+        return keras.tree.flatten(tensor)  # type: ignore[no-any-return]
+    arguments = keras.tree.pack_sequence_as(model.input, list(inputs))
+    outputs = model._run_through_graph(arguments, operation_fn=lambda operation: operation, call_fn=_call)
+    return keras.tree.flatten(outputs)  # type: ignore[no-any-return]
+
+
+def _call(operation: Any, *arguments: Any, **options: Any) -> Any:
+    import keras
+
+    if not isinstance(operation, keras.Model):
+        return operation(*arguments, **options)
+    if getattr(operation, "inputs", None) is None:
+        raise OptionError(f"the nested model {operation.name!r} has no graph; make it a functional model")
+    outputs = flatten(operation, keras.tree.flatten(arguments))
+    return outputs[0] if len(outputs) == 1 else keras.tree.pack_sequence_as(operation.output, outputs)

@@ -1,0 +1,107 @@
+"""Identify the outputs of a network: policy logits, a value, or action values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from rl_clarity.agents.graph import value_operation
+from rl_clarity.errors import OptionError
+
+HEADS = ("policy_logits", "values", "q_values")
+PATTERNS = (
+    ("q_values", r"q|q_?values?|q_?net(work)?|action_?values?"),
+    ("values", r"v|vf|values?|critic|baseline|.*(state_?value|value|vf|critic)"),
+    ("policy_logits", r"pi|logits?|actor|policy|actions?|.*(logits|policy|actor)"),
+)
+"""Patterns of names, tried in this order."""
+PROBABILITIES = ("softmax", "log_softmax", "logsoftmax")
+PROBABILITY_NAMES = r"(.*[_/.])?(probs?|probabilit(y|ies))|.*_probs?(_.*)?"
+"""Names of outputs that are probabilities instead of logits."""
+ACTOR_CRITIC = {"policy_logits", "values"}
+
+
+def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tuple[str, ...]:
+    """Return the head of each output, from its name or else its width; the width of an output (B,) is None.
+
+    Two outputs are logits and a value, a single one is action values. Raises OptionError if that is ambiguous.
+    """
+    for name in names:
+        if re.fullmatch(PROBABILITY_NAMES, (name or "").lower()):
+            raise probabilities_error(str(name), "by its name")
+    by_name = [_head_from_name(name) for name in names]
+    if (set(by_name) == ACTOR_CRITIC and len(by_name) == 2) or by_name == ["q_values"]:
+        return tuple(head for head in by_name if head)
+    if len(widths) == 2 and sum(_is_value(width) for width in widths) == 1:
+        return tuple("values" if _is_value(width) else "policy_logits" for width in widths)
+    if len(widths) == 1 and not _is_value(widths[0]) and by_name[0] is None:
+        return ("q_values",)
+    outputs = ", ".join(f"{name or 'unnamed'} of width {width or 1}" for name, width in zip(names, widths, strict=True))
+    raise OptionError(
+        f"the network's outputs are {outputs or 'none'}; policy logits and a value, or action values alone, are "
+        "needed. Name them with heads=('policy_logits', 'values') or heads=('q_values',), and None for others"
+    )
+
+
+def check_heads(heads: Sequence[str | None], count: int) -> tuple[str | None, ...]:
+    """Return a user's heads for a network with `count` outputs, None for those to leave out.
+
+    Raises OptionError for other combinations.
+    """
+    heads = (heads,) if isinstance(heads, str) else tuple(heads)
+    named = [head for head in heads if head is not None]
+    if sorted(named) not in (sorted(ACTOR_CRITIC), ["q_values"]):
+        raise OptionError(
+            f"heads={heads!r}: must be 'policy_logits' and 'values', in the network's order, or 'q_values', and None "
+            "for every output to leave out"
+        )
+    if len(heads) != count:
+        raise OptionError(f"heads={heads!r} has {len(heads)} entries; the network has {count} outputs")
+    return heads
+
+
+def check_width(head: str, width: int | None) -> None:
+    """Raise OptionError for a value with several columns, and for logits or action values without an action axis."""
+    if head == "values" and not _is_value(width):
+        raise OptionError(f"the output for the value has {width} columns; it must have one")
+    if head != "values" and width is None:
+        raise OptionError(f"the output for {head} has the shape (batch,); it must be (batch, actions)")
+
+
+def probabilities_error(name: str, how: str) -> OptionError:
+    """Return the error for a policy's output that is probabilities."""
+    return OptionError(
+        f"the output {name!r} is probabilities ({how}); use a model that returns the logits instead: "
+        "keras.Model(model.input, [logits, value]), or a module whose forward has no softmax"
+    )
+
+
+def head_width(tensor: Any) -> int | None:
+    """Return the columns of an output of a Keras model; None for (B,)."""
+    if len(tensor.shape) > 2:
+        raise OptionError(
+            f"an output of the model has the shape {tuple(tensor.shape)}; it must be (batch, n) or (batch,)"
+        )
+    return int(tensor.shape[-1]) if len(tensor.shape) == 2 else None
+
+
+def head_output(head: str, tensor: Any) -> Any:
+    """Return an output of a Keras model as (B, n); raises OptionError for a wide value, and for probabilities."""
+    import keras
+
+    check_width(head, head_width(tensor))
+    operation = value_operation(tensor)
+    activation = getattr(getattr(operation, "activation", None), "__name__", type(operation).__name__.lower())
+    if head != "values" and activation in PROBABILITIES:
+        raise probabilities_error(operation.name, activation)
+    return tensor if len(tensor.shape) == 2 else keras.layers.Reshape((1,))(tensor)
+
+
+def _head_from_name(name: str | None) -> str | None:
+    cleaned = (name or "").lower().replace(".", "/").rpartition("/")[2]
+    return next((head for head, pattern in PATTERNS if re.fullmatch(pattern, cleaned)), None)
+
+
+def _is_value(width: int | None) -> bool:
+    return width in (None, 1)

@@ -1,0 +1,209 @@
+"""Kinds of environment: the options of each as a dataclass, the specification of one, and metadata both ways."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rl_clarity.environments.protocol import VectorEnvironment
+from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
+from rl_clarity.errors import EnvironmentSetupError
+from rl_clarity.registry import Registry
+
+DEFAULT_KIND = "procgen"
+CALLER_ONLY = {"caller_only": True}
+"""`field(metadata=CALLER_ONLY)`: an option that is not read from a checkpoint's metadata."""
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """What to make, from a checkpoint's metadata or a user's options."""
+
+    kind: str = DEFAULT_KIND
+    """Name of a kind in `KINDS`: `procgen`, `coinrun_old`, `atari`, `gymnasium`."""
+    name: str = ""
+    """Game or Gymnasium id; only `gymnasium` is case-sensitive."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the kind (`num_levels`, `use_sticky_actions`, ...), and those of `CommonOptions`."""
+    epsilon_greedy: float = 0.0
+    """Probability that an action is replaced by a uniformly random one."""
+    reward_scale: float = 1.0
+
+    def metadata(self) -> dict[str, Any]:
+        """Metadata from which `spec_from_metadata` returns this specification."""
+        return {
+            "env_kind": self.kind,
+            "env_name": self.name,
+            **self.options,
+            "epsilon_greedy": self.epsilon_greedy,
+            "reward_scale": self.reward_scale,
+        }
+
+
+@dataclass(frozen=True)
+class CommonOptions:
+    """Options of every kind."""
+
+    frame_stack: int = 1
+    """Frames per observation."""
+    frame_stack_padding: str = "zeros"
+    """Frames before the start of an episode: `zeros`, or the `first` frame."""
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """Options of a kind without any."""
+
+
+@dataclass(frozen=True)
+class EnvironmentKind:
+    """A kind of environment."""
+
+    make: Callable[..., VectorEnvironment]
+    """`make(name, num_envs, seed, options, *, full_resolution)` with an instance of `options`: `num_envs` environments
+    that behave the same for the same arguments, and can also `render()` if `full_resolution` is true."""
+    options: type[Any] = NoOptions
+    """Frozen dataclass; every field has a default."""
+    frame_shape: tuple[int, int, int] | None = None
+    """(H, W, C) of one frame; None if it depends on the environment."""
+    infer: Callable[[dict[str, Any], Mapping[str, Any], int | None], dict[str, Any]] | None = None
+    """Completes options, from a checkpoint's metadata and the number of the agent's actions (None if unknown)."""
+
+    def option_names(self) -> tuple[str, ...]:
+        """Names of the options that are read from metadata."""
+        return tuple(
+            option.name for option in dataclasses.fields(self.options) if not option.metadata.get("caller_only")
+        )
+
+
+KINDS: Registry[EnvironmentKind] = Registry(
+    "rl_clarity.environments",
+    {
+        "procgen": "rl_clarity.environments.procgen:KIND",
+        "coinrun_old": "rl_clarity.environments.coinrun_old:KIND",
+        "atari": "rl_clarity.environments.atari:KIND",
+        "gymnasium": "rl_clarity.environments.gymnasium_:KIND",
+    },
+    noun="kind of environment",
+    error=EnvironmentSetupError,
+)
+
+
+def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bool = False) -> VectorEnvironment:
+    """Make `num_envs` environments; with `full_resolution` they can also `render()` images of human scale.
+
+    The same arguments give environments that behave the same. Raises EnvironmentSetupError for an unknown kind, name or
+    option, a missing package, or spaces that are not images and discrete actions.
+    """
+    if num_envs < 1:
+        raise EnvironmentSetupError(f"num_envs={num_envs} must be at least 1")
+    kind = KINDS.get(spec.kind)
+    common = _names(CommonOptions)
+    options = parse_options(spec.kind, kind.options, {k: v for k, v in spec.options.items() if k not in common})
+    stack = parse_options(spec.kind, CommonOptions, {k: v for k, v in spec.options.items() if k in common})
+    environment = kind.make(spec.name, num_envs, seed, options, full_resolution=full_resolution)
+    if stack.frame_stack != 1:
+        environment = FrameStack(environment, stack.frame_stack, stack.frame_stack_padding)
+    if spec.reward_scale != 1:
+        environment = RewardScale(environment, spec.reward_scale)
+    if spec.epsilon_greedy != 0:
+        environment = EpsilonGreedy(environment, spec.epsilon_greedy, seed)
+    return environment
+
+
+def parse_options(kind: str, options: type[Any], values: Mapping[str, Any]) -> Any:
+    """Return an instance of a kind's options; None stands for the default.
+
+    Fields of type `bool` accept 0 and 1, those of type `int` whatever `int()` accepts. Raises EnvironmentSetupError for
+    unknown names and other values.
+    """
+    types = {option.name: str(getattr(option.type, "__name__", option.type)) for option in dataclasses.fields(options)}
+    arguments = {}
+    for name, value in values.items():
+        check_name(f"option of {kind}", name, types)
+        if value is not None:
+            arguments[name] = _convert(name, value, types[name])
+    return options(**arguments)
+
+
+def _convert(name: str, value: Any, type_name: str) -> Any:
+    if type_name == "bool":
+        if value not in (0, 1):
+            raise EnvironmentSetupError(f"{name}={value!r} must be true or false")
+        return bool(value)
+    if type_name == "int":
+        try:
+            return int(value)
+        except (TypeError, ValueError, OverflowError):
+            raise EnvironmentSetupError(f"{name}={value!r} must be an integer") from None
+    return value
+
+
+def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None = None) -> EnvironmentSpec:
+    """Return the environment of an agent, from its checkpoint's metadata as `train` and the original save it.
+
+    Missing metadata have the original's defaults. `num_actions` is the number of the agent's actions. Raises
+    EnvironmentSetupError if there is no name, or the kind is unknown.
+    """
+    kind = str(metadata.get("env_kind") or DEFAULT_KIND).lower()
+    name = metadata.get("env_name") or metadata.get("env_id")
+    if not name:
+        raise EnvironmentSetupError(
+            "the checkpoint's metadata has neither env_name nor env_id: name the environment (env_name='coinrun'; on "
+            "the command line --env-name coinrun, or --metadata env_name coinrun), or pass trajectories and "
+            "observations as arrays"
+        )
+    if kind == DEFAULT_KIND and str(name).lower() in KINDS:  # the original stores coinrun_old as a game
+        kind = str(name).lower()
+    names = (*_names(CommonOptions), *KINDS.get(kind).option_names())
+    options = {key: metadata[key] for key in names if metadata.get(key) is not None}
+    infer = KINDS.get(kind).infer
+    scale = metadata.get("reward_scale")
+    return EnvironmentSpec(
+        kind=kind,
+        name=str(name),
+        options=options if infer is None else infer(options, metadata, num_actions),
+        epsilon_greedy=float(metadata.get("epsilon_greedy") or 0.0),
+        reward_scale=1.0 if scale is None else float(scale),
+    )
+
+
+def frame_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """(H, W, C) of one frame in the environments of this metadata; None if their kind does not determine it."""
+    kind = metadata.get("env_kind")
+    return KINDS.get(kind).frame_shape if isinstance(kind, str) and kind in KINDS else None
+
+
+def option_names(metadata: Mapping[str, Any]) -> set[str]:
+    """Names of options that metadata may have: those of the built-in kinds, and of the metadata's own kind."""
+    added, kind = KINDS.added(), metadata.get("env_kind")
+    kinds = [name for name in KINDS if name not in added or name == kind]
+    return {*_names(CommonOptions), *(name for kind in kinds for name in KINDS.get(kind).option_names())}
+
+
+def source_key(spec: EnvironmentSpec) -> str:
+    """Hash of the kind's code, for cache keys; "" for the package's own kinds."""
+    return KINDS.source(spec.kind)
+
+
+def check_name(what: str, name: str, available: Collection[str]) -> str:
+    """Return `name` if it is available; otherwise raise EnvironmentSetupError with the nearest ones."""
+    if name in available:
+        return name
+    near = difflib.get_close_matches(name, available, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(sorted(available)) or 'none'}"
+    raise EnvironmentSetupError(f"unknown {what} {name!r}; {hint}")
+
+
+def missing_package(what: str, extra: str, note: str, error: Exception) -> EnvironmentSetupError:
+    """Return an error with the command that installs a missing package."""
+    return EnvironmentSetupError(
+        f'{what} is not installed ({error}): pip install "rl-clarity[{extra}]". {note}'.rstrip()
+    )
+
+
+def _names(options: type[Any]) -> tuple[str, ...]:
+    return tuple(option.name for option in dataclasses.fields(options))

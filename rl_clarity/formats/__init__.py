@@ -1,0 +1,119 @@
+"""Checkpoints: files of many formats, read as data. A format is one module with a `Format`, registered in `FORMATS`."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rl_clarity.environments import option_names
+from rl_clarity.errors import CheckpointError, ClarityError, OutputError
+from rl_clarity.formats.advice import how_to_convert, pickled_object, unknown
+from rl_clarity.formats.architectures import ARCHITECTURES
+from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format, check_metadata_names
+from rl_clarity.formats.safe_pickle import RefusedError
+from rl_clarity.quiet import import_keras
+
+if TYPE_CHECKING:
+    from rl_clarity.agents.protocol import Agent
+
+SUFFIX = ".safetensors"
+INVALID = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+DAMAGED = (EOFError, OSError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
+def read(path: str | Path, **metadata: Any) -> Checkpoint:
+    """Read a checkpoint of any known format, recognized by its content; nothing in the file is run.
+
+    `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) overrides the file's.
+
+    Raises CheckpointError if the file is missing, damaged, hostile or of an unknown format.
+    """
+    path = Path(path)
+    with _with_path(path):
+        advice = how_to_convert(path)
+        if advice is not None:
+            raise CheckpointError(advice)
+        file = CheckpointFile(path)
+        names = sorted(FORMATS, key=lambda name: name == "baselines")  # whose files have no mark of their own
+        for name in names:
+            if FORMATS.get(name).recognize(file):
+                checkpoint = FORMATS.get(name).read(file)
+                combined = {**checkpoint.metadata, **metadata}
+                check_metadata_names(metadata, {*checkpoint.metadata, *option_names(combined)})
+                return dataclasses.replace(checkpoint, metadata=combined)
+        raise CheckpointError(unknown(file, [FORMATS.get(name).description for name in FORMATS]))
+
+
+def build_agent(checkpoint: Checkpoint) -> Agent:
+    """Build the agent of a checkpoint; raises CheckpointError where the parameters do not fit the network."""
+    import_keras()
+    with _with_path(checkpoint.path):
+        return FORMATS.get(checkpoint.format).build(checkpoint)
+
+
+def load_agent(path: str | Path, **metadata: Any) -> Agent:
+    """Read a checkpoint of any known format and build its agent; `metadata` as in `read`."""
+    return build_agent(read(path, **metadata))
+
+
+def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, **metadata: Any) -> Checkpoint:
+    """Convert a checkpoint of any known format to the native one (see `formats.native`); `metadata` as in `read`.
+
+    The agent is built first, so that a file that was written is known to work.
+
+    Raises OutputError if `out_path` does not end in `.safetensors`, cannot be written, or exists without `overwrite`;
+    CheckpointError as `read` and `build_agent`.
+    """
+    from rl_clarity.formats import native
+
+    out_path = Path(out_path)
+    if out_path.suffix.lower() != SUFFIX:
+        raise OutputError(f"the output has the native format: {out_path} must end in {SUFFIX}")
+    if out_path.exists() and not overwrite:
+        raise OutputError(f"{out_path} exists: choose another name, or replace it with overwrite=True (--force)")
+    checkpoint = read(path, **metadata)
+    build_agent(checkpoint)
+    try:
+        native.write(out_path, checkpoint)
+    except OSError as error:
+        raise OutputError(f"cannot write {out_path}: {error.strerror or error}") from error
+    return checkpoint
+
+
+def source_key(checkpoint: Checkpoint) -> str:
+    """Hash of the format and the network that build the agent, for cache keys; "" if both are the package's own."""
+    sources = [FORMATS.source(checkpoint.format)]
+    network = checkpoint.metadata.get("cnn", checkpoint.network)
+    if isinstance(network, str) and network in ARCHITECTURES:
+        sources.append(ARCHITECTURES.source(network))
+    return hashlib.sha256("\n".join(sources).encode()).hexdigest() if any(sources) else ""
+
+
+@contextmanager
+def _with_path(path: Path) -> Iterator[None]:
+    """Convert all that a file can cause to a CheckpointError that begins with its path."""
+    try:
+        yield
+    except RefusedError as error:
+        raise CheckpointError(f"{path}: {pickled_object(path, error.name)}") from error
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise CheckpointError(f"cannot read the checkpoint {path}: {error.strerror}") from error
+        raise CheckpointError(f"{path}: truncated or damaged ({type(error).__name__}: {str(error)[:200]})") from error
+    except INVALID as error:
+        if isinstance(error, ClarityError):
+            raise
+        cause = f"{type(error).__name__}: {str(error)[:200]}"
+        raise CheckpointError(f"{path}: no network can be built from its content ({cause})") from error
+
+
+__all__ = ["FORMATS", "Checkpoint", "Format", "build_agent", "convert", "load_agent", "read", "source_key"]

@@ -1,0 +1,96 @@
+"""Messages for files that cannot be read as data, with a script that converts them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rl_clarity.formats.checkpoint import CheckpointFile
+from rl_clarity.formats.safe_files import ZIP_MAGIC
+from rl_clarity.formats.torch_file import is_torch_stream
+
+HDF5 = b"\x89HDF"
+RLLIB_FILES = ("rllib_checkpoint.json", "algorithm_state.pkl", "policy_state.pkl", "algorithm_state.msgpck")
+
+MODULE_SCRIPT = """
+    import torch
+    import rl_clarity
+    import my_agent                                            # the module that defines the network's class
+
+    module = torch.load("{path}", weights_only=False)          # runs code in the file: only if you trust it
+    agent = rl_clarity.TorchAgent(module, (64, 64, 3))         # shape (H, W, C) of one observation
+    rl_clarity.generate(agent, *rl_clarity.collect(agent, env), "out")   # env: any Gymnasium environment
+    # or, for a supported network (CleanRL, train-procgen-pytorch, ...):
+    torch.save(module.state_dict(), "state_dict.pt")           # then: rl-clarity run state_dict.pt out"""
+
+RLLIB_SCRIPT = """
+    import rl_clarity
+    from ray.rllib.core.rl_module.rl_module import RLModule
+
+    # Runs code in it: only if you trust it. Before Ray 2.40: Algorithm.from_checkpoint("{path}").get_policy().model
+    module = RLModule.from_checkpoint("{path}/learner_group/learner/rl_module/default_policy")
+    def forward(module, x, state):                             # x: (B, C, H, W) in 0..1
+        batch = {{"obs": x.permute(0, 2, 3, 1) * 255}}           # as RLlib gets it from your environment
+        return module.forward_inference(batch)["action_dist_inputs"], module.compute_values(batch)
+        # before Ray 2.40: logits, _ = module(batch); return logits, module.value_function()
+    agent = rl_clarity.TorchAgent(module, (84, 84, 4), forward=forward)  # shape (H, W, C) of one observation
+    rl_clarity.generate(agent, *rl_clarity.collect(agent, env), "out")"""
+
+PICKLE_SCRIPT = """
+    import joblib, numpy
+    import my_program                                          # the modules that define the classes in the file
+
+    content = joblib.load("{path}")                            # or pickle.load: runs code in it, only if you trust it
+    params = {{name: numpy.asarray(array) for name, array in content["params"].items()}}
+    args = {{"env_name": "coinrun", "cnn": "clear"}}             # plain numbers and strings
+    joblib.dump({{"params": params, "args": args}}, "plain.jd")"""
+
+
+def how_to_convert(path: Path) -> str | None:
+    """Return the message for folders, and for files of RLlib; None for all others."""
+    folder = path if path.is_dir() else path.parent
+    if path.is_dir() or path.name in RLLIB_FILES:
+        if any((folder / name).exists() for name in RLLIB_FILES):
+            return rllib(folder)
+        names = ", ".join(sorted(p.name for p in path.iterdir())[:8])
+        return f"is a folder; give the path of a file in it: {names}" if names else "is an empty folder"
+    return None
+
+
+def rllib(path: Path) -> str:
+    return (
+        "an RLlib checkpoint consists of pickled objects, which cannot be read without running them. In the "
+        "environment that trained it, this script passes the network on:\n" + RLLIB_SCRIPT.format(path=path)
+    )
+
+
+def pickled_object(path: Path, name: str) -> str:
+    """Return the message for a pickle that refers to a class or function."""
+    refused = f"holds a pickled {name}, which is not data: refused, nothing was run. Only numbers and strings are read"
+    module = name.split(".")[0]
+    if module == "ray":
+        return rllib(path)
+    if module != "__main__" and module in (*sys.stdlib_module_names, "__builtin__", "numpy", "joblib"):
+        return refused  # not part of an agent: do not suggest to load it
+    with path.open("rb") as file:
+        head = file.read(16)
+    is_torch = head.startswith(ZIP_MAGIC) or is_torch_stream(head)
+    script = (MODULE_SCRIPT if is_torch else PICKLE_SCRIPT).format(path=path)
+    return f"{refused}. In the environment that wrote it, this script converts them:\n{script}"
+
+
+def unknown(file: CheckpointFile, descriptions: Sequence[str]) -> str:
+    """Return the message for a file that no format recognizes."""
+    formats = "; ".join(descriptions)
+    if file.head.startswith(HDF5):
+        return "is HDF5 of an older Keras; save the model again with Keras 3: model.save('agent.keras')"
+    if file.tensor_shapes:
+        tensors = ", ".join(f"{name} {shape}" for name, shape in list(file.tensor_shapes.items())[:6])
+        return (
+            f"is a PyTorch state dict of an unsupported program (supported: {formats}). Its tensors: {tensors}, ... "
+            "With the network's own class: rl_clarity.TorchAgent(module, observation_shape) and rl_clarity.generate"
+        )
+    if not file.head:
+        return "is an empty file"
+    return f"is of an unknown format (it begins with {file.head[:8]!r}); supported formats: {formats}"

@@ -1,0 +1,232 @@
+"""The networks that `train` makes and Baselines' checkpoints hold: a convolutional body, an optional LSTM, two heads.
+
+Their tensors have the names that OpenAI Baselines gave them in TensorFlow 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.network import Network, StatePart, keras_name
+from rl_clarity.errors import CheckpointError
+from rl_clarity.formats.layers import NetworkBuilder
+from rl_clarity.registry import Registry
+
+SCOPE = "ppo2_model"
+LSTM_SCOPE = f"{SCOPE}/pi/lstm"
+LSTM_UNITS = 256
+MAX_CHANNELS = 65536
+MAX_BLOCKS = 16
+
+CLEAR_CONVOLUTIONS = (
+    ("1a", 16, 7, True),
+    ("2a", 32, 5, False),
+    ("2b", 32, 5, True),
+    ("3a", 32, 5, True),
+    ("4a", 32, 5, True),
+)  # name, filters, kernel size, pooled
+CLEAR_DENSE = (("dense", 256), ("dense_1", 512))
+NATURE_CONVOLUTIONS = (("c1", 32, 8, 4), ("c2", 64, 4, 2), ("c3", 64, 3, 1))  # name, filters, kernel size, stride
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The body of a network, from observations / 255 of shape (B, H, W, C) to features (B, n)."""
+
+    body: Callable[[NetworkBuilder, Any, Mapping[str, Any]], Any]
+    """Called with builder, observations and options; the same description makes, loads and saves a network."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Names and defaults of its options, which come from a checkpoint's metadata."""
+
+
+def clear(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
+    """Five wide convolutions with L2 pooling, made to be interpreted (Understanding RL Vision, 2020)."""
+    import keras
+
+    for name, filters, size, pooled in CLEAR_CONVOLUTIONS:
+        scope = f"{SCOPE}/pi/{name}"
+        x = builder.conv(
+            x, filters, size, f"{scope}/conv2d", kernel=f"{scope}/conv2d/kernel:0", bias=f"{scope}/conv2d/bias:0"
+        )
+        x = builder.relu(x, f"{scope}/Relu")
+        if pooled:
+            x = l2_pool(x)
+    x = keras.layers.Flatten()(x)
+    for name, units in CLEAR_DENSE:
+        scope = f"{SCOPE}/pi/{name}"
+        x = builder.dense(x, units, scope, kernel=f"{scope}/kernel:0", bias=f"{scope}/bias:0")
+        x = builder.relu(x, f"{scope}/Relu")
+    return x  # (B, 512)
+
+
+def l2_pool(x: Any) -> Any:
+    """Root of the mean square over 2 x 2 positions; the small constant keeps its gradient finite at 0."""
+    from keras import ops
+
+    return ops.sqrt(ops.average_pool(ops.square(x), 2, strides=2, padding="same") + 1e-8)
+
+
+def nature(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
+    """Three convolutions (Mnih et al., 2015)."""
+    import keras
+
+    gain = 2**0.5
+    for i, (name, filters, size, strides) in enumerate(NATURE_CONVOLUTIONS):
+        scope = f"{SCOPE}/pi/{name}"
+        x = builder.conv(
+            x,
+            filters,
+            size,
+            scope,
+            kernel=f"{scope}/w:0",
+            bias=f"{scope}/b:0",
+            strides=strides,
+            padding="valid",
+            initializer=builder.orthogonal(gain),
+            stored_bias_shape=(1, filters, 1, 1),  # Baselines adds it to NCHW as well
+        )
+        x = builder.relu(x, f"{SCOPE}/pi/Relu" + (f"_{i}" if i else ""))
+    x = keras.layers.Flatten()(x)
+    scope = f"{SCOPE}/pi/fc1"
+    x = builder.dense(x, 512, scope, kernel=f"{scope}/w:0", bias=f"{scope}/b:0", initializer=builder.orthogonal(gain))
+    return builder.relu(x, f"{SCOPE}/pi/Relu_{len(NATURE_CONVOLUTIONS)}")  # (B, 512)
+
+
+def impala(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
+    """Residual blocks as in IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561."""
+    import keras
+
+    layers, relus = 0, 0  # TensorFlow 1 numbers operations in the order of construction
+
+    def layer_scope() -> str:
+        nonlocal layers
+        layers += 1
+        return f"{SCOPE}/pi/layer_{layers - 1}"
+
+    def relu(x: Any) -> Any:
+        nonlocal relus
+        relus += 1
+        return builder.relu(x, f"{SCOPE}/pi/Relu" + (f"_{relus - 1}" if relus > 1 else ""))
+
+    def conv(x: Any, filters: int) -> Any:
+        scope = layer_scope()
+        return builder.conv(x, filters, 3, scope, kernel=f"{scope}/kernel:0", bias=f"{scope}/bias:0")
+
+    def residual(x: Any) -> Any:
+        depth = int(x.shape[-1])
+        return keras.layers.Add()([conv(relu(conv(relu(x), depth)), depth), x])
+
+    for depth in impala_depths(options["stack_channels"]):
+        x = keras.layers.MaxPooling2D(3, strides=2, padding="same")(conv(x, depth))
+        x = residual(residual(x))
+    x = relu(keras.layers.Flatten()(x))
+    scope, units = layer_scope(), _size("emb_size", options["emb_size"])
+    return relu(builder.dense(x, units, scope, kernel=f"{scope}/kernel:0", bias=f"{scope}/bias:0"))  # (B, units)
+
+
+def impala_depths(stack_channels: Any) -> list[int]:
+    """Channels of each block, from "16_32_32" or a sequence of numbers."""
+    parts = stack_channels.split("_") if isinstance(stack_channels, str) else list(stack_channels)
+    if not 1 <= len(parts) <= MAX_BLOCKS:
+        raise CheckpointError(f"stack_channels={stack_channels!r} must have 1 to {MAX_BLOCKS} blocks, as in '16_32_32'")
+    return [_size("stack_channels", part) for part in parts]
+
+
+def _size(name: str, value: Any) -> int:
+    try:
+        size = int(value)
+    except (TypeError, ValueError):
+        size = 0
+    if not 1 <= size <= MAX_CHANNELS:
+        raise CheckpointError(f"{name}: {value!r} is not a number of channels from 1 to {MAX_CHANNELS}")
+    return size
+
+
+def lstm(builder: NetworkBuilder, x: Any, units: int = LSTM_UNITS) -> tuple[Any, list[StatePart]]:
+    """One step of Baselines' LSTM: its output (B, units), and the states c and h, which start at zero.
+
+    `i, f, o, u = split(x wx + h wh + b)`, `c' = sigmoid(f) c + sigmoid(i) tanh(u)`, `h' = sigmoid(o) tanh(c')`.
+    """
+    import keras
+    from keras import ops
+
+    cell, hidden = (builder.input((units,), f"lstm_{part}") for part in "ch")
+    wx, b, wh = (f"{LSTM_SCOPE}/{name}:0" for name in ("wx", "b", "wh"))
+    gates = builder.dense(x, 4 * units, f"{LSTM_SCOPE}/x", kernel=wx, bias=b, initializer=builder.orthogonal(1.0))
+    builder.expect(wh, (units, 4 * units))
+    recurrent = keras.layers.Dense(
+        4 * units,
+        use_bias=False,
+        name=keras_name(f"{LSTM_SCOPE}/h"),
+        kernel_initializer=builder.orthogonal(1.0) if builder.parameters is None else "zeros",
+    )
+    gates = gates + recurrent(hidden)
+    builder.store(wh, recurrent.kernel)
+    i, f, o, u = ops.split(gates, 4, axis=-1)
+    cell_after = ops.sigmoid(f) * cell + ops.sigmoid(i) * ops.tanh(u)
+    hidden_after = ops.sigmoid(o) * ops.tanh(cell_after)
+    zeros = np.zeros(units, np.float32)
+    return hidden_after, [(cell, cell_after, zeros), (hidden, hidden_after, zeros)]
+
+
+def observed_gates(model: Any) -> Any:
+    """The part of the LSTM's gates that depends on the observation, x wx + b, as a symbolic tensor (B, 4 units)."""
+    return model.get_layer(keras_name(f"{LSTM_SCOPE}/x")).output
+
+
+ARCHITECTURES: Registry[Architecture] = Registry(
+    "rl_clarity.networks",
+    {
+        "clear": Architecture(clear),
+        "impala": Architecture(impala, {"stack_channels": "16_32_32", "emb_size": 256}),
+        "nature": Architecture(nature),
+    },
+    noun="network",
+    error=CheckpointError,
+)
+
+
+def build(
+    name: str,
+    observation_shape: tuple[int, int, int],
+    num_actions: int,
+    options: Mapping[str, Any] | None = None,
+    *,
+    parameters: Mapping[str, np.ndarray] | None = None,
+    seed: int = 0,
+) -> Network:
+    """Build a network from stored parameters or, without them, freshly initialized from `seed`.
+
+    Parameters
+    ----------
+    observation_shape: (H, W, C)
+    options: a checkpoint's metadata; `use_lstm` and the architecture's own options are read from it
+
+    Raises CheckpointError for an unknown name, and for parameters that do not fit, naming the tensor and both shapes.
+    """
+    architecture = ARCHITECTURES.get(name)
+    options = options or {}
+    builder = NetworkBuilder(parameters, seed)
+    observations = builder.input(observation_shape, "observations")
+    features = architecture.body(
+        builder, observations, {key: options.get(key, default) for key, default in architecture.options.items()}
+    )
+    states: list[StatePart] = []
+    if options.get("use_lstm"):
+        features, states = lstm(builder, features)
+    heads = {
+        head: builder.dense(
+            features,
+            units,
+            f"{SCOPE}/{scope}/add",
+            kernel=f"{SCOPE}/{scope}/w:0",
+            bias=f"{SCOPE}/{scope}/b:0",
+            initializer=builder.orthogonal(gain),
+        )
+        for head, scope, units, gain in (("policy_logits", "pi", num_actions, 0.01), ("values", "vf", 1, 1.0))
+    }
+    return builder.finish([observations], heads, states)

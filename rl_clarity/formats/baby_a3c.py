@@ -1,0 +1,97 @@
+"""baby-a3c: four convolutions of stride 2, a GRU, linear heads; a state dict `model.<M>.tar`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.network import Network
+from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
+from rl_clarity.formats.torch_layers import TorchLayers
+
+CONVOLUTIONS = ("conv1", "conv2", "conv3", "conv4")
+TENSORS = (
+    "conv1.weight",
+    "conv4.weight",
+    "gru.weight_ih",
+    "gru.weight_hh",
+    "critic_linear.weight",
+    "actor_linear.weight",
+)
+METADATA: dict[str, Any] = {
+    "library": "baby-a3c",
+    "env_kind": "atari",
+    "preprocessing": "none",
+    "frame_skip": [2, 5],
+    "frame_pooling": False,
+    "noop_max": 0,
+    "fire_reset": False,
+    "use_sticky_actions": False,
+    "gamma": 0.99,
+    "lambda": 1.0,
+}
+"""As Gym's `Breakout-v4`: an action is repeated for 2, 3 or 4 frames, of which the last is observed."""
+NOTE = "the file does not name the game: give env_name; gamma and lambda are the script's defaults"
+ROWS = slice(35, 195)
+SIDE = 80
+
+
+def recognize(file: CheckpointFile) -> bool:
+    return all(name in file.tensor_shapes for name in TENSORS)
+
+
+def read(file: CheckpointFile) -> Checkpoint:
+    """Read a checkpoint; raises CheckpointError if it is damaged."""
+    return Checkpoint(file.path, "baby_a3c", "gru", file.tensors(), METADATA, file.sha256, (NOTE,))
+
+
+def build_network(parameters: Mapping[str, np.ndarray], observation_shape: tuple[int, int, int]) -> Network:
+    """Build the network of a state dict."""
+    layers = TorchLayers(parameters)
+    observations = layers.builder.input(observation_shape, "observations")
+    x = observations
+    for name in CONVOLUTIONS:
+        x = layers.activation(layers.conv(x, name, size=3, strides=2, padding=1), "elu", f"{name}.elu")
+    x, states = layers.gru(x, "gru", suffix="")
+    heads = {"policy_logits": layers.dense(x, "actor_linear"), "values": layers.dense(x, "critic_linear")}
+    return layers.builder.finish([observations], heads, states)
+
+
+class BabyA3CAgent(KerasAgent):
+    """Observations are float32 in [0, 1], as `preprocess` returns them, or the same as uint8 in [0, 255]."""
+
+    def preprocess(self, frames: np.ndarray) -> np.ndarray:
+        """Observations (B, 80, 80, 1) float32 of screens (B, 210, 160, 3) uint8."""
+        return np.stack([_preprocess(frame) for frame in frames])
+
+    def _check_range(self, observations: np.ndarray) -> None:
+        if not np.issubdtype(observations.dtype, np.floating):
+            super()._check_range(observations)
+
+    def _scaled(self, observations: np.ndarray) -> np.ndarray:
+        if np.issubdtype(observations.dtype, np.floating):
+            return np.asarray(observations, np.float32)
+        return super()._scaled(observations)
+
+
+def build_agent(checkpoint: Checkpoint) -> BabyA3CAgent:
+    """Build the agent; raises CheckpointError where a tensor does not fit."""
+    return BabyA3CAgent(build_network(checkpoint.parameters, (SIDE, SIDE, 1)), checkpoint.metadata)
+
+
+FORMAT = Format("baby-a3c (.tar)", recognize, read, build_agent)
+
+
+def _preprocess(frame: np.ndarray) -> np.ndarray:
+    """Rows 35 to 194, mean of the colors, stretched to 0..255, halved: SciPy's `imresize`, which was removed."""
+    from PIL import Image
+
+    gray = frame[ROWS].mean(axis=2)
+    low, high = gray.min(), gray.max()
+    stretched = (gray - low) * (255.0 / ((high - low) or 1.0))
+    image = Image.fromarray((stretched.clip(0, 255) + 0.5).astype(np.uint8))
+    small = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    return np.asarray(small, np.float32)[..., None] / np.float32(255)

@@ -1,0 +1,145 @@
+"""What file formats share: the file, the checkpoint that it is read into, and the registry of formats."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rl_clarity.errors import CheckpointError, OptionError
+from rl_clarity.formats import torch_file
+from rl_clarity.formats.safe_files import ZIP_MAGIC, Budget, SafeZip, check_size
+from rl_clarity.registry import Registry
+
+if TYPE_CHECKING:
+    from rl_clarity.agents.protocol import Agent
+
+HEAD_BYTES = 4096
+METADATA_NAMES = (
+    *("env_kind", "env_name", "env_id", "gamma", "lambda", "library", "cnn", "stack_channels", "emb_size", "use_lstm"),
+    *("observation_shape", "num_actions", "action_combos", "heads", "input_divisor"),
+    *("frame_stack", "frame_stack_padding", "epsilon_greedy", "reward_scale"),
+)
+"""Metadata that the package reads, besides the options of environments."""
+SIMILARITY = 0.8
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file, read as data."""
+
+    path: Path
+    format: str
+    """Name of the format in `FORMATS` that builds the agent."""
+    network: str
+    """Name of the network."""
+    parameters: Mapping[str, np.ndarray]
+    metadata: Mapping[str, Any]
+    """Environment and training: `env_kind`, `env_name`, `gamma`, `lambda`, ... JSON values only."""
+    sha256: str = ""
+    notes: tuple[str, ...] = field(default=())
+    """What the file does not say, for the user."""
+    architecture: Mapping[str, Any] = field(default_factory=dict)
+    """What the network needs besides its name and parameters. JSON values only."""
+
+
+class CheckpointFile:
+    """A file on disk; what several formats ask of it is read once, within one budget."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @functools.cached_property
+    def budget(self) -> Budget:
+        return Budget.for_file(check_size(self.path))
+
+    @functools.cached_property
+    def head(self) -> bytes:
+        """The first `HEAD_BYTES` bytes."""
+        with self.path.open("rb") as file:
+            return file.read(HEAD_BYTES)
+
+    @functools.cached_property
+    def members(self) -> frozenset[str]:
+        """Names of the members of a zip file; empty for other files."""
+        if not self.head.startswith(ZIP_MAGIC):
+            return frozenset()
+        with self.path.open("rb") as file:
+            return frozenset(SafeZip(file, self.budget).members)
+
+    @functools.cached_property
+    def is_torch(self) -> bool:
+        """Whether `torch.save` wrote the file."""
+        return torch_file.is_torch_stream(self.head) or torch_file.is_torch_archive(self.members)
+
+    @functools.cached_property
+    def tensor_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Shapes of the tensors in a PyTorch state dict by name; empty for files of other programs."""
+        if not self.is_torch:
+            return {}
+        with self.path.open("rb") as file:
+            content = torch_file.read(file, self.budget).content
+        return {name: tensor.shape for name, tensor in torch_file.state_dict(content).items()}
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Read the tensors of a PyTorch state dict."""
+        with self.path.open("rb") as file:
+            content = torch_file.read(file, Budget.for_file(check_size(self.path)))
+            return content.arrays(torch_file.state_dict(content.content))
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """Hash of the file's bytes."""
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format: how it is recognised, read, and built into an agent.
+
+    `recognize` and `read` raise CheckpointError for hostile and damaged files; the caller adds the path to the message.
+    Nothing in a file is run.
+    """
+
+    description: str
+    """For messages: program and file extension."""
+    recognize: Callable[[CheckpointFile], bool]
+    read: Callable[[CheckpointFile], Checkpoint]
+    build: Callable[[Checkpoint], Agent]
+    """Build the agent of a checkpoint that `read` returned; raises CheckpointError where the tensors do not fit."""
+
+
+FORMATS: Registry[Format] = Registry(
+    "rl_clarity.formats",
+    {
+        name: f"rl_clarity.formats.{module}:FORMAT"
+        for name, module in {
+            "native": "native",
+            "keras": "keras_file",
+            "sb3": "sb3",
+            "cleanrl": "cleanrl",
+            "procgen_pytorch": "procgen_pytorch",
+            "baby_a3c": "baby_a3c",
+            "baselines": "baselines",
+        }.items()
+    },
+    noun="checkpoint format",
+    error=CheckpointError,
+)
+"""The first format that recognises a file reads it; added formats are asked before `baselines`, which is the last."""
+
+
+def check_metadata_names(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise OptionError for names that are nearly, but not exactly, in `METADATA_NAMES` or `known`: typing errors."""
+    known = {*METADATA_NAMES, *known}
+    for name in names:
+        near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=SIMILARITY)
+        if near and name not in known:
+            raise OptionError(f"unknown metadata {name!r}; did you mean {near[0]!r}?")

@@ -1,0 +1,131 @@
+"""Create the layers of a Keras model and keep track of which stored tensor is which variable.
+
+An architecture describes itself once, to a `NetworkBuilder`. The same description creates a fresh network for training,
+loads stored parameters (each is checked before anything of its size is allocated) and names the tensors for saving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.network import Layout, Network, StatePart, Tensor, keras_name
+from rl_clarity.errors import CheckpointError
+
+
+class NetworkBuilder:
+    """Creates the layers of one network, from stored parameters or freshly initialized from a seed."""
+
+    def __init__(self, parameters: Mapping[str, np.ndarray] | None = None, seed: int = 0) -> None:
+        self.parameters = parameters
+        self.tensors: dict[str, Tensor] = {}
+        self._seeds = np.random.SeedSequence(seed)
+
+    def input(self, shape: tuple[int, ...], name: str) -> Any:
+        import keras
+
+        return keras.Input(shape, name=name, dtype="float32")
+
+    def relu(self, x: Any, name: str) -> Any:
+        import keras
+
+        return keras.layers.Activation("relu", name=keras_name(name))(x)
+
+    def conv(
+        self,
+        x: Any,
+        filters: int,
+        size: int,
+        name: str,
+        *,
+        kernel: str,
+        bias: str,
+        strides: int = 1,
+        padding: str = "same",
+        initializer: Any = "glorot_uniform",
+        stored_bias_shape: tuple[int, ...] | None = None,
+    ) -> Any:
+        """Convolution and bias; `kernel` and `bias` name the stored tensors."""
+        import keras
+
+        self.expect(kernel, (size, size, int(x.shape[-1]), filters))
+        self.expect(bias, stored_bias_shape or (filters,))
+        layer = keras.layers.Conv2D(
+            filters,
+            size,
+            strides=strides,
+            padding=padding,
+            name=keras_name(name),
+            kernel_initializer=self._initializer(initializer),
+        )
+        y = layer(x)
+        self.store(kernel, layer.kernel)
+        self.store(bias, layer.bias, Layout(stored_bias_shape) if stored_bias_shape else None)
+        return y
+
+    def dense(
+        self, x: Any, units: int, name: str, *, kernel: str, bias: str, initializer: Any = "glorot_uniform"
+    ) -> Any:
+        """Matrix product and bias; `kernel` and `bias` name the stored tensors."""
+        import keras
+
+        self.expect(kernel, (int(x.shape[-1]), units))
+        self.expect(bias, (units,))
+        layer = keras.layers.Dense(units, name=keras_name(name), kernel_initializer=self._initializer(initializer))
+        y = layer(x)
+        self.store(kernel, layer.kernel)
+        self.store(bias, layer.bias)
+        return y
+
+    def orthogonal(self, gain: float) -> Any:
+        """Return an orthogonal initializer with this gain, for a fresh network."""
+        import keras
+
+        return keras.initializers.Orthogonal(gain, seed=self._next_seed())
+
+    def expect(self, name: str, shape: tuple[int, ...]) -> None:
+        """Check name, shape and values of a stored tensor before a variable of its size is allocated."""
+        if self.parameters is None:
+            return
+        if name not in self.parameters:
+            known = ", ".join(sorted(self.parameters)) or "none"
+            raise CheckpointError(f"tensor {name!r} of shape {shape} is missing; the checkpoint has: {known}")
+        array = self.parameters[name]
+        if tuple(array.shape) != shape:
+            raise CheckpointError(f"tensor {name!r} has the shape {tuple(array.shape)}, the network needs {shape}")
+        if not np.all(np.isfinite(array)):
+            count = int(np.size(array) - np.count_nonzero(np.isfinite(array)))
+            raise CheckpointError(f"tensor {name!r} of shape {shape} has {count} values that are NaN or infinite")
+
+    def finish(self, inputs: list[Any], heads: Mapping[str, Any], states: Sequence[StatePart] = ()) -> Network:
+        """Return the network. Raises CheckpointError if stored tensors are left over."""
+        import keras
+
+        if self.parameters is not None:
+            extra = sorted(set(self.parameters) - set(self.tensors))
+            if extra:
+                shapes = ", ".join(f"{name!r} {tuple(self.parameters[name].shape)}" for name in extra)
+                raise CheckpointError(f"the network does not have these tensors of the checkpoint: {shapes}")
+        model = keras.Model(inputs + [state[0] for state in states], [*heads.values(), *(state[1] for state in states)])
+        return Network(model, tuple(heads), self.tensors, tuple(state[2] for state in states))
+
+    def store(self, name: str, variable: Any, layout: Layout | None = None) -> None:
+        """Register a variable under its name in a checkpoint, and assign the stored tensor if there is one."""
+        tensor = Tensor(variable, layout or Layout(tuple(variable.shape)))
+        if self.parameters is not None:
+            tensor.assign(self.parameters[name])
+        self.tensors[name] = tensor
+
+    def _initializer(self, initializer: Any) -> Any:
+        if self.parameters is not None:
+            return "zeros"
+        if initializer == "glorot_uniform":
+            import keras
+
+            return keras.initializers.GlorotUniform(seed=self._next_seed())
+        return initializer
+
+    def _next_seed(self) -> int:
+        return int(self._seeds.spawn(1)[0].generate_state(1)[0] % 2**31)

@@ -1,0 +1,79 @@
+"""train-procgen-pytorch and its forks: IMPALA's body of any width, an optional GRU, dense heads; `model_<steps>.pth`.
+
+The state dict is under `state_dict` (joonleesky's), or under `model_state_dict` next to the optimizer's (jbkjr's and
+later forks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.network import Network, StatePart
+from rl_clarity.errors import CheckpointError
+from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
+from rl_clarity.formats.torch_layers import ImpalaNames, TorchLayers, impala, observation_shape
+
+BLOCK_NAMES = ImpalaNames(lambda i: f"embedder.block{i + 1}", ("res1", "res2"), ("conv1", "conv2"), "embedder.relu")
+FIRST = "embedder.block1.conv.weight"
+GRU = "gru.gru"
+INITIAL_STATE = "init_hx"
+TENSORS = (FIRST, "embedder.fc.weight", "fc_policy.weight", "fc_value.weight")
+SIDE = 64
+METADATA = {"library": "train-procgen-pytorch", "env_kind": "procgen", "gamma": 0.999, "lambda": 0.95}
+NOTE = (
+    "the file names neither the game nor its options: give env_name, and distribution_mode if it is not 'hard'; gamma "
+    "and lambda are the program's defaults"
+)
+
+
+def recognize(file: CheckpointFile) -> bool:
+    return all(name in file.tensor_shapes for name in TENSORS)
+
+
+def read(file: CheckpointFile) -> Checkpoint:
+    """Read a checkpoint; raises CheckpointError if it is damaged."""
+    parameters = file.tensors()
+    network = "impala_gru" if "gru.gru.weight_ih_l0" in parameters else "impala"
+    return Checkpoint(file.path, "procgen_pytorch", network, parameters, METADATA, file.sha256, (NOTE,))
+
+
+def build_network(parameters: Mapping[str, np.ndarray], observation_shape: tuple[int, int, int]) -> Network:
+    """Build the network of a state dict.
+
+    The program starts from a learned initial state (`init_hx`, in a fork). After an episode it restores that state, but
+    the mask that comes with `done` then sets it to zero: later episodes start from zeros.
+    """
+    layers = TorchLayers({name: array for name, array in parameters.items() if name != INITIAL_STATE})
+    observations = layers.builder.input(observation_shape, "observations")
+    x = layers.relu(layers.dense(impala(layers, observations, BLOCK_NAMES), "embedder.fc"), "embedder.fc.relu")
+    states: list[StatePart] = []
+    if layers.uses(GRU):
+        x, states = layers.gru(x, GRU)
+    heads = {"policy_logits": layers.dense(x, "fc_policy"), "values": layers.dense(x, "fc_value")}
+    network = layers.builder.finish([observations], heads, states)
+    if INITIAL_STATE not in parameters:
+        return network
+    initial = _initial_state(parameters[INITIAL_STATE], states)
+    return replace(network, initial_state=(initial,), later_state=network.initial_state)
+
+
+def build_agent(checkpoint: Checkpoint) -> KerasAgent:
+    """Build the agent; raises CheckpointError where a tensor does not fit."""
+    shape = observation_shape(checkpoint, FIRST, SIDE)
+    return KerasAgent(build_network(checkpoint.parameters, shape), checkpoint.metadata)
+
+
+FORMAT = Format("train-procgen-pytorch (.pth)", recognize, read, build_agent)
+
+
+def _initial_state(array: np.ndarray, states: list[StatePart]) -> np.ndarray:
+    shape = states[0][2].shape if states else None
+    if shape is None or array.size != shape[0] or not np.isfinite(array).all():
+        raise CheckpointError(
+            f"tensor {INITIAL_STATE!r} has the shape {array.shape}; the network needs {shape}, and finite numbers"
+        )
+    return np.asarray(array, np.float32).reshape(shape)

@@ -1,0 +1,240 @@
+"""Read files that may be hostile: one budget for all that a file unpacks to, inner archives included."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import lzma
+import reprlib
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from rl_clarity.errors import CheckpointError
+
+MAX_BYTES = 2 << 30
+"""Larger than any checkpoint of an image agent."""
+FREE_BYTES = 64 << 20
+MAX_RATIO = 32
+"""Trained weights hardly compress: a file that unpacks to more than `FREE_BYTES` and this ratio is a bomb."""
+MAX_ITEMS = 1_000_000
+"""Objects and operations of pickles and JSON; checkpoints have thousands."""
+MAX_JSON = 8 << 20
+MAX_MEMBERS = 20_000
+CHUNK = 1 << 20
+LZMA_MEMORY = 128 << 20
+ZIP_MAGIC = b"PK\x03\x04"
+_ENCRYPTED = 0x1
+
+_repr = reprlib.Repr()
+_repr.maxlevel = 2
+_repr.maxstring = _repr.maxother = 80
+
+
+def brief(value: Any) -> str:
+    """Return a `repr` of bounded length: nested tuples that share items can have one of terabytes."""
+    return _repr.repr(value)
+
+
+def check_size(path: Path) -> int:
+    """Return a file's size in bytes; raises CheckpointError if it is larger than any checkpoint."""
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise CheckpointError(f"{path} has {size} bytes; checkpoints of more than {MAX_BYTES} are refused")
+    return size
+
+
+@dataclass
+class Budget:
+    """What is left of the bytes to unpack and the items to create, for one file and everything inside it."""
+
+    file_size: int
+    bytes: int
+    items: int = MAX_ITEMS
+
+    @classmethod
+    def for_file(cls, size: int) -> Budget:
+        return cls(size, min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * size)))
+
+    def unpack(self, size: int) -> None:
+        """Count bytes of an archive's member before they are read."""
+        self.bytes -= size
+        if self.bytes < 0:
+            raise CheckpointError(f"{self.file_size} bytes that claim to unpack to {size} and more: refused")
+
+    def spend(self, items: int = 1) -> None:
+        """Count items before they are created."""
+        self.items -= items
+        if self.items < 0:
+            raise CheckpointError(f"holds more than {MAX_ITEMS} items: refused")
+
+
+class Source(Protocol):
+    """Anything with bytes in order: a file, or an unpacked stream."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class BoundedReader:
+    """Read at most `limit` bytes of a source; raises CheckpointError rather than return fewer than asked for."""
+
+    def __init__(self, source: Source, limit: int, budget: Budget | None = None) -> None:
+        self._source = source
+        self._buffer = b""
+        self._position = 0
+        self.left = limit
+        self.budget = budget or Budget.for_file(limit)
+
+    def read(self, size: int) -> bytes:
+        return bytes(self.read_array(size)) if size > CHUNK else self._take(size)
+
+    def read_array(self, size: int) -> bytearray:
+        """As `read`, for many bytes: in pieces, so that a false size is never allocated."""
+        self._check(size)
+        data = bytearray()
+        while len(data) < size:
+            data += self._take(min(size - len(data), CHUNK))
+        return data
+
+    def readline(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            self._fill(1)
+            end = self._buffer.find(b"\n", self._position) + 1 or len(self._buffer)
+            line += self._take(end - self._position)
+        return line
+
+    def finish(self) -> None:
+        """Raise CheckpointError unless the source ends here; a compressed one has a checksum at its end."""
+        if self._position < len(self._buffer) or self._source.read(CHUNK):
+            raise CheckpointError("damaged: data follow the end")
+        if not getattr(self._source, "complete", True):
+            raise CheckpointError("truncated: the checksum at the end is missing")
+
+    def _take(self, size: int) -> bytes:
+        self._fill(size)
+        taken = self._buffer[self._position : self._position + size]
+        self._position += size
+        self.left -= size
+        return taken
+
+    def _fill(self, size: int) -> None:
+        self._check(size)
+        while len(self._buffer) - self._position < size:
+            more = self._source.read(CHUNK)
+            if not more:
+                missing = size - (len(self._buffer) - self._position)
+                raise CheckpointError(f"truncated or damaged: {missing} bytes are missing at its end")
+            self._buffer = self._buffer[self._position :] + more
+            self._position = 0
+
+    def _check(self, size: int) -> None:
+        if size > self.left:
+            raise CheckpointError(
+                f"truncated, damaged or hostile: claims {size} bytes more where at most {self.left} can follow"
+            )
+
+
+class _Unpacked:
+    """A compressed source, unpacked piece by piece."""
+
+    def __init__(self, source: BinaryIO, decompressor: Any) -> None:
+        self._source = source
+        self._decompressor = decompressor
+
+    def read(self, size: int, /) -> bytes:
+        while not self._decompressor.eof:
+            tail = getattr(self._decompressor, "unconsumed_tail", b"")
+            needs_input = getattr(self._decompressor, "needs_input", not tail)
+            compressed = self._source.read(CHUNK) if needs_input else tail
+            data: bytes = self._decompressor.decompress(compressed, max(size, 1))
+            if data or (needs_input and not compressed):
+                return data
+        return b""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the end was reached, where the checksum is."""
+        return bool(self._decompressor.eof)
+
+
+Opener = Callable[[BinaryIO], Source]
+_EITHER_HEADER = 32 + zlib.MAX_WBITS  # zlib's or gzip's
+
+DECOMPRESSORS: tuple[tuple[bytes, Opener], ...] = (
+    (b"\x78", lambda source: _Unpacked(source, zlib.decompressobj(_EITHER_HEADER))),
+    (b"\x1f\x8b", lambda source: _Unpacked(source, zlib.decompressobj(_EITHER_HEADER))),
+    (b"BZh", lambda source: _Unpacked(source, bz2.BZ2Decompressor())),
+    (b"\xfd7zXZ", lambda source: _Unpacked(source, lzma.LZMADecompressor(memlimit=LZMA_MEMORY))),
+    (b"\x5d\x00", lambda source: _Unpacked(source, lzma.LZMADecompressor(memlimit=LZMA_MEMORY))),
+)
+
+
+def decompressor(head: bytes) -> Opener | None:
+    """Return what unpacks a stream with these first bytes; None if they are not those of a compressed one."""
+    return next((opener for magic, opener in DECOMPRESSORS if head.startswith(magic)), None)
+
+
+class SafeZip:
+    """A zip file; the members that are read count against the budget, and their checksums are checked."""
+
+    def __init__(self, file: BinaryIO, budget: Budget | None = None) -> None:
+        self._size = file.seek(0, 2)
+        self.budget = budget or Budget.for_file(self._size)
+        _check_directory(file, self._size)
+        self._zip = zipfile.ZipFile(file)
+        self.members: dict[str, zipfile.ZipInfo] = {}
+        for info in self._zip.infolist():
+            if info.filename in self.members:
+                raise CheckpointError(f"has two members called {brief(info.filename)}: refused")
+            self.members[info.filename] = info
+
+    def read(self, name: str) -> bytes:
+        """Return a member's bytes; raises CheckpointError if it is missing, encrypted, damaged or too large."""
+        if name not in self.members:
+            raise CheckpointError(f"has no member {brief(name)}; it has {brief(sorted(self.members))}")
+        info = self.members[name]
+        if info.flag_bits & _ENCRYPTED or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise CheckpointError(f"member {brief(name)} is encrypted, or compressed by an unsupported method")
+        if info.compress_type == zipfile.ZIP_STORED and info.file_size > self._size:
+            raise CheckpointError(f"member {brief(name)} claims {info.file_size} bytes of a file of {self._size}")
+        self.budget.unpack(info.file_size)
+        with self._zip.open(info) as member:
+            data = member.read(info.file_size)
+            if len(data) != info.file_size or member.read(1):  # reading past the end checks the checksum
+                raise CheckpointError(f"member {brief(name)} does not have the {info.file_size} bytes it claims")
+        return data
+
+    def read_json(self, name: str) -> Any:
+        """Return the JSON value in a member."""
+        info = self.members.get(name)
+        if info is not None and info.file_size > MAX_JSON:
+            raise CheckpointError(f"{name} has {info.file_size} bytes of JSON; at most {MAX_JSON} are read")
+        return parse_json(self.read(name), name, self.budget)
+
+
+def parse_json(data: bytes, name: str, budget: Budget) -> Any:
+    """Return a JSON value; raises CheckpointError for invalid JSON, and for more of it than checkpoints have."""
+    if len(data) > MAX_JSON:
+        raise CheckpointError(f"{name} has {len(data)} bytes of JSON; at most {MAX_JSON} are read")
+    budget.spend(sum(data.count(character) for character in (b",", b"[", b"{")))
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{name} is not valid JSON ({type(error).__name__}: {str(error)[:200]})") from None
+
+
+def _check_directory(file: BinaryIO, size: int) -> None:
+    """Check the size of the directory at the end, which zipfile reads at once."""
+    file.seek(max(0, size - 66_000))
+    tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    if at < 0 or len(tail) < at + 22:
+        raise CheckpointError("truncated or damaged: a zip file without a directory")
+    entries = int.from_bytes(tail[at + 10 : at + 12], "little")
+    length = int.from_bytes(tail[at + 12 : at + 16], "little")
+    if entries > MAX_MEMBERS or (length != 0xFFFFFFFF and length > MAX_MEMBERS * 1024):
+        raise CheckpointError(f"a zip file with {entries} members: refused")

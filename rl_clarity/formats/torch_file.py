@@ -1,0 +1,268 @@
+"""Read files of `torch.save` as data, without torch: zip archives, and the streams of torch before 1.6.
+
+Both hold a pickle that refers to storages, and the storages as raw numbers. Only the names in `NAMES` may occur in the
+pickle. A tensor is read when it is asked for, so an optimizer's state never is.
+
+An archive has the members `<any>/data.pkl`, `<any>/data/<key>`, `<any>/byteorder`. A stream has pickles of a magic
+number, a version, facts about the machine, the object, and the storages' keys; then each storage after its length.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import posixpath
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+
+from rl_clarity.errors import CheckpointError
+from rl_clarity.formats import safe_pickle
+from rl_clarity.formats.safe_files import ZIP_MAGIC, BoundedReader, Budget, SafeZip, brief
+from rl_clarity.formats.safe_pickle import Name, Names
+
+STREAM_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+STREAM_VERSION = 1001
+BFLOAT16 = "bfloat16"
+MAX_ALIASES = 8
+"""Tensors that may share a storage (Stable-Baselines3 has three names for one), by size."""
+ROOTS = ("state_dict", "model_state_dict")
+STORAGES = {
+    "FloatStorage": "f4",
+    "DoubleStorage": "f8",
+    "HalfStorage": "f2",
+    "BFloat16Storage": BFLOAT16,
+    "LongStorage": "i8",
+    "IntStorage": "i4",
+    "ShortStorage": "i2",
+    "CharStorage": "i1",
+    "ByteStorage": "u1",
+    "BoolStorage": "?",
+}
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A block of numbers in the file."""
+
+    key: str
+    code: str
+    """NumPy's type code, or `BFLOAT16`."""
+    length: int
+
+    @property
+    def itemsize(self) -> int:
+        return 2 if self.code == BFLOAT16 else np.dtype(self.code).itemsize
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in the file: a view of a storage."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _StorageType:
+    code: str
+
+
+class _Storages(Protocol):
+    def read(self, storage: Storage) -> bytes: ...
+
+
+class TorchFile:
+    """The saved object: `content` has dicts, lists, numbers, strings, and `StoredTensor` for tensors."""
+
+    def __init__(self, content: Any, storages: _Storages, *, byteorder: str) -> None:
+        self.content = content
+        self._storages = storages
+        self._order = {"little": "<", "big": ">"}[byteorder]
+
+    def array(self, tensor: StoredTensor) -> np.ndarray:
+        """Read a tensor; bfloat16 becomes float32."""
+        storage = tensor.storage
+        data = self._storages.read(storage)
+        if storage.code == BFLOAT16:
+            halves = np.frombuffer(data, self._order + "u2")
+            flat = (halves.astype(np.uint32) << 16).view(np.float32)
+        else:
+            flat = np.frombuffer(data, np.dtype(self._order + storage.code))
+        strides = tuple(stride * flat.itemsize for stride in tensor.strides)
+        view = np.lib.stride_tricks.as_strided(flat[tensor.offset :], tensor.shape, strides, writeable=False)
+        return np.array(view)
+
+    def arrays(self, state_dict: Mapping[str, StoredTensor]) -> dict[str, np.ndarray]:
+        """Read all tensors of a state dict; together at most `MAX_ALIASES` times the size of their storages."""
+        storages = {tensor.storage.key: tensor.storage for tensor in state_dict.values()}
+        available = sum(storage.length * storage.itemsize for storage in storages.values())
+        claimed = sum(math.prod(tensor.shape) * tensor.storage.itemsize for tensor in state_dict.values())
+        if claimed > MAX_ALIASES * available:
+            raise CheckpointError(f"has tensors of {claimed} bytes in storages of {available}: refused")
+        return {name: self.array(tensor) for name, tensor in state_dict.items()}
+
+
+def is_torch_stream(head: bytes) -> bool:
+    return head.startswith(STREAM_MAGIC)
+
+
+def is_torch_archive(members: Iterable[str]) -> bool:
+    """Whether a zip file with these members was written by `torch.save`."""
+    return _prefix(members) is not None
+
+
+def read(file: BinaryIO, budget: Budget) -> TorchFile:
+    """Read a torch file of either kind. Raises CheckpointError if it is damaged or holds anything but data."""
+    head = file.read(max(len(STREAM_MAGIC), len(ZIP_MAGIC)))
+    size = file.seek(0, 2)
+    file.seek(0)
+    if head.startswith(ZIP_MAGIC):
+        return _read_archive(SafeZip(file, budget))
+    if is_torch_stream(head):
+        return _read_stream(BoundedReader(file, size, budget))
+    raise CheckpointError(f"not a file of torch.save: it begins with {head[:8]!r}")
+
+
+def state_dict(content: Any) -> dict[str, StoredTensor]:
+    """Return the tensors by name, at the root of what was saved or under a key of `ROOTS`."""
+    if isinstance(content, dict):
+        for group in (content, *(content.get(root) for root in ROOTS)):
+            if isinstance(group, dict) and group and all(isinstance(item, StoredTensor) for item in group.values()):
+                return {str(name): tensor for name, tensor in group.items()}
+    keys = ", ".join(map(brief, list(content)[:8])) if isinstance(content, dict) else f"a {type(content).__name__}"
+    raise CheckpointError(
+        f"has no state dict (tensors by name) at its root or under {' or '.join(ROOTS)}; it has {keys}"
+    )
+
+
+def _prefix(members: Iterable[str]) -> str | None:
+    """The folder inside the archive."""
+    folders = [posixpath.dirname(name) for name in members if posixpath.basename(name) == "data.pkl"]
+    return folders[0] + "/" if len(folders) == 1 and folders[0] else None
+
+
+def _read_archive(archive: SafeZip) -> TorchFile:
+    prefix = _prefix(archive.members)
+    if prefix is None:
+        raise CheckpointError("has no data.pkl in a folder, which torch's archives have")
+    pickled = archive.read(f"{prefix}data.pkl")
+    order = "little"
+    if f"{prefix}byteorder" in archive.members:
+        order = archive.read(f"{prefix}byteorder").decode("latin1")
+    if order not in ("little", "big"):
+        raise CheckpointError(f"has the byte order {brief(order)}; 'little' and 'big' are supported")
+    content = _unpickle(BoundedReader(io.BytesIO(pickled), len(pickled), archive.budget))
+    return TorchFile(content, _ArchivedStorages(archive, prefix), byteorder=order)
+
+
+class _ArchivedStorages:
+    def __init__(self, archive: SafeZip, prefix: str) -> None:
+        self._archive = archive
+        self._prefix = prefix
+        self._read: dict[str, bytes] = {}
+
+    def read(self, storage: Storage) -> bytes:
+        if storage.key not in self._read:
+            self._read[storage.key] = self._archive.read(f"{self._prefix}data/{storage.key}")
+        return _checked(storage, self._read[storage.key])
+
+
+def _read_stream(reader: BoundedReader) -> TorchFile:
+    magic, version, system = (safe_pickle.load(reader, {}) for _ in range(3))
+    if version != STREAM_VERSION or not isinstance(system, dict):
+        raise CheckpointError(f"is a torch stream of version {brief(version)}; {STREAM_VERSION} is supported")
+    del magic  # the file was recognised by it
+    content = _unpickle(reader)
+    keys = safe_pickle.plain(safe_pickle.load(reader, {}), (), reader.budget)
+    order = "little" if system.get("little_endian", sys.byteorder == "little") else "big"
+    return TorchFile(content, _StreamedStorages(content, keys, reader, order), byteorder=order)
+
+
+class _StreamedStorages:
+    """Storages follow one another: to read one, those before it are read."""
+
+    def __init__(self, content: Any, keys: Any, reader: BoundedReader, byteorder: Any) -> None:
+        if not isinstance(keys, list):
+            raise CheckpointError(f"has a {type(keys).__name__} as the list of its storages: refused")
+        self._known = {tensor.storage.key: tensor.storage for tensor in tensors_in(content)}
+        self._pending = iter(keys)
+        self._reader = reader
+        self._byteorder = byteorder
+        self._read: dict[str, bytes] = {}
+
+    def read(self, storage: Storage) -> bytes:
+        while storage.key not in self._read:
+            key = next(self._pending, None)
+            if type(key) is not str or key not in self._known:
+                raise CheckpointError(f"has no storage {brief(storage.key)}, or an unused one: {brief(key)}")
+            length = int.from_bytes(self._reader.read(8), self._byteorder)
+            self._read[key] = self._reader.read(length * self._known[key].itemsize)
+        return _checked(storage, self._read[storage.key])
+
+
+def _checked(storage: Storage, data: bytes) -> bytes:
+    if len(data) != storage.length * storage.itemsize:
+        raise CheckpointError(
+            f"storage {brief(storage.key)} has {len(data)} bytes, "
+            f"not the {storage.length} x {storage.itemsize} it claims"
+        )
+    return data
+
+
+def tensors_in(content: Any) -> list[StoredTensor]:
+    """Return all tensors, at any depth."""
+    if isinstance(content, StoredTensor):
+        return [content]
+    items = content.values() if isinstance(content, dict) else content if isinstance(content, list | tuple) else ()
+    return [tensor for item in items for tensor in tensors_in(item)]
+
+
+def _unpickle(reader: BoundedReader) -> Any:
+    return safe_pickle.plain(safe_pickle.load(reader, NAMES, _persistent), (StoredTensor,), reader.budget)
+
+
+def _persistent(pid: Any) -> Storage:
+    if type(pid) is not tuple or len(pid) not in (5, 6) or pid[0] != "storage":
+        raise CheckpointError(f"refers to {brief(pid)}, which is not a storage: refused")
+    _, kind, key, _location, length, *view = pid
+    if not isinstance(kind, Name) or not isinstance(kind.value, _StorageType) or type(key) is not str:
+        raise CheckpointError("refers to a storage of an unknown type: refused")
+    if any(part is not None for part in view) or type(length) is not int or not 0 <= length < 2**40:
+        raise CheckpointError(f"refers to a storage of {brief(length)} numbers, or to a view of one: refused")
+    return Storage(key, kind.value.code, length)
+
+
+def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> StoredTensor:
+    numbers = [offset, *shape, *strides]
+    if not isinstance(storage, Storage) or len(shape) != len(strides) or len(shape) > 8:
+        raise CheckpointError("has a tensor without a storage or a shape: refused")
+    if any(type(number) is not int or not 0 <= number < 2**40 for number in numbers):
+        raise CheckpointError(f"has a tensor of shape {brief(shape)} and strides {brief(strides)}: refused")
+    size = math.prod(shape)
+    last = offset + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+    # A view may repeat its storage's numbers; without a limit, a small file could unpack to any size.
+    if size > storage.length or (size and last >= storage.length):
+        raise CheckpointError(
+            f"has a tensor of shape {brief(shape)} that reaches beyond its storage of {storage.length} numbers"
+        )
+    return StoredTensor(storage, offset, tuple(shape), tuple(strides))
+
+
+def _rebuild_parameter(tensor: Any, *_: Any) -> StoredTensor:
+    if not isinstance(tensor, StoredTensor):
+        raise CheckpointError("has a parameter that is not a tensor: refused")
+    return tensor
+
+
+NAMES: Names = {
+    **safe_pickle.ORDERED_DICT,
+    ("torch._utils", "_rebuild_tensor_v2"): Name(call=_rebuild_tensor),
+    ("torch._utils", "_rebuild_parameter"): Name(call=_rebuild_parameter),
+    **{("torch", name): Name(value=_StorageType(code)) for name, code in STORAGES.items()},
+}

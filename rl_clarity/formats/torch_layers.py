@@ -1,0 +1,208 @@
+"""PyTorch's layers, and the convolutional bodies that several programs share, in Keras.
+
+PyTorch stores the kernel of a convolution as (out, in, height, width) and of a dense layer as (out, in); it flattens
+channels, rows, columns; and it pads both sides equally, unlike TensorFlow's "same". Layers have the names of the state
+dict and read `<name>.weight` and `<name>.bias`; sizes come from the stored shapes. Feature maps are (B, H, W, C).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.network import Layout, StatePart, keras_name
+from rl_clarity.errors import CheckpointError
+from rl_clarity.formats.checkpoint import Checkpoint
+from rl_clarity.formats.layers import NetworkBuilder
+
+MAX_SIZE = 65536
+MAX_BLOCKS = 16
+MAX_CHANNELS = 256
+NATURE = ((8, 4), (4, 2), (3, 1))  # kernel size and stride of each convolution
+
+
+class TorchLayers:
+    """Creates layers from a state dict."""
+
+    def __init__(self, parameters: Mapping[str, np.ndarray]) -> None:
+        self.parameters = parameters
+        self.builder = NetworkBuilder(parameters)
+
+    def has(self, name: str) -> bool:
+        """Whether the state dict has a layer or tensor of this name."""
+        return name in self.parameters or f"{name}.weight" in self.parameters
+
+    def uses(self, part: str) -> bool:
+        """Whether the state dict has tensors of this part of the network."""
+        return any(name.startswith(f"{part}.") for name in self.parameters)
+
+    def size(self, tensor: str, axis: int = 0) -> int:
+        """Return the length of an axis of a stored tensor, as a size of the network."""
+        if tensor not in self.parameters:
+            known = ", ".join(sorted(self.parameters)) or "none"
+            raise CheckpointError(f"tensor {tensor!r} is missing; the checkpoint has: {known}")
+        shape = self.parameters[tensor].shape
+        if len(shape) <= axis or not 1 <= shape[axis] <= MAX_SIZE:
+            raise CheckpointError(
+                f"tensor {tensor!r} has the shape {tuple(shape)}; the length of axis {axis} must be 1 to {MAX_SIZE}"
+            )
+        return int(shape[axis])
+
+    def conv(self, x: Any, name: str, *, size: int, strides: int = 1, padding: int = 0) -> Any:
+        """Convolution with a square kernel, bias, and `padding` zeros on every side."""
+        import keras
+
+        kernel, bias = f"{name}.weight", f"{name}.bias"
+        filters, depth = self.size(kernel), int(x.shape[-1])
+        stored = (filters, depth, size, size)
+        self.builder.expect(kernel, stored)
+        self.builder.expect(bias, (filters,))
+        if padding:
+            x = keras.layers.ZeroPadding2D(padding)(x)
+        layer = keras.layers.Conv2D(
+            filters, size, strides=strides, padding="valid", kernel_initializer="zeros", name=_name(name)
+        )
+        y = layer(x)
+        self.builder.store(kernel, layer.kernel, Layout(stored, axes=(2, 3, 1, 0)))
+        self.builder.store(bias, layer.bias)
+        return y
+
+    def max_pool(self, x: Any, *, size: int, strides: int, padding: int) -> Any:
+        """Maximum over windows of positions, without the padding."""
+        import keras
+
+        around = (padding, padding)
+        x = keras.ops.pad(x, ((0, 0), around, around, (0, 0)), constant_values=-np.inf)
+        return keras.layers.MaxPooling2D(size, strides=strides, padding="valid")(x)
+
+    def dense(self, x: Any, name: str) -> Any:
+        """Matrix product and bias; feature maps are flattened in PyTorch's order: channels, rows, columns."""
+        kernel = f"{name}.weight"
+        return self._product(x, name, kernel, f"{name}.bias", self.size(kernel))
+
+    def relu(self, x: Any, name: str) -> Any:
+        return self.builder.relu(x, name.replace(".", "/"))
+
+    def activation(self, x: Any, kind: str, name: str) -> Any:
+        """Apply an activation function by its Keras name."""
+        import keras
+
+        return keras.layers.Activation(kind, name=_name(name))(x)
+
+    def lstm(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[StatePart]]:
+        """One step of an LSTM: its output (B, H), and the states h and c, which start at zero."""
+        from keras import ops
+
+        size = self.size(f"{name}.weight_hh{suffix}", axis=1)
+        h, c = (self.builder.input((size,), _name(f"{name}.{part}{suffix}")) for part in "hc")
+        gates_x, gates_h = self._gates(x, h, name, suffix, 4 * size)
+        i, f, g, o = ops.split(gates_x + gates_h, 4, axis=-1)
+        c_after = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
+        h_after = ops.sigmoid(o) * ops.tanh(c_after)
+        zeros = np.zeros(size, np.float32)
+        return h_after, [(h, h_after, zeros), (c, c_after, zeros)]
+
+    def gru(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[StatePart]]:
+        """One step of a GRU: its output (B, H), and the state h, which starts at zero."""
+        from keras import ops
+
+        size = self.size(f"{name}.weight_hh{suffix}", axis=1)
+        h = self.builder.input((size,), _name(f"{name}.h{suffix}"))
+        gates_x, gates_h = self._gates(x, h, name, suffix, 3 * size)
+        x_reset, x_update, x_new = ops.split(gates_x, 3, axis=-1)
+        h_reset, h_update, h_new = ops.split(gates_h, 3, axis=-1)
+        update = ops.sigmoid(x_update + h_update)
+        new = ops.tanh(x_new + ops.sigmoid(x_reset + h_reset) * h_new)  # PyTorch resets the bias in h_new, too
+        h_after = (1 - update) * new + update * h
+        return h_after, [(h, h_after, np.zeros(size, np.float32))]
+
+    def _gates(self, x: Any, h: Any, name: str, suffix: str, units: int) -> tuple[Any, Any]:
+        gates_x, gates_h = (
+            self._product(
+                y, f"{name}.{part}{suffix}", f"{name}.weight_{part}{suffix}", f"{name}.bias_{part}{suffix}", units
+            )
+            for y, part in ((x, "ih"), (h, "hh"))
+        )
+        return gates_x, gates_h
+
+    def _product(self, x: Any, name: str, kernel: str, bias: str, units: int) -> Any:
+        import keras
+
+        feature_map = tuple(map(int, x.shape[1:])) if len(x.shape) == 4 else None
+        stored = (units, int(np.prod(x.shape[1:])))
+        self.builder.expect(kernel, stored)
+        self.builder.expect(bias, (units,))
+        if feature_map is None:
+            layout = Layout(stored, axes=(1, 0))
+        else:
+            height, width, depth = feature_map
+            layout = Layout(stored, split=(units, depth, height, width), axes=(2, 3, 1, 0))
+            x = keras.layers.Flatten()(x)
+        layer = keras.layers.Dense(units, kernel_initializer="zeros", name=_name(name))
+        y = layer(x)
+        self.builder.store(kernel, layer.kernel, layout)
+        self.builder.store(bias, layer.bias)
+        return y
+
+
+def _name(name: str) -> str:
+    """Name of the operation for a submodule."""
+    return keras_name(name.replace(".", "/"))
+
+
+def nature(layers: TorchLayers, x: Any, prefix: str) -> Any:
+    """The convolutions of Mnih et al. (2015), in a `Sequential` with ReLUs: feature maps (B, h, w, c)."""
+    for i, (size, strides) in enumerate(NATURE):
+        name = f"{prefix}.{2 * i}"
+        x = layers.relu(layers.conv(x, name, size=size, strides=strides), f"{name}.relu")
+    return x
+
+
+@dataclass(frozen=True)
+class ImpalaNames:
+    """A program's names for the parts of IMPALA's residual network."""
+
+    block: Callable[[int], str]
+    residuals: Sequence[str]
+    convolutions: Sequence[str]
+    relu: str
+    """The ReLU between the last block and the dense layer."""
+
+
+def impala(layers: TorchLayers, x: Any, names: ImpalaNames) -> Any:
+    """Blocks of a convolution, a maximum over 3 x 3 positions, and residuals: feature maps (B, h, w, c).
+
+    IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561. The state dict determines the number of blocks.
+    """
+    import keras
+
+    blocks = 0
+    while layers.has(f"{names.block(blocks)}.conv") and blocks < MAX_BLOCKS:
+        block = names.block(blocks)
+        x = layers.conv(x, f"{block}.conv", size=3, padding=1)
+        x = layers.max_pool(x, size=3, strides=2, padding=1)
+        for residual in names.residuals:
+            y = x
+            for i, conv in enumerate(names.convolutions):
+                y = layers.relu(y, f"{block}.{residual}.relu{i}")
+                y = layers.conv(y, f"{block}.{residual}.{conv}", size=3, padding=1)
+            x = keras.layers.Add()([y, x])
+        blocks += 1
+    if not blocks:
+        raise CheckpointError(f"tensor '{names.block(0)}.conv.weight' is missing")
+    return layers.relu(x, names.relu)
+
+
+def observation_shape(checkpoint: Checkpoint, kernel: str, side: int) -> tuple[int, int, int]:
+    """(H, W, C) of the input: `observation_shape` of the metadata, or a square with the channels of `kernel`."""
+    override = checkpoint.metadata.get("observation_shape")
+    if override is not None:
+        height, width, channels = map(int, override)
+        return height, width, channels
+    shape = checkpoint.parameters[kernel].shape if kernel in checkpoint.parameters else ()
+    if len(shape) != 4 or not 1 <= shape[1] <= MAX_CHANNELS:
+        raise CheckpointError(f"tensor {kernel!r} has the shape {tuple(shape)}; it must be (filters, channels, h, w)")
+    return side, side, int(shape[1])

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from rl_clarity.agents.heads import check_heads, find_heads
+from rl_clarity.errors import OptionError
+
+
+@pytest.mark.parametrize(
+    ("names", "widths", "heads"),
+    [
+        (["policy_logits", "value"], [15, 1], ("policy_logits", "values")),
+        (["value", "policy_logits"], [1, 15], ("values", "policy_logits")),
+        (["vf", "pi"], [1, 1], ("values", "policy_logits")),
+        (["critic", "actor"], [None, 4], ("values", "policy_logits")),
+        (["body/state_value", "body/action_logits"], [1, 4], ("values", "policy_logits")),
+        (["dense_7", "dense_8"], [4, 1], ("policy_logits", "values")),
+        ([None, None], [None, 4], ("values", "policy_logits")),
+        (["q_values"], [6], ("q_values",)),
+        (["dense_3"], [6], ("q_values",)),
+    ],
+)
+def test_outputs_are_known_by_name_or_width(names, widths, heads):
+    assert find_heads(names, widths) == heads
+
+
+@pytest.mark.parametrize(
+    ("names", "widths"),
+    [
+        (["a", "b"], [4, 4]),
+        (["a", "b"], [1, 1]),
+        (["policy"], [4]),
+        (["a", "b", "c"], [4, 1, 1]),
+        ([], []),
+        (["v"], [1]),
+    ],
+)
+def test_unclear_outputs_are_an_error_that_says_how_to_name_them(names, widths):
+    with pytest.raises(OptionError, match=r"heads=\('policy_logits', 'values'\)"):
+        find_heads(names, widths)
+
+
+def test_heads_that_are_given_are_checked():
+    assert check_heads(["values", "policy_logits"], 2) == ("values", "policy_logits")
+    for wrong, count in ((["policy_logits"], 1), (["q_values", "values"], 2), ([], 0), (["q_values"], 2)):
+        with pytest.raises(OptionError, match="heads="):
+            check_heads(wrong, count)

@@ -1,0 +1,65 @@
+"""Write Stable-Baselines3's zips and Keras's files, from parts that can be broken one by one."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.formats import torch_writer
+
+
+def zipped(members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    return buffer.getvalue()
+
+
+def sb3_data(shape: tuple[int, int, int] = (4, 84, 84), **more: Any) -> dict[str, Any]:
+    """`data` as Stable-Baselines3 writes it: pickles in base64 beside what is plain."""
+    return {
+        "policy_class": {":type:": "<class 'abc.ABCMeta'>", ":serialized:": "gASVCg==", "__module__": "x.policies"},
+        "policy_kwargs": {},
+        "observation_space": {":type:": "Box", ":serialized:": "gASVCg==", "dtype": "uint8", "_shape": list(shape)},
+        "action_space": {":type:": "Discrete", ":serialized:": "gASVCg==", "n": "4"},
+        "gamma": 0.97,
+        "gae_lambda": 0.9,
+        **more,
+    }
+
+
+def sb3_zip(arrays: Mapping[str, np.ndarray], data: Any = None, *, members: Mapping[str, bytes] | None = None) -> bytes:
+    """A zip; `members` take the place of those it would have."""
+    content = {
+        "data": json.dumps(sb3_data() if data is None else data).encode(),
+        "policy.pth": torch_writer.save(arrays),
+        "_stable_baselines3_version": b"2.9.2",
+    }
+    return zipped({**content, **(members or {})})
+
+
+def keras_bytes(model: Any, folder: Path) -> bytes:
+    """A model as Keras saves it."""
+    path = folder / "model.keras"
+    model.save(path)
+    return path.read_bytes()
+
+
+def with_members(data: bytes, members: Mapping[str, bytes | None]) -> bytes:
+    """A zip with some members replaced, or left out where there is None."""
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        content: dict[str, bytes | None] = {info.filename: file.read(info) for info in file.infolist()}
+    return zipped({name: data for name, data in {**content, **members}.items() if data is not None})
+
+
+def keras_config(data: bytes) -> dict[str, Any]:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        config: dict[str, Any] = json.loads(file.read("config.json"))
+    return config

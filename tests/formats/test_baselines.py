@@ -1,0 +1,107 @@
+"""joblib files of Baselines: what is in them, however it is packed, and what does not fit."""
+
+from __future__ import annotations
+
+import io
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+
+from rl_clarity import formats
+from rl_clarity.errors import CheckpointError
+from rl_clarity.formats import baselines, safe_joblib
+from rl_clarity.formats.architectures import build
+
+
+def test_reads_what_joblib_reads(golden):
+    ours, theirs = safe_joblib.load(golden.checkpoint), joblib.load(golden.checkpoint)
+    assert list(ours) == list(theirs)
+    assert ours["args"] == theirs["args"]
+    assert list(ours["params"]) == list(theirs["params"])
+    for name, array in theirs["params"].items():
+        assert ours["params"][name].dtype == array.dtype
+        assert np.array_equal(ours["params"][name], array)
+
+
+CONTENT = {
+    "params": {
+        "a": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
+        "fortran": np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+        "big endian": np.arange(5, dtype=">f4"),
+        "whole": np.arange(4, dtype=np.int64),
+        "flags": np.array([True, False]),
+        "empty": np.zeros((0, 3), np.float32),
+        "one": np.float32(1.5),
+    },
+    "args": {"gamma": 0.9, "name": "x", "none": None, "list": [1, (2, 3)], "large": 10**30, "minus": -7},
+}
+
+
+@pytest.mark.parametrize("protocol", [3, 4, 5])
+@pytest.mark.parametrize("compress", [0, ("zlib", 3), ("gzip", 3), ("bz2", 3), ("xz", 3), ("lzma", 3)])
+def test_reads_every_packing_and_protocol(tmp_path, protocol, compress):
+    path = tmp_path / "file"
+    joblib.dump(CONTENT, path, compress=compress, protocol=protocol)
+    found = safe_joblib.load(path)
+    assert found["args"] == CONTENT["args"]
+    for name, array in CONTENT["params"].items():
+        assert np.array_equal(found["params"][name], array), name
+        assert np.asarray(found["params"][name]).dtype.kind == np.asarray(array).dtype.kind
+
+
+def test_reads_numpys_own_pickles(tmp_path):
+    """Arrays that were pickled whole, as they are inside objects that joblib does not look into."""
+    path = tmp_path / "file"
+    path.write_bytes(
+        pickle.dumps({"params": {"a": np.arange(6.0).reshape(2, 3).T}, "args": {"n": np.int64(3)}}, protocol=4)
+    )
+    found = safe_joblib.load(path)
+    assert np.array_equal(found["params"]["a"], np.arange(6.0).reshape(2, 3).T)
+    assert found["args"] == {"n": 3}
+
+
+def test_what_is_written_can_be_read_by_joblib_too(tmp_path):
+    parameters = build("nature", (44, 44, 4), 5).parameters()
+    args = {"cnn": "nature", "env_name": "pong", "observation_shape": [44, 44, 4]}
+    path = tmp_path / "new" / "model.jd"
+    baselines.write(path, parameters, args)
+    assert [file.name for file in path.parent.iterdir()] == ["model.jd"]
+    assert all(np.array_equal(joblib.load(path)["params"][name], array) for name, array in parameters.items())
+    checkpoint = formats.read(path)
+    assert checkpoint.metadata == {"env_kind": "procgen", "library": "baselines", **args}
+    assert formats.build_agent(checkpoint).observation_shape == (44, 44, 4)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"cnn": "claer"}, "'claer'.*did you mean 'clear'"),
+        ({"env_kind": "chess"}, "'chess'.*observation_shape"),
+        ({"frame_stack": 2}, r"\(7, 7, 3, 16\).*needs \(7, 7, 6, 16\)"),
+    ],
+)
+def test_metadata_that_does_not_fit_the_tensors(tmp_path, args, words):
+    path = tmp_path / "model.jd"
+    baselines.write(path, build("clear", (64, 64, 3), 5).parameters(), args)
+    with pytest.raises(CheckpointError, match=f"model.jd: .*{words}"):
+        formats.load_agent(path)
+
+
+def test_what_is_given_goes_before_what_the_file_says(tmp_path):
+    path = tmp_path / "model.jd"
+    baselines.write(path, build("nature", (84, 84, 4), 5).parameters(), {"cnn": "claer", "gamma": 0.9})
+    agent = formats.load_agent(path, cnn="nature", env_kind="atari", frame_stack=4)
+    with pytest.raises(CheckpointError, match="claer"):
+        formats.load_agent(path)
+    assert agent.metadata["gamma"] == 0.9
+
+
+def test_a_policy_head_is_needed(tmp_path):
+    for head in (None, np.zeros(5, np.float32), np.zeros((5, 0), np.float32)):
+        buffer = io.BytesIO()
+        joblib.dump({"params": {} if head is None else {baselines.POLICY_HEAD: head}, "args": {}}, buffer)
+        (tmp_path / "model.jd").write_bytes(buffer.getvalue())
+        with pytest.raises(CheckpointError, match=r"ppo2_model/pi/w:0.*\(features, actions\)"):
+            formats.load_agent(tmp_path / "model.jd")

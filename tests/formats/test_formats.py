@@ -1,0 +1,237 @@
+"""Checkpoints that other programs made give what those programs compute from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from rl_clarity import formats
+from rl_clarity.agents.capabilities import before_step
+from rl_clarity.cli import main
+
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Case:
+    file: str
+    format: str
+    network: str
+    layers: str = ""
+    """How the layer after a convolution is called, from the convolution's name."""
+
+
+CASES = {
+    "sb3-ppo": Case("ppo-BreakoutNoFrameskip-v4.zip", "sb3", "actor_critic", "{}.relu"),
+    "sb3-dqn": Case("dqn-BreakoutNoFrameskip-v4.zip", "sb3", "q_network", "{}.relu"),
+    "sb3-recurrent-ppo": Case("ppo_lstm-BreakoutNoFrameskip-v4.zip", "sb3", "actor_critic", "{}.relu"),
+    "cleanrl-ppo-atari": Case("agent.pt", "cleanrl", "ppo_atari", "{}.relu"),
+    "cleanrl-ppo-procgen": Case("agent.pt", "cleanrl", "ppo_procgen"),
+    "cleanrl-dqn-atari": Case("dqn_atari.cleanrl_model", "cleanrl", "dqn_atari", "{}.relu"),
+    "procgen-pytorch": Case("model_25165824.pth", "procgen_pytorch", "impala"),
+    "procgen-pytorch-recurrent": Case("model_200015872.pth", "procgen_pytorch", "impala_gru"),
+    "keras": Case("agent.keras", "keras", "Functional"),
+}
+IMPALA_LAYERS = {
+    "cleanrl-ppo-procgen": {
+        "network.0.conv": "network.0.res_block0.relu0",
+        "network.0.res_block0.conv0": "network.0.res_block0.relu1",
+        "network.0.res_block0.conv1": "network.0.res_block1.relu0",
+        "network.2.res_block1.conv1": "network.relu",
+    },
+    "procgen-pytorch": {
+        "embedder.block1.conv": "embedder.block1.res1.relu0",
+        "embedder.block2.res1.conv2": "embedder.block2.res2.relu0",
+        "embedder.block3.res2.conv1": "embedder.block3.res2.relu1",
+        "embedder.block3.res2.conv2": "embedder.relu",
+    },
+    "keras": {"conv_a": "conv_a", "conv_b": "relu_b", "conv_c": "relu_c"},
+}
+IMPALA_LAYERS["procgen-pytorch-recurrent"] = IMPALA_LAYERS["procgen-pytorch"]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request, shared_formats):
+    name = request.param
+    with np.load(shared_formats / name / "expected.npz") as arrays:
+        expected = {key: arrays[key] for key in arrays.files}
+    path = shared_formats / name / CASES[name].file
+    return name, path, expected, formats.load_agent(path, env_name="somewhere")
+
+
+def difference(outputs, expected, at=slice(None)) -> float:
+    names = [name for name in ("policy_logits", "values", "q_values") if name in expected]
+    assert {name for name in ("policy_logits", "values", "q_values") if getattr(outputs, name) is not None} == set(
+        names
+    )
+    return max(float(np.abs(getattr(outputs, name) - expected[name][at]).max()) for name in names)
+
+
+def test_is_recognised_by_its_content(case, tmp_path):
+    name, path, _, _ = case
+    nameless = tmp_path / "file"
+    nameless.write_bytes(path.read_bytes())
+    checkpoint = formats.read(nameless, gamma=0.5, env_name="x")
+    assert (checkpoint.format, checkpoint.network) == (CASES[name].format, CASES[name].network)
+    assert checkpoint.metadata["gamma"] == 0.5  # what is given goes before what the file says
+    assert checkpoint.metadata["env_name"] == "x"
+    assert any("env_name" in note for note in checkpoint.notes)
+
+
+def test_outputs(case):
+    name, _, expected, agent = case
+    observations = expected["observations"]
+    if "firsts" in expected:
+        state = agent.initial_state(observations.shape[1])
+        for t, (now, firsts) in enumerate(zip(observations, expected["firsts"], strict=True)):
+            outputs, state = agent.step(now, state, firsts)
+            assert difference(outputs, expected, t) < TOLERANCE
+            hidden = [expected[key][t] for key in expected if key.startswith("hidden")]
+            assert len(state) == len(hidden)
+            for part, wanted in zip(state, hidden, strict=True):
+                assert np.abs(part - wanted).max() < TOLERANCE
+    else:
+        assert difference(agent.forward(observations), expected) < TOLERANCE
+    assert agent.metadata["env_name"] == "somewhere", name
+
+
+def test_activations(case):
+    name, _, expected, agent = case
+    observations = expected["observations"]
+    frames = observations[0] if "firsts" in expected else observations[:2]
+    convolutions = {key.removeprefix("acts."): key for key in expected if key.startswith("acts.")}
+    layers = IMPALA_LAYERS.get(name) or {conv: CASES[name].layers.format(conv) for conv in convolutions}
+    for conv, layer in layers.items():
+        wanted = expected[convolutions[conv]]
+        assert np.abs(agent.activations(frames, layer) - wanted).max() < TOLERANCE
+
+
+def test_its_native_copy_is_the_same_agent(case, tmp_path):
+    _, path, expected, agent = case
+    written = formats.read(path, env_name="somewhere")
+    assert main(["convert", str(path), str(tmp_path / "copy.safetensors"), "--metadata", "env_name", "somewhere"]) == 0
+    copy = formats.read(tmp_path / "copy.safetensors")
+    assert (copy.format, copy.network, copy.metadata) == (written.format, written.network, written.metadata)
+    assert copy.notes == written.notes
+    observations = expected["observations"][0] if "firsts" in expected else expected["observations"]
+    before, after = agent.forward(observations), formats.build_agent(copy).forward(observations)
+    for name in ("policy_logits", "values", "q_values"):
+        if getattr(before, name) is not None:
+            assert np.array_equal(getattr(before, name), getattr(after, name))
+
+
+def test_replay_from_saved_states_gives_the_saved_outputs(case):
+    """Over the ends of episodes: what attribution starts from is the state before a step, reset included."""
+    _, _, expected, agent = case
+    if "firsts" not in expected:
+        assert agent.initial_state(2) is None
+        return
+    observations, firsts = expected["observations"], expected["firsts"]
+    state = agent.initial_state(observations.shape[1])
+    saved, played = [], []
+    for now, first in zip(observations, firsts, strict=True):
+        saved.append(before_step(agent, state, first))
+        outputs, state = agent.step(now, state, first)
+        played.append(outputs.policy_logits)
+    steps = np.prod(firsts.shape)
+    states = tuple(np.stack(parts).reshape(steps, -1) for parts in zip(*saved, strict=True))
+    replayed, _ = agent.step(observations.reshape(steps, *observations.shape[2:]), states, np.zeros(steps, bool))
+    assert np.abs(replayed.policy_logits - np.concatenate(played)).max() < 1e-5
+
+
+@pytest.fixture(scope="module")
+def folder(shared_formats):
+    return shared_formats / "baby-a3c"
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    with np.load(folder / "breakout-v4" / "expected.npz") as arrays:
+        return {key: arrays[key] for key in arrays.files}
+
+
+@pytest.fixture(scope="module")
+def agent(folder):
+    return formats.load_agent(folder / "breakout-v4" / "model.80.tar", env_name="breakout")
+
+
+class TestBabyA3C:
+    def test_preprocessing_is_exact(self, agent, expected):
+        for part in ("", "start."):
+            observations = agent.preprocess(expected[f"{part}observations"])
+            assert observations.dtype == np.float32
+            assert np.array_equal(observations, expected[f"{part}preprocessed"])
+
+    @pytest.mark.parametrize("part", ["", "start."])
+    def test_outputs(self, agent, expected, part):
+        observations = agent.preprocess(expected[f"{part}observations"])
+        state = agent.initial_state(1) if part else (expected["initial_hidden"][None],)
+        for t, observation in enumerate(observations):
+            outputs, state = agent.step(observation[None], state, np.zeros(1, bool))
+            assert np.abs(outputs.policy_logits[0] - expected[f"{part}policy_logits"][t]).max() < TOLERANCE
+            assert np.abs(outputs.values[0] - expected[f"{part}values"][t]) < TOLERANCE
+            assert np.abs(state[0][0] - expected[f"{part}hidden"][t]).max() < TOLERANCE
+
+    def test_activations(self, agent, expected):
+        observations = expected["preprocessed"][:2]
+        assert list(agent.layers) == ["conv1", "conv2", "conv3", "conv4"]
+        for layer in agent.layers:
+            wanted = expected[f"acts.{layer}"]
+            assert np.abs(agent.activations(observations, f"{layer}.elu") - wanted).max() < TOLERANCE
+            assert np.abs(agent.activations(observations, layer) - wanted).max() > 0.01  # before the ELU
+
+    def test_its_native_copy_is_the_same_agent(self, folder, agent, expected, tmp_path):
+        source = str(folder / "breakout-v4" / "model.80.tar")
+        assert main(["convert", source, str(tmp_path / "copy.safetensors"), "--metadata", "env_name", "breakout"]) == 0
+        copy = formats.load_agent(tmp_path / "copy.safetensors")
+        assert copy.metadata == agent.metadata
+        frames = copy.preprocess(expected["observations"][:4])
+        assert np.array_equal(frames, expected["preprocessed"][:4])
+        assert np.array_equal(copy.forward(frames).policy_logits, agent.forward(frames).policy_logits)
+
+    def test_whole_numbers_stand_for_the_same_observations(self, agent, expected):
+        floats = expected["preprocessed"][:3]
+        whole = np.rint(floats * 255).astype(np.uint8)
+        assert np.array_equal(agent.forward(whole).policy_logits, agent.forward(floats).policy_logits)
+
+    @pytest.mark.parametrize("n", [1, 50, 100])
+    def test_a_series_in_training(self, folder, n):
+        folder = folder / "models_model7-02-17-20-41"
+        with np.load(folder / "expected.npz") as arrays:
+            agent = formats.load_agent(folder / f"model.{n}.tar")
+            observations, state = agent.preprocess(arrays["observations"][:6]), None
+            assert np.array_equal(observations, arrays["preprocessed"][:6])
+            for t, observation in enumerate(observations):
+                outputs, state = agent.step(observation[None], state, np.zeros(1, bool))
+                assert np.abs(outputs.policy_logits[0] - arrays[f"{n}.policy_logits"][t]).max() < TOLERANCE
+                assert np.abs(state[0][0] - arrays[f"{n}.hidden"][t]).max() < TOLERANCE
+
+
+def test_observations_may_have_their_channels_first_or_last(shared_formats):
+    agent = formats.load_agent(shared_formats / "cleanrl-ppo-atari" / "agent.pt")
+    with np.load(shared_formats / "cleanrl-ppo-atari" / "expected.npz") as arrays:
+        first = arrays["observations"]
+    last = first.transpose(0, 2, 3, 1)
+    assert agent.observation_shape == (84, 84, 4)
+    assert np.array_equal(agent.forward(first).policy_logits, agent.forward(last).policy_logits)
+    of_first, of_last = (agent.gradients(o[:1], "input", ["value"]) for o in (first, last))
+    assert np.array_equal(of_first, of_last.transpose(0, 1, 4, 2, 3))
+
+
+def test_the_target_network_is_not_used(shared_formats):
+    path = shared_formats / "sb3-dqn" / "dqn-BreakoutNoFrameskip-v4.zip"
+    checkpoint = formats.read(path)
+    online, target = (checkpoint.parameters[f"{name}.q_net.0.weight"] for name in ("q_net", "q_net_target"))
+    assert not np.array_equal(online, target)
+
+
+def test_later_episodes_do_not_start_from_the_learned_initial_state(shared_formats):
+    """The program's own flaw, which its numbers have: a reset makes the state zero."""
+    agent = formats.load_agent(shared_formats / "procgen-pytorch-recurrent" / "model_200015872.pth")
+    initial = agent.initial_state(2)
+    assert np.abs(initial[0]).max() > 0.1
+    assert np.array_equal(before_step(agent, initial, np.array([True, True]))[0], initial[0])
+    later = (initial[0] + 1,)
+    assert np.array_equal(before_step(agent, later, np.array([True, False]))[0], [initial[0][0] * 0, later[0][1]])

@@ -1,0 +1,223 @@
+"""Whatever is in a file: nothing of it runs, little memory is used, and what is wrong is said."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import textwrap
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_clarity import formats
+from rl_clarity.errors import CheckpointError
+from tests import state_dicts
+from tests.formats import hostile_files, hostile_pickles, torch_writer
+from tests.formats.other_files import sb3_data, sb3_zip
+from tests.formats.torch_writer import name, pickled
+
+MEMORY = 256 << 20
+FORMATS = {
+    "joblib": hostile_files.joblib_files,
+    "torch": hostile_files.torch_files,
+    "sb3": hostile_files.sb3_files,
+    "native": hostile_files.native_files,
+}
+
+
+def build(path: Path) -> None:
+    formats.build_agent(formats.read(path))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_is_refused(kind, tmp_path):
+    pytest.importorskip("keras")  # before memory is measured
+    marker = tmp_path / "it ran"
+    path = tmp_path / "checkpoint"
+    survived, unclear, large = [], [], []
+    for what, data in FORMATS[kind](marker).items():
+        path.write_bytes(data)
+        tracemalloc.start()
+        try:
+            build(path)
+            survived.append(what)
+        except CheckpointError as error:
+            if not str(error).startswith(str(path)) or len(str(error)) > 3000:
+                unclear.append((what, str(error)[:200]))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        if peak > MEMORY:
+            large.append((what, peak))
+        assert not marker.exists(), what
+    assert not survived
+    assert not unclear
+    assert not large
+
+
+def test_the_corpus_is_dangerous(tmp_path):
+    """With Python's own loader, much of it runs."""
+    ran = 0
+    for data in hostile_pickles.running(tmp_path / "marker").values():
+        with contextlib.suppress(Exception):
+            pickle.loads(data)
+        ran += (tmp_path / "marker").exists()
+        (tmp_path / "marker").unlink(missing_ok=True)
+    assert ran >= 8
+
+
+def test_pickles_in_the_data_of_sb3_are_not_even_read(tmp_path):
+    path = tmp_path / "model.zip"
+    poison = {":type:": "<class 'function'>", ":serialized:": "not base64 \u2603"}
+    path.write_bytes(sb3_zip(state_dicts.sb3(), data=sb3_data(lr_schedule=poison, policy_class=poison)))
+    checkpoint = formats.read(path)
+    assert checkpoint.metadata["gamma"] == 0.97
+    assert "serialized" not in str(checkpoint.metadata) + str(checkpoint.architecture)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("a whole module", ["__main__.Agent", "torch.load", "TorchAgent"]),
+        ("archive: os.system", ["os.system", "nothing was run"]),
+        ("no state dict", ["'epoch'", "state_dict"]),
+        ("a damaged storage", ["CRC"]),
+        ("a tensor beyond its storage", ["beyond its storage"]),
+    ],
+)
+def test_the_error_says_what_is_wrong_and_what_to_do(tmp_path, what, words):
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(hostile_files.torch_files(tmp_path / "marker")[what])
+    with pytest.raises(CheckpointError) as raised:
+        formats.read(path)
+    for word in words:
+        assert word in str(raised.value)
+    assert ("torch.load" in str(raised.value)) == (what == "a whole module")  # no advice to run what is plainly hostile
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("policy.jd", pickled(name("my_program.agents", "Agent") + b")\x81"), ["joblib.load", "numpy.asarray"]),
+        (
+            "agent.pt",
+            torch_writer.archive(pickled(name("my_program", "Net") + b")\x81"), {}),
+            ["torch.load", "TorchAgent"],
+        ),
+        (
+            "state.pkl",
+            pickled(name("ray.rllib.policy", "Policy") + b")\x81"),
+            ["RLModule.from_checkpoint", "TorchAgent"],
+        ),
+    ],
+)
+def test_the_script_for_other_programs_objects_is_a_program(tmp_path, file, content, words):
+    path = tmp_path / file
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError) as raised:
+        formats.read(path)
+    script = textwrap.dedent(str(raised.value).partition("\n")[2])
+    compile(script, "script", "exec")
+    assert len(script.strip().splitlines()) <= 12
+    assert str(path) in script
+    for word in words:
+        assert word in script
+
+
+@pytest.mark.slow
+def test_the_script_for_a_pickled_module_works(tmp_path, monkeypatch):
+    """As a user would: the file's own class at hand, the script as it stands."""
+    torch = pytest.importorskip("torch")
+    (tmp_path / "my_agent.py").write_text(
+        "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.conv, self.pi, self.v = nn.Conv2d(3, 4, 8, 8), nn.Linear(256, 5), nn.Linear(256, 1)\n\n"
+        "    def forward(self, x):\n        x = self.conv(x).relu().flatten(1)\n        return self.pi(x), self.v(x)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    import my_agent
+
+    torch.save(my_agent.Net(), tmp_path / "agent.pt")
+    with pytest.raises(CheckpointError) as raised:
+        formats.read(tmp_path / "agent.pt")
+    collected = []
+    monkeypatch.setattr("rl_clarity.collect", lambda agent, env: collected.append(agent) or (env, agent))
+    monkeypatch.setattr("rl_clarity.generate", lambda agent, *samples: collected.append(samples))
+    exec(textwrap.dedent(str(raised.value).partition("\n")[2]), {"env": "an environment"})
+    agent = collected[0]
+    assert collected[1] == ("an environment", agent, "out")
+    assert agent.forward(np.zeros((2, 64, 64, 3), np.uint8)).policy_logits.shape == (2, 5)
+    assert (tmp_path / "state_dict.pt").is_file()
+
+
+def test_rllib_is_told_how_to_convert(tmp_path):
+    folder = tmp_path / "checkpoint_000100"
+    folder.mkdir()
+    (folder / "rllib_checkpoint.json").write_text("{}")
+    (folder / "algorithm_state.pkl").write_bytes(b"\x80\x04N.")
+    for path in (folder, folder / "algorithm_state.pkl"):
+        with pytest.raises(CheckpointError, match=r"RLModule\.from_checkpoint"):
+            formats.read(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"hello", "unknown format.*joblib"),
+        (b"", "is an empty file"),
+        (b"\x89HDF\r\n\x1a\n", "save the model again"),
+        (torch_writer.save({"w": np.zeros((2, 3), np.float32)}), r"unsupported program.*w \(2, 3\).*TorchAgent"),
+    ],
+)
+def test_an_unknown_file_is_told_what_is_known(tmp_path, content, words):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=f"(?s){words}"):
+        formats.read(path)
+
+
+def test_a_missing_file_and_a_folder(tmp_path):
+    with pytest.raises(CheckpointError, match="No such file"):
+        formats.read(tmp_path / "missing.jd")
+    (tmp_path / "model.jd").touch()
+    with pytest.raises(CheckpointError, match=r"folder.*model\.jd"):
+        formats.read(tmp_path)
+
+
+def whole_files() -> dict[str, bytes]:
+    arrays = {"ppo2_model/pi/w:0": np.arange(12, dtype=np.float32).reshape(3, 4)}
+    content = {"params": arrays, "args": {"cnn": "clear", "env_name": "coinrun", "lambda": 0.95}}
+    small = {name: array[:1, :1] if array.ndim > 1 else array[:1] for name, array in state_dicts.baby_a3c().items()}
+    few = {f"features_extractor.cnn.{i}.weight": np.ones((1, 1, 1, 1), np.float32) for i in (0, 2)}
+    return {
+        "joblib": hostile_files.dumped(content),
+        "packed": hostile_files.dumped(content, compress=("zlib", 3)),
+        "archive": torch_writer.save(small),
+        "stream": torch_writer.save_stream(small),
+        "sb3": sb3_zip(few),
+    }
+
+
+@pytest.mark.parametrize("kind", whole_files())
+def test_flipped_bits_and_cuts_end_in_an_error_or_in_other_numbers(kind, tmp_path):
+    """Only what has a checksum can tell other numbers; nothing else than CheckpointError is raised."""
+    whole = whole_files()[kind]
+    path = tmp_path / "checkpoint"
+    path.write_bytes(whole)
+    formats.read(path)
+    rng = np.random.default_rng(0)
+    refused = 0
+    for i in range(200):
+        data = bytearray(whole)
+        if i % 4:
+            for at in rng.integers(len(data), size=rng.integers(1, 4)):
+                data[at] ^= 1 << rng.integers(8)
+        else:
+            del data[rng.integers(len(data)) :]
+        path.write_bytes(data)
+        try:
+            formats.read(path)
+        except CheckpointError:
+            refused += 1
+    assert refused > 50

@@ -1,0 +1,110 @@
+"""The package's own format: round trips of all kinds of checkpoints, deterministic bytes, other programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy as safetensors_numpy
+
+from rl_clarity import formats
+from rl_clarity.errors import CheckpointError
+from rl_clarity.formats import baselines, native
+from rl_clarity.formats.architectures import build
+from rl_clarity.formats.checkpoint import Checkpoint
+from tests import state_dicts
+from tests.formats import torch_writer
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "agent.pt"
+    path.write_bytes(torch_writer.save(state_dicts.ppo_atari(lstm=True)))
+    return formats.read(path, env_name="breakout", gamma=0.9)
+
+
+def test_round_trip(checkpoint, tmp_path):
+    path = tmp_path / "out" / "converted.safetensors"
+    native.write(path, checkpoint)
+    copy = formats.read(path)
+    for field in ("format", "network", "metadata", "notes", "architecture"):
+        assert getattr(copy, field) == getattr(checkpoint, field)
+    assert set(copy.parameters) == set(checkpoint.parameters)
+    assert all(np.array_equal(copy.parameters[name], array) for name, array in checkpoint.parameters.items())
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_the_same_checkpoint_gives_the_same_bytes(checkpoint, tmp_path):
+    for name in "ab":
+        native.write(tmp_path / name, checkpoint)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_baselines_checkpoints_convert_too(tmp_path):
+    path = tmp_path / "model.jd"
+    baselines.write(
+        path, build("nature", (44, 44, 4), 5).parameters(), {"cnn": "nature", "observation_shape": [44, 44, 4]}
+    )
+    formats.convert(path, tmp_path / "out.safetensors", env_name="coinrun")
+    before, after = formats.load_agent(path), formats.load_agent(tmp_path / "out.safetensors")
+    observations = np.random.default_rng(0).integers(0, 256, (2, 44, 44, 4), np.uint8)
+    assert np.array_equal(before.forward(observations).values, after.forward(observations).values)
+    assert after.metadata == {**before.metadata, "env_name": "coinrun"}
+    formats.convert(tmp_path / "out.safetensors", tmp_path / "again.safetensors")
+    assert (tmp_path / "out.safetensors").read_bytes() == (tmp_path / "again.safetensors").read_bytes()
+
+
+def test_what_makes_no_agent_is_not_converted(tmp_path):
+    arrays = state_dicts.ppo_atari()
+    arrays["actor.bias"][0] = np.nan
+    (tmp_path / "agent.pt").write_bytes(torch_writer.save(arrays))
+    with pytest.raises(CheckpointError, match=r"actor\.bias"):
+        formats.convert(tmp_path / "agent.pt", tmp_path / "out.safetensors")
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_other_programs_read_the_tensors(checkpoint, tmp_path):
+    native.write(tmp_path / "a", checkpoint)
+    found = safetensors_numpy.load((tmp_path / "a").read_bytes())
+    assert all(np.array_equal(found[name], array) for name, array in checkpoint.parameters.items())
+
+
+def with_parameters(arrays):
+    return Checkpoint(Path("agent"), "cleanrl", "ppo_atari", arrays, {})
+
+
+def test_tensors_of_all_types(tmp_path):
+    codes = ("<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1")
+    arrays = {code: np.arange(6).reshape(2, 3).astype(code) for code in codes}
+    arrays |= {"big endian": np.arange(3, dtype=">f4"), "none": np.zeros((0, 2), np.float32), "one": np.float32(3)}
+    arrays |= {"transposed": np.arange(6, dtype=np.float32).reshape(2, 3).T}
+    native.write(tmp_path / "a", with_parameters(arrays))
+    parameters = formats.read(tmp_path / "a").parameters
+    assert set(parameters) == set(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(parameters[name], array)
+        assert parameters[name].dtype == np.asarray(array).dtype.newbyteorder("=")
+
+
+def test_safetensors_of_other_programs_are_unknown(tmp_path):
+    safetensors_numpy.save_file({"w": np.zeros(3, np.float32)}, tmp_path / "a", {"format": "pt"})
+    with pytest.raises(CheckpointError, match="unknown format"):
+        formats.read(tmp_path / "a")
+
+
+def test_a_type_that_safetensors_does_not_have(tmp_path):
+    with pytest.raises(CheckpointError, match="complex"):
+        native.write(tmp_path / "a", with_parameters({"w": np.zeros(3, "complex128")}))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_header_is_plain_json(checkpoint, tmp_path):
+    native.write(tmp_path / "a", checkpoint)
+    data = (tmp_path / "a").read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    facts = json.loads(header["__metadata__"]["rl_clarity"])
+    assert facts["format"] == "cleanrl"
+    assert facts["network"] == "ppo_atari_lstm"
+    assert facts["metadata"]["gamma"] == 0.9

@@ -1,0 +1,63 @@
+"""Redefined networks and formats change cache keys; the package's own do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from rl_clarity import formats
+from rl_clarity.formats.architectures import ARCHITECTURES
+from rl_clarity.models import path_of
+from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.recordings import source
+
+
+@pytest.fixture
+def checkpoint() -> formats.Checkpoint:
+    return formats.read(path_of("coinrun"))
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    yield
+    ARCHITECTURES.unregister("clear")
+    formats.FORMATS.unregister("baselines")
+
+
+def sample_keys() -> list[object]:
+    plan = source.SamplingPlan(TrajectoriesOptions(), ObservationsOptions(), full_resolution=False, seed=0)
+    return source.page_is_of(path_of("coinrun"), LoadOptions(), plan, None, 15)
+
+
+def test_the_packages_own_code_has_no_source_key(checkpoint: formats.Checkpoint) -> None:
+    assert formats.source_key(checkpoint) == ""
+
+
+def test_a_redefined_network(checkpoint: formats.Checkpoint) -> None:
+    before = sample_keys()
+    clear = ARCHITECTURES.get("clear")
+
+    def body(builder, x, options):
+        return clear.body(builder, x, options)
+
+    ARCHITECTURES.register("clear", replace(clear, body=body))
+    assert formats.source_key(checkpoint) != ""
+    assert sample_keys() != before
+    ARCHITECTURES.unregister("clear")
+    assert sample_keys() == before
+
+
+def test_a_redefined_network_changes_no_other(checkpoint: formats.Checkpoint) -> None:
+    nature = replace(checkpoint, metadata={**checkpoint.metadata, "cnn": "nature"})
+    ARCHITECTURES.register("clear", ARCHITECTURES.get("nature"))
+    assert formats.source_key(nature) == ""
+
+
+def test_a_redefined_format(checkpoint: formats.Checkpoint) -> None:
+    before = sample_keys()
+    own = formats.FORMATS.get("baselines")
+    formats.FORMATS.register("baselines", replace(own, read=lambda file: own.read(file)))
+    assert formats.source_key(checkpoint) != ""
+    assert sample_keys() != before

@@ -1,0 +1,149 @@
+"""State dicts of other programs, written as `torch.save` writes them: recognised, described, and read to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rl_clarity import formats
+from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
+from rl_clarity.errors import EnvironmentSetupError
+from rl_clarity.formats.checkpoint import CheckpointFile
+from tests import state_dicts
+from tests.formats import torch_writer
+from tests.formats.other_files import sb3_data, sb3_zip
+
+FILES = {
+    "ppo_atari": lambda: torch_writer.save(state_dicts.ppo_atari()),
+    "ppo_atari_lstm": lambda: torch_writer.save(state_dicts.ppo_atari(lstm=True, channels=1)),
+    "ppo_procgen": lambda: torch_writer.save(state_dicts.ppo_procgen()),
+    "dqn_atari": lambda: torch_writer.save(state_dicts.dqn_atari()),
+    "impala": lambda: torch_writer.save(state_dicts.procgen_pytorch(), "state_dict"),
+    "impala_gru": lambda: torch_writer.save(state_dicts.procgen_pytorch(gru=True), "model_state_dict"),
+    "gru": lambda: torch_writer.save_stream(state_dicts.baby_a3c()),
+    "actor_critic": lambda: sb3_zip(state_dicts.sb3()),
+    "q_network": lambda: sb3_zip(state_dicts.sb3_dqn()),
+}
+PARAMETERS = {
+    "ppo_atari": state_dicts.ppo_atari,
+    "impala_gru": lambda: state_dicts.procgen_pytorch(gru=True),
+    "gru": state_dicts.baby_a3c,
+    "q_network": state_dicts.sb3_dqn,
+}
+
+
+@pytest.fixture(scope="module", params=FILES)
+def loaded(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp(request.param) / "model"
+    path.write_bytes(FILES[request.param]())
+    return request.param, formats.read(path, env_name="coinrun")
+
+
+def test_is_recognised_and_read(loaded):
+    name, checkpoint = loaded
+    assert checkpoint.network == name
+    if name in PARAMETERS:
+        wanted = PARAMETERS[name]()
+        assert set(checkpoint.parameters) == set(wanted)
+        assert all(np.array_equal(checkpoint.parameters[key], array) for key, array in wanted.items())
+
+
+def test_the_metadata_make_an_environment(loaded):
+    name, checkpoint = loaded
+    agent = formats.build_agent(checkpoint)
+    spec = spec_from_metadata(agent.metadata, num_actions=agent.num_actions)
+    assert isinstance(spec, EnvironmentSpec)
+    assert spec.name == "coinrun"
+    assert spec.kind == ("procgen" if "impala" in name or "procgen" in name else "atari")
+    if spec.kind == "atari" and name != "gru":
+        assert spec.options["frame_stack"] == agent.observation_shape[2]
+    assert agent.observation_shape[2] == (
+        3 if spec.kind == "procgen" else 4 if "lstm" not in name and name != "gru" else 1
+    )
+    assert 0 < agent.metadata["gamma"] < 1
+
+
+def test_an_environment_without_a_name_is_asked_for(tmp_path):
+    path = tmp_path / "agent.pt"
+    path.write_bytes(FILES["ppo_procgen"]())
+    with pytest.raises(EnvironmentSetupError, match="env_name"):
+        spec_from_metadata(formats.load_agent(path).metadata)
+
+
+def test_other_types_of_numbers(tmp_path):
+    """Counters are whole numbers, some programs save doubles: the network has float32."""
+    arrays = {name: array.astype(np.float64) for name, array in state_dicts.ppo_atari().items()}
+    path = tmp_path / "agent.pt"
+    path.write_bytes(torch_writer.save(arrays))
+    observations = np.random.default_rng(0).integers(0, 256, (2, 4, 84, 84), np.uint8)
+    doubles = formats.load_agent(path).forward(observations)
+    path.write_bytes(torch_writer.save(state_dicts.ppo_atari()))
+    assert np.array_equal(doubles.values, formats.load_agent(path).forward(observations).values)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_reads_what_torch_saves(tmp_path, stream):
+    torch = pytest.importorskip("torch")
+    whole = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4)
+    content = {
+        "state_dict": {
+            "plain": whole,
+            "transposed": whole.permute(2, 0, 1),
+            "part": whole[1, 1:, ::2],
+            "parameter": torch.nn.Parameter(torch.ones(3)),
+            "half": torch.tensor([0.5, -2.0], dtype=torch.float16),
+            "bfloat16": torch.tensor([0.5, -2.0], dtype=torch.bfloat16),
+            "count": torch.tensor(7),
+            "flags": torch.tensor([True, False]),
+            "empty": torch.zeros(0, 4),
+        },
+        "epoch": 3,
+    }
+    path = tmp_path / "file"
+    torch.save(content, path, _use_new_zipfile_serialization=not stream)
+    found = CheckpointFile(path).tensors()
+    for name, tensor in content["state_dict"].items():
+        wanted = tensor.detach().float().numpy() if name == "bfloat16" else tensor.detach().numpy()
+        assert found[name].dtype == wanted.dtype
+        assert np.array_equal(found[name], wanted), name
+
+
+class TestSb3:
+    def read(self, tmp_path, arrays=None, **data):
+        path = tmp_path / "model.zip"
+        path.write_bytes(sb3_zip(state_dicts.sb3() if arrays is None else arrays, data=sb3_data(**data)))
+        return formats.read(path)
+
+    def test_metadata_are_the_files(self, tmp_path):
+        metadata = self.read(tmp_path).metadata
+        assert metadata["gamma"] == 0.97
+        assert metadata["lambda"] == 0.9
+        assert metadata["frame_stack"] == 4
+
+    def test_pictures_that_are_not_ataris(self, tmp_path):
+        checkpoint = self.read(tmp_path, state_dicts.sb3(channels=3, side=44), shape=(3, 44, 44))
+        assert checkpoint.metadata["env_kind"] == "gymnasium"
+        assert formats.build_agent(checkpoint).observation_shape == (44, 44, 3)
+
+    def test_pictures_that_are_not_scaled(self, tmp_path):
+        observations = np.random.default_rng(0).integers(0, 256, (2, 84, 84, 4), np.uint8)
+        plain, raw = (
+            formats.build_agent(self.read(tmp_path, policy_kwargs={"normalize_images": scaled}))
+            for scaled in (True, False)
+        )
+        assert np.abs(raw.forward(observations).values).max() > 10 * np.abs(plain.forward(observations).values).max()
+        # The gradient is with respect to observations / 255, whatever the network divides by.
+        assert (
+            raw.gradients(observations, None, None, ["value"]).std()
+            > 10 * plain.gradients(observations, None, None, ["value"]).std()
+        )
+
+    def test_the_activation_between_dense_layers(self, tmp_path):
+        arrays = state_dicts.sb3(net_arch=(6,))
+        observations = np.random.default_rng(0).integers(0, 256, (2, 84, 84, 4), np.uint8)
+        values = []
+        for kwargs in ({}, {"activation_fn": "<class 'torch.nn.modules.activation.ReLU'>"}):
+            values.append(
+                formats.build_agent(self.read(tmp_path, arrays, policy_kwargs=kwargs)).forward(observations).values
+            )
+        assert not np.allclose(values[0], values[1])
