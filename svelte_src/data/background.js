@@ -1,4 +1,4 @@
-// Work that is not needed yet goes to a thread of its own, so that it holds no picture up.
+// Work that is not needed yet goes to a thread of its own, so that it holds no image up.
 
 const serve = (source) => `const work = ${source};
 onmessage = async ({ data }) => {

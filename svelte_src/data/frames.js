@@ -1,4 +1,4 @@
-// Pictures of a trajectory's steps, decoded from frame chunks ahead of need.
+// Images of a trajectory's steps, decoded from frame chunks ahead of need.
 import { inBackground } from "./background.js";
 import { createCache } from "./cache.js";
 
@@ -12,7 +12,7 @@ export const STACK = "stack_";
 /**
  * @param {object} manifest
  * @param {ReturnType<import("./chunks.js").createChunks>} chunks
- * @param {number} [budget] bytes of decoded pictures that are kept
+ * @param {number} [budget] bytes of decoded images that are kept
  */
 export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
   const decoded = createCache(budget, (bitmap) => bitmap.close());

@@ -1,8 +1,8 @@
-// Where a picture of the page is: a file beside it, or inside it (single file).
+// Where a image of the page is: a file beside it, or inside it (single file).
 import { createCache } from "./cache.js";
 import { fromBase64 } from "./decode.js";
 
-// Shown in the place of a picture that is still to be made: asking for it would only be an error.
+// Shown in the place of a image that is still to be made: asking for it would only be an error.
 const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' width='1' height='1'/%3E";
 
 /**
@@ -10,7 +10,7 @@ const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' wi
  * @param {number} [budget] bytes of decoded images that are kept for drawing
  * @param {string[]} [missing] names that the manifest says are not there yet
  */
-export function createPictures(document = globalThis.document, budget = 64 * 2 ** 20, missing = []) {
+export function createImages(document = globalThis.document, budget = 64 * 2 ** 20, missing = []) {
   const absent = new Set(missing);
   const urls = new Map();
   const images = createCache(budget);

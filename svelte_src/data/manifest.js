@@ -1,45 +1,108 @@
-// What the page of a job that is still at work has not got yet, in words.
+// The manifest (docs/page-format.md) as stores and components use it.
+import { upgraded } from "./version1.js";
+
+const FORMAT = "rl-clarity-page";
+const VERSION = 2;
+/** What a page without attribution shows of an agent: its value function, or the largest action value. */
+const OUTPUTS = {
+  policy: [{ id: "value", kind: "value", label: "value function" }],
+  action_values: [{ id: "greedy", kind: "greedy", label: "largest action value" }],
+};
+
+/** Why a page cannot be shown, in a sentence for the reader; null if it can. */
+export function problemWith(manifest, kinds) {
+  if (!manifest) return "This page has no data: its manifest is missing.";
+  if (manifest.format !== FORMAT) return `This file is not a page of rl-clarity: its format is “${manifest.format}”.`;
+  if (manifest.version !== VERSION && manifest.version !== 1) {
+    return `This page's data has version ${manifest.version}, but its script reads version ${VERSION}. To write the page again, run the same command as before: rl-clarity run CHECKPOINT OUTPUT_DIR`;
+  }
+  const kind = manifest.version === 1 ? "agent" : manifest.kind;
+  if (!Object.hasOwn(kinds, kind)) {
+    return `This page is of kind “${kind}”. This version can show: ${Object.keys(kinds).join(", ")}.`;
+  }
+  return kinds[kind].problemWith?.(readManifest(manifest, kinds[kind].sections)) ?? null;
+}
 
 /**
- * @param {object} manifest its `missing` lists names of files
+ * @param {object} given a manifest
+ * @param {string[]} [placed] kinds of sections that the page's own panels draw
+ * @returns {object} the manifest; what its sections say of the page's first recording, with features merged into layers; and
+ *   `others`: the remaining sections, each with an `id` that no other panel has
+ */
+export function readManifest(given, placed = []) {
+  const manifest = given.version === 1 ? upgraded(given) : given;
+  const section = (kind) => manifest.sections.find((candidate) => candidate.kind === kind);
+  const [trajectories, features, attribution] = ["trajectories", "features", "attribution"].map(section);
+  const agent = byId(manifest.agents, trajectories?.agent) ?? {};
+  const others = manifest.sections.filter(({ kind }) => !placed.includes(kind));
+  return {
+    ...manifest,
+    agent,
+    env_name: byId(manifest.recordings, trajectories?.recording)?.env_name ?? "",
+    observation: agent.observation,
+    actions: agent.actions ?? [],
+    trajectories: [],
+    ...trajectories?.data,
+    outputs: attribution?.data.outputs ?? OUTPUTS[agent.kind] ?? [],
+    layers: (attribution?.data.layers ?? []).map((layer) => withFeatures(layer, features?.data.layers[layer.slug])),
+    observations: features?.data.observations ?? null,
+    explanations: [trajectories, features, attribution].flatMap((one) => one?.notes ?? []),
+    others: others.map((one, i) => ({ ...one, id: idOf(one, others.slice(0, i)) })),
+  };
+}
+
+const byId = (list, id) => list.find((item) => item.id === id) ?? list[0];
+
+/** "novelty", or "novelty-2" for the second section of a kind. */
+function idOf({ kind }, before) {
+  const count = before.filter((other) => other.kind === kind).length;
+  return count ? `${kind}-${count + 1}` : kind;
+}
+
+function withFeatures(layer, { chunk = null, thumbnails = [], reduction = null, optimized } = {}) {
+  return { ...layer, features: chunk, thumbnails, reduction, optimized };
+}
+
+/**
+ * What an unfinished page lacks, in words.
+ *
+ * @param {object} manifest as `readManifest` returns it; its `missing` lists names of files
  * @returns {string} such as "frames of trajectory 2; features of 1a; attribution to 1a, to 2b on trajectories 3 to 8"
  */
-export function stillToBeMade(manifest) {
+export function missingParts(manifest) {
   const missing = new Set(manifest.missing ?? []);
-  const lacks = (names) => names.some((name) => missing.has(name));
-  const all = manifest.trajectories.length;
-  const played = numbers(manifest.trajectories, ({ series, scrub, frames, pictures }) =>
-    lacks([series, ...scrub, ...frames, ...pictures]),
-  );
-  const features = manifest.layers.filter((layer) => lacks(layer.thumbnails)).map(({ name }) => name);
+  const lacks = (value) =>
+    typeof value === "string" ? missing.has(value) : Object.values(value ?? {}).some((entry) => lacks(entry));
+  const total = manifest.trajectories.length;
+  const played = numbers(manifest.trajectories, lacks);
+  const features = manifest.layers.filter(({ thumbnails }) => lacks(thumbnails)).map(({ name }) => name);
   const attribution = manifest.layers.flatMap((layer) => {
-    const left = numbers(manifest.trajectories, (_, t) =>
-      lacks([layer.totals[t], ...Object.values(layer.attribution).flatMap((segments) => segments[t])]),
+    const without = numbers(manifest.trajectories, (_, t) =>
+      lacks([layer.totals[t], ...Object.values(layer.attribution).map((segments) => segments[t])]),
     );
-    if (!left.length) return [];
-    return [left.length === all ? `to ${layer.name}` : `to ${layer.name} on ${trajectories(left)}`];
+    if (!without.length) return [];
+    return [without.length === total ? `to ${layer.name}` : `to ${layer.name} on ${trajectoryNumbers(without)}`];
   });
   const parts = [
-    played.length && `frames of ${played.length === all ? "all trajectories" : trajectories(played)}`,
+    played.length && `frames of ${played.length === total ? "all trajectories" : trajectoryNumbers(played)}`,
     features.length && `features of ${features.join(", ")}`,
     attribution.length && `attribution ${attribution.join(", ")}`,
+    ...(manifest.others ?? []).filter(({ data }) => lacks(data)).map(({ title, kind }) => title || kind),
   ].filter(Boolean);
-  return parts.join("; ") || "how features compare";
+  return parts.join("; ") || "comparison of features";
 }
 
 /** Numbers, from 1, of the items that a condition holds for. */
-function numbers(items, holds) {
-  return items.map((item, i) => (holds(item, i) ? i + 1 : 0)).filter(Boolean);
-}
+const numbers = (items, holds) => items.map((item, i) => (holds(item, i) ? i + 1 : 0)).filter(Boolean);
 
 /** "trajectory 2", "trajectories 1, 3 to 8" */
-function trajectories(found) {
+function trajectoryNumbers(list) {
   const runs = [];
-  for (const number of found) {
+  for (const number of list) {
     const run = runs.at(-1);
     if (run && run[1] === number - 1) run[1] = number;
     else runs.push([number, number]);
   }
   const texts = runs.map(([first, last]) => (first === last ? `${first}` : `${first} to ${last}`));
-  return `${found.length === 1 ? "trajectory" : "trajectories"} ${texts.join(", ")}`;
+  return `${list.length === 1 ? "trajectory" : "trajectories"} ${texts.join(", ")}`;
 }

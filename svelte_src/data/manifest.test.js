@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { stillToBeMade } from "./manifest.js";
+import { missingParts, problemWith, readManifest } from "./manifest.js";
 
-const trajectory = (t) => ({ series: `s${t}`, scrub: [`strip${t}`], frames: [`f${t}`], pictures: [`p${t}`] });
+const trajectory = (t) => ({ series: `s${t}`, scrub: [`strip${t}`], frames: [`f${t}`], images: [`p${t}`] });
 const layer = (name) => ({
   name,
   thumbnails: [`thumbnail-${name}`],
@@ -16,16 +16,87 @@ const manifest = (missing) => ({
 });
 
 test("what is missing is named by layers and trajectories", () => {
-  assert.equal(stillToBeMade(manifest(["f1"])), "frames of trajectory 2");
-  assert.equal(stillToBeMade(manifest(["p0", "s2", "strip3"])), "frames of trajectories 1, 3 to 4");
-  assert.equal(stillToBeMade(manifest(["thumbnail-2b"])), "features of 2b");
+  assert.equal(missingParts(manifest(["f1"])), "frames of trajectory 2");
+  assert.equal(missingParts(manifest(["p0", "s2", "strip3"])), "frames of trajectories 1, 3 to 4");
+  assert.equal(missingParts(manifest(["thumbnail-2b"])), "features of 2b");
   assert.equal(
-    stillToBeMade(manifest(["a-1a-0-2", "totals-2b-0", "totals-2b-1", "a-2b-2-1", "a-2b-3-1"])),
+    missingParts(manifest(["a-1a-0-2", "totals-2b-0", "totals-2b-1", "a-2b-2-1", "a-2b-3-1"])),
     "attribution to 1a on trajectory 1, to 2b",
   );
 });
 
 test("nothing but what all layers together decide", () => {
-  assert.equal(stillToBeMade(manifest(["features_grids/1a.js"])), "how features compare");
-  assert.equal(stillToBeMade({ ...manifest([]), missing: undefined }), "how features compare");
+  assert.equal(missingParts(manifest(["features_grids/1a.js"])), "comparison of features");
+  assert.equal(missingParts({ ...manifest([]), missing: undefined }), "comparison of features");
+});
+
+test("other sections that miss files are named by their titles", () => {
+  const others = [{ kind: "novelty", title: "Novelty", data: { rows: [{ chunk: "n.js" }] } }];
+  assert.equal(missingParts({ ...manifest(["n.js", "f1"]), others }), "frames of trajectory 2; Novelty");
+});
+
+const AGENT = { id: "agent-1", kind: "policy", observation: { height: 8 }, actions: [{ label: "left" }] };
+const page = (...sections) => ({
+  format: "rl-clarity-page",
+  version: 2,
+  kind: "agent",
+  agents: [AGENT],
+  recordings: [{ id: "recording-1", agent: "agent-1", env_name: "coinrun" }],
+  sections,
+});
+const TRAJECTORIES = {
+  kind: "trajectories",
+  agent: "agent-1",
+  recording: "recording-1",
+  data: { segment: 64, trajectories: [{ steps: 3 }] },
+};
+
+test("a manifest says what stores and components need, features merged into layers", () => {
+  const features = {
+    kind: "features",
+    data: {
+      observations: { count: 1 },
+      layers: { a: { chunk: "f.js", thumbnails: ["t"], reduction: { error: 0.1 } } },
+    },
+  };
+  const attribution = {
+    kind: "attribution",
+    notes: [{ title: "T", text: "x" }],
+    data: { outputs: [{ id: "value" }], layers: [{ slug: "a" }, { slug: "input" }] },
+  };
+  const read = readManifest(page(TRAJECTORIES, features, attribution), ["trajectories", "features", "attribution"]);
+  assert.deepEqual(
+    [read.agent.id, read.env_name, read.segment, read.observation.height],
+    ["agent-1", "coinrun", 64, 8],
+  );
+  assert.deepEqual(read.layers[0], {
+    slug: "a",
+    features: "f.js",
+    thumbnails: ["t"],
+    reduction: { error: 0.1 },
+    optimized: undefined,
+  });
+  assert.deepEqual([read.layers[1].features, read.layers[1].thumbnails], [null, []]);
+  assert.deepEqual(read.explanations, attribution.notes);
+  assert.deepEqual(read.others, []);
+});
+
+test("a page without attribution has its value function, and unplaced sections have names of their own", () => {
+  const novelty = { kind: "novelty", data: {} };
+  const read = readManifest(page(TRAJECTORIES, novelty, novelty), ["trajectories"]);
+  assert.deepEqual([read.layers, read.outputs.map(({ id }) => id)], [[], ["value"]]);
+  assert.deepEqual(
+    read.others.map(({ id }) => id),
+    ["novelty", "novelty-2"],
+  );
+});
+
+test("pages that cannot be shown say why", () => {
+  const kinds = { agent: { sections: [], problemWith: ({ trajectories }) => (trajectories.length ? null : "none") } };
+  assert.equal(problemWith(page(TRAJECTORIES), kinds), null);
+  assert.equal(problemWith(page(), kinds), "none");
+  assert.match(problemWith(null, kinds), /manifest is missing/);
+  assert.match(problemWith({ format: "other" }, kinds), /not a page of rl-clarity/);
+  assert.match(problemWith({ ...page(), version: 3 }, kinds), /version 3.*rl-clarity run/);
+  assert.match(problemWith({ ...page(), kind: "training" }, kinds), /kind “training”/);
 });

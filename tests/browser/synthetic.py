@@ -273,30 +273,35 @@ class _Writer:
     # --- files
 
     def _chunk(self, name: str, arrays: dict[str, Any], delta: str = "", meta: dict[str, Any] | None = None) -> str:
-        header: dict[str, Any] = {"arrays": {}}
-        parts = []
-        for key, array in arrays.items():
-            if isinstance(array, bytes):
-                header["arrays"][key] = {"dtype": "bytes", "shape": [len(array)]}
-                parts.append(array)
-                continue
-            header["arrays"][key] = {"dtype": array.dtype.name, "shape": list(array.shape)}
-            if key == delta:
-                header["arrays"][key]["filter"] = "delta"
-                array = np.diff(array.view(np.uint8), axis=0, prepend=np.zeros_like(array[:1]).view(np.uint8))
-            parts.append(np.ascontiguousarray(array).tobytes())
-        if meta:
-            header["meta"] = meta
-        data = base64.b64encode(zlib.compress(b"".join(parts), 6)).decode()
-        self.page.write(
-            name,
-            f'rlClarityChunk({json.dumps(name)}, {json.dumps(header, separators=(",", ":"))}, "{data}");\n'.encode(),
-        )
-        return name
+        return write_chunk(self.page, name, arrays, delta, meta)
 
     def _picture(self, name: str, picture: np.ndarray) -> str:
         self.page.write(name, _png(picture))
         return name
+
+
+def write_chunk(
+    page: LocalDirectory, name: str, arrays: dict[str, Any], delta: str = "", meta: dict[str, Any] | None = None
+) -> str:
+    """Write a chunk and return its name; the array `delta` is coded as differences."""
+    header: dict[str, Any] = {"arrays": {}}
+    parts = []
+    for key, array in arrays.items():
+        if isinstance(array, bytes):
+            header["arrays"][key] = {"dtype": "bytes", "shape": [len(array)]}
+            parts.append(array)
+            continue
+        header["arrays"][key] = {"dtype": array.dtype.name, "shape": list(array.shape)}
+        if key == delta:
+            header["arrays"][key]["filter"] = "delta"
+            array = np.diff(array.view(np.uint8), axis=0, prepend=np.zeros_like(array[:1]).view(np.uint8))
+        parts.append(np.ascontiguousarray(array).tobytes())
+    if meta:
+        header["meta"] = meta
+    data = base64.b64encode(zlib.compress(b"".join(parts), 6)).decode()
+    script = f'rlClarityChunk({json.dumps(name)}, {json.dumps(header, separators=(",", ":"))}, "{data}");\n'
+    page.write(name, script.encode())
+    return name
 
 
 def read_chunk(directory: Path, name: str) -> dict[str, np.ndarray]:

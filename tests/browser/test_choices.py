@@ -82,7 +82,7 @@ def test_find_asks_for_a_number(synthetic: Path, open_page: Open) -> None:
     visitor.press("f")
     visitor.by("find-value").fill("")
     visitor.click("find-go")
-    assert "Give a number" in visitor.by("drawer").get_by_role("alert").inner_text()
+    assert "Enter a number" in visitor.by("drawer").get_by_role("alert").inner_text()
     assert visitor.by("find-value").get_attribute("aria-invalid") == "true"
     assert visitor.by("find-count").count() == 0
     visitor.by("find-value").fill("0")

@@ -23,7 +23,7 @@ def shown_panels(visitor: Visitor) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["trajectories", "bookmarks", "timeline", "thoughts", "attribution", "legend", "find", "notes", "trust"]
+    "name", ["trajectories", "bookmarks", "timeline", "outputs", "attribution", "legend", "find", "notes", "trust"]
 )
 def test_one_panel_alone(synthetic: Path, open_page: Open, name: str) -> None:
     visitor = open_page(synthetic, ALONE.format(name), toured=False, wait=False)
@@ -86,7 +86,7 @@ def test_every_panel_says_how_to_read_it(synthetic: Path, open_page: Open) -> No
     for panel in panels.all():
         panel.locator("button.info").click()
         assert len(panel.locator(".help").inner_text()) > 60
-    titles = {"Trajectories", "Bookmarks", "What happened", "What the agent thought", "Why", "Features"}
+    titles = {"Trajectories", "Bookmarks", "Timeline", "Outputs", "Attribution", "Features"}
     for open_it in (
         *(lambda key=key: visitor.press(key) for key in TOOLS),
         visitor.by("legend-1").locator(".card").click,
@@ -104,7 +104,7 @@ def test_paper_holds_what_is_shown_and_nothing_to_press(synthetic: Path, open_pa
     visitor.press("f")
     visitor.page.emulate_media(media="print")
     shown = visitor.page.locator("[data-panel]:visible").evaluate_all("all => all.map(e => e.dataset.panel)")
-    assert shown == ["timeline", "thoughts", "attribution", "legend"]
+    assert shown == ["timeline", "outputs", "attribution", "legend"]
     controls = visitor.page.locator("button:visible, input:visible:not(.legend *)")
     names = controls.evaluate_all("all => all.map(e => e.closest('.card, [data-channel]') ? '' : e.outerHTML)")
     assert [name for name in names if name] == [], "features and bars are drawn on buttons; nothing else is"

@@ -93,7 +93,7 @@ def test_an_incomplete_page_says_so(tmp_path: Path, small_size: Size, open_page:
     visitor = open_page(tmp_path, wait=False)
     visitor.by("data-error").first.wait_for()
     assert "attribution/2a/1/value-1.js has not been made yet" in visitor.text("data-error")
-    assert "not complete yet" in visitor.page.get_by_role("note").inner_text()
+    assert "unfinished" in visitor.page.get_by_role("note").inner_text()
 
 
 def test_hostile_names_show_as_text(tmp_path: Path, small_size: Size, open_page: Open) -> None:

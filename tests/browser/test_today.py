@@ -248,9 +248,9 @@ def test_links_are_copied(synthetic: Path, open_page: Open) -> None:
 
 def test_the_tour_comes_once(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, toured=False)
-    assert "What happened" in visitor.text("tour")
+    assert "Timeline" in visitor.text("tour")
     visitor.click("tour-next")
-    assert "What the agent thought" in visitor.text("tour")
+    assert "Outputs" in visitor.text("tour")
     visitor.click("tour-skip")
     visitor.goto()
     assert visitor.by("tour").count() == 0
@@ -265,7 +265,7 @@ def test_help_shows_keys_and_every_panel_explains_itself(synthetic: Path, open_p
     assert "play or pause" in visitor.text("keys")
     visitor.press("Escape")
     assert visitor.by("drawer").count() == 0
-    for name in ("Trajectories", "Bookmarks", "What happened", "What the agent thought", "Why"):
+    for name in ("Trajectories", "Bookmarks", "Timeline", "Outputs", "Attribution"):
         button = visitor.page.get_by_role("button", name=f"What {name} shows", exact=True)
         button.click()
         assert button.get_attribute("aria-expanded") == "true"

@@ -24,18 +24,15 @@ function chunk(type, body) {
   return out;
 }
 
-/** Bytes of big-endian fields, given as [size in bytes, value] pairs. */
-function fields(pairs) {
-  const out = new Uint8Array(pairs.reduce((sum, [size]) => sum + size, 0));
-  const view = new DataView(out.buffer);
+/** Bytes of big-endian numbers, each of the given size. */
+function fields(sizes, values) {
+  const view = new DataView(new ArrayBuffer(sizes.reduce((sum, size) => sum + size, 0)));
   let at = 0;
-  for (const [size, value] of pairs) {
-    if (size === 4) view.setUint32(at, value);
-    else if (size === 2) view.setUint16(at, value);
-    else view.setUint8(at, value);
+  sizes.forEach((size, i) => {
+    view[`setUint${8 * size}`](at, values[i]);
     at += size;
-  }
-  return out;
+  });
+  return new Uint8Array(view.buffer);
 }
 
 async function deflate(bytes) {
@@ -58,34 +55,12 @@ function scanlines(rgba, width, height) {
  */
 export async function encodeApng(frames, { width, height, fps }) {
   const list = [...frames];
-  const header = fields([
-    [4, width],
-    [4, height],
-    [1, 8],
-    [1, 6],
-    [1, 0],
-    [1, 0],
-    [1, 0],
-  ]);
-  const parts = [Uint8Array.from(SIGNATURE), chunk("IHDR", header)];
-  parts.push(
-    chunk(
-      "acTL",
-      fields([
-        [4, list.length],
-        [4, 0],
-      ]),
-    ),
-  );
+  const header = fields([4, 4, 1, 1, 1, 1, 1], [width, height, 8, 6, 0, 0, 0]);
+  const parts = [Uint8Array.from(SIGNATURE), chunk("IHDR", header), chunk("acTL", fields([4, 4], [list.length, 0]))];
   let sequence = 0;
   for (const [index, rgba] of list.entries()) {
-    const delay = [
-      [2, 100],
-      [2, Math.round(fps * 100)],
-    ];
-    parts.push(
-      chunk("fcTL", fields([[4, sequence++], [4, width], [4, height], [4, 0], [4, 0], ...delay, [1, 0], [1, 0]])),
-    );
+    const control = [sequence++, width, height, 0, 0, 100, Math.round(fps * 100), 0, 0];
+    parts.push(chunk("fcTL", fields([4, 4, 4, 4, 4, 2, 2, 1, 1], control)));
     const data = await deflate(scanlines(rgba, width, height));
     if (index === 0) {
       parts.push(chunk("IDAT", data));

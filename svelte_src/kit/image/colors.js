@@ -1,4 +1,4 @@
-// Colours that mean something: channels, graphs, actions.
+// Colours of channels, graphs and actions.
 
 /** Hues that stay apart for colour-blind readers (Okabe and Ito 2008, and two more of the same kind). */
 const SAFE = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#7a3fb5"];
@@ -20,12 +20,14 @@ export function channelColors(layer, palette) {
   if (palette !== "safe" || layer.kind === "input") {
     return layer.colors.map((color, k) => ({ color, hue: layer.hues[k] }));
   }
-  return layer.colors.map((_color, k) => {
-    const color = SAFE[k % SAFE.length];
-    const rgb = parseHex(color);
-    const norm = Math.hypot(...rgb);
-    return { color, hue: rgb.map((x) => x / norm) };
-  });
+  return layer.colors.map((_color, k) => ({ color: SAFE[k % SAFE.length], hue: hueOf(SAFE[k % SAFE.length]) }));
+}
+
+/** A colour as [red, green, blue] of unit L2 norm. */
+export function hueOf(color) {
+  const rgb = parseHex(color);
+  const norm = Math.hypot(...rgb) || 1;
+  return rgb.map((x) => x / norm);
 }
 
 export const themedColor = (name, theme) => TONES[theme][name] ?? name;
@@ -69,9 +71,7 @@ export const CANVAS = {
   light: {
     line: "#8a8f96",
     zero: "#c4c2ba",
-    outside: "#ecebe6",
     playhead: "#1c1f23",
-    hover: "#666c74",
     mark: "#2f5bb7",
     positive: "#157a41",
     negative: "#b3322c",
@@ -79,9 +79,7 @@ export const CANVAS = {
   dark: {
     line: "#7d838c",
     zero: "#444a52",
-    outside: "#101215",
     playhead: "#ffffff",
-    hover: "#959ba4",
     mark: "#8fb4ff",
     positive: "#6cd79b",
     negative: "#ff938b",

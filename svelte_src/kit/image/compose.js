@@ -1,4 +1,5 @@
-// Attribution pictures from reduced channels: see "Composition" in docs/page-format.md.
+// Images of attribution and saliency maps: see "Composition" in docs/page-format.md.
+import { memoized } from "../../data/cache.js";
 
 const RADIUS = 7;
 
@@ -32,6 +33,13 @@ export function valuesAt(codes, depth, position, frameScale) {
   return Array.from(codes.subarray(position * depth, (position + 1) * depth), (code) => decodeValue(code, frameScale));
 }
 
+/** One frame of a chunk of maps. @returns {{codes: Int8Array, depth: number, frameScale: number}} */
+export const frameCodes = memoized(({ arrays }, at) => {
+  const [, height, width, depth] = arrays.codes.shape;
+  const size = height * width * depth;
+  return { codes: arrays.codes.data.subarray(at * size, (at + 1) * size), depth, frameScale: arrays.scales.data[at] };
+});
+
 /** What one frame is divided by when each frame has its own scale: its largest signed value of a channel. */
 export function frameOwnScale(codes, depth, channels, frameScale) {
   let signed = -128;
@@ -47,37 +55,61 @@ export function frameOwnScale(codes, depth, channels, frameScale) {
 }
 
 /**
- * Compose one picture.
+ * Compose one image.
  *
  * @param {object} options
- * @param {Int8Array} options.codes one frame's codes, height x width x depth; the residual, if any, is the last channel
- * @param {number} options.frameScale the value of code 127
- * @param {number} options.scale what values are divided by
+ * @param {{height: number, width: number}} options.grid
+ * @param {"pos" | "neg" | "abs" | "both"} options.sign the part of each value that is shown; "both": the positive part in its
+ *   hue, the negative part in that of `negative`
+ * @param {number | null} options.scale what values are divided by; null: the frame's own scale
+ * @param {{codes: Int8Array, depth: number, frameScale: number}} options.values one frame's codes, height x width x depth, the
+ *   residual, if any, being the last channel; code 127 stands for frameScale
  * @param {number[][]} options.hues colour of each channel, unit L2 norm
- * @param {"pos" | "neg" | "abs"} options.direction the part of each value that is shown
+ * @param {number[][]} [options.negative] hues of negative parts
  * @param {number[]} options.chosen indices of the channels that are shown
- * @param {boolean} options.residual whether the residual is added, as white
+ * @param {boolean} [options.residual] whether the residual is added, as white
  * @param {boolean} [options.smooth] spread each position over its neighbours
  * @param {number} [options.threshold] positions of less opacity than this stay empty
  * @returns {{height: number, width: number, rgba: Uint8ClampedArray, premultiplied: () => Float32Array}} the bytes of an
  *   ImageData, and the same as colours times opacity in 0..1
  */
-export function composeAttribution(options) {
-  const { height, width, smooth = true, threshold = 0 } = options;
-  const colored = colorPlanes(options);
-  const planes = smooth ? colored.map((plane) => spread(plane, height, width)) : colored;
-  return toPicture(planes, height, width, threshold);
+export function composeImage(options) {
+  const { height, width } = options.grid;
+  const { smooth = true, threshold = 0 } = options;
+  const planes = [0, 1, 2].map(() => new Float32Array(height * width));
+  if (options.sign === "both") {
+    addChannels(planes, { ...options, sign: "neg", hues: options.negative });
+    addChannels(planes, { ...options, sign: "pos" });
+  } else {
+    addChannels(planes, options);
+  }
+  return toImage(smooth ? planes.map((plane) => spread(plane, height, width)) : planes, height, width, threshold);
 }
 
-/** Red, green and blue before smoothing, each height x width. */
-function colorPlanes({ codes, height, width, depth, frameScale, scale, hues, direction, chosen, residual }) {
-  const size = height * width;
-  const [red, green, blue] = [0, 1, 2].map(() => new Float32Array(size));
-  const strength = strengths(frameScale / scale, direction);
+/** All that an image depends on. */
+export const imageKey = ({ grid, sign, scale, values, hues, chosen, residual, smooth, threshold }) => [
+  grid.height,
+  grid.width,
+  sign,
+  scale,
+  values,
+  hues,
+  String(chosen),
+  residual,
+  smooth,
+  threshold,
+];
+
+/** Add channels to planes of red, green and blue, each height x width. */
+function addChannels(
+  [red, green, blue],
+  { values: { codes, depth, frameScale }, sign, scale, hues, chosen, residual },
+) {
+  const strength = strengths(frameScale / (scale ?? frameOwnScale(codes, depth, hues.length, frameScale)), sign);
   const shown = chosen.map((channel) => [channel, ...hues[channel]]);
   if (residual && depth > hues.length) shown.push([depth - 1, 1, 1, 1]);
   for (const [channel, r, g, b] of shown) {
-    for (let i = 0, at = channel; i < size; i += 1, at += depth) {
+    for (let i = 0, at = channel; i < red.length; i += 1, at += depth) {
       const value = strength[codes[at] + 128];
       if (value === 0) continue;
       red[i] += r * value;
@@ -85,20 +117,19 @@ function colorPlanes({ codes, height, width, depth, frameScale, scale, hues, dir
       blue[i] += b * value;
     }
   }
-  return [red, green, blue];
 }
 
-/** The part of each of the 256 codes that a direction shows, where code 127 stands for 1. */
+/** The part of each of the 256 codes that a sign shows, where code 127 stands for 1. */
 const UNITS = Object.fromEntries(
-  Object.entries(PARTS).map(([direction, part]) => [
-    direction,
+  Object.entries(PARTS).map(([sign, part]) => [
+    sign,
     Float32Array.from({ length: 256 }, (_, i) => part(decodeValue(i - 128, 1))),
   ]),
 );
 
 /** What each of the 256 codes contributes. */
-function strengths(scale, direction) {
-  const units = UNITS[direction];
+function strengths(scale, sign) {
+  const units = UNITS[sign];
   const out = new Float32Array(256);
   for (let i = 0; i < 256; i += 1) out[i] = units[i] * scale;
   return out;
@@ -156,7 +187,7 @@ function addBoth(out, at, distance, value) {
 }
 
 /** Turn brightness into opacity: alpha = min(1, norm of rgb), colour = rgb / alpha, clipped. */
-function toPicture(planes, height, width, threshold) {
+function toImage(planes, height, width, threshold) {
   const [red, green, blue] = planes;
   const rgba = new Uint8ClampedArray(height * width * 4);
   for (let i = 0, at = 0; at < rgba.length; i += 1, at += 4) {
@@ -185,7 +216,7 @@ function premultiplied([red, green, blue], threshold) {
   return out;
 }
 
-/** Turn RGBA bytes grey in place (ITU-R BT.601, as the pictures that Python draws). */
+/** Turn RGBA bytes grey in place (ITU-R BT.601, as the images that Python draws). */
 export function makeGrey(rgba) {
   for (let at = 0; at < rgba.length; at += 4) {
     const grey = 0.299 * rgba[at] + 0.587 * rgba[at + 1] + 0.114 * rgba[at + 2];

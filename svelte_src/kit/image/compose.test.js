@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { composeAttribution, decodeValue, frameOwnScale, makeGrey, spread, valuesAt } from "./compose.js";
+import { composeImage, decodeValue, frameOwnScale, makeGrey, spread, valuesAt } from "./compose.js";
 
 const HUES = [
   [1, 0, 0],
@@ -12,21 +12,18 @@ function frame(entries) {
   const codes = new Int8Array(3 * 4 * 3);
   for (const [position, channel, code] of entries) codes[position * 3 + channel] = code;
   return {
-    codes,
-    depth: 3,
-    height: 3,
-    width: 4,
-    frameScale: 2,
+    values: { codes, depth: 3, frameScale: 2 },
+    grid: { height: 3, width: 4 },
     scale: 4,
     hues: HUES,
-    direction: "pos",
+    sign: "pos",
     chosen: [0, 1],
     residual: false,
     smooth: false,
   };
 }
 
-const pixel = (picture, position) => Array.from(picture.premultiplied().subarray(4 * position, 4 * position + 4));
+const pixel = (image, position) => Array.from(image.premultiplied().subarray(4 * position, 4 * position + 4));
 const near = (actual, expected) =>
   actual.forEach((x, i) => assert.ok(Math.abs(x - expected[i]) < 1e-6, `${actual} is not ${expected}`));
 
@@ -38,18 +35,33 @@ test("a code is a signed square root", () => {
 });
 
 test("a channel is weighted by its hue, brightness becomes opacity", () => {
-  near(pixel(composeAttribution(frame([[5, 1, 127]])), 5), [0, 0.5 * Math.SQRT1_2, 0.5 * Math.SQRT1_2, 0.5]);
+  near(pixel(composeImage(frame([[5, 1, 127]])), 5), [0, 0.5 * Math.SQRT1_2, 0.5 * Math.SQRT1_2, 0.5]);
 });
 
-test("directions show the positive part, the negative part, or both", () => {
+test("signs show the positive part, the negative part, or both", () => {
   const codes = frame([
     [0, 0, 127],
     [1, 0, -127],
   ]);
-  const alphas = (direction) => [0, 1].map((i) => pixel(composeAttribution({ ...codes, direction }), i)[3]);
+  const alphas = (sign) => [0, 1].map((i) => pixel(composeImage({ ...codes, sign }), i)[3]);
   assert.deepEqual(alphas("pos"), [0.5, 0]);
   assert.deepEqual(alphas("neg"), [0, 0.5]);
   assert.deepEqual(alphas("abs"), [0.5, 0.5]);
+});
+
+test("both signs are shown in two hues", () => {
+  const map = {
+    ...frame([
+      [0, 0, 127],
+      [1, 0, -127],
+    ]),
+    sign: "both",
+    chosen: [0],
+    negative: [[0, 0, 1]],
+  };
+  near(pixel(composeImage(map), 0), [0.5, 0, 0, 0.5]);
+  near(pixel(composeImage(map), 1), [0, 0, 0.5, 0.5]);
+  near(pixel(composeImage({ ...map, scale: null }), 0), [1, 0, 0, 1]);
 });
 
 test("parts of channels are taken before they are added", () => {
@@ -57,7 +69,7 @@ test("parts of channels are taken before they are added", () => {
     [0, 0, 127],
     [0, 1, -127],
   ]);
-  near(pixel(composeAttribution(mixed), 0), [0.5, 0, 0, 0.5]);
+  near(pixel(composeImage(mixed), 0), [0.5, 0, 0, 0.5]);
 });
 
 test("only chosen channels are shown; the residual is white", () => {
@@ -66,32 +78,30 @@ test("only chosen channels are shown; the residual is white", () => {
     [0, 1, 127],
     [0, 2, 127],
   ]);
-  near(pixel(composeAttribution({ ...mixed, chosen: [0] }), 0), [0.5, 0, 0, 0.5]);
-  near(pixel(composeAttribution({ ...mixed, chosen: [], residual: true }), 0), [0.5, 0.5, 0.5, Math.sqrt(0.75)]);
+  near(pixel(composeImage({ ...mixed, chosen: [0] }), 0), [0.5, 0, 0, 0.5]);
+  near(pixel(composeImage({ ...mixed, chosen: [], residual: true }), 0), [0.5, 0.5, 0.5, Math.sqrt(0.75)]);
 });
 
 test("a layer without a residual ignores it", () => {
   const input = {
     ...frame([]),
-    codes: Int8Array.of(127, 0),
-    depth: 2,
-    height: 1,
-    width: 1,
+    values: { codes: Int8Array.of(127, 0), depth: 2, frameScale: 2 },
+    grid: { height: 1, width: 1 },
     chosen: [],
     residual: true,
   };
-  near(pixel(composeAttribution(input), 0), [0, 0, 0, 0]);
+  near(pixel(composeImage(input), 0), [0, 0, 0, 0]);
 });
 
 test("what is brighter than full is clipped", () => {
-  const picture = composeAttribution({ ...frame([[0, 0, 127]]), scale: 1 });
-  near(pixel(picture, 0), [1, 0, 0, 1]);
-  assert.deepEqual(Array.from(picture.rgba.subarray(0, 4)), [255, 0, 0, 255]);
+  const image = composeImage({ ...frame([[0, 0, 127]]), scale: 1 });
+  near(pixel(image, 0), [1, 0, 0, 1]);
+  assert.deepEqual(Array.from(image.rgba.subarray(0, 4)), [255, 0, 0, 255]);
 });
 
 test("bytes hold colour divided by opacity", () => {
-  const picture = composeAttribution({ ...frame([[0, 1, 127]]), scale: 5 });
-  assert.deepEqual(Array.from(picture.rgba.subarray(0, 4)), [0, 180, 180, 102]);
+  const image = composeImage({ ...frame([[0, 1, 127]]), scale: 5 });
+  assert.deepEqual(Array.from(image.rgba.subarray(0, 4)), [0, 180, 180, 102]);
 });
 
 test("smoothing spreads exp(-d) up to a distance of 7, zeros outside, not normalised", () => {
@@ -120,9 +130,9 @@ test("a threshold empties what is weaker", () => {
     [0, 0, 127],
     [1, 0, 64],
   ]);
-  const picture = composeAttribution({ ...two, threshold: 0.3 });
-  assert.equal(pixel(picture, 0)[3], 0.5);
-  assert.equal(pixel(picture, 1)[3], 0);
+  const image = composeImage({ ...two, threshold: 0.3 });
+  assert.equal(pixel(image, 0)[3], 0.5);
+  assert.equal(pixel(image, 1)[3], 0);
 });
 
 test("a frame's own scale is its largest signed value, or the largest of all where none is positive", () => {

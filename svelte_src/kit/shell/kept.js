@@ -28,13 +28,13 @@ export function importNotes(notes, text) {
   }
   if (file?.format !== FORMAT || !Array.isArray(file.notes))
     throw new Error("This file does not hold notes of such a page.");
-  const read = mendNotes(file.notes);
+  const read = cleanNotes(file.notes);
   const ids = new Set(read.map(({ id }) => id));
   return [...notes.filter(({ id }) => !ids.has(id)), ...read];
 }
 
 /** The notes in a list that may hold anything, each with an id of its own. @returns {Note[]} */
-export function mendNotes(list) {
+export function cleanNotes(list) {
   const notes = new Map();
   for (const note of Array.isArray(list) ? list : []) {
     if (typeof note?.text !== "string" || typeof note.query !== "string" || !note.query.startsWith("?")) continue;
@@ -61,7 +61,7 @@ export const DEFAULT_SETTINGS = {
 };
 
 /** Settings of whatever the browser had kept: what is unknown or of another type is as by default. */
-export function mendSettings(kept) {
+export function cleanSettings(kept) {
   const fits = (key) => (key in CHOICES ? CHOICES[key].includes(kept[key]) : typeof kept[key] === "boolean");
   const keys = Object.keys(DEFAULT_SETTINGS);
   return Object.fromEntries(keys.map((key) => [key, kept && fits(key) ? kept[key] : DEFAULT_SETTINGS[key]]));

@@ -1,34 +1,31 @@
-// Hotkeys: what each does, in the order the help shows them.
+// Keyboard shortcuts: each with its keys, its action, and what the help says of it. A kind of page brings `keys` of its own.
 
-export const KEYS = [
+const PLAYER_KEYS = [
   { keys: ["ArrowLeft"], show: "\u2190", action: "back", text: "one step back, or play backwards" },
   { keys: ["ArrowRight"], show: "\u2192", action: "forward", text: "one step forward, or play forwards" },
   { keys: [" "], show: "space", action: "toggle", text: "play or pause" },
-  { keys: ["Home"], show: "Home", action: "start", text: "first frame" },
-  { keys: ["End"], show: "End", action: "end", text: "last frame" },
-  { keys: ["[", "]"], show: "[ ]", action: "trajectory", text: "previous or next trajectory", letter: true },
-  { keys: [",", "."], show: ", .", action: "layer", text: "previous or next layer", letter: true },
-  {
-    keys: ["1", "2", "3", "4", "5", "6", "7", "8", "9"],
-    show: "1 \u2013 9",
-    action: "channel",
-    text: "show or hide a channel",
-    letter: true,
-  },
-  { keys: ["0"], show: "0", action: "channels", text: "show all channels", letter: true },
-  { keys: ["r"], show: "r", action: "residual", text: "show or hide the residual", letter: true },
-  { keys: ["b"], show: "b", action: "combined", text: "positive and negative in one picture", letter: true },
-  { keys: ["o"], show: "o", action: "overlay", text: "over the observation, or alone", letter: true },
-  { keys: ["f"], show: "f", action: "find", text: "find frames", letter: true },
-  { keys: ["n"], show: "n", action: "notes", text: "notes", letter: true },
-  { keys: ["t"], show: "t", action: "trust", text: "what made this page, and how exact it is", letter: true },
-  { keys: ["e"], show: "e", action: "export", text: "export", letter: true },
-  { keys: ["c"], show: "c", action: "link", text: "copy a link to what is shown", letter: true },
+  { keys: ["Home"], action: "start", text: "first frame" },
+  { keys: ["End"], action: "end", text: "last frame" },
+];
+
+/** Panels that open at the side by a letter. */
+export const TOOLS = [
+  { keys: ["f"], action: "find", text: "find frames", letter: true },
+  { keys: ["n"], action: "notes", text: "notes", letter: true },
+  { keys: ["t"], action: "trust", text: "checks of the results, and what made this page", letter: true },
+  { keys: ["e"], action: "export", text: "export", letter: true },
+  { keys: ["?"], action: "help", text: "this help", letter: true },
+];
+
+const SHELL_KEYS = [
+  { keys: ["c"], action: "link", text: "copy a link to what is shown", letter: true },
   { keys: ["z", "u"], show: "u", action: "undo", text: "undo (also Ctrl Z)", letter: true },
   { keys: ["Z", "y"], show: "y", action: "redo", text: "redo (also Ctrl Shift Z)", letter: true },
-  { keys: ["?"], show: "?", action: "help", text: "this help", letter: true },
-  { keys: ["Escape"], show: "Esc", action: "close", text: "close what is open at the side" },
+  { keys: ["Escape"], show: "Esc", action: "close", text: "close the panel at the side" },
 ];
+
+/** All shortcuts of a page, in the order that the help shows them. */
+export const allKeys = (own) => [...PLAYER_KEYS, ...own, ...TOOLS, ...SHELL_KEYS];
 
 const TYPING = "input:not([type=checkbox]):not([type=radio]):not([type=button]), select, textarea, [contenteditable]";
 const PRESSING = "button, a[href], summary, input[type=checkbox], input[type=radio]";
@@ -36,14 +33,15 @@ const PRESSING = "button, a[href], summary, input[type=checkbox], input[type=rad
 /**
  * The action of a key press, or null: while typing, or where the focused control uses the key itself.
  *
+ * @param {object[]} all shortcuts
  * @param {KeyboardEvent} event
  * @param {boolean} letters whether single letters are on
  */
-export function actionOf(event, letters = true) {
+export function actionOf(all, event, letters = true) {
   const { key, target } = event;
   if (event.defaultPrevented || event.altKey) return null;
   if (event.ctrlKey || event.metaKey) return chord(event);
-  const entry = KEYS.find(({ keys }) => keys.includes(key));
+  const entry = all.find(({ keys }) => keys.includes(key));
   if (!entry || (entry.letter && !letters)) return null;
   if (entry.action === "close") return { action: "close", key };
   if (target?.closest?.(TYPING)) return null;

@@ -53,7 +53,7 @@ export function middleWidth(view) {
   const chosen = wanted.filter(([key]) => chosenLength(view, key));
   const widths = chosen.map(([key, beside]) => `${chosenLength(view, key)} + ${beside}`);
   const video = chosenLength(view, "video_width");
-  if (video) widths.push(`3 * ${video} + 24px + ${BESIDE_PANEL}`); // the observation, what adds, what takes away
+  if (video) widths.push(`3 * ${video} + 24px + ${BESIDE_PANEL}`); // observation, positive, negative
   return widths.length ? `max(${widths.join(", ")})` : null;
 }
 

@@ -1,16 +1,74 @@
-// Playing: frames per second, forwards or backwards, in step with the screen.
-import { writable } from "svelte/store";
+// Clocks say which {episode, frame} is shown and how many steps around it (window). Tracks and players take one; a page may
+// have several, which move apart.
+import { derived, writable } from "svelte/store";
 
-export function createPlayback(manifest, selection) {
+/**
+ * A clock of its own.
+ *
+ * @param {number[]} lengths steps of each episode
+ * @param {{episode?: number, frame?: number, window?: number, checkpoint?: string}} [start]
+ */
+export function createClock(lengths, { checkpoint, ...start } = {}) {
+  let now = { episode: 0, frame: 0, window: 256, ...start };
+  const store = writable(now);
+  const inRange = (value, last) => Math.max(0, Math.min(last, Math.round(value)));
+  return clockOf({
+    lengths,
+    checkpoint,
+    subscribe: store.subscribe,
+    read: () => now,
+    change(patch) {
+      const episode = inRange(patch.episode ?? now.episode, lengths.length - 1);
+      const frame = inRange(patch.frame ?? now.frame, lengths[episode] - 1);
+      now = { episode, frame, window: Math.max(16, Math.round(patch.window ?? now.window)) };
+      store.set(now);
+    },
+  });
+}
+
+/**
+ * A clock over time that something else holds, such as a page's selection.
+ *
+ * @param {object} time {subscribe, read: () => {episode, frame, window}, change: (patch, kind) => void, lengths, checkpoint};
+ *   `kind` names changes that are undone together
+ */
+export function clockOf({ subscribe, read, change, lengths, checkpoint = "" }) {
+  const clock = {
+    subscribe,
+    /** The checkpoint whose episodes these are, as in a brush. */
+    checkpoint,
+    /** The step under the pointer, or null. */
+    hovered: writable(null),
+    get now() {
+      return read();
+    },
+    /** Steps of an episode. */
+    steps: (episode = read().episode) => lengths[episode],
+    go: ({ episode, frame }) => change({ episode, frame }),
+    toFrame: (frame) => change({ frame }, "frame"),
+    zoom: (factor) => change({ window: read().window * factor }, "window"),
+  };
+  return clock;
+}
+
+/** The same clock, but in one episode. */
+export const within = (clock, episode) => ({
+  ...clock,
+  subscribe: derived(clock, (now) => ({ ...now, episode })).subscribe,
+  steps: () => clock.steps(episode),
+});
+
+/** Plays a clock: frames per second, forwards or backwards, in step with the screen. */
+export function createPlayer(clock, framesPerSecond = 12) {
   const direction = writable(0);
-  const fps = writable(Number(manifest.view?.video_speed) || 12);
+  const fps = writable(framesPerSecond);
   let going = 0;
-  let speed = 12;
+  let speed = framesPerSecond;
   let request = null;
   let due = 0;
   fps.subscribe((value) => (speed = value));
 
-  const lastFrame = () => manifest.trajectories[selection.now.trajectory].steps - 1;
+  const endFrame = (towards) => (towards > 0 ? clock.steps() - 1 : 0);
 
   function tick(time) {
     if (!going) return;
@@ -19,16 +77,13 @@ export function createPlayback(manifest, selection) {
     const steps = Math.max(1, Math.min(8, Math.floor(((time - due) * speed) / 1000) + 1));
     due = Math.max(due + (steps * 1000) / speed, time);
     step(going * steps);
-    if (selection.now.frame === (going > 0 ? lastFrame() : 0)) stop();
+    if (clock.now.frame === endFrame(going)) stop();
   }
 
-  function step(count) {
-    selection.toFrame(selection.now.frame + count);
-  }
+  const step = (count) => clock.toFrame(clock.now.frame + count);
 
   function play(towards) {
-    const end = towards > 0 ? lastFrame() : 0;
-    if (selection.now.frame === end) selection.toFrame(towards > 0 ? 0 : lastFrame());
+    if (clock.now.frame === endFrame(towards)) clock.toFrame(endFrame(-towards));
     going = towards;
     direction.set(going);
     cancelAnimationFrame(request);
@@ -53,7 +108,7 @@ export function createPlayback(manifest, selection) {
       if (going) play(towards);
       else step(towards);
     },
-    toStart: () => selection.toFrame(0),
-    toEnd: () => selection.toFrame(lastFrame()),
+    toStart: () => clock.toFrame(0),
+    toEnd: () => clock.toFrame(endFrame(1)),
   };
 }

@@ -18,13 +18,13 @@ export function prepare(canvas, width, height, ratio = globalThis.devicePixelRat
   return context;
 }
 
-/** The strip of every step, from scrub pictures that hold `perPicture` steps each. */
-export function drawFilm(context, view, images, perPicture) {
+/** The strip of every step, from scrub images that hold `perImage` steps each. */
+export function drawFilm(context, view, parts, perImage) {
   const unit = pixelsPerStep(view);
   context.imageSmoothingEnabled = true;
-  images.forEach((image, index) => {
-    const start = index * perPicture;
-    const count = Math.min(perPicture, view.steps - start);
+  parts.forEach((image, index) => {
+    const start = index * perImage;
+    const count = Math.min(perImage, view.steps - start);
     const x = stepToX(view, start - 0.5);
     if (!image || x > view.width || x + count * unit < 0) return;
     context.drawImage(image, 0, 0, image.naturalWidth, image.naturalHeight, x, 0, count * unit, view.height);
@@ -65,13 +65,13 @@ const BAND_COLUMNS = 8192;
 
 /** Probabilities of the actions, stacked: the whole trajectory is painted once, then moved and stretched. */
 export function drawBand(context, view, probabilities, colors) {
-  const band = bandPicture(probabilities, colors);
+  const band = bandImage(probabilities, colors);
   const unit = pixelsPerStep(view);
   context.imageSmoothingEnabled = unit < 1;
   context.drawImage(band, stepToX(view, -0.5), 0, view.steps * unit, view.height);
 }
 
-const bandPicture = memoized(({ data, shape: [steps, count] }, colors) => {
+const bandImage = memoized(({ data, shape: [steps, count] }, colors) => {
   const canvas = document.createElement("canvas");
   Object.assign(canvas, { width: Math.min(steps, BAND_COLUMNS), height: BAND_HEIGHT });
   const context = canvas.getContext("2d", { willReadFrequently: true });
@@ -115,11 +115,11 @@ export function drawEvents(context, view, { firsts, rewards, line, positive, neg
   }
 }
 
-/** Small ticks at the top for frames that were found. */
-export function drawMarks(context, view, marks, color) {
+/** Ticks and bars at the top for ranges [first, last] of steps that are marked. */
+export function drawMarks(context, view, ranges, color) {
   context.fillStyle = color;
-  for (const step of marks) {
-    const x = stepToX(view, step);
-    if (x >= 0 && x <= view.width) context.fillRect(x - 1, 0, 2, 7);
+  for (const [first, last] of ranges) {
+    const [from, to] = [stepToX(view, first), stepToX(view, last)];
+    if (to >= 0 && from <= view.width) context.fillRect(from - 1, 0, to - from + 2, 7);
   }
 }

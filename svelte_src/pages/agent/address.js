@@ -1,7 +1,10 @@
 // The selection in the page's address: `?layer=2b&trajectory=3&frame=120`, counted from 1, defaults left out.
+import { frameName } from "../../kit/shell/format.js";
 import { changed, initialSelection, withChannels } from "./selection.js";
 
-const MOST_ROWS = 12;
+/** A change of these is a place to come back to with the browser's back button. */
+export const PLACES = ["trajectory", "layer"];
+const MAX_ROWS = 12;
 const PALETTES = ["standard", "safe"];
 const FLAGS = { residual: "residual", combined: "combined", columns: "columns" };
 
@@ -9,7 +12,7 @@ const FLAGS = { residual: "residual", combined: "combined", columns: "columns" }
 export function toQuery(manifest, selection, kept = {}) {
   const defaults = initialSelection(manifest);
   const query = new URLSearchParams(kept);
-  query.set("layer", manifest.layers[selection.layer]?.name ?? "");
+  if (manifest.layers.length) query.set("layer", manifest.layers[selection.layer].name);
   query.set("trajectory", selection.trajectory + 1);
   query.set("frame", selection.frame + 1);
   const rows = selection.rows.map((row) => rowToText(manifest, row)).join(",");
@@ -23,7 +26,7 @@ export function toQuery(manifest, selection, kept = {}) {
   if (selection.threshold !== 0) query.set("threshold", selection.threshold);
   if (selection.scale !== defaults.scale) query.set("scale", selection.scale);
   if (selection.visible !== defaults.visible) query.set("visible", selection.visible);
-  // Another reader may prefer another palette: only the usual one goes without saying.
+  // Other readers may prefer another palette, so only the standard one is left out.
   if (selection.palette !== "standard" || defaults.palette !== "standard") query.set("palette", selection.palette);
   return `?${query}`;
 }
@@ -53,15 +56,26 @@ export function fromQuery(manifest, text) {
 }
 
 /** The feature viewer that a query opens: a channel of the layer that it names, or null. */
-export function featureFromQuery(manifest, text) {
+export function drawerFromQuery(manifest, text) {
   const channel = Number(new URLSearchParams(text).get("feature")) - 1;
   const { layer } = fromQuery(manifest, text);
-  const known = Number.isInteger(channel) && channel >= 0 && channel < manifest.layers[layer].channels;
+  const known = Number.isInteger(channel) && channel >= 0 && channel < manifest.layers[layer]?.channels;
   return known && manifest.layers[layer].features ? { name: "feature", layer, channel } : null;
 }
 
 /** A query that opens the feature viewer too. */
 export const withFeature = (query, { channel }) => `${query}&feature=${channel + 1}`;
+
+/** What a note can be on, as {place, query}: the frame in view, and the feature that was looked at last. */
+export function notePlaces(manifest, selection, feature) {
+  const layer = manifest.layers[selection.layer];
+  const place = `${frameName(selection)}${layer ? `, layer ${layer.name}` : ""}`;
+  const view = { place, query: toQuery(manifest, selection) };
+  if (!feature) return [view];
+  const query = toQuery(manifest, changed(manifest, selection, { layer: feature.layer }));
+  const featurePlace = `feature ${feature.channel + 1} of layer ${manifest.layers[feature.layer].name}`;
+  return [view, { place: featurePlace, query: withFeature(query, feature) }];
+}
 
 function rowToText(manifest, row) {
   const layer = row.layer === null ? "" : manifest.layers[row.layer].slug;
@@ -80,7 +94,7 @@ function rowsFromText(manifest, text) {
       trajectory: trajectory && manifest.trajectories[index] ? index : null,
     };
   });
-  return rows.filter((row) => manifest.outputs.some(({ id }) => id === row.output)).slice(0, MOST_ROWS);
+  return rows.filter((row) => manifest.outputs.some(({ id }) => id === row.output)).slice(0, MAX_ROWS);
 }
 
 /** "1.3,4a~2": channels 1 and 3 of the selected layer, and 2 of layer 4a; "none" is a choice, too. */

@@ -2,14 +2,14 @@
 import { get } from "svelte/store";
 import { outputSeries, totalsAt } from "../../data/series.js";
 import { encodeApng } from "../../kit/image/apng.js";
-import { makeGrey } from "../../kit/image/compose.js";
+import { composeImage, makeGrey } from "../../kit/image/compose.js";
 import { outputName, toCsv } from "../../kit/shell/format.js";
-import { attributionChunk, pictureOf } from "./image.js";
+import { attributionChunk, overlayOf } from "./image.js";
 import { firstTarget } from "./selection.js";
 
 const GAP = 4;
 
-/** The first row of a frame on a canvas: observation, then each direction. */
+/** The first row of a frame on a canvas: observation, then each sign. */
 async function paint(page, frame, scale) {
   const { manifest, selection, chunks, frames } = page;
   const now = { ...selection.now, frame };
@@ -19,15 +19,15 @@ async function paint(page, frame, scale) {
   const name = attributionChunk(manifest, target);
   if (name) await chunks.get(name);
   const colors = get(page.colors)[target.layer];
-  const directions = name ? (now.combined ? ["abs"] : ["pos", "neg"]) : [];
+  const signs = name ? (now.combined ? ["abs"] : ["pos", "neg"]) : [];
   const [width, height] = [bitmap.width * scale, bitmap.height * scale];
   const canvas = document.createElement("canvas");
-  Object.assign(canvas, { width: width + directions.length * (width + GAP), height });
+  Object.assign(canvas, { width: width + signs.length * (width + GAP), height });
   const context = canvas.getContext("2d", { willReadFrequently: true });
   context.imageSmoothingEnabled = false;
   context.drawImage(bitmap, 0, 0, width, height);
-  directions.forEach((direction, i) => {
-    const picture = pictureOf({ manifest, chunks, selection: now, target, direction, isolated: null, colors });
+  signs.forEach((sign, i) => {
+    const image = composeImage(overlayOf({ ...page, selection: { now } }, { target, sign, isolated: null, colors }));
     const left = (i + 1) * (width + GAP);
     if (now.overlay) {
       context.drawImage(bitmap, left, 0, width, height);
@@ -36,21 +36,21 @@ async function paint(page, frame, scale) {
       context.putImageData(pixels, left, 0);
       context.globalAlpha = now.opacity;
     }
-    context.drawImage(canvasOf(picture), left, 0, width, height);
+    context.drawImage(canvasOf(image), left, 0, width, height);
     context.globalAlpha = 1;
   });
   return canvas;
 }
 
-function canvasOf(picture) {
+function canvasOf(image) {
   const canvas = document.createElement("canvas");
-  Object.assign(canvas, { width: picture.width, height: picture.height });
-  canvas.getContext("2d").putImageData(new ImageData(picture.rgba, picture.width, picture.height), 0, 0);
+  Object.assign(canvas, { width: image.width, height: image.height });
+  canvas.getContext("2d").putImageData(new ImageData(image.rgba, image.width, image.height), 0, 0);
   return canvas;
 }
 
 /** The current frame as a PNG. @returns {Promise<Blob>} */
-export async function picture(page, scale) {
+export async function frameImage(page, scale) {
   const canvas = await paint(page, page.selection.now.frame, scale);
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
@@ -79,15 +79,8 @@ export async function timelineCsv({ manifest, selection, chunks }) {
     .filter(([, values]) => values);
   const totals = await rowTotals({ manifest, chunks }, layer, output, trajectory);
   const count = manifest.actions.length;
-  const header = [
-    "trajectory",
-    "frame",
-    "new episode",
-    "action",
-    "reward",
-    "advantage",
-    ...outputs.map(([label]) => label),
-  ];
+  const header = ["trajectory", "frame", "new episode", "action", "reward", "advantage"];
+  header.push(...outputs.map(([label]) => label));
   if (arrays.probabilities) header.push(...manifest.actions.map(({ label }) => `probability of ${label}`));
   if (totals) header.push(...totals.names);
   const lines = Array.from(arrays.actions.data, (action, t) => {

@@ -38,11 +38,11 @@ export function clipPatch(patch, observation, cellWidth, cellHeight) {
   };
 }
 
-/** Where a cell of the atlas is: which picture, and its rectangle there. */
+/** Where a cell of the atlas is: which image, and its rectangle there. */
 export function atlasCell(atlas, cell) {
-  const at = cell % atlas.per_picture;
+  const at = cell % atlas.per_image;
   return {
-    picture: atlas.pictures[Math.floor(cell / atlas.per_picture)],
+    name: atlas.images[Math.floor(cell / atlas.per_image)],
     x: (at % atlas.columns) * atlas.width,
     y: Math.floor(at / atlas.columns) * atlas.height,
   };
@@ -62,10 +62,10 @@ export function featureGrid(arrays, density, channel) {
   return { rows, columns, index: of(index), opacity: of(opacity), position: position.data };
 }
 
-/** Names of the atlas pictures that a grid needs. */
-export function neededPictures(grid, atlas) {
+/** Names of the atlas images that a grid needs. */
+export function neededImages(grid, atlas) {
   const names = new Set();
-  for (const cell of grid.index) if (cell >= 0) names.add(atlasCell(atlas, cell).picture);
+  for (const cell of grid.index) if (cell >= 0) names.add(atlasCell(atlas, cell).name);
   return [...names];
 }
 
@@ -73,7 +73,7 @@ export function neededPictures(grid, atlas) {
  * Draw all cells, weak ones transparent.
  *
  * @param {CanvasRenderingContext2D} context
- * @param {object} scene {grid, layer, atlas, expand, size: {width, height}, images: Map of name to image}
+ * @param {object} scene {grid, layer, atlas, expand, size: {width, height}, loaded: Map of name to image}
  */
 export function drawCells(context, scene) {
   for (let cell = 0; cell < scene.grid.rows * scene.grid.columns; cell += 1) {
@@ -84,11 +84,11 @@ export function drawCells(context, scene) {
 
 /** Draw one cell with the given opacity. */
 export function drawCell(context, scene, cell, alpha) {
-  const { grid, layer, atlas, expand, size, images } = scene;
+  const { grid, layer, atlas, expand, size, loaded } = scene;
   const observation = grid.index[cell];
   if (observation < 0 || alpha === 0) return;
-  const { picture, x, y } = atlasCell(atlas, observation);
-  const image = images.get(picture);
+  const { name, x, y } = atlasCell(atlas, observation);
+  const image = loaded.get(name);
   if (!image) return;
   const box = cellBox(grid, size, cell);
   const centre = [grid.position[2 * cell], grid.position[2 * cell + 1]];

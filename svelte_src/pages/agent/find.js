@@ -8,7 +8,7 @@ export const CONDITIONS = [
   { id: "advantage", label: "Advantage", compare: true },
   { id: "output", label: "Output", output: true, compare: true },
   { id: "jump", label: "Jump of an output", output: true, compare: true },
-  { id: "channel", label: "Strength of a channel", channel: true, compare: true },
+  { id: "channel", label: "Strength of a feature", channel: true, compare: true },
   { id: "first", label: "First frame of an episode" },
   { id: "bookmark", label: "Bookmark" },
 ];
@@ -73,20 +73,20 @@ export function ordered(found, conditions) {
 
 /**
  * @param {object[]} conditions that hold together
- * @returns {Promise<{found: {trajectory: number, frame: number, measure: number | null}[], problems: string[]}>}
+ * @returns {Promise<{matches: {trajectory: number, frame: number, measure: number | null}[], problems: string[]}>}
  */
 export async function search(page, conditions, trajectories) {
   const problems = [];
-  const found = [];
+  const matches = [];
   for (const trajectory of trajectories) {
     try {
       const contexts = await Promise.all(conditions.map((condition) => contextOf(page, condition, trajectory)));
-      for (const hit of findFrames(conditions, contexts)) found.push({ trajectory, ...hit });
+      for (const match of findFrames(conditions, contexts)) matches.push({ trajectory, ...match });
     } catch (error) {
       problems.push(error.message);
     }
   }
-  return { found: ordered(found, conditions), problems };
+  return { matches: ordered(matches, conditions), problems };
 }
 
 async function contextOf({ manifest, chunks }, condition, trajectory) {

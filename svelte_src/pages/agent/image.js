@@ -1,17 +1,13 @@
-// The attribution picture that a selection asks for, from the chunks that are there.
-import { composeAttribution, frameOwnScale } from "../../kit/image/compose.js";
+// The attribution that a selection asks for, from the chunks that are loaded.
+import { memoized } from "../../data/cache.js";
+import { frameCodes } from "../../kit/image/compose.js";
 import { chosenChannels } from "./selection.js";
+
+const NEAR = 16;
 
 /** Name of the attribution chunk that holds a target's frame, or undefined. */
 export function attributionChunk(manifest, { layer, output, trajectory, frame }) {
   return manifest.layers[layer].attribution?.[output]?.[trajectory]?.[Math.floor(frame / manifest.segment)];
-}
-
-/** One frame of an attribution chunk. @returns {{codes: Int8Array, depth: number, frameScale: number}} */
-export function frameCodes({ arrays }, at) {
-  const [, height, width, depth] = arrays.codes.shape;
-  const size = height * width * depth;
-  return { codes: arrays.codes.data.subarray(at * size, (at + 1) * size), depth, frameScale: arrays.scales.data[at] };
 }
 
 /** The codes of a target's frame, or null when its chunk is not loaded. */
@@ -21,7 +17,7 @@ export function targetCodes(manifest, chunks, target) {
   return chunk ? frameCodes(chunk, target.frame % manifest.segment) : null;
 }
 
-/** Which channels a picture shows: those of the selection, or only the one under the pointer. */
+/** Which channels an image shows: those of the selection, or only the one under the pointer. */
 export function shownChannels(selection, layer, layerIndex, isolated) {
   if (isolated !== null && isolated.layer === layerIndex) {
     const alone = isolated.channel === layer.channels;
@@ -30,34 +26,24 @@ export function shownChannels(selection, layer, layerIndex, isolated) {
   return { chosen: chosenChannels(selection, layer, layerIndex), residual: selection.residual };
 }
 
-/** @returns {ReturnType<typeof composeAttribution> | null} null when the chunk is not loaded */
-export function pictureOf({ manifest, chunks, selection, target, direction, isolated, colors }) {
-  const layer = manifest.layers[target.layer];
-  const frame = targetCodes(manifest, chunks, target);
-  if (!frame) return null;
-  const trajectoryScale = layer.scales?.[target.output]?.[target.trajectory] || 1;
-  return composeAttribution({
-    ...frame,
-    ...shownChannels(selection, layer, target.layer, isolated),
-    height: layer.height,
-    width: layer.width,
-    scale:
-      selection.scale === "frame"
-        ? frameOwnScale(frame.codes, frame.depth, layer.channels, frame.frameScale)
-        : trajectoryScale,
-    hues: colors.map(({ hue }) => hue),
-    direction,
-    smooth: selection.smooth,
-    threshold: selection.threshold,
-  });
-}
+const huesOf = memoized((colors) => colors.map(({ hue }) => hue));
 
-/** All that a picture depends on. */
-export function pictureKey({ manifest, chunks, selection, target, direction, isolated, colors }) {
-  const chunk = chunks.peek(attributionChunk(manifest, target));
-  const { channels, residual, scale, smooth, threshold } = selection;
-  const choices = [channels, residual, scale, smooth, threshold, direction, isolated, colors];
-  return [chunk, target.layer, target.output, target.trajectory, target.frame, ...choices];
+/** What `composeImage` makes a target's image of; null when its chunk is not loaded. */
+export function overlayOf({ manifest, chunks, selection }, { target, sign, isolated, colors }) {
+  const layer = manifest.layers[target.layer];
+  const values = targetCodes(manifest, chunks, target);
+  if (!values) return null;
+  const { scale, smooth, threshold } = selection.now;
+  return {
+    grid: layer,
+    sign,
+    scale: scale === "frame" ? null : layer.scales?.[target.output]?.[target.trajectory] || 1,
+    values,
+    hues: huesOf(colors),
+    ...shownChannels(selection.now, layer, target.layer, isolated),
+    smooth,
+    threshold,
+  };
 }
 
 /** The target that is most likely to be asked for after another one, or null. */
@@ -68,7 +54,7 @@ export function targetAfter(manifest, target, before) {
 
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-/** The middle of the cell that a key leads to from a point (fractions of the picture), or null for other keys. */
+/** The middle of the cell that a key leads to from a point (fractions of the image), or null for other keys. */
 export function movedPoint({ x, y }, { height, width }, key) {
   if (!(key in MOVES)) return null;
   const along = (at, step, count) => (Math.max(0, Math.min(count - 1, Math.floor(at * count) + step)) + 0.5) / count;
@@ -76,10 +62,7 @@ export function movedPoint({ x, y }, { height, width }, key) {
   return { x: along(x, dx, width), y: along(y, dy, height) };
 }
 
-// Loads what the reader is about to reach: the next segment while playing, a neighbour near a segment's edge.
-
-const NEAR = 16;
-
+/** Load what the reader is about to reach: the next segment while playing, a neighbour near a segment's edge. */
 export function prefetchAround({ manifest, chunks, frames }, target, direction) {
   frames.warm(target.trajectory, target.frame, direction || 1);
   const steps = manifest.trajectories[target.trajectory].steps;

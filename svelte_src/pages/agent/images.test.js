@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { test } from "node:test";
 import zlib from "node:zlib";
-import { createPictures } from "../../data/images.js";
+import { createImages } from "../../data/images.js";
+import { frameCodes, imageKey } from "../../kit/image/compose.js";
 import { crc32, encodeApng } from "../../kit/image/apng.js";
-import { addNote, editNote, exportNotes, importNotes, LONGEST, mendNotes, removeNote } from "../../kit/shell/kept.js";
+import { addNote, editNote, exportNotes, importNotes, LONGEST, cleanNotes, removeNote } from "../../kit/shell/kept.js";
 import { pixelsPerStep, stepToX, xToStep } from "../../kit/time/draw.js";
-import { atlasCell, cellAt, cellBox, clipPatch, featureGrid, neededPictures, patchRectangle } from "./features.js";
-import { attributionChunk, frameCodes, movedPoint, pictureKey, shownChannels, targetAfter } from "./image.js";
+import { atlasCell, cellAt, cellBox, clipPatch, featureGrid, neededImages, patchRectangle } from "./features.js";
+import { attributionChunk, movedPoint, overlayOf, shownChannels, targetAfter } from "./image.js";
 
 test("a patch is expand times the pixels of a position, around its centre", () => {
   const patch = patchRectangle({ height: 8, width: 8 }, { height: 64, width: 32 }, [0.5, 4], 2);
@@ -23,10 +24,10 @@ test("the part of a patch inside the observation goes to its place in the cell",
   assert.equal(clipPatch({ x: 70, y: 0, width: 8, height: 8 }, { height: 64, width: 64 }, 40, 40), null);
 });
 
-test("cells of the atlas are counted row by row, picture by picture", () => {
-  const atlas = { pictures: ["a", "b"], per_picture: 6, columns: 3, width: 64, height: 32 };
-  assert.deepEqual(atlasCell(atlas, 10), { picture: "b", x: 64, y: 32 });
-  assert.deepEqual(neededPictures({ index: Int32Array.of(-1, 1, 7, 2) }, atlas), ["a", "b"]);
+test("cells of the atlas are counted row by row, image by image", () => {
+  const atlas = { images: ["a", "b"], per_image: 6, columns: 3, width: 64, height: 32 };
+  assert.deepEqual(atlasCell(atlas, 10), { name: "b", x: 64, y: 32 });
+  assert.deepEqual(neededImages({ index: Int32Array.of(-1, 1, 7, 2) }, atlas), ["a", "b"]);
 });
 
 test("a grid is cut out of its chunk, however its density is written", () => {
@@ -135,25 +136,25 @@ test("files that hold no notes are refused, and links out of the page are passed
 
 test("each note has an id of its own, whatever a file holds", () => {
   const list = [NOTE, { ...NOTE, text: "b" }, { ...NOTE, id: 7 }, { ...NOTE, id: undefined, place: {} }, null, 3, []];
-  const mended = mendNotes(list);
+  const mended = cleanNotes(list);
   assert.deepEqual(
     mended.map(({ id }) => id),
     [NOTE.id, "note-2", "note-3"],
   );
   assert.equal(mended[0].text, "b");
   assert.equal(mended[2].place, "");
-  assert.deepEqual(mendNotes({ length: 3 }), []);
+  assert.deepEqual(cleanNotes({ length: 3 }), []);
   assert.throws(() => importNotes([], " ".repeat(LONGEST + 1)), /too large/);
 });
 
-test("a point moves cell by cell and stays on the picture", () => {
+test("a point moves cell by cell and stays on the image", () => {
   const layer = { height: 4, width: 8 };
   assert.deepEqual(movedPoint({ x: 0.5, y: 0.5 }, layer, "ArrowRight"), { x: 5.5 / 8, y: 2.5 / 4 });
   assert.deepEqual(movedPoint({ x: 0.5, y: 0.05 }, layer, "ArrowUp"), { x: 4.5 / 8, y: 0.5 / 4 });
   assert.equal(movedPoint({ x: 0.5, y: 0.5 }, layer, "a"), null);
 });
 
-test("pictures long unused are dropped, and loaded again when they are needed", async () => {
+test("images long unused are dropped, and loaded again when they are needed", async () => {
   const loaded = [];
   globalThis.Image = class {
     naturalWidth = 10;
@@ -164,25 +165,32 @@ test("pictures long unused are dropped, and loaded again when they are needed", 
     }
   };
   globalThis.CSS ??= { escape: (text) => text };
-  const pictures = createPictures({ querySelector: () => null }, 1000); // room for two
-  for (const name of ["a", "b", "a", "c", "a", "b"]) await pictures.image(name);
+  const images = createImages({ querySelector: () => null }, 1000); // room for two
+  for (const name of ["a", "b", "a", "c", "a", "b"]) await images.image(name);
   assert.deepEqual(loaded, ["a", "b", "c", "b"]);
   delete globalThis.Image;
 });
 
-test("a picture depends on its chunk being there, its target and the choices, not on how rows are laid out", () => {
-  const manifest = { segment: 2, layers: [{ attribution: { v: [["a", "b"]] } }], trajectories: [{ steps: 3 }] };
-  const there = new Map();
-  const chunks = { peek: (name) => there.get(name) };
+test("an image depends on its chunk, its target and the choices, not on how rows are laid out", () => {
+  const layer = { attribution: { v: [["a", "b"]] }, channels: 1, height: 1, width: 1 };
+  const manifest = { segment: 2, layers: [layer], trajectories: [{ steps: 3 }] };
+  const codes = { data: Int8Array.of(1, 2), shape: [2, 1, 1, 1] };
+  const chunk = { arrays: { codes, scales: { data: [1, 1] } } };
+  const held = new Map([["a", chunk]]);
+  const chunks = { peek: (name) => held.get(name) };
   const target = { layer: 0, output: "v", trajectory: 0, frame: 2 };
-  const key = (selection, shown = target) =>
-    pictureKey({ manifest, chunks, selection, target: shown, direction: "pos", isolated: null, colors: null });
-  const before = key({ layer: 0, smooth: true });
-  assert.deepEqual(key({ layer: 0, smooth: true, columns: true }), before);
-  assert.notDeepEqual(key({ layer: 0, smooth: false }), before);
-  assert.notDeepEqual(key({ layer: 0, smooth: true }, { ...target, frame: 1 }), before);
-  there.set("b", {});
-  assert.notDeepEqual(key({ layer: 0, smooth: true }), before);
+  const colors = [{ color: "#f00", hue: [1, 0, 0] }];
+  const optionsFor = (choices, shown = target) => {
+    const selection = { now: { channels: {}, layer: 0, smooth: true, ...choices } };
+    return overlayOf({ manifest, chunks, selection }, { target: shown, sign: "pos", isolated: null, colors });
+  };
+  const same = (a, b) => a.every((part, i) => part === b[i]);
+  assert.equal(optionsFor({}), null, "the chunk is not loaded");
+  held.set("b", chunk);
+  const before = imageKey(optionsFor({}));
+  assert.ok(same(imageKey(optionsFor({ columns: true })), before));
+  assert.ok(!same(imageKey(optionsFor({ smooth: false })), before));
+  assert.ok(!same(imageKey(optionsFor({}, { ...target, frame: 1 })), before));
 });
 
 test("after a frame comes the next one in the direction of travel, but none beyond the ends", () => {

@@ -9,7 +9,7 @@
  * @property {Row[]} rows
  * @property {Object<number, number[]>} channels of each layer (by its index) the channels that are shown; all where it has none
  * @property {boolean} residual
- * @property {boolean} combined positive and negative in one picture
+ * @property {boolean} combined positive and negative in one image
  * @property {boolean} overlay over the observation
  * @property {number} opacity of attribution over the observation
  * @property {number} threshold opacity below which a position stays empty
@@ -74,7 +74,7 @@ export function changed(manifest, selection, patch) {
   const next = { ...selection, ...patch };
   next.trajectory = clamp(next.trajectory, manifest.trajectories.length - 1);
   next.frame = clamp(next.frame, (manifest.trajectories[next.trajectory]?.steps ?? 1) - 1);
-  next.layer = clamp(next.layer, manifest.layers.length - 1);
+  next.layer = clamp(next.layer, Math.max(0, manifest.layers.length - 1));
   if ("visible" in patch) next.visible = clampVisible(manifest, next.visible);
   return next;
 }
@@ -95,7 +95,7 @@ export function firstTarget(manifest, selection) {
 
 const allOf = (layer) => Array.from({ length: layer.channels }, (_, k) => k);
 
-/** Indices of the channels that pictures of a layer show. */
+/** Indices of the channels that images of a layer show. */
 export function chosenChannels(selection, layer, layerIndex) {
   const chosen = selection.channels[layerIndex];
   return chosen ? allOf(layer).filter((k) => chosen.includes(k)) : allOf(layer);
@@ -113,4 +113,19 @@ export function withChannels(manifest, channels, layerIndex, chosen) {
 /** The ids of the outputs shown in rows, each once. */
 export function shownOutputs(selection) {
   return [...new Set(selection.rows.map((row) => row.output))];
+}
+
+/** Show or hide one channel of the selected layer. */
+export function toggleChannel(page, channel) {
+  const { now } = page.selection;
+  const layer = page.manifest.layers[now.layer];
+  if (!(channel < layer?.channels)) return;
+  const shown = chosenChannels(now, layer, now.layer);
+  chooseChannels(page, now.layer, shown.includes(channel) ? shown.filter((k) => k !== channel) : [...shown, channel]);
+}
+
+/** Show these channels of a layer; null: all. */
+export function chooseChannels({ manifest, selection }, layer, chosen) {
+  if (!manifest.layers[layer]) return;
+  selection.change({ channels: withChannels(manifest, selection.now.channels, layer, chosen) });
 }

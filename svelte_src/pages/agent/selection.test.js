@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createHistory, record, redo, undo } from "../../kit/shell/history.js";
-import { DEFAULT_SETTINGS, mendSettings } from "../../kit/shell/kept.js";
-import { actionOf, KEYS } from "../../kit/shell/keys.js";
-import { panelNamed, PANELS, TOOLS } from "../../panels.js";
-import { featureFromQuery, fromQuery, toQuery, withFeature } from "./address.js";
+import { DEFAULT_SETTINGS, cleanSettings } from "../../kit/shell/kept.js";
+import { panelNamed } from "../../kit/shell/address.js";
+import { actionOf, allKeys } from "../../kit/shell/keys.js";
+import { drawerFromQuery, fromQuery, notePlaces, toQuery, withFeature } from "./address.js";
 import { changed, firstTarget, initialSelection, rowTarget, shownOutputs } from "./selection.js";
+
+const KEYS = allKeys([{ keys: ["[", "]"], action: "trajectory", text: "trajectory", letter: true }]);
 
 const MANIFEST = {
   view: { attribution_weight: 0.9 },
@@ -78,9 +80,9 @@ test("a link may open a feature of its layer", () => {
   }));
   const manifest = { ...MANIFEST, layers };
   const open = { name: "feature", layer: 3, channel: 7 };
-  assert.deepEqual(featureFromQuery(manifest, withFeature("?layer=3a", open)), open);
+  assert.deepEqual(drawerFromQuery(manifest, withFeature("?layer=3a", open)), open);
   for (const text of ["?layer=3a", "?layer=3a&feature=9", "?layer=3a&feature=x", "?layer=input&feature=1"]) {
-    assert.equal(featureFromQuery(manifest, text), null);
+    assert.equal(drawerFromQuery(manifest, text), null);
   }
 });
 
@@ -129,7 +131,7 @@ test("undo and redo; changes of a kind in quick succession are one", () => {
 
 test("keys act, but not while typing, nor where a control uses them itself", () => {
   const at = (selector) => ({ closest: (list) => (list.split(", ").includes(selector) ? {} : null) });
-  const press = (key, target, more = {}) => actionOf({ key, target: at(target), ...more })?.action ?? null;
+  const press = (key, target, more = {}) => actionOf(KEYS, { key, target: at(target), ...more })?.action ?? null;
   assert.equal(press("ArrowLeft"), "back");
   assert.equal(press("ArrowLeft", "select"), null);
   assert.equal(press(" "), "toggle");
@@ -140,8 +142,8 @@ test("keys act, but not while typing, nor where a control uses them itself", () 
   assert.equal(press("c", null, { ctrlKey: true }), null);
   assert.equal(press("Escape", "textarea"), "close");
   assert.equal(press("f", null, { defaultPrevented: true }), null);
-  assert.equal(actionOf({ key: "f", target: at(null) }, false), null);
-  assert.equal(actionOf({ key: "ArrowLeft", target: at(null) }, false).action, "back");
+  assert.equal(actionOf(KEYS, { key: "f", target: at(null) }, false), null);
+  assert.equal(actionOf(KEYS, { key: "ArrowLeft", target: at(null) }, false).action, "back");
 });
 
 test("an address that asks for nonsense gives what can be shown", () => {
@@ -154,15 +156,15 @@ test("an address that asks for nonsense gives what can be shown", () => {
     assert.ok(found.frame >= 0 && found.frame < MANIFEST.trajectories[found.trajectory].steps, text);
     assert.ok(found.opacity >= 0 && found.opacity <= 1 && found.threshold === 0 && found.scale === "trajectory");
     assert.ok(found.rows.every(({ output }) => output === "value"));
-    assert.equal(featureFromQuery(MANIFEST, text), null);
+    assert.equal(drawerFromQuery(MANIFEST, text), null);
   }
   assert.ok(fromQuery(MANIFEST, `?rows=${"value,".repeat(9999)}`).rows.length <= 12);
 });
 
 test("settings are those that are known, whatever the browser kept", () => {
-  assert.deepEqual(mendSettings({ theme: "dark", totals: "yes", more: 1 }), { ...DEFAULT_SETTINGS, theme: "dark" });
+  assert.deepEqual(cleanSettings({ theme: "dark", totals: "yes", more: 1 }), { ...DEFAULT_SETTINGS, theme: "dark" });
   for (const kept of [null, 3, "dark", [], { theme: "__proto__", palette: {} }])
-    assert.deepEqual(mendSettings(kept), DEFAULT_SETTINGS);
+    assert.deepEqual(cleanSettings(kept), DEFAULT_SETTINGS);
 });
 
 test("every key that prints something is off where single letters are", () => {
@@ -179,12 +181,18 @@ test("what is exported is the first row, at its own layer and trajectory", () =>
   assert.deepEqual(firstTarget(MANIFEST, { ...start, rows: [] }), rowTarget(MANIFEST, start, start.rows[0]));
 });
 
-test("every panel says how to read it, and is found by its name alone", () => {
-  for (const { title, text } of Object.values(PANELS))
-    assert.ok(title && text.length > 60 && text.endsWith("."), title);
-  assert.deepEqual(["trust", "features", "constructor", ""].map(panelNamed), ["trust", "feature", null, null]);
-  assert.deepEqual(
-    TOOLS.filter((name) => !panelNamed(name)),
-    [],
-  );
+test("a panel is found by its name, or by one of before", () => {
+  const named = (name) => panelNamed(["trust", "feature"], { features: "feature" }, name);
+  assert.deepEqual(["trust", "features", "constructor", ""].map(named), ["trust", "feature", null, null]);
+});
+
+test("a page without layers has an address, too", () => {
+  const manifest = { ...MANIFEST, layers: [] };
+  const selection = { ...initialSelection(manifest), frame: 4 };
+  assert.equal(toQuery(manifest, selection), "?trajectory=1&frame=5");
+  assert.deepEqual(fromQuery(manifest, "?layer=3a&trajectory=1&frame=5&channels=1&feature=2"), selection);
+  assert.equal(drawerFromQuery(manifest, "?feature=2"), null);
+  assert.deepEqual(notePlaces(manifest, selection, null), [
+    { place: "trajectory 1, frame 5", query: "?trajectory=1&frame=5" },
+  ]);
 });

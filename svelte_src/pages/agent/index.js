@@ -1,0 +1,154 @@
+// The page of one agent: what it played, what it put out, and why.
+import { derived, get, writable } from "svelte/store";
+import { createFrames } from "../../data/frames.js";
+import { createResource } from "../../data/resource.js";
+import { channelColors } from "../../kit/image/colors.js";
+import { composeImage } from "../../kit/image/compose.js";
+import { createSelection } from "../../kit/shell/page.js";
+import { clockOf, createPlayer } from "../../kit/time/clock.js";
+import * as codec from "./address.js";
+import { overlayOf } from "./image.js";
+import { changed, chooseChannels, rowTarget, toggleChannel } from "./selection.js";
+
+/** Kinds of sections that this page's own panels draw. */
+export const sections = ["trajectories", "features", "attribution"];
+
+/** Panels by slot; `aside` opens at the side. */
+export const layout = {
+  navigation: ["trajectories", "bookmarks"],
+  main: ["timeline", "outputs", "attribution"],
+  legend: ["legend"],
+  aside: ["feature", "find", "notes", "trust", "export", "help"],
+};
+
+/** Names of panels in addresses of before, or that people may write for others. */
+export const aliases = { features: "feature", thoughts: "outputs" };
+
+/** Panels that only a page with layers has. */
+const OF_LAYERS = ["attribution", "legend", "feature", "export"];
+
+export const problemWith = (manifest) => (manifest.trajectories.length ? null : "This page has no trajectories.");
+
+export const keys = [
+  { keys: ["[", "]"], action: "trajectory", text: "previous or next trajectory", letter: true },
+  { keys: [",", "."], action: "layer", text: "previous or next layer", letter: true },
+  { keys: [..."123456789"], show: "1 \u2013 9", action: "channel", text: "show or hide a feature", letter: true },
+  { keys: ["0"], action: "channels", text: "show all features", letter: true },
+  { keys: ["r"], action: "residual", text: "show or hide the residual", letter: true },
+  { keys: ["b"], action: "combined", text: "positive and negative attribution in one image", letter: true },
+  { keys: ["o"], action: "overlay", text: "attribution over the observation, or alone", letter: true },
+];
+
+/** Stops of the tour: panel, title, text. */
+export const tour = [
+  [
+    "timeline",
+    "Timeline",
+    "The episodes as a film strip. Drag it, or press the space bar to play. All panels show the frame at the line in the middle.",
+  ],
+  ["outputs", "Outputs", "The probability of each action, and the value that the agent expects."],
+  [
+    "attribution",
+    "Attribution",
+    "The parts of the observation that raised (positive) or lowered (negative) the output. Each colour is a feature.",
+  ],
+  [
+    "legend",
+    "Features",
+    "Examples of what activates each feature. Hover over one to see it alone; click it for more examples.",
+  ],
+  [
+    "bookmarks",
+    "Bookmarks",
+    "Frames at which things went unexpectedly well or badly: a good place to start. Press ? at any time for help.",
+  ],
+];
+
+/** How to read the attribution of this program's own method; a section with notes brings its own. */
+const EXPLANATIONS = [
+  {
+    title: "How to read attribution",
+    text: "Attribution divides an output, such as the value function, among the positions of a layer and the features that the network detected there. Colour is the feature, opacity the amount. It is computed by integrated gradients at the chosen layer; the panel Trust shows how closely it adds up. Attribution shows what the network used, not whether it was right to use it.",
+  },
+];
+
+/** @param {ReturnType<import("../../kit/shell/page.js").createShell>} shell */
+export function create(shell, query) {
+  const { settings, chunks } = shell;
+  // The palette of an earlier visit, unless the address gives one.
+  const view = { ...shell.manifest.view, palette: get(settings).palette };
+  const manifest = { ...shell.manifest, view };
+  const selection = createSelection(codec.fromQuery(manifest, query), (now, patch) => changed(manifest, now, patch));
+  const clock = clockOf({
+    checkpoint: manifest.agent.id,
+    lengths: manifest.trajectories.map(({ steps }) => steps),
+    subscribe: derived(selection, timeOf).subscribe,
+    read: () => timeOf(selection.now),
+    change: (patch, kind) => selection.change(fromTime(patch), kind),
+  });
+  const series = createResource(chunks);
+  selection.subscribe(({ trajectory }) => series.want(manifest.trajectories[trajectory].series));
+  const palette = derived(selection, (now) => now.palette);
+  keepPalette(palette, settings);
+  shell.drawer.set(codec.drawerFromQuery(manifest, query));
+  const page = {
+    ...shell,
+    manifest,
+    codec,
+    selection,
+    clock,
+    player: createPlayer(clock, Number(view.video_speed) || 12),
+    frames: createFrames(manifest, chunks),
+    /** Numbers along the selected trajectory. */
+    series,
+    colors: derived(palette, (name) => manifest.layers.map((layer) => channelColors(layer, name))),
+    /** The {layer, channel} that is shown alone while the pointer is on it, or null. */
+    isolated: writable(null),
+    /** The {layer, channel} that was looked at last, or null. */
+    feature: writable(null),
+    explanations: manifest.explanations.length || !manifest.layers.length ? manifest.explanations : EXPLANATIONS,
+    hasPanel: (name) => manifest.layers.length > 0 || !OF_LAYERS.includes(name),
+    facts: [
+      manifest.env_name,
+      manifest.agent.network && `${manifest.agent.network} network`,
+      `${manifest.trajectories.length} ${manifest.trajectories.length === 1 ? "trajectory" : "trajectories"}`,
+    ],
+  };
+  const toggle = (key) => () => selection.change({ [key]: !selection.now[key] });
+  page.actions = {
+    trajectory: (key) => clock.go({ episode: selection.now.trajectory + (key === "[" ? -1 : 1), frame: 0 }),
+    layer: (key) => selection.change({ layer: selection.now.layer + (key === "," ? -1 : 1) }),
+    channel: (key) => toggleChannel(page, Number(key) - 1),
+    channels: () => chooseChannels(page, selection.now.layer, null),
+    residual: toggle("residual"),
+    combined: toggle("combined"),
+    overlay: toggle("overlay"),
+  };
+  return page;
+}
+
+const timeOf = ({ trajectory, frame, visible }) => ({ episode: trajectory, frame, window: visible });
+const NAMES = { episode: "trajectory", frame: "frame", window: "visible" };
+const fromTime = (patch) => Object.fromEntries(Object.entries(patch).map(([key, value]) => [NAMES[key], value]));
+
+/** Keep the palette for later visits once the reader has changed it; a link alone changes no settings. */
+function keepPalette(palette, settings) {
+  let before = get(palette);
+  palette.subscribe((name) => {
+    if (name !== before) settings.update((now) => ({ ...now, palette: name }));
+    before = name;
+  });
+}
+
+/** What `window.rlClarity` offers on this page, beside what every page has. */
+export const scripting = (page) => ({
+  /** What a row shows in a direction ("pos", "neg", "abs"): premultiplied RGBA in 0..1, row by row. */
+  compose(row = 0, sign = "pos") {
+    const now = page.selection.now;
+    const target = rowTarget(page.manifest, now, now.rows[row]);
+    const options = overlayOf(page, { target, sign, isolated: get(page.isolated), colors: get(page.colors) });
+    if (!options) return null;
+    const { height, width, premultiplied } = composeImage(options);
+    return { height, width, data: Array.from(premultiplied()) };
+  },
+});

@@ -1,0 +1,2 @@
+// The registry of kinds of page, one line each, by `manifest.kind`.
+export * as agent from "./agent/index.js";
