@@ -36,7 +36,7 @@ def test_an_address_that_asks_for_nonsense_shows_something(synthetic: Path, open
     if state["rows"]:
         visitor.settle()
     else:
-        assert "No output is chosen" in visitor.text("panel-attribution")
+        assert "No output is selected" in visitor.text("panel-attribution")
     assert visitor.page.locator("img[src=x]").count() == 0
     before = visitor.frame()
     visitor.press("ArrowRight")
@@ -97,7 +97,7 @@ def test_the_page_works_where_the_browser_keeps_nothing(
     assert visitor.by("notes-lost").count() == 0
     visitor.by("note-text").fill("kept by nobody")
     visitor.click("note-add")
-    assert "does not keep" in visitor.text("notes-lost")
+    assert "cannot store" in visitor.text("notes-lost")
     with visitor.page.expect_download() as download:
         visitor.click("notes-export")
     assert "kept by nobody" in download.value.path().read_text()

@@ -54,8 +54,10 @@ def test_two_clocks_move_independently(tmp_path: Path, open_page: Open) -> None:
 def marked_steps(visitor: Visitor, track: str, steps: int) -> list[int]:
     """Steps whose middle has the colour of marks at the top of a track that shows a whole trajectory."""
     top = read_canvas(visitor.track(track).locator("canvas"))[3, :, :3]
-    marked = (np.abs(top - MARK).max(-1) < 8).astype(int)
-    return [step for step in range(steps) if marked[int((step + 0.5) * len(marked) / steps)]]
+    marked = np.abs(top - MARK).max(-1) < 8
+    step_width = float(visitor.well(track).evaluate("well => well.clientWidth")) / visitor.state()["visible"]
+    covered = np.ceil((np.arange(steps) + 0.5) * step_width).astype(int) - 1  # a mark is two pixels wide
+    return [int(step) for step in np.flatnonzero(marked[covered])]
 
 
 def test_found_frames_are_marked_on_every_track(synthetic: Path, open_page: Open) -> None:

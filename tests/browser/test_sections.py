@@ -63,7 +63,12 @@ class Sections:
         self.entries: list[dict[str, Any]] = [
             self._section("novelty", "lines", trajectories=lines, series=[{"key": "novelty", "label": "Novelty"}]),
             self._section(
-                "saliency", "maps", grid={"height": 4, "width": 6}, sign="both", trajectories=trajectories, label="Value"
+                "saliency",
+                "maps",
+                grid={"height": 4, "width": 6},
+                sign="both",
+                trajectories=trajectories,
+                label="Value",
             ),
             self._section(
                 "gallery",
@@ -93,7 +98,14 @@ class Sections:
     def _section(self, kind: str, panel: str, **data: Any) -> dict[str, Any]:
         caption = f"About {kind}."
         place = {"agent": "agent-1", "recording": "recording-1"}
-        return {"kind": kind, "version": 1, "title": kind.title(), "panel": panel, **place, "data": data | {"caption": caption}}
+        return {
+            "kind": kind,
+            "version": 1,
+            "title": kind.title(),
+            "panel": panel,
+            **place,
+            "data": data | {"caption": caption},
+        }
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +299,9 @@ def test_the_selection_comes_back_from_its_address(synthetic: Path, open_page: O
     patch = {
         "layer": 2, "trajectory": 1, "frame": 40, "visible": 64, "residual": True, "combined": True, "overlay": False,
         "opacity": 0.5, "threshold": 0.25, "smooth": False, "scale": "frame", "columns": True, "palette": "safe",
-        "rows": [{"output": "group-0", "layer": 4, "trajectory": 2}, {"output": "value", "layer": None, "trajectory": None}],
+        "rows": [
+            {"output": "group-0", "layer": 4, "trajectory": 2}, {"output": "value", "layer": None, "trajectory": None},
+        ],
         "channels": {"2": [0, 7], "4": [3]},
     }  # fmt: skip
     visitor.page.evaluate("patch => rlClarity.select(patch)", patch)
