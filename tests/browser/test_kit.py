@@ -61,7 +61,7 @@ def marked_steps(visitor: Visitor, track: str, steps: int) -> list[int]:
 
 
 def test_found_frames_are_marked_on_every_track(synthetic: Path, open_page: Open) -> None:
-    visitor = open_page(synthetic, "?layer=2b&rows=value,group-0", color_scheme="light")
+    visitor = open_page(synthetic, "?layer=2b&rows=value,group-0", color_scheme="light", expect_messages=True)
     visitor.press("f")
     visitor.by("find-kind").select_option("action")
     visitor.by("find-action").select_option("7")
@@ -71,6 +71,6 @@ def test_found_frames_are_marked_on_every_track(synthetic: Path, open_page: Open
         actions = read_chunk(synthetic, f"trajectories/{trajectory}/series.js")["actions"]
         for track in ("advantage", "value", "group-0"):
             assert marked_steps(visitor, track, 100) == np.flatnonzero(actions == 7).tolist()
-        visitor.click("trajectory-2")
+        visitor.page.evaluate("rlClarity.select({ trajectory: 1 })")
     visitor.page.get_by_role("button", name="Clear marks").click()
     assert marked_steps(visitor, "advantage", 100) == []
