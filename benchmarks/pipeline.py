@@ -18,12 +18,12 @@ import rl_clarity
 from benchmarks.machine import convolution_peak, multiply_adds, peak_memory_mb, reset_peak_memory, seconds
 from rl_clarity.agents.network import full_name
 from rl_clarity.analyses.attribution import attribute, choose_layers
+from rl_clarity.analyses.attribution.analysis import attribution_chunk
+from rl_clarity.analyses.trajectories import write_frames
 from rl_clarity.demo import MODEL, SAMPLES
+from rl_clarity.jobs.directory import open_directory
 from rl_clarity.options import InterfaceOptions, ObservationsOptions, TrajectoriesOptions
-from rl_clarity.pages.files import open_directory
-from rl_clarity.pages.layers import attribution_chunk
-from rl_clarity.pages.page_files import PageFiles
-from rl_clarity.pages.trajectories import write_frames
+from rl_clarity.pages.files import PageFiles
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.resources import models_directory
 from rl_clarity.visualization.dataset_examples import dataset_grids
@@ -72,7 +72,7 @@ def measure(peak: float | None = None) -> dict[str, Any]:
     stages.enter("policy", lambda: agent.forward(varied), sum(multiply_adds(agent.network.model).values()))
     for layer in choose_layers(agent):
         _measure_layer(stages, agent, layer, varied)
-    stages.enter_writing("frames", lambda files: write_frames(files, 0, 0, varied, workers=2))
+    stages.enter_writing("frames", lambda files: write_frames(files, "frames.js", "frames.png", varied, workers=2))
     found = stages.found
     job = default_job(found)
     for name, stage in found.items():
@@ -101,7 +101,7 @@ def _measure_layer(stages: Stages, agent: Any, layer: Any, varied: np.ndarray) -
     )
     stages.enter_writing(
         f"writing {layer.name}",
-        lambda files: files.write(attribution_chunk(files.layout, "layer", "value", 0, 0, channels, residual)),
+        lambda files: files.write(attribution_chunk("layer.js", channels, residual)),
     )
 
 

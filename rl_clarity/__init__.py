@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rl_clarity.models import convert as convert
     from rl_clarity.models import load_agent as load_agent
     from rl_clarity.options import ORIGINAL as ORIGINAL
-    from rl_clarity.pages.compile import recompile_js as recompile_js
+    from rl_clarity.pages.document import recompile_js as recompile_js
     from rl_clarity.pages.export import export as export
     from rl_clarity.pages.results import open_results as open_results
     from rl_clarity.pipeline import generate as generate
@@ -53,7 +53,7 @@ _PUBLIC = {
     "load_agent": "rl_clarity.models",
     "multi_path_attribution": "rl_clarity.analyses.attribution",
     "open_results": "rl_clarity.pages.results",
-    "recompile_js": "rl_clarity.pages.compile",
+    "recompile_js": "rl_clarity.pages.document",
     "render_attribution": "rl_clarity.visualization.rendering",
     "run": "rl_clarity.pipeline",
     "select_layers": "rl_clarity.analyses.attribution",

@@ -10,7 +10,7 @@ import numpy as np
 
 from rl_clarity import pipeline
 from rl_clarity.models import path_of
-from rl_clarity.pages.notebook import Page
+from rl_clarity.pages.results import Page
 from rl_clarity.resources import models_directory
 
 MODEL = "coinrun"

@@ -26,8 +26,21 @@ COMPUTING = (
 
 def key_of(value: Any) -> str:
     """SHA-256 of a value that `to_plain` converts; equal values have equal keys."""
-    text = json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(as_json(value).encode()).hexdigest()
+
+
+def as_json(value: Any) -> str:
+    """Compact JSON with sorted keys of a value that `to_plain` converts."""
+    return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of this package and of the installed packages that compute."""
+    versions = {"rl-clarity": rl_clarity.__version__}
+    for package in COMPUTING:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
 
 
 def code_version() -> str:
@@ -37,9 +50,7 @@ def code_version() -> str:
     """
     root = Path(rl_clarity.__file__).parent
     digest = hashlib.sha256((os.environ.get("KERAS_BACKEND") or "tensorflow").encode())
-    for package in COMPUTING:
-        with contextlib.suppress(PackageNotFoundError):
-            digest.update(f"{package} {version(package)}\n".encode())
+    digest.update(as_json(package_versions()).encode())
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Keywords as a user gives them, made into frozen options of the right types."""
+"""Options: keyword arguments converted to frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -15,46 +15,59 @@ from rl_clarity.errors import OptionError
 
 Options = TypeVar("Options")
 AGENT = (
-    "where understanding-rl-vision took a TensorFlow graph and the names of its outputs, an agent is given: "
-    "rl_clarity.load_agent(checkpoint), or KerasAgent or TorchAgent of a network of your own"
+    "instead of a TensorFlow graph and the names of its outputs, pass an agent: rl_clarity.load_agent(checkpoint), or "
+    "a KerasAgent or TorchAgent of your network"
 )
 REPLACED = dict.fromkeys(("model_bytes", "policy_logits_name", "value_function_name"), AGENT)
-"""Options of understanding-rl-vision in whose place something else stands."""
+"""Options of understanding-rl-vision that were replaced."""
 WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
-def parse(kind: type[Options], given: Mapping[str, Any] | Options | None, where: str = "") -> Options:
-    """Options from keywords.
+def parse(kind: type[Options], values: Mapping[str, Any] | Options | None, where: str = "") -> Options:
+    """Convert keyword arguments to options.
 
-    Raises OptionError for an unknown key, naming the nearest known one, and for a value of a wrong type.
+    Raises OptionError for an unknown key, naming the nearest known one, and for a value of the wrong type.
     """
-    if isinstance(given, kind):
-        return given
-    if given is None:
+    if isinstance(values, kind):
+        return values
+    if values is None:
         return kind()
-    if not isinstance(given, Mapping):
-        raise OptionError(f"{where.rstrip('.') or kind.__name__}={given!r} must be a dict of options")
+    if not isinstance(values, Mapping):
+        raise OptionError(f"{where.rstrip('.') or kind.__name__}={values!r} must be a dict of options")
     hints = get_type_hints(kind)
     known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    values = {}
-    for key, value in given.items():
+    converted = {}
+    for key, value in values.items():
         if key not in known:
             raise unknown_option(where + str(key), known)
-        values[key] = _convert(value, hints[key], where + key)
-    return kind(**values)
+        converted[key] = _convert(value, hints[key], where + key)
+    return kind(**converted)
 
 
-def typed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was written on a command line, as values: numbers, true, false, none, lists in brackets, or else text."""
-    return {key: _typed(value) if isinstance(value, str) else value for key, value in given.items()}
+def typed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert texts of a command line to numbers, booleans, None and lists in brackets; others are kept."""
+    return {key: _typed(value) if isinstance(value, str) else value for key, value in values.items()}
+
+
+def check_minimum(options: Any, minimum: float, *names: str) -> None:
+    """Raise OptionError for options below a minimum; None is allowed."""
+    for name in names:
+        value = getattr(options, name)
+        check_option(options, name, value is None or value >= minimum, f"must be at least {minimum}")
+
+
+def check_option(options: Any, name: str, valid: bool, requirement: str) -> None:
+    """Raise OptionError with the option's name and value unless it is valid."""
+    if not valid:
+        raise OptionError(f"{name}={getattr(options, name)!r} {requirement}")
 
 
 def unknown_option(name: str, known: Sequence[str]) -> OptionError:
-    """The error for a key that is none of `known`."""
+    """The error for a key that is not among `known`."""
     if name in REPLACED:
         return OptionError(f"unknown option {name!r}: {REPLACED[name]}")
     near = difflib.get_close_matches(name.split(".")[-1], known, n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; known ones are {', '.join(known)}"
+    hint = f"; did you mean {near[0]!r}?" if near else f"; available options: {', '.join(known)}"
     return OptionError(f"unknown option {name!r}{hint}")
 
 
@@ -68,9 +81,9 @@ def _typed(text: str) -> Any:
 
 
 def _convert(value: Any, hint: Any, name: str) -> Any:
-    """The value as the field's type has it: lists become tuples, dicts become option classes."""
+    """Convert a value to a field's type: lists to tuples, dicts to option classes."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if hasattr(value, "tolist"):  # of NumPy
+    if hasattr(value, "tolist"):  # NumPy
         value = value.tolist()
     if origin in (Union, types.UnionType):
         if value is None and type(None) in arguments:
@@ -107,6 +120,6 @@ def _number(value: Any, hint: type, name: str) -> Any:
         if isinstance(value, bool | str) or number != value:
             raise ValueError
     except (TypeError, ValueError):
-        kind = "a whole number" if hint is int else "a number"
+        kind = "an integer" if hint is int else "a number"
         raise OptionError(f"{name}={value!r} must be {kind}") from None
     return number

@@ -1,10 +1,10 @@
-"""From a checkpoint to a page: the whole way."""
+"""From a checkpoint, or an agent and samples, to a page."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any, Literal, cast, overload
 
 import numpy as np
@@ -12,31 +12,43 @@ import numpy as np
 from rl_clarity import formats
 from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, require
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses import ANALYSES, Analysis, Subject
+from rl_clarity.analyses.analysis import action_combos, action_groups, describe_agent
+from rl_clarity.analyses.attribution.quadrature import RULES
+from rl_clarity.analyses.trajectories import discounts
 from rl_clarity.errors import OptionError
 from rl_clarity.files import local_path
 from rl_clarity.formats import Checkpoint
-from rl_clarity.jobs import WorkStore, run_tasks
+from rl_clarity.jobs.forecast import Cost, CountingDirectory, Forecast, forecast
+from rl_clarity.jobs.job import Job, Team, open_job, team
+from rl_clarity.jobs.tasks import Results, Task
+from rl_clarity.keys import key_of, package_versions
 from rl_clarity.models import fetched
-from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
-from rl_clarity.pages.notebook import Page
-from rl_clarity.pages.page_files import PageFiles
+from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions, options_as_data
+from rl_clarity.pages.files import PageFiles
+from rl_clarity.pages.kinds import PAGE_KINDS
+from rl_clarity.pages.manifest import Manifest, ProvenanceGroup, RecordingInfo, ViewOptions, provenance_group
+from rl_clarity.pages.output import Decisive, PageOutput, finished_page, open_output
+from rl_clarity.pages.results import Page
 from rl_clarity.parsing import parse
-from rl_clarity.progress import progress_bar
-from rl_clarity.quiet import import_keras
 from rl_clarity.recordings.arrays import agent_key, as_observations, as_trajectories, samples_key
-from rl_clarity.recordings.preview import Preview, preview_of, preview_source
+from rl_clarity.recordings.preview import Preview, preview_samples, preview_source
 from rl_clarity.recordings.samples import Observations, Trajectories
-from rl_clarity.recordings.source import SamplingPlan, open_source, page_is_of, samples_of
-from rl_clarity.stages.assembly import assemble
-from rl_clarity.stages.forecast import Forecast, forecast
-from rl_clarity.stages.output import Output, finished_page, open_output
-from rl_clarity.stages.plan import check_options, plan_page
-from rl_clarity.stages.provenance import describe
-from rl_clarity.stages.tasks import Explanation, attribution_tasks, first_tasks
-from rl_clarity.stages.unfinished import UnfinishedPage
-from rl_clarity.stages.work import Team, Work, at_work, team
+from rl_clarity.recordings.source import Samples, SamplingPlan, load_or_collect, open_source, predict_identity
 
 Path = str | os.PathLike[str]
+NOT_DECISIVE = ("overwrite", "analyses")
+"""Options that do not decide the page; those of further analyses enter its id with their code."""
+UNLISTED = {
+    "overwrite",
+    "page_kind",
+    "analyses",
+    "action_combos",
+    "title",
+    "env_name",
+    *ViewOptions.__dataclass_fields__,
+}
+"""Options that the page's provenance leaves out, and all names of subdirectories."""
 
 
 @overload
@@ -64,54 +76,63 @@ def run(
     observations_full: np.ndarray | None = None,
     **options: Any,
 ) -> Page | Forecast:
-    """Let the agent in a checkpoint play, explain what it did, and write a page into `output_dir`.
+    """Collect samples of the agent in a checkpoint, explain it, and write a page into `output_dir`.
 
     Parameters
     ----------
-    checkpoint_path: a file of any supported format, here or at an address, or a shipped agent (`models:coinrun`)
-    output_dir: holds `interface.html` and its data afterwards; a directory, or an address such as `s3://bucket/page`
-    dry_run: only measure a little, and return what the job will take; nothing is written
-    load_kwargs: see `LoadOptions`; where samples are kept and whether they are made anew
+    checkpoint_path: a file of any supported format, local or at an address, or a shipped agent (`models:coinrun`)
+    output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
+    dry_run: only measure, and return the forecast; nothing is written
+    load_kwargs: where samples are stored and whether they are reused; see `LoadOptions`
     trajectories_kwargs, observations_kwargs: how much the agent plays
-    trajectories, observations, observations_full: samples to explain instead, as `generate` takes them
+    trajectories, observations, observations_full: samples to explain instead, as for `generate`
     options: see `InterfaceOptions`
 
-    Stopped and called again, it goes on where it was. Under mpiexec all ranks call it and share the work.
-    Raises ClarityError (a ValueError) for input that cannot be used; then nothing is written.
+    A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
+    Raises ClarityError (a ValueError) for invalid input; nothing is written then.
     """
     load = parse(LoadOptions, load_kwargs, "load_kwargs.")
-    chosen = parse(InterfaceOptions, options)
+    page_options = parse(InterfaceOptions, options)
     plan = SamplingPlan(
         parse(TrajectoriesOptions, trajectories_kwargs, "trajectories_kwargs."),
         parse(ObservationsOptions, observations_kwargs, "observations_kwargs."),
         load.full_resolution,
-        chosen.seed,
+        page_options.seed,
     )
-    given = (trajectories, observations, observations_full)
-    if any(samples is not None for samples in given):
-        _check_given(*given, trajectories_kwargs)
+    samples = (trajectories, observations, observations_full)
+    if any(array is not None for array in samples):
+        _check_arrays(*samples, trajectories_kwargs)
         with fetched(checkpoint_path) as path:
             checkpoint = formats.read(path, **load.metadata)
             agent = formats.build_agent(checkpoint)
-        return _explain_given(agent, given, output_dir, chosen, dry_run, checkpoint)
+        return _explain_arrays(agent, samples, output_dir, page_options, dry_run, checkpoint)
     with team() as workers, fetched(checkpoint_path) as path:
-        ranks, name = workers.ranks, chosen.env_name
-        if load.resample:  # found without TensorFlow
-            page = finished_page(output_dir, chosen, lambda actions: page_is_of(path, load, plan, name, actions), ranks)
+        ranks, name = workers.ranks, page_options.env_name
+        decisive = _decisive(page_options)
+        if load.resample:  # a finished page is recognised without importing a framework
+            page = finished_page(
+                output_dir,
+                page_options,
+                lambda actions: predict_identity(path, load, plan, name, actions),
+                decisive,
+                ranks,
+            )
             if page is not None:
                 return Forecast.nothing_to_do(ranks.size) if dry_run else page
         share = workers.share()
         with open_source(path, load, plan, ranks, name, _address(checkpoint_path)) as source:
-            check_options(source.agent, chosen)
-            output = open_output(output_dir, chosen, source.made_from, ranks)
+            agent = source.agent
+            build = _Builder(agent, page_options, source.checkpoint)
 
-            def played(work: Work) -> Played:
-                with work.stage("playing"):
-                    samples = samples_of(source, ranks)
+            def collect(job: Job) -> Samples:
+                with job.stage("playing"):
+                    samples = load_or_collect(source, ranks)
                 metadata = {"network": source.checkpoint.network, **source.checkpoint.metadata, **samples.metadata}
-                return Played(source.agent, samples.trajectories, samples.observations, metadata, source.checkpoint)
+                return Samples(samples.trajectories, samples.observations, metadata)
 
-            return _page(workers, output, source.agent, share.memory(), lambda: preview_source(source), played, dry_run)
+            return build.page(
+                workers, output_dir, source.identity, share.memory, lambda: preview_source(source), collect, dry_run
+            )
 
 
 def generate(
@@ -125,122 +146,228 @@ def generate(
     observations_kwargs: Any = None,
     **options: Any,
 ) -> Any:
-    """Explain what an agent did, from samples given as arrays, and write a page into `output_dir`: a `Page`.
+    """Explain what an agent did, from samples as arrays, and write a page into `output_dir`; returns a `Page`.
 
     Parameters
     ----------
-    agent: anything that satisfies the protocol `rl_clarity.Agent`
+    agent: an object that implements the protocol `rl_clarity.Agent`
     trajectories: `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T), `firsts` or `dones` (N, T), and
-        maybe `observations_full` (N, T, H', W', 3); or what `collect_trajectories` gave
-    observations: (M, H, W, C) uint8, varied, on which features are found
-    dry_run: only measure a little, and return what the job will take (a `Forecast`); nothing is written
-    observations_full: (M, H', W', 3) uint8, to show in their place
-    observations_kwargs: ignored, so that `**ORIGINAL` can be passed here too
+        optionally `observations_full` (N, T, H', W', 3); or what `collect` returned
+    observations: (M, H, W, C) uint8, varied, to compute features from
+    dry_run: only measure, and return the forecast; nothing is written
+    observations_full: (M, H', W', 3) uint8, to show instead of the observations
+    observations_kwargs: ignored, so that `**ORIGINAL` can be passed
     options: see `InterfaceOptions`
     """
     require(agent, *PLAYING, *EXPLAINING, for_="generate")
-    given = (trajectories, observations, observations_full)
-    return _explain_given(agent, given, output_dir, parse(InterfaceOptions, options), dry_run, None)
+    samples = (trajectories, observations, observations_full)
+    return _explain_arrays(agent, samples, output_dir, parse(InterfaceOptions, options), dry_run, None)
 
 
-@dataclass(frozen=True)
-class Played:
-    """An agent, and samples of its play."""
-
-    agent: Agent
-    trajectories: Trajectories
-    observations: Observations
-    metadata: Mapping[str, Any]
-    checkpoint: Checkpoint | None
-    """The file that the agent is from, if it is from one."""
-
-
-def _check_given(trajectories: Any, observations: Any, observations_full: Any, trajectories_kwargs: Any) -> None:
+def _check_arrays(trajectories: Any, observations: Any, observations_full: Any, trajectories_kwargs: Any) -> None:
     missing = [name for name, one in (("trajectories", trajectories), ("observations", observations)) if one is None]
     if missing:
         raise OptionError(
-            f"arrays are given, but no {' and no '.join(missing)}: give both trajectories and observations, or neither "
-            "(rl_clarity.collect plays and gives both)"
+            f"samples are passed without {' and '.join(missing)}: pass both trajectories and observations, or neither "
+            "(rl_clarity.collect returns both)"
         )
     if trajectories_kwargs:
-        raise OptionError("trajectories_kwargs say how the agent plays; it does not, as trajectories are given")
+        raise OptionError("trajectories_kwargs cannot be combined with trajectories: the agent does not play")
 
 
-def _explain_given(
+def _explain_arrays(
     agent: Agent,
-    given: tuple[Any, Any, np.ndarray | None],
+    arrays: tuple[Any, Any, np.ndarray | None],
     output_dir: Path,
     options: InterfaceOptions,
     dry_run: bool,
     checkpoint: Checkpoint | None,
 ) -> Page | Forecast:
-    """A page of samples given as arrays: trajectories, observations and maybe frames to show in their place."""
+    """A page of samples that are passed as arrays."""
     with team() as workers:
         share = workers.share()
-        import_keras()
-        check_options(agent, options)
-        trajectories, observations = as_trajectories(agent, given[0]), as_observations(agent, *given[1:])
+        build = _Builder(agent, options, checkpoint)
+        samples = Samples(as_trajectories(agent, arrays[0]), as_observations(agent, *arrays[1:]), agent.metadata)
+        trajectories, observations = samples.trajectories, samples.observations
         made_from = [agent_key(agent, trajectories), samples_key(trajectories), samples_key(observations)]
         if checkpoint is not None:
             made_from.append(checkpoint.sha256)
-        output = open_output(output_dir, options, made_from, workers.ranks)
-        played = Played(agent, trajectories, observations, agent.metadata, checkpoint)
-        preview = preview_of(trajectories, observations, agent.metadata)
-        return _page(workers, output, agent, share.memory(), lambda: preview, lambda work: played, dry_run)
+        preview = preview_samples(trajectories, observations, agent.metadata)
+        return build.page(workers, output_dir, made_from, share.memory, lambda: preview, lambda job: samples, dry_run)
 
 
-def _page(
-    workers: Team,
-    output: Output,
-    agent: Agent,
-    memory: int,
-    preview: Callable[[], Preview],
-    play: Callable[[Work], Played],
-    dry_run: bool,
-) -> Page | Forecast:
-    """Say what the job will take, do it, and return the page; or only say it."""
-    ranks = workers.ranks
-    if output.finished:
-        return Forecast.nothing_to_do(ranks.size) if dry_run else output.page()
-    said = forecast(output, agent, preview(), ranks.size, memory) if workers.leads else None
-    if dry_run:
-        return cast(Forecast, ranks.broadcast(said))
-    with at_work(output, workers, said) as work:
-        _explain(work, output, play(work), memory)
-    return output.page()
+class _Builder:
+    """Plans the page of an agent, says what it will take, and builds it."""
+
+    def __init__(self, agent: Agent, options: InterfaceOptions, checkpoint: Checkpoint | None) -> None:
+        """Raise OptionError for options that do not fit the agent, before anything is sampled or computed."""
+        self._agent, self._options, self._checkpoint = agent, options, checkpoint
+        self._analyses: list[tuple[Analysis, Any]] = _analyses(options)
+        if options.action_combos is not None:
+            action_combos(agent, options.action_combos)
+        for analysis, own_options in self._analyses:
+            analysis.check(agent, own_options)
+
+    def page(
+        self,
+        workers: Team,
+        output_dir: Path,
+        made_from: Any,
+        memory: Callable[[], int],
+        preview: Callable[[], Preview],
+        collect: Callable[[Job], Samples],
+        dry_run: bool,
+    ) -> Page | Forecast:
+        """Forecast the job, do it, and return the page; with `dry_run`, only forecast it."""
+        ranks, options = workers.ranks, self._options
+        output = open_output(output_dir, options, made_from, _decisive(options), ranks)
+        if output.finished:
+            return Forecast.nothing_to_do(ranks.size) if dry_run else output.page()
+        available = memory()
+        expected = self._forecast(output, preview(), ranks.size, available) if workers.leads else None
+        if dry_run:
+            return cast(Forecast, ranks.broadcast(expected))
+        with open_job(workers, output.directory, expected) as job:
+            self._build(job, output, collect(job), available)
+        return output.page()
+
+    def _forecast(self, output: PageOutput, preview: Preview, ranks: int, memory: int) -> Forecast:
+        whole = self._subject(output, Samples(*preview.whole(), preview.metadata))
+        written = CountingDirectory()
+        sample = replace(
+            whole,
+            trajectories=preview.trajectories,
+            observations=preview.observations,
+            files=PageFiles(written),
+        )
+        playing = Cost(preview.seconds, preview.sample_bytes)
+        return forecast(
+            self._tasks(whole),
+            output.store,
+            sample,
+            written,
+            ranks=ranks,
+            memory=memory,
+            playing=playing,
+            single_file=self._options.is_single_file,
+        )
+
+    def _build(self, job: Job, output: PageOutput, samples: Samples, memory: int) -> None:
+        subject = self._subject(output, samples)
+        tasks = self._tasks(subject)
+        page_id = output.page_id([action.combo for action in subject.info.actions])
+        if job.team.leads:
+            output.begin()
+            job.begin()
+            job.update = output.updater(lambda results: self._manifest(subject, page_id, results), tasks)
+            job.update()
+        results = job.run(tasks, output.store, memory)
+        with job.stage("page"):
+            if job.team.leads:
+                output.write(self._manifest(subject, page_id, results, tasks), results)
+            job.team.ranks.barrier()
+
+    def _subject(self, output: PageOutput, samples: Samples) -> Subject:
+        return Subject(
+            agent=self._agent,
+            info=describe_agent(self._agent, samples.trajectories, samples.metadata, self._options),
+            trajectories=samples.trajectories,
+            observations=samples.observations,
+            metadata=samples.metadata,
+            options=self._options,
+            files=PageFiles(output.data),
+            key=output.key,
+            analyses=tuple(analysis.kind for analysis, _ in self._analyses),
+            plugin_keys=_plugin_keys(self._options),
+        )
+
+    def _tasks(self, subject: Subject) -> list[Task]:
+        return [task for analysis, options in self._analyses for task in analysis.tasks(subject, options)]
+
+    def _manifest(
+        self, subject: Subject, page_id: str, results: Results, tasks: Sequence[Task] | None = None
+    ) -> Manifest:
+        """The manifest from the facts of finished tasks: of all `tasks`, or of some if they are None."""
+        options = self._options
+        sections = []
+        for analysis, own_options in self._analyses:
+            done = tasks is not None or not analysis.needs_all
+            section = analysis.section(subject, own_options, results) if done else None
+            if section is not None:
+                sections.append(section)
+        env_name = str(
+            options.env_name or subject.metadata.get("env_name") or subject.metadata.get("env_id") or "unknown"
+        )
+        return Manifest(
+            id=page_id,
+            kind=options.page_kind,
+            title=options.title or f"{env_name}, {subject.info.network}",
+            agents=[subject.info],
+            recordings=[RecordingInfo(env_name)],
+            sections=sections,
+            view=options.view(),
+            numpy_precision=options.numpy_precision,
+            provenance=_provenance(subject, self._checkpoint),
+            complete=tasks is not None,
+        )
+
+
+def _analyses(options: InterfaceOptions) -> list[tuple[Analysis, Any]]:
+    """The page's analyses and the options of each: all of the page's for built-in ones, their own for others."""
+    kinds = dict.fromkeys([*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses])
+    found = []
+    for kind in kinds:
+        analysis = ANALYSES.get(kind)()
+        own = options if isinstance(options, analysis.Options) else None
+        if own is None:
+            own = parse(analysis.Options, options.analyses.get(kind), f"analyses.{kind}.")
+        found.append((analysis, own))
+    return found
+
+
+def _plugin_keys(options: InterfaceOptions) -> dict[str, str]:
+    """A hash of code and options of each analysis, and of the quadrature rule, that is not part of the package."""
+    kinds = (*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses)
+    sources = {kind: ANALYSES.source(kind) for kind in kinds} | {"quadrature": RULES.source(options.attr_quadrature)}
+    return {kind: key_of([source, options.analyses.get(kind)]) for kind, source in sources.items() if source}
+
+
+def _decisive(options: InterfaceOptions) -> Decisive:
+    """What decides the page beside agent and samples, as a function of the buttons of each action."""
+    values = {name: value for name, value in options_as_data(options).items() if name not in NOT_DECISIVE}
+    # Predicates have no value: they stand for the groups that they select.
+    predicates = options.action_group_fns
+    plugins = _plugin_keys(options)
+    return lambda combos: [values, plugins, None if predicates is None else action_groups(combos, predicates)]
 
 
 def _address(checkpoint_path: Path) -> str | None:
-    """Where a checkpoint that is not on this machine was fetched from."""
+    """The address that a checkpoint was fetched from; None for a local one."""
     text = os.fspath(checkpoint_path)
     return text if local_path(text) is None else None
 
 
-def _explain(work: Work, output: Output, played: Played, memory: int) -> None:
-    """Do the page's tasks, put it together."""
-    ranks, leads = work.team.ranks, work.team.leads
-    agent, trajectories, observations = played.agent, played.trajectories, played.observations
-    plan = plan_page(agent, trajectories, observations, output.options, played.metadata)
-    files = PageFiles(output.data, plan.layout)
-    job = Explanation(files, agent, plan, trajectories, observations, output.key, memory)
-    first, then = first_tasks(job), attribution_tasks(job)
-    provenance = describe(plan, played.checkpoint, played.metadata)
-    if leads:
-        output.begin()
-        work.log.begin()
-        work.page = UnfinishedPage(output, job, [*first, *then], provenance)
-        work.page.update(now=True)
-    store = WorkStore(output.data)
-    facts: dict[str, dict[str, Any]] = {}
-    for name, tasks in (("features and frames", first), ("attribution", then)):
-        with work.stage(name), progress_bar(name.capitalize(), shown=leads) as report:
-            facts |= run_tasks(tasks, store, ranks, report, begun=work.begun, ended=work.ended)
-        if work.page is not None and tasks is first:
-            work.page.update(now=True)
-    with work.stage("page"), progress_bar("Page", shown=leads):
-        if leads:
-            page_id = output.page_id([action.combo for action in job.plan.actions])
-            made = (job.trajectories, job.observations, job.advantages, facts, provenance, page_id)
-            output.write(assemble(job.files, job.plan, *made), facts)
-            output.remove_parts()
-        ranks.barrier()
+def _provenance(subject: Subject, checkpoint: Checkpoint | None) -> list[ProvenanceGroup]:
+    """Groups of facts about what made the page."""
+    groups, metadata = [], subject.metadata
+    if checkpoint is not None:
+        file = {"file": checkpoint.path.name, "sha256": checkpoint.sha256, "format": checkpoint.format}
+        groups.append(provenance_group("Checkpoint", {**file, "network": checkpoint.network}))
+    environment = dict(metadata.get("environment") or {})
+    if environment:
+        shown = {"kind": environment.get("kind"), "name": environment.get("name"), **environment.get("options", {})}
+        for key, default in (("epsilon_greedy", 0), ("reward_scale", 1)):
+            if environment.get(key, default) != default:
+                shown[key] = environment[key]
+        groups.append(provenance_group("Environment", shown))
+    if metadata.get("sampling"):
+        groups.append(provenance_group("Sampling", metadata["sampling"]))
+    info = {name: getattr(subject.info, name) for name in ("network", "kind", "recurrent", "num_actions")}
+    gamma, lam = discounts(subject)
+    observation = asdict(subject.info.observation)
+    groups.append(provenance_group("Agent", {**info, "observation": observation, "gamma": gamma, "lambda": lam}))
+    options = options_as_data(subject.options)
+    listed = {k: v for k, v in options.items() if k not in UNLISTED and not k.endswith("_subdir")}
+    groups.append(provenance_group("Options", listed))
+    groups.append(provenance_group("Versions", package_versions()))
+    return groups

@@ -9,17 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.options import (
-    ORIGINAL,
-    AttributionFitOptions,
-    DirectoryOptions,
-    InterfaceOptions,
-    LayerOptions,
-    LoadOptions,
-    ObservationsOptions,
-    TrajectoriesOptions,
-    ViewOptions,
-)
+from rl_clarity.analyses.layers import AttributionFitOptions, LayerOptions
+from rl_clarity.options import ORIGINAL, PARTS, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.training.options import TrainOptions
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "options.md"
@@ -44,42 +35,41 @@ def main() -> None:
 
 
 def document() -> str:
-    """The content of docs/options.md."""
+    """The whole of docs/options.md."""
     observations = ORIGINAL["observations_kwargs"]
-    own = InterfaceOptions.__annotations__
-    page = [field for field in dataclasses.fields(InterfaceOptions) if field.name in own]
     parts = [
         HEAD,
-        section("`run`: `load_kwargs`, samples", LoadOptions),
-        section("`run`: `trajectories_kwargs`, trajectories on the page", TrajectoriesOptions),
-        section("`run`: `observations_kwargs`, observations for features", ObservationsOptions, observations),
-        section("`run` and `generate`: what is computed", InterfaceOptions, ORIGINAL, page),
-        section("`layer_kwargs`, choice of layers", LayerOptions),
-        section(
-            "`nmf_attr_opts`, attribution for the reduction",
-            AttributionFitOptions,
-            ORIGINAL["nmf_attr_opts"],
-        ),
-        section("`run` and `generate`: initial view of the page", ViewOptions),
-        section("`run` and `generate`: directories", DirectoryOptions),
-        section("`train`", TrainOptions, renamed={"lambda_": "lambda"}),
+        section("`run`: `load_kwargs`, the samples", LoadOptions),
+        section("`run`: `trajectories_kwargs`, the trajectories", TrajectoriesOptions),
+        section("`run`: `observations_kwargs`, extra observations", ObservationsOptions, observations),
+        *(section(f"`run` and `generate`: {title(part)}", part, ORIGINAL) for part in PARTS),
+        section("`layer_kwargs`", LayerOptions),
+        section("`nmf_attr_opts`", AttributionFitOptions, ORIGINAL["nmf_attr_opts"]),
+        section("`train`", TrainOptions, title_of={"lambda_": "lambda"}),
     ]
     return "\n".join(parts)
+
+
+def title(options: type) -> str:
+    """The class's docstring, as part of a heading."""
+    text = (options.__doc__ or "").split(".")[0]
+    return text[0].lower() + text[1:]
 
 
 def section(
     title: str,
     options: type,
     original: Mapping[str, Any] | None = None,
-    only: list[dataclasses.Field[Any]] | None = None,
-    renamed: Mapping[str, str] | None = None,
+    title_of: Mapping[str, str] | None = None,
 ) -> str:
-    """A heading and a table of a class's fields."""
-    texts, changed, names = field_texts(options), original or {}, renamed or {}
+    """A heading and a table of the class's fields."""
+    fields = [field.name for field in dataclasses.fields(options)]
+    texts, names = field_texts(options), title_of or {}
+    changed = {name: value for name, value in (original or {}).items() if name in fields}
     last = (" original |", "---|") if changed else ("", "")
     lines = [f"## {title}", ""]
     lines += [f"| option | default | meaning |{last[0]}", f"|---|---|---|{last[1]}"]
-    for field in only or dataclasses.fields(options):
+    for field in dataclasses.fields(options):
         cells = [f"`{names.get(field.name, field.name)}`", shown(default_of(field)), texts.get(field.name, "")]
         if changed:
             cells.append(shown(changed[field.name]) if field.name in changed else "")

@@ -99,9 +99,9 @@ def take(directory: Path) -> None:
 
 def position(results: Results) -> dict[str, Any]:
     """The frame of the screenshots: the first bookmark of high advantage."""
-    bookmark = results.manifest["bookmarks"]["high"][0]
-    outputs = [output["id"] for output in results.manifest["outputs"] if output["kind"] == "action"]
-    slugs = [layer["slug"] for layer in results.manifest["layers"]]
+    bookmark = results.section("trajectories")["bookmarks"]["high"][0]
+    outputs = [output["id"] for output in results.section("attribution")["outputs"] if output["kind"] == "action"]
+    slugs = [layer["slug"] for layer in results.section("attribution")["layers"]]
     second = f"value~{slugs[-1]}" if len(slugs) > 1 else (outputs or ["value"])[-1]
     return {
         "layer": LAYER if LAYER in results.layers else results.layers[0],

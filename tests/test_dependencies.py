@@ -13,7 +13,7 @@ import pytest
 
 from rl_clarity import quiet
 from rl_clarity.errors import DependencyError
-from rl_clarity.pages.files import open_directory
+from rl_clarity.jobs.directory import open_directory
 from tests.pages.pages import write_small_page
 
 REPOSITORY = Path(__file__).resolve().parents[1]

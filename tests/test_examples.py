@@ -39,7 +39,7 @@ def test_every_script_has_a_test() -> None:
 def test_own_environment(tmp_path: Path) -> None:
     assert "1792 steps" in run_example("own_environment.py", tmp_path, "--size", "tiny")
     page = open_results(tmp_path / "out" / "page")
-    assert [action["label"] for action in page.manifest["actions"]] == ["←", "no-op", "→"]
+    assert [action["label"] for action in page.agent["actions"]] == ["←", "no-op", "→"]
     assert is_finished(tmp_path / "out" / "page")
 
 

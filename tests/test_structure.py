@@ -17,7 +17,6 @@ PACKAGE = Path(rl_clarity.__file__).parent
 LAYERS = (
     ("adam", "errors", "files", "keys", "parsing", "progress", "quiet", "registry", "resources", "threads"),
     ("jobs",),
-    ("options",),
     ("agents",),
     ("environments",),
     ("formats",),
@@ -26,9 +25,9 @@ LAYERS = (
     ("visualization",),
     ("pages",),
     ("analyses",),
+    ("options",),
     ("training",),
     ("models",),
-    ("stages",),
     ("pipeline",),
     ("demo", "evaluation", "inspection"),
     ("cli",),

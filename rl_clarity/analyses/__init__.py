@@ -1,1 +1,21 @@
-"""What can be computed about an agent and shown on a page: one analysis a module or folder."""
+"""Analyses: what can be computed about an agent and shown on a page, one module or package each.
+
+An analysis subclasses `Analysis`, and is entered in `ANALYSES` below, by an entry point of the group
+`rl_clarity.analyses`, or by `ANALYSES.register(name, analysis)`.
+"""
+
+from rl_clarity.analyses.analysis import Analysis, NoOptions, Subject
+from rl_clarity.registry import Registry
+
+ANALYSES: Registry[type[Analysis]] = Registry(
+    "rl_clarity.analyses",
+    {
+        "trajectories": "rl_clarity.analyses.trajectories:TrajectoriesAnalysis",
+        "features": "rl_clarity.analyses.features:FeaturesAnalysis",
+        "attribution": "rl_clarity.analyses.attribution.analysis:AttributionAnalysis",
+        "examples": "rl_clarity.analyses.examples:ExamplesAnalysis",
+    },
+    noun="analysis",
+)
+
+__all__ = ["ANALYSES", "Analysis", "NoOptions", "Subject"]

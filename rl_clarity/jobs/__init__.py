@@ -1,22 +1,20 @@
-"""Work cut into tasks, finished ones on disk, over MPI ranks or in this process alone."""
+"""Jobs: tasks, finished work on disk, MPI ranks, output directories, forecast and run log. Knows no analysis."""
 
 from rl_clarity.jobs.communicator import Communicator, SingleProcess, communicator
-from rl_clarity.jobs.sentinel import Sentinel, watched
-from rl_clarity.jobs.share import Share, take_share
+from rl_clarity.jobs.machine import take_share
 from rl_clarity.jobs.store import WorkStore, locked
-from rl_clarity.jobs.tasks import Task, TaskResult, run_tasks
+from rl_clarity.jobs.tasks import Piece, Task, TaskResult, Work, run_tasks
 
 __all__ = [
     "Communicator",
-    "Sentinel",
-    "Share",
+    "Piece",
     "SingleProcess",
     "Task",
     "TaskResult",
+    "Work",
     "WorkStore",
     "communicator",
     "locked",
     "run_tasks",
     "take_share",
-    "watched",
 ]

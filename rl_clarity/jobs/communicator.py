@@ -1,6 +1,6 @@
-"""Who works on a job: this process alone, or the ranks that mpiexec started.
+"""The processes of a job: this one alone, or the ranks that mpiexec started.
 
-Only small facts go through MPI; results go to the shared file system. One process without mpiexec imports no MPI.
+Only small values go through MPI; results go to the shared file system. Without mpiexec no MPI is imported.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ import numpy as np
 from rl_clarity.errors import ClarityError
 
 LAUNCHERS = ("PMI_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
-"""Variables of the environment that say that an MPI launcher started this process."""
+"""Environment variables that an MPI launcher sets."""
 
 FORWARDING_SECONDS = 0.5
-"""A launcher drops what ranks wrote and it has not yet passed on when they end the job."""
+"""When ranks abort, a launcher drops output that it has not forwarded yet."""
 
 
 class Communicator(Protocol):
-    """Ranks that work together; rank 0 plans and writes the page."""
+    """Ranks that share a job; rank 0 plans it and writes the page."""
 
     rank: int
     size: int
     before_failing: Callable[[], bool]
-    """Called before an error is said: whether nothing has been said yet of this machine's ranks."""
+    """Called before an error is reported; returns whether it is the first of this machine's ranks."""
 
     def broadcast(self, value: Any) -> Any:
-        """Rank 0's value, on every rank."""
+        """Return rank 0's value on every rank."""
         ...
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, in their order, on rank 0; nothing elsewhere."""
+        """Return every rank's value, in rank order, on rank 0; an empty list elsewhere."""
         ...
 
     def all_gather(self, value: Any) -> list[Any]:
@@ -50,17 +50,17 @@ class Communicator(Protocol):
         ...
 
     def neighbours(self, value: Any) -> tuple[int, list[Any]]:
-        """The place of this rank among those on the same machine, and the value of each of these."""
+        """Return this rank's index among the ranks of its machine, and their values."""
         ...
 
     def barrier(self) -> None: ...
 
     def counter(self) -> AbstractContextManager[Callable[[], int]]:
-        """A function that gives 0, 1, 2, ... once each, whichever rank asks. All ranks enter and leave together."""
+        """A function that returns 0, 1, 2, ..., each once over all ranks. All ranks enter and leave together."""
         ...
 
     def fail(self, error: BaseException, what: str) -> None:
-        """Say what went wrong and end the job on every rank; returns where there is no other rank to end."""
+        """Report the error and abort the job on every rank; with a single rank, do nothing."""
         ...
 
 
@@ -95,12 +95,12 @@ class SingleProcess:
     def counter(self) -> Iterator[Callable[[], int]]:
         count = -1
 
-        def following() -> int:
+        def next_index() -> int:
             nonlocal count
             count += 1
             return count
 
-        yield following
+        yield next_index
 
     def fail(self, error: BaseException, what: str) -> None:
         pass
@@ -137,53 +137,54 @@ class MpiRanks:
 
     def neighbours(self, value: Any) -> tuple[int, list[Any]]:
         here = socket.gethostname()
-        found = [(rank, one) for rank, (host, one) in enumerate(self._world.allgather((here, value))) if host == here]
-        return [rank for rank, _ in found].index(self.rank), [one for _, one in found]
+        everyone = enumerate(self._world.allgather((here, value)))
+        local = [(rank, value) for rank, (host, value) in everyone if host == here]
+        return [rank for rank, _ in local].index(self.rank), [value for _, value in local]
 
     def barrier(self) -> None:
         self._world.Barrier()
 
     @contextmanager
     def counter(self) -> Iterator[Callable[[], int]]:
-        # One-sided, so that no rank has to stand by and answer: each draws its next task from rank 0's memory.
+        # One-sided, so that no rank has to wait for requests: each fetches its next index from rank 0's memory.
         memory = np.zeros(1 if self.rank == 0 else 0, np.int64)
         window = self._mpi.Win.Create(memory, comm=self._world)
         one, count = np.ones(1, np.int64), np.zeros(1, np.int64)
 
-        def following() -> int:
+        def next_index() -> int:
             window.Lock(0)
             window.Fetch_and_op(one, count, 0)
             window.Unlock(0)
             return int(count[0])
 
-        yield following
-        window.Free()  # not after an error, which ends the job: it waits for all ranks
+        yield next_index
+        window.Free()  # not after an error: it waits for all ranks, and the job is aborted then
 
     def fail(self, error: BaseException, what: str) -> None:
-        if self.before_failing():  # what stops one rank often stops the others too: Ctrl-C, a full disk
-            who = f"rl-clarity: rank {self.rank} of {self.size}"
-            print(f"{who} {_said_of(error, what)}", file=sys.stderr, flush=True)
+        if self.before_failing():  # Ctrl-C or a full disk stop several ranks at once
+            rank = f"rl-clarity: rank {self.rank} of {self.size}"
+            print(f"{rank} {_describe(error, what)}", file=sys.stderr, flush=True)
         time.sleep(FORWARDING_SECONDS)
         self._world.Abort(1)
-        os._exit(1)  # some MPI's Abort returns, and leaves the ending to the launcher
+        os._exit(1)  # in some MPI implementations Abort returns
 
 
-def _said_of(error: BaseException, what: str) -> str:
+def _describe(error: BaseException, what: str) -> str:
     if isinstance(error, KeyboardInterrupt):
-        return f"was interrupted at {what}; the same command goes on where it was"
+        return f"was interrupted at {what}; run the same command again to resume"
     expected = isinstance(error, (ClarityError, OSError))
     return f"failed at {what}: {error if expected else ''.join(traceback.format_exception(error))}"
 
 
 def communicator() -> Communicator:
-    """The ranks of MPI if a launcher started this process, else this process alone."""
+    """The MPI ranks if a launcher started this process, else this process alone."""
     if not any(name in os.environ for name in LAUNCHERS):
         return SingleProcess()
     try:
         ranks = MpiRanks()
     except ImportError as error:
         raise ClarityError(
-            "started by mpiexec, but mpi4py cannot be imported "
+            "this process was started by mpiexec, but mpi4py cannot be imported "
             f'({error}); install it with: pip install "rl-clarity[mpi]" (beside your MPI) or "rl-clarity[mpich]"'
         ) from None
     return ranks if ranks.size > 1 else SingleProcess()

@@ -1,8 +1,8 @@
-"""Says what a rank was doing when it was killed: the rank itself cannot, and a launcher knows only its number.
+"""Reports what a rank was doing when it was killed: the rank itself cannot, and a launcher knows only its number.
 
-Beside each rank stands a small process that does nothing but read what the rank is at, and speaks when that ends
-before the rank has said goodbye. A launcher then kills the other ranks too, so the first to speak on a machine leaves
-a mark, and the others keep silent.
+Each rank starts a small process that reads what the rank is doing, and reports it if the pipe closes before the rank
+has signed off. A launcher then kills the other ranks too, so the first sentinel of a machine leaves a marker file, and
+the others stay silent.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _GOODBYE = "goodbye"
 _PROGRAM = f"""
 import os, sys, time
 mark, who = sys.argv[1:]
-last = "the beginning"
+last = "the start"
 for line in sys.stdin:
     last = line.strip()
 if last != "{_GOODBYE}":
     try:
         os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-        os.write(2, f"rl-clarity: {{who}} was killed at {{last}}; the same command goes on where it was\\n".encode())
+        os.write(2, f"rl-clarity: {{who}} was killed at {{last}}; run the same command again to resume\\n".encode())
     except OSError:
         pass
     os.close(2)
@@ -42,11 +42,11 @@ if last != "{_GOODBYE}":
 
 
 class Sentinel:
-    """Watches one rank; `doing` tells it what the rank is at."""
+    """Watches one rank."""
 
     def __init__(self, mark: Path, who: str) -> None:
         self._mark = mark
-        # In a session of its own, so that what is meant for the rank (Ctrl-C, a launcher's kill) does not end it first.
+        # In its own session, so that signals for the rank (Ctrl-C, a launcher's kill) do not end it first.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM, str(mark), who],
             stdin=subprocess.PIPE,
@@ -55,17 +55,14 @@ class Sentinel:
         )
 
     def doing(self, what: str) -> None:
-        """What the rank begins now."""
+        """Note what the rank starts now."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.write(what.replace("\n", " ") + "\n")
             self._process.stdin.flush()
 
     def hush(self) -> bool:
-        """An error is about to be said, which is better than what any sentinel of this machine knows.
-
-        Whether none has been said before.
-        """
+        """Silence this machine's sentinels, since an error is about to be reported; returns whether it is the first."""
         try:
             os.close(os.open(self._mark, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
@@ -84,7 +81,7 @@ class Sentinel:
 
 @contextmanager
 def watched(ranks: Communicator) -> Iterator[Sentinel | None]:
-    """A sentinel beside each rank, if there are several; called by all together."""
+    """A sentinel for each rank, if there are several; all ranks call it together."""
     if ranks.size == 1:
         yield None
         return

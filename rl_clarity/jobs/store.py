@@ -1,8 +1,8 @@
-"""Finished work on disk, so that a job that was stopped goes on where it was.
+"""Finished work on disk, so that a stopped job can be resumed.
 
-A task's entry is a JSON file with the key of everything that decided its result, the small facts it found, and the
-names of the files it wrote. Files appear under their names only when they are whole, and the entry is written last: a
-task is finished when its entry is there, its key is the one that is asked for, and its files are there.
+A task's entry is a JSON file with the key of everything that decided its result, the facts it found, and the names of
+the files it wrote. Files are written atomically and the entry last: a task is finished when its entry exists with the
+expected key, and its files exist.
 """
 
 from __future__ import annotations
@@ -15,45 +15,31 @@ import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from rl_clarity.errors import OutputError
-from rl_clarity.keys import to_plain
+from rl_clarity.jobs.directory import Directory
+from rl_clarity.keys import as_json
 
 DIRECTORY = ".rl-clarity"
 LOCK = "lock"
 _ENTRY = re.compile(rf"{re.escape(DIRECTORY)}/[A-Za-z0-9._-]+-[0-9a-f]{{8}}\.json")
 
 
-class Files(Protocol):
-    """A directory, here or remote, whose files are whole or not there."""
-
-    @property
-    def location(self) -> str: ...
-
-    def write(self, name: str, data: bytes) -> None: ...
-
-    def read(self, name: str) -> bytes: ...
-
-    def remove(self, name: str) -> None: ...
-
-    def names(self) -> Set[str]: ...
-
-
 class WorkStore:
-    """Entries of finished tasks, in `.rl-clarity/` inside the directory that the tasks write to."""
+    """Entries of finished tasks, in `.rl-clarity/` inside the output directory."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Directory) -> None:
         self._files = files
         self._names: Set[str] = frozenset()
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again which files are there: other ranks write too."""
+        """List the files again: other ranks write too."""
         self._names = self._files.names()
 
     def finished(self, name: str, key: str) -> dict[str, Any] | None:
-        """Facts of a finished task, or None if it must be done (again)."""
+        """Facts of a finished task, or None if it must be done."""
         try:
             entry = json.loads(self._files.read(_entry(name)))
             current = entry["key"] == key and all(file in self._names for file in entry["files"])
@@ -63,7 +49,7 @@ class WorkStore:
         return facts if current else None
 
     def written(self, tasks: Iterable[str] | None = None) -> set[str]:
-        """Names of the files of finished tasks, or of these ones, and of their entries, whatever their keys."""
+        """Names of the files and entries of all finished tasks, or of the given ones, whatever their keys."""
         entries = self._names if tasks is None else map(_entry, tasks)
         written: set[str] = set()
         for entry in entries:
@@ -73,14 +59,13 @@ class WorkStore:
         return written
 
     def withdraw(self, name: str) -> None:
-        """Forget a task: its files are about to change, and an entry must not speak for what is no longer in them."""
+        """Remove a task's entry, before its files change."""
         self._files.remove(_entry(name))
 
     def enter(self, name: str, key: str, facts: Mapping[str, Any], files: Sequence[str]) -> None:
-        """Enter a task as finished."""
+        """Record a task as finished."""
         entry = {"facts": facts, "files": list(files), "key": key, "name": name}
-        text = json.dumps(to_plain(entry), sort_keys=True, separators=(",", ":"))
-        self._files.write(_entry(name), text.encode())
+        self._files.write(_entry(name), as_json(entry).encode())
 
 
 def _entry(name: str) -> str:
@@ -90,7 +75,7 @@ def _entry(name: str) -> str:
 
 @contextlib.contextmanager
 def locked(location: str) -> Iterator[None]:
-    """Refuse a second run into the same directory while the context lasts; the lock falls with the process.
+    """Lock a directory against a second run; the lock is released when the process ends.
 
     Remote directories and file systems without locks are not locked.
     """
@@ -98,7 +83,7 @@ def locked(location: str) -> Iterator[None]:
         yield
         return
     path = Path(location) / DIRECTORY / LOCK
-    made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+    created = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     with _lock(path) as lock:
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -106,16 +91,16 @@ def locked(location: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # The permission may be lost by now; a lock that nobody holds is none.
+            # Permission may be lost by now; a lock file that nobody holds does no harm.
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # a run that wrote nothing leaves nothing
-                for folder in made:
+            with contextlib.suppress(OSError):  # leave no empty folders
+                for folder in created:
                     folder.rmdir()
 
 
 def _lock(path: Path) -> TextIO:
-    """The file, opened and locked, as far as the file system knows locks."""
+    """The open lock file, locked if the file system supports locks."""
     import fcntl
 
     while True:
@@ -128,11 +113,11 @@ def _lock(path: Path) -> TextIO:
             holder = lock.read().strip() or "another process"
             lock.close()
             raise OutputError(
-                f"{path.parent.parent} is being written by {holder}; wait for it, or use another directory"
+                f"{path.parent.parent} is in use by {holder}; wait until it ends, or choose another directory"
             ) from None
         except OSError:
             return lock
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
                 return lock
-        lock.close()  # a run that ended just now has removed the file: another one counts
+        lock.close()  # a run that just ended has removed this file: lock the new one

@@ -1,36 +1,134 @@
-"""Run tasks: each once, each rank the next one that nobody has taken."""
+"""Tasks: pieces of work that are done once each, by whichever rank is free, and timed on a small part beforehand.
+
+A task says how large it is (`size`, relative to others of its `group`), what memory a frame takes while it works, and
+what decides its result (`inputs`). Everything else is generic: order, batches, resuming, forecast, run log.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rl_clarity.errors import ClarityError
 from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.keys import key_of
 from rl_clarity.progress import Report, part_of
 
+MAX_FRAMES = 64
+"""Frames in a batch at most; also the steps of a trajectory that are stored in one file."""
+BATCH_BYTES = 2**30
+"""A batch takes no more than this, however much memory there is: machines that have it compute the same batches."""
+BATCH_SHARE = 0.4
+"""Share of the available memory that a batch may take: results of a whole segment are held beside it."""
+
+Results = Mapping[str, Mapping[str, Any]]
+"""Facts of finished tasks, by the task's name."""
+
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task found (JSON values) and which files it wrote, relative to the output directory."""
+    """The facts that a task found (JSON values), and the files it wrote, relative to the output directory."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a running task is given."""
+
+    frames: int
+    """Frames to process at once."""
+    report: Report
+    """Called with the share that is done, from 0 to 1."""
+    results: Results
+    """Facts of the tasks that had to be finished before."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A small part of a task's work, done to measure time and bytes; the whole task takes `times` as much."""
+
+    work: Callable[[], Any]
+    times: float
+    warm_up: Callable[[], Any] | None = None
+    """Done first and not measured: imports and compilation."""
+
+
+@dataclass(frozen=True)
 class Task:
-    """A piece of work that depends on nothing but its inputs, and writes files of its own."""
+    """Work that depends on nothing but its inputs, and writes its own files."""
 
     name: str
-    run: Callable[[Report], TaskResult]
+    """Parts separated by `/`, the first of which names the stage: `attribution/2b/1`."""
+    run: Callable[[Work], TaskResult]
     inputs: Any
     """JSON value of everything that decides the result."""
-    cost: float = 1.0
-    """Relative; the dearest tasks are begun first."""
+    size: float = 1.0
+    """Amount of work; larger tasks start first, and tasks of a group take time in proportion to it."""
+    group: str = ""
+    """Tasks that do the same work are measured once; by default each task for itself."""
+    after: tuple[str, ...] = ()
+    """Prefixes of the names of tasks that must be finished before this one starts."""
+    pieces: Callable[[Any], Iterable[Piece]] | None = None
+    """Small parts of the work on a sample (see `forecast`); a task without them is left out of the forecast."""
+    output_bytes: float = 0.0
+    """Bytes written in addition to what the pieces write."""
+    frame_bytes: float = 0.0
+    """Memory that one frame of a batch takes."""
+    held_bytes: float = 0.0
+    """Memory held beside a batch."""
+    memory_hint: str = ""
+    """How to make the task smaller if memory is too short for one frame."""
+
+    @property
+    def stage(self) -> str:
+        return self.name.partition("/")[0]
+
+    @property
+    def key(self) -> str:
+        """Hash of everything that decides the result."""
+        return key_of([self.name, self.inputs])
+
+    def batch(self, memory: int) -> int:
+        """Frames, a power of two, that are processed at once in `memory` bytes.
+
+        Raises ClarityError where memory is too short for a single frame.
+        """
+        if not self.frame_bytes:
+            return MAX_FRAMES
+        if self.frame_bytes > memory:
+            hint = f": {self.memory_hint}" if self.memory_hint else ""
+            raise ClarityError(
+                f"one frame of {self.group or self.name} takes about {self.frame_bytes / 1e6:,.0f} MB of memory, "
+                f"{memory / 1e6:,.0f} MB are available{hint}"
+            )
+        fitting = min(BATCH_BYTES, BATCH_SHARE * memory) / self.frame_bytes
+        return min(MAX_FRAMES, 1 << max(0, int(fitting).bit_length() - 1))
+
+
+def slices(count: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of `size` that cover `count` items; the last may be shorter."""
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def waves(tasks: Sequence[Task]) -> list[list[Task]]:
+    """The tasks in groups, each of which depends on earlier groups only."""
+    waiting, ordered = list(tasks), []
+    while waiting:
+        ready = [
+            task
+            for task in waiting
+            if not any(other.name.startswith(task.after) for other in waiting if task.after and other is not task)
+        ]
+        if not ready:
+            raise ValueError(f"tasks wait for one another: {', '.join(task.name for task in waiting)}")
+        ordered.append(ready)
+        waiting = [task for task in waiting if task not in ready]
+    return ordered
 
 
 def run_tasks(
@@ -39,50 +137,46 @@ def run_tasks(
     ranks: Communicator,
     report: Report = lambda share: None,
     *,
-    begun: Callable[[str], None] = lambda name: None,
-    ended: Callable[[str, float], None] = lambda name, seconds: None,
-) -> dict[str, dict[str, Any]]:
-    """Facts of every task by name, those finished earlier included; called by all ranks together.
+    memory: int = 2**33,
+    results: Results | None = None,
+    started: Callable[[str], None] = lambda name: None,
+    finished: Callable[[str, float], None] = lambda name, seconds: None,
+) -> dict[str, Mapping[str, Any]]:
+    """Run tasks that do not depend on one another, and return the facts of each, earlier finished ones included.
 
-    Which rank does a task decides nothing: the same files and facts come out for any number of ranks. `begun` and
-    `ended` are told of the tasks that this rank does, with the seconds each took.
+    All ranks call it together. Which rank runs a task decides nothing: files and facts are the same for any number of
+    ranks. `started` and `finished` are called for the tasks that this rank runs, with the seconds each took.
     """
-    keys = {task.name: task_key(task) for task in tasks}
+    keys = {task.name: task.key for task in tasks}
     store.refresh()
     pending = ranks.broadcast([task.name for task in tasks if store.finished(task.name, keys[task.name]) is None])
-    waiting = [task for task in tasks if task.name in set(pending)]
-    waiting.sort(key=lambda task: -task.cost)
-    total = sum(task.cost for task in waiting)
-    with ranks.counter() as following:
-        while (index := following()) < len(waiting):
+    waiting = sorted((task for task in tasks if task.name in set(pending)), key=lambda task: -task.size)
+    total = sum(task.size for task in waiting)
+    with ranks.counter() as next_index:
+        while (index := next_index()) < len(waiting):
             task = waiting[index]
-            done = sum(earlier.cost for earlier in waiting[:index])  # begun before this one, by any rank
-            share = part_of(report, done / total, (done + task.cost) / total)
-            begun(task.name)
+            before = sum(earlier.size for earlier in waiting[:index])
+            share = part_of(report, before / total, (before + task.size) / total)
+            started(task.name)
             start = time.perf_counter()
-            _run(task, keys[task.name], store, ranks, share)
-            ended(task.name, time.perf_counter() - start)
+            _run(task, keys[task.name], Work(task.batch(memory), share, results or {}), store, ranks)
+            finished(task.name, time.perf_counter() - start)
     ranks.barrier()
     store.refresh()
     report(1.0)
-    facts = {}
+    facts: dict[str, Mapping[str, Any]] = {}
     for task in tasks:
-        found = store.finished(task.name, keys[task.name])
-        if found is None:
-            raise RuntimeError(f"task {task.name!r} is finished but its files are not there")
-        facts[task.name] = found
+        entry = store.finished(task.name, keys[task.name])
+        if entry is None:
+            raise RuntimeError(f"task {task.name!r} has finished, but its files are missing")
+        facts[task.name] = entry
     return facts
 
 
-def task_key(task: Task) -> str:
-    """Hash of everything that decides a task's result."""
-    return key_of([task.name, task.inputs])
-
-
-def _run(task: Task, key: str, store: WorkStore, ranks: Communicator, report: Report) -> None:
+def _run(task: Task, key: str, work: Work, store: WorkStore, ranks: Communicator) -> None:
     try:
         store.withdraw(task.name)
-        result = task.run(report)
+        result = task.run(work)
         store.enter(task.name, key, result.facts, result.files)
     except BaseException as error:
         ranks.fail(error, task.name)

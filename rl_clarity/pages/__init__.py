@@ -1,1 +1,1 @@
-"""The page: what is written (docs/page-format.md), the document that shows it, and how its arrays are read back."""
+"""Pages: manifest, chunks, document, output directory, results and export; one module per kind of page."""

@@ -1,6 +1,6 @@
-"""Chunks: arrays in a script that hands them to the page, as docs/page-format.md has them.
+"""Chunks: arrays in a script that passes them to the page; docs/page-format.md describes the format.
 
-A page opened from a file may not fetch, but it may run a script; so the arrays travel as base64 of a zlib stream.
+A page opened from a file cannot fetch data, but it can run scripts, so arrays are stored as base64 of a zlib stream.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.errors import ClarityError
-from rl_clarity.pages.files import is_name
+from rl_clarity.jobs.directory import is_name
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "float32")
 _CALL = "rlClarityChunk"
@@ -29,18 +29,18 @@ _INCOMPRESSIBLE = 0.98
 
 @dataclass(frozen=True)
 class Chunk:
-    """A chunk as it is written: a JSON header and a zlib stream."""
+    """An encoded chunk: a JSON header and a zlib stream."""
 
     name: str
     header: str
     payload: bytes
 
     def script(self) -> bytes:
-        """The file beside the page."""
+        """Content of the file beside the page."""
         return f'{_CALL}({json.dumps(self.name)}, {self.header}, "{self._base64()}");\n'.encode("ascii")
 
     def embedded(self) -> str:
-        """The element inside a page of one file."""
+        """The element in a single-file page."""
         return f'<script type="text/plain" data-chunk="{self.name}">{self.header}\n{self._base64()}</script>'
 
     def _base64(self) -> str:
@@ -48,12 +48,12 @@ class Chunk:
 
 
 def encode_chunk(name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, Any] | None = None) -> Chunk:
-    """Pack arrays, of the types in `DTYPES` or bytes, under a name; the same arrays give the same bytes.
+    """Encode arrays of the types in `DTYPES`, or bytes; the same arrays give the same bytes.
 
-    Signed bytes are delta coded along their first axis where that makes them smaller.
+    Signed bytes are stored as differences along their first axis where that makes them smaller.
     """
     if not is_name(name):
-        raise ClarityError(f"{name!r} cannot be a chunk's name")
+        raise ClarityError(f"invalid chunk name {name!r}")
     entries: dict[str, dict[str, Any]] = {}
     parts = []
     for key, array in arrays.items():
@@ -65,10 +65,7 @@ def encode_chunk(name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapp
 
 
 def decode_chunk(chunk: Chunk) -> dict[str, np.ndarray]:
-    """The arrays of a chunk; `bytes` as uint8.
-
-    Raises ClarityError where the stream does not fit the header.
-    """
+    """The arrays of a chunk; `bytes` as uint8. Raises ClarityError if the stream does not match the header."""
     try:
         entries = json.loads(chunk.header)["arrays"]
         sizes = {key: _byte_count(entry) for key, entry in entries.items()}
@@ -83,15 +80,15 @@ def decode_chunk(chunk: Chunk) -> dict[str, np.ndarray]:
 
 
 def parse_script(data: bytes) -> Chunk:
-    """The chunk in a script of `Chunk.script`; raises ClarityError for anything else."""
+    """Parse a script that `Chunk.script` wrote; raises ClarityError for anything else."""
     match = re.fullmatch(rb'%s\(("[^"]*"), (.*), "([A-Za-z0-9+/=]*)"\);\s*' % _CALL.encode(), data, re.DOTALL)
     if match is None:
-        raise ClarityError(f"this is no chunk: it begins with {data[:40]!r}")
+        raise ClarityError(f"not a chunk of a page: the file starts with {data[:40]!r}")
     return _chunk(json.loads(match[1]), match[2], match[3])
 
 
 def parse_embedded(name: str, text: str) -> Chunk:
-    """The chunk in the text of an element of `Chunk.embedded`."""
+    """Parse the text of an element that `Chunk.embedded` wrote."""
     header, _, payload = text.strip().partition("\n")
     return _chunk(name, header.encode(), payload.strip().encode())
 
@@ -107,7 +104,7 @@ def _encoded(key: str, array: np.ndarray | bytes) -> tuple[dict[str, Any], bytes
     if isinstance(array, bytes):
         return {"dtype": "bytes", "shape": [len(array)]}, array
     if array.dtype.name not in DTYPES:
-        raise ClarityError(f"array {key!r} of a chunk is {array.dtype}, none of {', '.join(DTYPES)}")
+        raise ClarityError(f"array {key!r} of a chunk has type {array.dtype}; supported: {', '.join(DTYPES)}")
     entry = {"dtype": array.dtype.name, "shape": list(array.shape)}
     if array.dtype.itemsize > 1:
         return entry, np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
@@ -131,7 +128,7 @@ def _delta(array: np.ndarray) -> np.ndarray:
 
 
 def _delta_helps(array: np.ndarray) -> bool:
-    """Whether signed bytes are smaller coded as differences; a few entries from the middle are enough to tell."""
+    """Whether signed bytes are smaller as differences, judged by a few entries from the middle."""
     if array.dtype != np.int8 or array.ndim < 2 or len(array) < 2:
         return False
     middle = max(0, len(array) - _SAMPLE_ENTRIES) // 2
@@ -140,7 +137,7 @@ def _delta_helps(array: np.ndarray) -> bool:
 
 
 def _smallest(data: bytes) -> tuple[int, int]:
-    """Size and strategy of the better of two ways to compress: matches, or (four times as fast) counts alone."""
+    """Size and index of the better of two strategies: run lengths (four times as fast), or matches."""
     strategies = (zlib.Z_RLE, zlib.Z_DEFAULT_STRATEGY)
     return min((len(_compress(data, _LEVEL, strategy)), order) for order, strategy in enumerate(strategies))
 
@@ -160,11 +157,11 @@ def _compress(data: bytes, level: int, strategy: int) -> bytes:
 
 
 def _inflate(payload: bytes, size: int) -> bytes:
-    """Exactly `size` bytes: a header cannot be made to lie about how much memory its stream takes."""
+    """Decompress exactly `size` bytes, so that a stream cannot take more memory than its header says."""
     inflater = zlib.decompressobj()
     data = inflater.decompress(payload, size + 1)
     if len(data) != size or not inflater.eof:
-        raise ValueError(f"it does not hold {size} bytes")
+        raise ValueError(f"it does not contain {size} bytes")
     return data
 
 

@@ -1,39 +1,230 @@
-"""Reading `interface.html` back without a browser: its manifest and, in a page of one file, all else."""
+"""The document `interface.html`: written, and read back without a browser.
+
+It opens by double click, requests nothing outside its own directory, and treats all text in its data as text.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import json
+import os
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from rl_clarity.errors import ClarityError
-from rl_clarity.pages.manifest import FORMAT, VERSION
+from rl_clarity.errors import ClarityError, OutputError
+from rl_clarity.jobs.directory import Directory
+from rl_clarity.pages.chunks import parse_script
+from rl_clarity.pages.manifest import (
+    FORMAT,
+    VERSION,
+    ChunkName,
+    ImageName,
+    Manifest,
+    file_names,
+    without_extra_images,
+)
+from rl_clarity.resources import svelte_source_directory
+from svelte3.props import to_json
 
+PAGE = "interface.html"
+SCRIPT = "interface.js"
+COMPILED = Path(__file__).resolve().parent / "compiled" / SCRIPT
+GLOBAL_NAME = "Interface"
+"""The JavaScript variable that holds the page's constructor."""
+_START = f'new {GLOBAL_NAME}({{ target: document.getElementById("app") }});'
+_THEME = """\
+(function () {
+  try {
+    var root = document.documentElement;
+    var theme = JSON.parse(localStorage.getItem("rl-clarity:" + root.dataset.page + ":settings")).theme;
+    if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+  } catch (nothingStored) {}
+})();
+"""
 _MANIFEST = re.compile(rb'<script type="application/json" id="manifest">(.*?)</script>', re.DOTALL)
-_EMBEDDED = re.compile(rb'<script type="text/plain" data-(chunk|picture)="([A-Za-z0-9._/-]+)">')
+_EMBEDDED = re.compile(rb'<script type="text/plain" data-(chunk|image)="([A-Za-z0-9._/-]+)">')
 _END = b"</script>"
 
 
+@dataclass(frozen=True)
+class Bundle:
+    """The compiled page."""
+
+    script: str
+    style: str = ""
+
+
+def compiled_bundle() -> Bundle:
+    """The compiled page of the package; raises OutputError if it is missing."""
+    try:
+        script = COMPILED.read_text("utf-8")
+    except FileNotFoundError:
+        raise OutputError(
+            f"the page's script {COMPILED} is missing; create it with `make js` or rl_clarity.recompile_js()"
+        ) from None
+    style = COMPILED.with_suffix(".css")
+    return Bundle(script, style.read_text("utf-8") if style.is_file() else "")
+
+
+def recompile_js(js_path: str | os.PathLike[str] | None = None) -> str:
+    """Compile the page's Svelte sources into its script, and return the script's path.
+
+    js_path: the script to write; by default the one that pages are made with. The same sources, of a checkout or of
+    the installed package, give the same bytes.
+    Raises OutputError if sources are missing or the script cannot be written, and svelte3's errors for sources that do
+    not compile or a machine without Node.js.
+    """
+    from svelte3 import compile_js
+
+    target = COMPILED if js_path is None else Path(js_path)
+    try:
+        sources = svelte_source_directory()
+    except FileNotFoundError as error:
+        raise OutputError(f"the page's sources are missing: {error}") from error
+    try:
+        return compile_js(sources / "App.svelte", target, js_name=GLOBAL_NAME, overwrite=js_path is None)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"cannot write the page's script to {target} ({reason}): choose another js_path") from error
+
+
+def write_page(
+    page: Directory,
+    manifest: Manifest | Mapping[str, Any],
+    *,
+    modules: Mapping[str, str] | None = None,
+    bundle: Bundle | None = None,
+    inline_js: bool = True,
+    single_file: bool = False,
+    data: Directory | None = None,
+    present: Set[str] | None = None,
+) -> list[str]:
+    """Write `interface.html` into `page`, and return the names of missing files.
+
+    Parameters
+    ----------
+    manifest: a `Manifest`, or one as dicts whose file names are `ChunkName` and `ImageName`
+    modules: JavaScript sources of custom panels by kind; by default those of the manifest's sections
+    bundle: the compiled page; the package's by default
+    inline_js: put the script into the document, rather than beside it
+    single_file: put all files into the document, which then needs nothing else
+    data: the directory of chunks and images; `page` by default
+    present: names of files that exist; those in `data` by default. A page can be opened while files are missing
+    """
+    plain: Mapping[str, Any]
+    if isinstance(manifest, Manifest):
+        modules = {section.kind: section.module for section in manifest.sections if section.module}
+        plain = manifest.to_dict()
+    else:
+        plain = manifest
+    bundle, data = bundle or compiled_bundle(), data or page
+    if single_file:
+        plain = without_extra_images(plain)
+    present = data.names() if present is None else present
+    missing = sorted({name for name in file_names(plain) if name not in present})
+    plain = {**plain, "complete": bool(plain["complete"]) and not missing, "missing": missing}
+    script = f"{bundle.script.rstrip()}\n{_START}\n"
+    inline_js = inline_js or single_file
+    if not inline_js:
+        page.write(SCRIPT, script.encode())
+    embedded = _embedded(plain, data, set(missing)) if single_file else ()
+    document = _document(plain, script if inline_js else None, bundle.style, modules or {}, embedded)
+    page.write(PAGE, (part.encode("utf-8", "replace") for part in document))
+    return missing
+
+
 def read_manifest(document: bytes) -> dict[str, Any]:
-    """The manifest of a page; raises ClarityError where there is none, or one of another version."""
+    """The manifest of a page as dicts; raises ClarityError if it is missing, damaged or of another version."""
     match = _MANIFEST.search(document)
     if match is None:
-        raise ClarityError("this file is no page of rl-clarity: it holds no manifest")
+        raise ClarityError("not a page of rl-clarity: the file contains no manifest")
     try:
         manifest = json.loads(match[1])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ClarityError(f"the page's manifest is damaged: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ClarityError("this file is no page of rl-clarity: its manifest is of another format")
+        raise ClarityError("not a page of rl-clarity: its manifest has another format")
     if manifest.get("version") != VERSION:
-        raise ClarityError(f"the page's format has version {manifest.get('version')!r}; this program reads {VERSION}")
+        raise ClarityError(
+            f"the page has format version {manifest.get('version')!r}, this version of rl-clarity reads {VERSION}; "
+            "create the page again: rl-clarity run CHECKPOINT DIRECTORY --force"
+        )
     return manifest
 
 
 def embedded_files(document: bytes) -> dict[tuple[str, str], str]:
-    """Text of what a page of one file embeds, by kind (`chunk`, `picture`) and name."""
-    found = {}
+    """Text of the files that a single-file page embeds, by kind (`chunk`, `image`) and name."""
+    files = {}
     for match in _EMBEDDED.finditer(document):
         end = document.find(_END, match.end())
-        found[match[1].decode(), match[2].decode()] = document[match.end() : end].decode("ascii")
-    return found
+        files[match[1].decode(), match[2].decode()] = document[match.end() : end].decode("ascii")
+    return files
+
+
+def _document(
+    manifest: Mapping[str, Any],
+    script: str | None,
+    style: str,
+    modules: Mapping[str, str],
+    embedded: Iterable[str],
+) -> Iterator[str]:
+    precision = int(manifest["numpy_precision"])
+    inline = [_inside_script(code) for code in (_THEME, script) if code is not None]
+    panels = {kind: _inside_script(source) for kind, source in modules.items()}
+    yield f'<!doctype html>\n<html lang="en" data-page="{html.escape(manifest["id"])}">\n<head>\n'
+    yield '<meta charset="utf-8">\n'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{_policy([*inline, *panels.values()])}">\n'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    yield '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
+    yield f"<title>{html.escape(manifest['title'])}</title>\n<script>{inline[0]}</script>\n"
+    if style:
+        yield f"<style>{_inside_style(style)}</style>\n"
+    yield '</head>\n<body>\n<div id="app"></div>\n'
+    yield f'<script type="application/json" id="manifest">{to_json(manifest, precision)}</script>\n'
+    for element in embedded:
+        yield element + "\n"
+    yield f'<script src="{SCRIPT}"></script>\n' if script is None else f"<script>{inline[1]}</script>\n"
+    for kind, source in panels.items():
+        yield f'<script type="module" data-panel="{html.escape(kind)}">{source}</script>\n'
+    yield "</body>\n</html>\n"
+
+
+def _embedded(manifest: Mapping[str, Any], data: Directory, missing: set[str]) -> Iterator[str]:
+    for name in file_names(manifest, ChunkName):
+        if name not in missing:
+            yield parse_script(data.read(name)).embedded()
+    for name in file_names(manifest, ImageName):
+        if name not in missing:
+            image = base64.b64encode(data.read(name)).decode("ascii")
+            yield f'<script type="text/plain" data-image="{name}">{image}</script>'
+
+
+def _policy(inline_scripts: Sequence[str]) -> str:
+    """A content security policy that lets the page load nothing from elsewhere."""
+    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in inline_scripts)
+    return (
+        f"default-src 'none'; script-src 'self' {hashes}; style-src 'unsafe-inline'; img-src 'self' data: blob:; "
+        "worker-src blob:; connect-src 'none'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+def _inside_script(code: str) -> str:
+    """Code that neither ends its element nor changes when HTML is parsed.
+
+    What would end the element can occur only in strings and regular expressions, where an escape means the same.
+    """
+    code = code.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\\0")
+    return re.sub(r"<(?=/script|script|!--)", r"\\x3c", code, flags=re.IGNORECASE)
+
+
+def _inside_style(style: str) -> str:
+    return re.sub(r"</(?=style)", r"<\\/", style, flags=re.IGNORECASE)

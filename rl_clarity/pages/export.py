@@ -1,11 +1,12 @@
-"""Pictures and numbers out of a page: `.png` and `.apng` (of several frames: animated), `.gif`, `.csv`, `.npz`."""
+"""Export of images and numbers of a page: `.png`, `.apng` and `.gif` (animated for several frames), `.csv`, `.npz`."""
 
 from __future__ import annotations
 
+import csv
 import io
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -13,14 +14,12 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from rl_clarity.errors import OptionError, OutputError
-from rl_clarity.pages.notebook import Page
-from rl_clarity.pages.results import Results, Steps, open_results
-from rl_clarity.pages.timeline import timeline_csv
+from rl_clarity.pages.results import Page, Results, Steps, open_results
 from rl_clarity.visualization.rendering import Direction, over_observations, render_attribution
 
 SUFFIXES = (".png", ".apng", ".gif", ".csv", ".npz")
 MOST_FPS = 100
-"""A GIF counts time in hundredths of a second."""
+"""GIF measures time in hundredths of a second."""
 _SIDE = 256
 _FRAMES_AT_ONCE = 32
 _WORDS = ("prin", "all", "res")
@@ -28,7 +27,7 @@ _WORDS = ("prin", "all", "res")
 
 @dataclass(frozen=True)
 class Selection:
-    """What of a page is exported, all of it there; counted from 0."""
+    """What is exported of a page, checked; counted from 0."""
 
     trajectory: int
     steps: Sequence[int]
@@ -51,7 +50,7 @@ def export(
     channel: str | int = "prin",
     fps: float = 12,
 ) -> Path:
-    """Write pictures or numbers of a page to a file, as its suffix says, and return its path.
+    """Write images or numbers of a page to a file, in the format of its suffix, and return its path.
 
     - `.png`, `.apng`, `.gif`: for each of n frames the observation, enlarged, and beside it for each direction the
       attribution over its greyscale; more than one frame makes an animation
@@ -59,32 +58,32 @@ def export(
     - `.npz`: `steps` (n,); `frames` (n, H, W, 1 | 3) uint8; `channels` (n, h, w, K) and `residual` (n, h, w, 1) in
       units of attribution; the numbers along the trajectory, (n,), or (n, actions or groups)
 
-    All is counted from 0, as in `open_results`. The page and `rl-clarity export` count from 1.
+    Everything is counted from 0, as in `open_results`; the page and `rl-clarity export` count from 1.
 
     Parameters
     ----------
     page: what `run` returned, the directory of a page or its `interface.html`, or what `open_results` gave
-    out_path: the file; one that is there is replaced
+    out_path: the file; an existing one is replaced
     trajectory: index of the trajectory
-    frames: its steps, as a range or a list; all of them if not given
-    layer: its name; the page's first if not given
-    output: `"value"`, `"action-3"`, `"group-0"` or `"greedy"`; the first that the page attributes if not given
-    directions: of `"pos"` (what raised the output), `"neg"` (what lowered it) and `"abs"` (both); () for none
-    channel: in pictures: all channels (`"prin"`), these and the residual (`"all"`), the residual (`"res"`), or an index
-    fps: frames a second of an animation, at most 100
+    frames: its steps, as a range or a list; all by default
+    layer: its name; the page's first by default
+    output: `"value"`, `"action-3"`, `"group-0"` or `"greedy"`; the first that has attribution by default
+    directions: any of `"pos"` (what raised the output), `"neg"` (what lowered it) and `"abs"` (both)
+    channel: in images: all channels (`"prin"`), these and the residual (`"all"`), the residual (`"res"`), or an index
+    fps: frames per second of an animation, at most 100
 
-    Raises OptionError for what the page does not hold or a suffix that is not known, ClarityError where there is no
-    page, OutputError where the file cannot be written.
+    Raises OptionError for an unknown suffix, or for what the page does not contain, ClarityError if there is no page,
+    and OutputError if the file cannot be written.
     """
     target = Path(out_path)
     suffix = target.suffix.lower()
     if suffix not in SUFFIXES:
-        raise OptionError(f"{target.name!r} ends in none of {', '.join(SUFFIXES)}")
+        raise OptionError(f"unknown suffix of {target.name!r}; supported: {', '.join(SUFFIXES)}")
     results = _results(page)
     selection = Selection(
         trajectory,
         _steps(frames, results.trajectory(trajectory)["steps"]),
-        *_what_is_explained(results, layer, output),
+        *_layer_and_output(results, layer, output),
         _directions(directions),
         channel,
         fps,
@@ -107,7 +106,7 @@ def _results(page: Page | Results | str | os.PathLike[str]) -> Results:
 
 
 def _steps(frames: Steps, count: int) -> Sequence[int]:
-    """Steps that are there, at least one."""
+    """Valid steps, at least one."""
     if frames is None:
         return range(count)
     try:
@@ -116,19 +115,19 @@ def _steps(frames: Steps, count: int) -> Sequence[int]:
         raise OptionError(f"frames={frames!r} must be a range or a list of steps") from None
     for step in steps:
         if not 0 <= step < count:
-            raise OptionError(f"frames: step {step} is none of the trajectory's {count} (counted from 0)")
+            raise OptionError(f"frames: step {step} is out of range: the trajectory has {count}, counted from 0")
     if not steps:
-        raise OptionError(f"frames={frames!r}: no steps are asked for")
+        raise OptionError(f"frames={frames!r} is empty")
     return steps
 
 
-def _what_is_explained(results: Results, layer: str | None, output: str | None) -> tuple[str, str]:
-    """Layer and output, by default the page's first."""
+def _layer_and_output(results: Results, layer: str | None, output: str | None) -> tuple[str, str]:
+    """Layer and output; the page's first by default."""
     found = results.layer(results.layers[0] if layer is None else layer)
     outputs = list(found["attribution"])
     chosen = next((name for name in results.outputs if name in outputs), "") if output is None else output
     if chosen not in outputs:
-        raise OptionError(f"output {output!r} is none of {', '.join(outputs)}")
+        raise OptionError(f"unknown output {output!r}; the page has {', '.join(outputs)}")
     return found["name"], chosen
 
 
@@ -143,16 +142,16 @@ def _check_channel(results: Results, selection: Selection) -> None:
     layer, channel = results.layer(selection.layer), selection.channel
     if isinstance(channel, str):
         if channel not in _WORDS:
-            raise OptionError(f"channel={channel!r} is none of {', '.join(map(repr, _WORDS))}, nor a channel's index")
+            raise OptionError(f"channel={channel!r} must be {', '.join(map(repr, _WORDS))} or the index of a channel")
         if channel != "prin" and layer["kind"] == "input":
-            raise OptionError(f"channel={channel!r}: layer {layer['name']} has no residual, as it is not reduced")
+            raise OptionError(f"channel={channel!r}: layer {layer['name']} is not reduced and has no residual")
     elif not 0 <= channel < layer["channels"]:
         raise OptionError(
-            f"channel={channel!r} is none of layer {layer['name']}'s {layer['channels']} (counted from 0)"
+            f"channel={channel!r} is out of range: layer {layer['name']} has {layer['channels']}, counted from 0"
         )
 
 
-def _pictures(results: Results, selection: Selection, steps: Sequence[int]) -> np.ndarray:
+def _images(results: Results, selection: Selection, steps: Sequence[int]) -> np.ndarray:
     """The observation and its attribution side by side, for each of the steps: (n, H, W, 3) uint8."""
     shown = _enlarged(results.frames(selection.trajectory, steps))
     panels = [np.broadcast_to(shown, (*shown.shape[:3], 3))]
@@ -183,7 +182,7 @@ def _animation(results: Results, selection: Selection, suffix: str) -> bytes:
 
     steps = selection.steps
     parts = (steps[start : start + _FRAMES_AT_ONCE] for start in range(0, len(steps), _FRAMES_AT_ONCE))
-    images = [Image.fromarray(picture) for part in parts for picture in _pictures(results, selection, part)]
+    images = [Image.fromarray(image) for part in parts for image in _images(results, selection, part)]
     buffer = io.BytesIO()
     animated = {"save_all": True, "append_images": images[1:], "duration": 1000 / selection.fps, "loop": 0}
     images[0].save(buffer, "GIF" if suffix == ".gif" else "PNG", **(animated if len(images) > 1 else {}))
@@ -207,3 +206,74 @@ def _npz(results: Results, selection: Selection, suffix: str) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **cast(dict[str, Any], arrays))
     return buffer.getvalue()
+
+
+def timeline_csv(results: Results, trajectory: int, steps: Sequence[int], layer: str, output: str) -> str:
+    """A table with the columns of the page's own (`timelineCsv` in svelte_src), and a row per step.
+
+    Trajectory and frame are counted from 1, as on the page; actions are labels; totals are sums over positions of the
+    positive and of the negative part of each channel, in units of attribution.
+    """
+    columns = _columns(results, trajectory, layer, output)
+    digits = int(results.manifest["numpy_precision"])
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["trajectory", "frame", *(name for name, _ in columns)])
+    for step in steps:
+        cells = (_cell(values[step], digits) for _, values in columns)
+        writer.writerow([trajectory + 1, step + 1, *cells])
+    return text.getvalue()
+
+
+def _columns(results: Results, trajectory: int, layer: str, output: str) -> list[tuple[str, Any]]:
+    """Names and numbers (T,); several columns may have the same name, as several actions may."""
+    series = results.series(trajectory)
+    labels = [action["label"] for action in results.manifest["agents"][0]["actions"]]
+    columns: list[tuple[str, Any]] = [
+        ("new episode", series["firsts"].astype(int)),
+        ("action", [labels[action] if action < len(labels) else int(action) for action in series["actions"]]),
+        ("reward", series["rewards"]),
+        ("advantage", series["advantages"]),
+    ]
+    found = ((_name(shown), _numbers(series, shown)) for shown in results.section("attribution")["outputs"])
+    columns += [(name, numbers) for name, numbers in found if numbers is not None]
+    if "probabilities" in series:
+        columns += _named([f"probability of {label}" for label in labels], series["probabilities"])
+    return columns + _totals(results, trajectory, layer, output)
+
+
+def _name(output: Mapping[str, Any]) -> str:
+    label = str(output["label"])
+    return {"action": f"action {label}", "group": f"actions with {label}"}.get(output["kind"], label)
+
+
+def _numbers(series: Mapping[str, np.ndarray], output: Mapping[str, Any]) -> np.ndarray | None:
+    """An output along the trajectory; None if the page does not have it."""
+    kind = output["kind"]
+    values = series.get({"value": "values", "group": "groups"}.get(kind, "logits"))
+    if values is None or kind == "value":
+        return values
+    if kind == "greedy":
+        return np.asarray(values.max(axis=1))
+    return np.asarray(values[:, output[kind]])
+
+
+def _totals(results: Results, trajectory: int, layer: str, output: str) -> list[tuple[str, Any]]:
+    found = results.totals(layer, trajectory).get(output)
+    if found is None:
+        return []
+    channels = results.layer(layer)["channels"]
+    columns: list[tuple[str, Any]] = []
+    for index in range(found.totals.shape[1]):
+        name = f"channel {index + 1}" if index < channels else "residual"
+        columns += _named([f"{layer} {name} {part}" for part in ("positive", "negative")], found.totals[:, index])
+    return columns
+
+
+def _named(names: Sequence[str], values: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Columns (T,) of an array (T, n)."""
+    return [(name, values[:, index]) for index, name in enumerate(names)]
+
+
+def _cell(value: Any, digits: int) -> Any:
+    return f"{value:.{digits}g}" if isinstance(value, np.floating) else value

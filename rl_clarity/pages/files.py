@@ -1,154 +1,79 @@
-"""Where a page is written: a directory of this machine, or of any store that fsspec reaches.
-
-A file appears under its name only when it is whole: it is written under another name, synced and renamed (stores of
-objects do that by themselves).
-"""
+"""Files of a page: their names, and how analyses write them."""
 
 from __future__ import annotations
 
-import contextlib
-import mimetypes
-import os
 import re
-from collections.abc import Iterable, Set
-from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from rl_clarity.errors import OutputError
-from rl_clarity.files import UNFINISHED, local_path, write_atomically
+import numpy as np
 
-_NAME = re.compile(r"[A-Za-z0-9._/-]+")
-_TYPES = {".js": "text/javascript", ".html": "text/html; charset=utf-8", ".png": "image/png"}
-_TYPE_KEYWORDS = {"s3": "ContentType", "s3a": "ContentType", "gs": "content_type", "gcs": "content_type"}
-_AZURE = ("az", "abfs", "abfss", "adl")
+from rl_clarity.errors import OptionError
+from rl_clarity.jobs.directory import Directory, is_name
+from rl_clarity.pages.chunks import Chunk, encode_chunk
+from rl_clarity.pages.images import encode_png
 
-
-class Directory(Protocol):
-    """A directory of named files; names are relative, with `/`."""
-
-    @property
-    def location(self) -> str:
-        """What a user calls it."""
-        ...
-
-    def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
-        """Write a file as a whole, in one piece or several; raises OutputError where that cannot be."""
-        ...
-
-    def read(self, name: str) -> bytes:
-        """The file's bytes; raises FileNotFoundError where there is none."""
-        ...
-
-    def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
-        ...
-
-    def names(self) -> Set[str]:
-        """Names of all files that are whole."""
-        ...
+SEGMENT = 64
+"""Steps of a trajectory whose frames or values are stored in one chunk."""
 
 
-def open_directory(location: str | os.PathLike[str]) -> Directory:
-    """The directory at a path, or at an address such as `s3://bucket/page`."""
-    text = os.fspath(location)
-    path = local_path(text)
-    return RemoteDirectory(text) if path is None else LocalDirectory(path)
+@dataclass(frozen=True)
+class PageFiles:
+    """The directory of a page; every part is written atomically as one file, so that work can be split and resumed."""
+
+    directory: Directory
+
+    def write_chunk(
+        self, name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write arrays as the chunk of that name."""
+        self.write(encode_chunk(name, arrays, meta))
+
+    def write(self, chunk: Chunk) -> None:
+        """Write an encoded chunk."""
+        self.directory.write(chunk.name, chunk.script())
+
+    def write_image(self, name: str, image: np.ndarray) -> None:
+        """Write an image (H, W, 1 | 3 | 4) uint8 as a PNG file."""
+        self.directory.write(name, encode_png(image))
 
 
-def is_name(name: str) -> bool:
-    """Whether a file of a page may have this name: no way out of the directory, nothing that needs quoting."""
-    parts = name.split("/")
-    return bool(_NAME.fullmatch(name)) and not any(part in ("", ".", "..") for part in parts)
+def segments(steps: int, length: int = SEGMENT) -> list[range]:
+    """Consecutive ranges of steps of at most `length`."""
+    return [range(start, min(steps, start + length)) for start in range(0, steps, length)]
 
 
-class LocalDirectory:
-    """A directory of this machine's file system; made when the first file is written."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @property
-    def location(self) -> str:
-        return str(self.path)
-
-    def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
-        target = self._path(name)
-        try:
-            write_atomically(target, data)
-        except OSError as error:
-            raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
-
-    def read(self, name: str) -> bytes:
-        return self._path(name).read_bytes()
-
-    def remove(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            self._path(name).unlink()
-
-    def names(self) -> Set[str]:
-        files = (path for path in self.path.rglob("*") if path.is_file())
-        return {path.relative_to(self.path).as_posix() for path in files if not path.name.endswith(UNFINISHED)}
-
-    def _path(self, name: str) -> Path:
-        return self.path / _checked(name)
+def path_in(subdirectory: str, name: str) -> str:
+    """Name of a file in one of the subdirectories that options name; `""` and `/` are the page's own directory."""
+    subdirectory = subdirectory.strip("/")
+    return f"{subdirectory}/{name}" if subdirectory else name
 
 
-class RemoteDirectory:
-    """A directory of a store that fsspec knows (`gs://`, `s3://`, `az://`, `memory://`, ...)."""
-
-    def __init__(self, address: str) -> None:
-        from fsspec.core import url_to_fs
-
-        self.location = address
-        self._protocol = address.split("://", 1)[0]
-        try:
-            self._files, root = url_to_fs(address)
-        except (ImportError, ValueError) as error:
-            raise OutputError(f"cannot reach {address}: {error} (pip install rl-clarity[remote])") from error
-        self._root = root.rstrip("/")
-
-    def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
-        path = self._path(name)
-        try:
-            self._files.makedirs(str(PurePosixPath(path).parent), exist_ok=True)
-            self._files.pipe_file(path, b"".join(_pieces(data)), **self._type_of(name))
-        except OSError as error:
-            raise OutputError(f"cannot write {self.location}/{name}: {error}") from error
-
-    def read(self, name: str) -> bytes:
-        return bytes(self._files.cat_file(self._path(name)))
-
-    def remove(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self._files.rm_file(self._path(name))
-
-    def names(self) -> Set[str]:
-        try:
-            self._files.invalidate_cache(self._root)  # other ranks write, too
-            return {path[len(self._root) :].lstrip("/") for path in self._files.find(self._root)}
-        except FileNotFoundError:
-            return set()
-
-    def _path(self, name: str) -> str:
-        return f"{self._root}/{_checked(name)}"
-
-    def _type_of(self, name: str) -> dict[str, Any]:
-        """The keyword that makes the store serve a file as what it is, or browsers would offer it for download."""
-        keyword = _TYPE_KEYWORDS.get(self._protocol)
-        suffix = PurePosixPath(name).suffix
-        content_type = _TYPES.get(suffix) or mimetypes.guess_type(name)[0]
-        if content_type and self._protocol in _AZURE:
-            from azure.storage.blob import ContentSettings
-
-            return {"content_settings": ContentSettings(content_type=content_type)}
-        return {keyword: content_type} if keyword and content_type else {}
+def check_subdirectories(options: Any) -> None:
+    """Raise OptionError for options `..._subdir` that are outside the page's directory or need quoting."""
+    for name in options.__dataclass_fields__:
+        if name.endswith("_subdir"):
+            value = getattr(options, name).strip("/")
+            if value and not is_name(value):
+                raise OptionError(f"{name}={value!r} must be a folder of the page, of letters, digits and . _ / -")
 
 
-def _pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
-    return (data,) if isinstance(data, bytes) else data
+def slugs(names: Sequence[str]) -> list[str]:
+    """Names that file systems and addresses accept, all different even if case is ignored."""
+    taken: set[str] = set()
+    chosen = []
+    for name in names:
+        base = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "layer"
+        slug, count = base, 1
+        while slug.lower() in taken:
+            count += 1
+            slug = f"{base}-{count}"
+        taken.add(slug.lower())
+        chosen.append(slug)
+    return chosen
 
 
-def _checked(name: str) -> str:
-    if not is_name(name):
-        raise OutputError(f"a page has no file of the name {name!r}: only letters, digits and . _ / -, no way out")
-    return name
+def number_text(number: float) -> str:
+    """A density or zoom as file names contain it: 0.25, 1, 2."""
+    return f"{number:g}"

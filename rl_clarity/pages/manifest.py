@@ -1,32 +1,45 @@
-"""The manifest: what docs/page-format.md says stands in a page, as dataclasses. A field that is None is left out."""
+"""The manifest of a page, as docs/page-format.md describes it: agents, recordings, and one section per analysis.
+
+Names of files are marked by their types, so that a page's files are known without knowing its sections.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from rl_clarity.options import ViewOptions
+from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.keys import to_plain
+from rl_clarity.parsing import check_minimum, check_option, unknown_option
 
-FORMAT, VERSION = "rl-clarity-page", 1
-_NULLS = {"nmf", "features"}
-"""Fields whose absence is written as null."""
-RENDERED = ("feature_pictures", "attribution_pictures", "attribution_scrubs")
-"""A layer's pictures that the page composes for itself, written for people where they ask for them."""
+FORMAT, VERSION = "rl-clarity-page", 2
+GRAPHS = ("v", "action", "action_group", "advantage")
+_LENGTH = re.compile(r"\d*\.?\d+(em|rem|px|%|vw|vh|ch)")
+_COLOR_CODE = re.compile(r"#([0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})|[a-z]+\([-0-9a-z.,%/ ]+\)")
+
+GenericPanel = Literal["lines", "maps", "images", "table", "bars", "scatter"]
+"""Panels that draw a section of any analysis; docs/page-format.md describes the data of each."""
 
 
-@dataclass(frozen=True)
-class AgentInfo:
-    network: str
-    kind: str  # "policy" or "action_values"
-    recurrent: bool
-    num_actions: int
+class ChunkName(str):
+    """Name of a chunk file."""
+
+
+class ImageName(str):
+    """Name of an image file that the page shows."""
+
+
+class ExtraImageName(ImageName):
+    """Name of an image file that the page does not show; a single-file page leaves it out."""
 
 
 @dataclass(frozen=True)
 class ObservationInfo:
-    """What the network sees, and what of it is shown."""
+    """Size of the observations, in pixels, and of the frames that are shown."""
 
     height: int
     width: int
@@ -50,96 +63,50 @@ class ActionGroup:
 
 
 @dataclass(frozen=True)
-class OutputInfo:
-    """A score that has attribution."""
+class AgentInfo:
+    """An agent of the page."""
 
-    id: str
-    kind: str  # "value", "action", "group" or "greedy"
-    label: str
-    action: int | None = None
-    group: int | None = None
-
-
-@dataclass(frozen=True)
-class TrajectoryEntry:
-    steps: int
-    series: str
-    scrub: Sequence[str]
-    frames: Sequence[str]
-    pictures: Sequence[str]
+    network: str
+    kind: Literal["policy", "action_values"]
+    recurrent: bool
+    num_actions: int
+    observation: ObservationInfo
+    actions: Sequence[ActionInfo]
+    action_groups: Sequence[ActionGroup]
+    id: str = "agent-1"
 
 
 @dataclass(frozen=True)
-class ScrubInfo:
-    steps: int
-    height: int
-    step_width: int
+class RecordingInfo:
+    """Play of an agent."""
+
+    env_name: str
+    agent: str = "agent-1"
+    id: str = "recording-1"
 
 
 @dataclass(frozen=True)
-class ReductionInfo:
-    """How much of the attribution the reduced channels hold."""
+class Section:
+    """What an analysis shows on the page."""
 
-    error: float
-    fitted_on: int
-    error_held_out: float | None = None
-
-
-@dataclass(frozen=True)
-class LayerEntry:
-    name: str
-    slug: str
-    full_name: str
-    kind: str  # "layer" or "input"
-    height: int
-    width: int
-    depth: int
-    channels: int
-    colors: Sequence[str]
-    hues: Sequence[Sequence[float]]
-    thumbnails: Sequence[str]
-    effects: Mapping[str, Sequence[float]]
-    scales: Mapping[str, Sequence[float]]
-    totals: Sequence[str]
-    attribution: Mapping[str, Sequence[Sequence[str]]]
-    features: str | None = None
-    nmf: ReductionInfo | None = None
-    feature_pictures: Mapping[str, Sequence[str]] | None = None
-    optimized: Sequence[str] | None = None
-    attribution_pictures: Mapping[str, Mapping[str, Sequence[Sequence[str]]]] | None = None
-    attribution_scrubs: Mapping[str, Mapping[str, Sequence[Sequence[str]]]] | None = None
-
-
-@dataclass(frozen=True)
-class Bookmark:
-    trajectory: int
-    frame: int
-    advantage: float
-
-
-@dataclass(frozen=True)
-class Bookmarks:
-    high: Sequence[Bookmark] = ()
-    low: Sequence[Bookmark] = ()
-
-
-@dataclass(frozen=True)
-class AtlasInfo:
-    """Pictures of the extra observations that dataset examples use."""
-
-    count: int
-    pictures: Sequence[str]
-    columns: int
-    per_picture: int
-    height: int
-    width: int
-    indices: Sequence[int]
-    origins: Sequence[tuple[int, int] | None]
+    kind: str
+    title: str
+    data: Any
+    """Mappings, sequences and dataclasses of JSON values and file names."""
+    version: int = 1
+    panel: GenericPanel | None = None
+    """The generic panel that draws the data, where the page has no panel of the section's kind."""
+    module: str | None = None
+    """JavaScript source of a panel for this kind; it calls `rlClarity.panel(kind, mount)`."""
+    notes: Sequence[Mapping[str, str]] = ()
+    """`title` and `text` of paragraphs that explain the method."""
+    agent: str = "agent-1"
+    recording: str = "recording-1"
 
 
 @dataclass(frozen=True)
 class ProvenanceGroup:
-    """Facts about what made the page: no times, paths or user names, so that the same run makes the same page."""
+    """Facts about what made the page, without times, paths or user names: the same run makes the same page."""
 
     group: str
     items: Sequence[tuple[str, str]]
@@ -148,20 +115,11 @@ class ProvenanceGroup:
 @dataclass(frozen=True)
 class Manifest:
     id: str
+    kind: str
     title: str
-    env_name: str
-    agent: AgentInfo
-    observation: ObservationInfo
-    actions: Sequence[ActionInfo]
-    action_groups: Sequence[ActionGroup]
-    outputs: Sequence[OutputInfo]
-    trajectories: Sequence[TrajectoryEntry]
-    segment: int
-    scrub: ScrubInfo
-    film: Mapping[str, int]
-    layers: Sequence[LayerEntry]
-    bookmarks: Bookmarks
-    observations: AtlasInfo
+    agents: Sequence[AgentInfo]
+    recordings: Sequence[RecordingInfo]
+    sections: Sequence[Section]
     view: Mapping[str, Any]
     numpy_precision: int
     provenance: Sequence[ProvenanceGroup] = ()
@@ -171,55 +129,135 @@ class Manifest:
     version: int = field(default=VERSION, init=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts and lists, as the page reads them."""
+        """The manifest as dicts and lists, without fields that are None or empty modules."""
         plain: dict[str, Any] = _plain(self)
+        for section in plain["sections"]:
+            section.pop("module", None)
+            if not section["notes"]:
+                del section["notes"]
         return plain
 
 
-def view_of(options: ViewOptions, *, single_channels: bool) -> dict[str, Any]:
-    """The manifest's `view`: layout and colours, from the options."""
-    view = {one.name: getattr(options, one.name) for one in dataclasses.fields(ViewOptions)}
-    graph_colors = {**ViewOptions().graph_colors, **options.graph_colors}
-    return {**view, "graph_colors": graph_colors, "single_channels": single_channels}
+@dataclass(frozen=True)
+class ViewOptions:
+    """How the page looks when it opens."""
+
+    video_height: str = "16em"
+    """Height of an observation."""
+    video_width: str = "16em"
+    """Width of an observation."""
+    video_speed: float = 12
+    """Frames per second during playback."""
+    policy_display_height: str = "2em"
+    """Height of the bar of action probabilities."""
+    policy_display_width: str = "40em"
+    """Width of the bar of action probabilities."""
+    navigator_width: str = "24em"
+    """Width of the playback buttons."""
+    scrubber_height: str = "4em"
+    """Height of the film strip."""
+    scrubber_width: str = "48em"
+    """Width of the film strip."""
+    scrubber_visible_duration: int = 256
+    """Frames that the film strip shows at once."""
+    legend_item_height: str = "6em"
+    """Height of a thumbnail."""
+    legend_item_width: str = "6em"
+    """Width of a thumbnail."""
+    feature_viewer_height: str = "40em"
+    """Height of the image in the feature viewer."""
+    feature_viewer_width: str = "40em"
+    """Width of the image in the feature viewer."""
+    attribution_weight: float = 0.9
+    """Opacity of attribution over the observation."""
+    graph_colors: Mapping[str, str] = field(
+        default_factory=lambda: {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"}
+    )
+    """Colours of the graphs below the film strip."""
+    trajectory_color: str = "blue"
+    """Colour of the selected trajectory."""
+    attr_single_channels: bool = True
+    """Isolate single features by hovering over them."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "scrubber_visible_duration")
+        check_option(self, "video_speed", 0 < self.video_speed < float("inf"), "must be a number above 0")
+        for name in VIEW_LENGTHS:
+            valid = bool(_LENGTH.fullmatch(getattr(self, name)))
+            check_option(self, name, valid, "must be a length, such as '16em' or '200px'")
+        for name, color in {"trajectory_color": self.trajectory_color, **self.graph_colors}.items():
+            if not _is_color(color):
+                raise OptionError(f"colour {color!r} of {name} must be a CSS name, '#rrggbb', or like 'rgb(0 80 160)'")
+        check_option(self, "attribution_weight", 0 <= self.attribution_weight <= 1, "must be from 0 to 1")
+        for key in self.graph_colors:
+            if key not in GRAPHS:
+                raise unknown_option(f"graph_colors.{key}", GRAPHS)
+
+    def view(self) -> dict[str, Any]:
+        """The manifest's `view`."""
+        view = {one.name: getattr(self, one.name) for one in dataclasses.fields(ViewOptions)}
+        view["single_channels"] = view.pop("attr_single_channels")
+        return {**view, "graph_colors": {**ViewOptions().graph_colors, **self.graph_colors}}
 
 
-def chunk_names(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Names of all chunks of a manifest (as plain dicts)."""
-    for trajectory in manifest["trajectories"]:
-        yield trajectory["series"]
-        yield from trajectory["frames"]
-    for layer in manifest["layers"]:
-        yield from layer["totals"]
-        if layer.get("features"):
-            yield layer["features"]
-        for segments in layer["attribution"].values():
-            yield from _leaves(segments)
+VIEW_LENGTHS = tuple(name for name in ViewOptions.__dataclass_fields__ if name.endswith(("_height", "_width")))
 
 
-def picture_names(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Names of all pictures of a manifest (as plain dicts)."""
-    for trajectory in manifest["trajectories"]:
-        yield from trajectory["scrub"]
-        yield from trajectory["pictures"]
-    for layer in manifest["layers"]:
-        yield from layer["thumbnails"]
-        for key in ("optimized", *RENDERED):
-            yield from _leaves(layer.get(key) or [])
-    yield from manifest["observations"]["pictures"]
+def file_names(value: Any, kind: type = str) -> Iterator[str]:
+    """All file names of a kind (`ChunkName`, `ImageName`) in a section's data, or in a manifest as dicts."""
+    if isinstance(value, ChunkName | ImageName):
+        if isinstance(value, kind):
+            yield value
+    elif dataclasses.is_dataclass(value):
+        for one in dataclasses.fields(value):
+            yield from file_names(getattr(value, one.name), kind)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from file_names(item, kind)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from file_names(item, kind)
 
 
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    else:
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _leaves(item)
+def without_extra_images(value: Any) -> Any:
+    """The manifest without the images that the page does not show, and without the mappings that held them."""
+    if isinstance(value, Mapping):
+        kept = {key: without_extra_images(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item or not value[key]}
+    if isinstance(value, list):
+        parts = [(item, without_extra_images(item)) for item in value if not isinstance(item, ExtraImageName)]
+        return [kept for item, kept in parts if kept or not item]
+    return value
+
+
+def provenance_group(name: str, facts: Mapping[str, Any]) -> ProvenanceGroup:
+    """Facts as the page lists them: text, or JSON for other values; None is left out."""
+    items = [(key, value) for key, value in facts.items() if value is not None]
+    texts = [value if isinstance(value, str) else json.dumps(to_plain(value), sort_keys=True) for _, value in items]
+    return ProvenanceGroup(name, [(key, text) for (key, _), text in zip(items, texts, strict=True)])
+
+
+def section_data(manifest: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Data of the first section of a kind, in a manifest as dicts; raises ClarityError if there is none."""
+    for section in manifest["sections"]:
+        if section["kind"] == kind:
+            data: dict[str, Any] = section["data"]
+            return data
+    kinds = ", ".join(section["kind"] for section in manifest["sections"])
+    raise ClarityError(f"the page has no section {kind!r}; it has {kinds or 'none'}")
+
+
+def _is_color(text: str) -> bool:
+    from PIL import ImageColor  # knows the names of CSS
+
+    return text.lower() in ImageColor.colormap or _COLOR_CODE.fullmatch(text) is not None
 
 
 def _plain(value: Any) -> Any:
+    """Dicts and lists; file names keep their types."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((one.name, getattr(value, one.name)) for one in dataclasses.fields(value))
-        return {name: _plain(item) for name, item in sorted(pairs) if item is not None or name in _NULLS}
+        return {name: _plain(item) for name, item in sorted(pairs) if item is not None}
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

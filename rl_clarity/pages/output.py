@@ -1,48 +1,278 @@
-"""Care for what is already in an output directory."""
+"""The output directory of a page: whether it may be written, what is finished in it, and what is left to remove.
+
+Files of earlier runs are listed before a run begins and removed when its page is complete. Until then, work that is
+still valid is reused, so that a page with other options costs only what these change. Files that no run wrote are never
+touched.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rl_clarity.errors import ClarityError, OutputError
-from rl_clarity.pages.document import read_manifest
-from rl_clarity.pages.files import Directory, open_directory
-from rl_clarity.pages.layout import PAGE
+from rl_clarity.files import UNFINISHED
+from rl_clarity.jobs.communicator import Communicator
+from rl_clarity.jobs.directory import Directory, is_name, open_directory
+from rl_clarity.jobs.store import DIRECTORY, WorkStore
+from rl_clarity.jobs.tasks import Results, Task
+from rl_clarity.keys import code_version, key_of
+from rl_clarity.pages.document import PAGE, SCRIPT, read_manifest, write_page
+from rl_clarity.pages.manifest import Manifest
+from rl_clarity.pages.results import Page
+from rl_clarity.parsing import check_minimum, check_option
+
+PARTS = f"{DIRECTORY}/data"
+"""Where the files of a single-file page are, until it is written."""
+FILES = f"{DIRECTORY}/page.json"
+"""Names of the files of a finished page."""
+LEFTOVERS = f"{DIRECTORY}/leftovers.json"
+MAX_PRECISION = 17
+SECONDS_BETWEEN_UPDATES = 5.0
+"""Minimum interval between two updates of an unfinished page."""
+UPDATE_RATIO = 20
+"""The interval is at least so many times what an update takes, so that a large page costs little."""
 
 
-def check_output_directory(
-    output_dir: str | os.PathLike[str], overwrite: bool = False, page_id: str | None = None
-) -> Directory:
-    """The output directory, if a page may be written there.
+Decisive = Callable[[Sequence[Sequence[str]]], Any]
+"""What decides a page beside agent and samples (JSON), as a function of the buttons of each action."""
 
-    Raises OutputError where it cannot be written, or where another page (whose id is not `page_id`) lies there,
-    finished, and `overwrite` is false. Changes nothing.
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """How the page is written."""
+
+    numpy_precision: int = 6
+    """Significant figures of numbers in the page."""
+    inline_js: bool = True
+    """Put the script into the page, rather than beside it."""
+    inline_large_json: bool | None = None
+    """Name of `single_file` in understanding-rl-vision."""
+    single_file: bool = False
+    """Put everything into one HTML file."""
+    overwrite: bool = False
+    """Replace a page that is already in the output directory."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "numpy_precision")
+        valid = self.numpy_precision <= MAX_PRECISION
+        check_option(self, "numpy_precision", valid, f"must be at most {MAX_PRECISION}")
+
+    @property
+    def is_single_file(self) -> bool:
+        """Whether everything goes into one HTML file."""
+        return self.single_file or bool(self.inline_large_json)
+
+
+@dataclass(frozen=True)
+class PageOutput:
+    """An output directory, and the page to write there."""
+
+    directory: Directory
+    data: Directory
+    """Where chunks and images are written: the same directory, or a working directory for a single-file page."""
+    options: OutputOptions
+    key: str
+    """Hash of agent, samples and code."""
+    decisive: Decisive
+    finished: bool
+    """The page is there, with all its files."""
+
+    def page_id(self, combos: Sequence[Sequence[str]]) -> str:
+        """Hash of everything that decides the page of an agent whose actions press these buttons."""
+        return key_of([self.key, self.decisive(combos)])
+
+    @property
+    def store(self) -> WorkStore:
+        """Finished work."""
+        return WorkStore(self.data)
+
+    def page(self) -> Page:
+        """What `run` and `generate` return."""
+        return _page(self.directory)
+
+    def begin(self) -> None:
+        """List all files of earlier runs, then remove their document, which would be out of date."""
+        directory = self.directory
+        names = _read_names(directory, LEFTOVERS) | _read_names(directory, FILES) | WorkStore(directory).written()
+        if directory.names() & {PAGE, FILES}:
+            names |= {SCRIPT, FILES}
+        if names:
+            directory.write(LEFTOVERS, json.dumps(sorted(names)).encode())
+        directory.remove(PAGE)
+        if "://" not in directory.location:
+            for path in Path(directory.location).rglob(f".*{UNFINISHED}"):
+                path.unlink(missing_ok=True)
+
+    def write(self, manifest: Manifest, tasks: Iterable[str]) -> None:
+        """Write the document once all other files are written, then remove what does not belong to the page."""
+        options, directory = self.options, self.directory
+        files = set() if options.is_single_file else self.store.written(tasks)
+        if not (options.inline_js or options.is_single_file):
+            files.add(SCRIPT)
+        if files:
+            directory.write(FILES, json.dumps(sorted(files)).encode())
+            files.add(FILES)
+        for name in sorted(_read_names(directory, LEFTOVERS) - files):
+            if is_name(name):
+                directory.remove(name)
+                _remove_empty_folders(directory, name)
+        directory.remove(LEFTOVERS)
+        self._write(manifest)
+        if options.is_single_file:
+            self._remove_parts()
+
+    def updater(self, manifest: Callable[[Results], Manifest], tasks: Sequence[Task]) -> Callable[[], None]:
+        """A function that writes the unfinished page, as far as its tasks are finished, when enough time has passed."""
+        store, due = self.store, 0.0
+
+        def update() -> None:
+            nonlocal due
+            start = time.perf_counter()
+            if start < due:
+                return
+            store.refresh()
+            finished = {task.name: store.finished(task.name, task.key) for task in tasks}
+            results = {name: facts for name, facts in finished.items() if facts is not None}
+            self._write(manifest(results), store.written(results))
+            now = time.perf_counter()
+            due = now + max(SECONDS_BETWEEN_UPDATES, UPDATE_RATIO * (now - start))
+
+        return update
+
+    def _write(self, manifest: Manifest, present: set[str] | None = None) -> None:
+        options = self.options
+        write_page(
+            self.directory,
+            manifest,
+            inline_js=options.inline_js,
+            single_file=options.is_single_file,
+            data=self.data,
+            present=present,
+        )
+
+    def _remove_parts(self) -> None:
+        if "://" not in self.directory.location:
+            shutil.rmtree(Path(self.directory.location) / PARTS, ignore_errors=True)
+            return
+        for name in self.directory.names():
+            if name.startswith(f"{PARTS}/"):
+                self.directory.remove(name)
+
+
+def open_output(
+    output_dir: str | os.PathLike[str], options: OutputOptions, made_from: Any, decisive: Decisive, ranks: Communicator
+) -> PageOutput:
+    """The output directory, if the page may be written there; all ranks call it together.
+
+    `made_from` (JSON) stands for agent and samples. Raises OutputError if the directory cannot be written, or
+    holds another page that must not be replaced.
     """
-    directory = open_directory(output_dir)
+    directory = open_directory(os.fspath(output_dir))
+    key = key_of([made_from, code_version()])
+    finished = None
+    if ranks.rank == 0:
+        page_id = key_of([key, decisive(_combos(directory))])
+        check_output_directory(directory, options.overwrite, page_id)
+        finished = _is_finished(directory, page_id, options)
+    data = open_directory(f"{directory.location}/{PARTS}") if options.is_single_file else directory
+    return PageOutput(directory, data, options, key, decisive, bool(ranks.broadcast(finished)))
+
+
+def finished_page(
+    output_dir: str | os.PathLike[str],
+    options: OutputOptions,
+    made_from: Callable[[int], Any],
+    decisive: Decisive,
+    ranks: Communicator,
+) -> Page | None:
+    """The page that is there, if nothing is left to do.
+
+    `made_from` is as for `open_output`, as a function of the page's number of actions.
+    """
+    directory, found = open_directory(os.fspath(output_dir)), False
+    if ranks.rank == 0:
+        combos = _combos(directory)
+        if combos:
+            key = key_of([made_from(len(combos)), code_version()])
+            found = _is_finished(directory, key_of([key, decisive(combos)]), options)
+    return _page(directory) if ranks.broadcast(found) else None
+
+
+def check_output_directory(directory: Directory, overwrite: bool = False, page_id: str | None = None) -> None:
+    """Raise OutputError if a page cannot be written there, or must not: a finished page of another id is there.
+
+    Changes nothing.
+    """
     if "://" not in directory.location:
         _check_writable(Path(directory.location))
-    if PAGE not in directory.names():
-        return directory
-    try:
-        manifest: dict[str, Any] = read_manifest(directory.read(PAGE))
-    except ClarityError:
-        manifest = {}
-    if (page_id is not None and manifest.get("id") == page_id) or manifest.get("complete") is False:
-        return directory
-    if not overwrite:
-        shown = f" ({manifest['title']})" if manifest.get("title") else ""
-        raise OutputError(
-            f"{directory.location} already holds a page{shown}: choose another directory, "
-            "or replace it with overwrite=True (--force)"
-        )
-    return directory
+    if overwrite or PAGE not in directory.names():
+        return
+    manifest = _manifest(directory)
+    if manifest.get("complete") is False or (page_id is not None and manifest.get("id") == page_id):
+        return
+    title = f" ({manifest['title']})" if manifest.get("title") else ""
+    raise OutputError(
+        f"{directory.location} already holds a page{title}: choose another directory, or replace the page with "
+        "overwrite=True (--force)"
+    )
+
+
+def _is_finished(directory: Directory, page_id: str, options: OutputOptions) -> bool:
+    manifest, names = _manifest(directory), directory.names()
+    if not manifest.get("complete") or manifest.get("id") != page_id:
+        return False
+    return options.is_single_file or (FILES in names and _read_names(directory, FILES) <= names)
+
+
+def _page(directory: Directory) -> Page:
+    location = directory.location
+    return Page(f"{location}/{PAGE}" if "://" in location else Path(location) / PAGE)
 
 
 def _check_writable(path: Path) -> None:
     if path.exists() and not path.is_dir():
-        raise OutputError(f"{path} is a file, not a directory to write a page into")
+        raise OutputError(f"{path} is a file; choose a directory for the page")
     existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise OutputError(f"{existing} cannot be written: choose another output directory, or ask for permission")
+        raise OutputError(f"{existing} is not writable: choose another output directory, or change its permissions")
+
+
+def _manifest(directory: Directory) -> Mapping[str, Any]:
+    """Manifest of the page that is there; empty without one."""
+    try:
+        return read_manifest(directory.read(PAGE))
+    except (OSError, ClarityError):
+        return {}
+
+
+def _combos(directory: Directory) -> list[list[str]]:
+    """Buttons of each action of the page that is there; none without one."""
+    try:
+        return [list(map(str, action["combo"])) for action in _manifest(directory)["agents"][0]["actions"]]
+    except (KeyError, IndexError, TypeError):
+        return []
+
+
+def _read_names(directory: Directory, list_name: str) -> set[str]:
+    try:
+        return {str(name) for name in json.loads(directory.read(list_name))}
+    except (OSError, ValueError, TypeError):
+        return set()
+
+
+def _remove_empty_folders(directory: Directory, name: str) -> None:
+    if "://" not in directory.location:
+        root = Path(directory.location)
+        with contextlib.suppress(OSError):
+            for folder in (root / name).parents:
+                if folder == root:
+                    break
+                folder.rmdir()

@@ -1,22 +1,28 @@
-"""A page's arrays, read back without a browser: `open_results("out").attribution("2b", trajectory=0)`."""
+"""Pages in Python: what `run` returns, and the arrays of a page, read without a browser.
+
+`open_results("out").attribution("2b", trajectory=0)`
+"""
 
 from __future__ import annotations
 
 import base64
+import html
 import io
 import json
 import os
+import webbrowser
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.pages.chunks import Chunk, decode_chunk, parse_embedded, parse_script
-from rl_clarity.pages.document import embedded_files, read_manifest
-from rl_clarity.pages.files import Directory, open_directory
-from rl_clarity.pages.layout import PAGE
+from rl_clarity.pages.document import PAGE, embedded_files, read_manifest
+from rl_clarity.pages.manifest import section_data
 from rl_clarity.visualization.quantization import dequantize
 
 Steps = range | Sequence[int] | None
@@ -25,12 +31,12 @@ Steps = range | Sequence[int] | None
 
 @dataclass(frozen=True)
 class ReducedAttribution:
-    """Attribution of n frames in reduced channels, in units of attribution, as exact as the page stores it."""
+    """Attribution of n frames in reduced channels, in units of attribution, as precise as the page stores it."""
 
     channels: np.ndarray  # (n, h, w, K) float32
     residual: np.ndarray | None  # (n, h, w, 1) float32; None for the input layer
     scale: float
-    """Strength that the page shows at full brightness."""
+    """Value that the page shows at full brightness."""
     hues: np.ndarray  # (K, 3) float32
 
 
@@ -43,50 +49,90 @@ class Totals:
 
 
 def open_results(directory: str | os.PathLike[str]) -> Results:
-    """The arrays of the page in a directory (or at the path of its `interface.html`).
+    """Open the page in a directory, or at the path of its `interface.html`.
 
-    Raises ClarityError where there is no page, or one of another version.
+    Raises ClarityError if there is no page, or one of another format version.
     """
     text = os.fspath(directory)
     location, name = os.path.split(text) if text.endswith(".html") else (text, PAGE)
     return Results(open_directory(location or "."), name)
 
 
+@dataclass(frozen=True)
+class Page:
+    """A finished page; in a notebook its value shows the page."""
+
+    path: Path | str
+    """The page's `interface.html`; text if it is an address such as `s3://bucket/page/interface.html`."""
+
+    def open(self) -> None:
+        """Open the page in the browser."""
+        webbrowser.open(self.path if isinstance(self.path, str) else self.path.absolute().as_uri())
+
+    def results(self) -> Results:
+        """The page's arrays."""
+        return open_results(self.path)
+
+    def _repr_html_(self) -> str:
+        # A notebook serves files below its own directory, by their relative path; it cannot show others.
+        address = self.path if isinstance(self.path, str) else Path(os.path.relpath(self.path)).as_posix()
+        source = html.escape(address)
+        return (
+            f'<iframe src="{source}" width="100%" height="800" style="border: 0" title="rl-clarity"></iframe>'
+            f'<p><a href="{source}" target="_blank">open the page by itself</a></p>'
+        )
+
+
 class Results:
-    """A page's manifest and arrays; each call reads what it needs, and nothing is kept."""
+    """A page's manifest and arrays; each call reads what it needs, and nothing is cached."""
 
     def __init__(self, directory: Directory, page: str = PAGE) -> None:
         self._directory = directory
         try:
             document = directory.read(page)
         except (FileNotFoundError, NotADirectoryError):
-            raise ClarityError(f"there is no page {page} in {directory.location}") from None
+            raise ClarityError(f"{directory.location} contains no page {page}") from None
         self.manifest: dict[str, Any] = read_manifest(document)
         self._embedded = embedded_files(document)
 
+    def section(self, kind: str) -> dict[str, Any]:
+        """Data of the section of a kind, as docs/page-format.md describes it.
+
+        Raises ClarityError if the page has none.
+        """
+        return section_data(self.manifest, kind)
+
+    @property
+    def agent(self) -> dict[str, Any]:
+        """What the page says of its first agent: network, actions, size of observations, ..."""
+        agent: dict[str, Any] = self.manifest["agents"][0]
+        return agent
+
     @property
     def layers(self) -> list[str]:
-        """Names of the layers, in order."""
-        return [layer["name"] for layer in self.manifest["layers"]]
+        """Names of the layers that have attribution, in order."""
+        return [layer["name"] for layer in self.section("attribution")["layers"]]
 
     @property
     def outputs(self) -> list[str]:
         """Ids of the outputs that have attribution, in order."""
-        return [output["id"] for output in self.manifest["outputs"]]
+        return [output["id"] for output in self.section("attribution")["outputs"]]
 
     def layer(self, name: str) -> Mapping[str, Any]:
-        """What the manifest says of a layer."""
-        for layer in self.manifest["layers"]:
+        """What the manifest says of a layer; its entry in the section of features is under `features`, or None."""
+        for layer in self.section("attribution")["layers"]:
             if layer["name"] == name:
-                return dict(layer)
-        raise OptionError(f"layer {name!r} is none of {', '.join(self.layers)}")
+                kinds = [section["kind"] for section in self.manifest["sections"]]
+                features = self.section("features")["layers"].get(layer["slug"]) if "features" in kinds else None
+                return {**layer, "features": features}
+        raise OptionError(f"unknown layer {name!r}; the page has {', '.join(self.layers)}")
 
     def trajectory(self, trajectory: int) -> Mapping[str, Any]:
         """What the manifest says of a trajectory, counted from 0."""
-        count = len(self.manifest["trajectories"])
-        if not 0 <= trajectory < count:
-            raise OptionError(f"trajectory {trajectory} is none of the {count} (counted from 0)")
-        return dict(self.manifest["trajectories"][trajectory])
+        entries = self.section("trajectories")["trajectories"]
+        if not 0 <= trajectory < len(entries):
+            raise OptionError(f"trajectory {trajectory} is out of range: the page has {len(entries)}, counted from 0")
+        return dict(entries[trajectory])
 
     def series(self, trajectory: int) -> dict[str, np.ndarray]:
         """Numbers along a trajectory by name: actions, rewards, firsts, advantages, values, probabilities, ..."""
@@ -103,7 +149,7 @@ class Results:
         """Attribution of an output to a layer's reduced channels."""
         entry = self.layer(layer)
         if output not in entry["attribution"]:
-            raise OptionError(f"output {output!r} is none of {', '.join(entry['attribution'])}")
+            raise OptionError(f"unknown output {output!r}; the page has {', '.join(entry['attribution'])}")
         self.trajectory(trajectory)
         names = entry["attribution"][output][trajectory]
         parts = [(part["codes"][at], part["scales"][at]) for part, at in self._at(trajectory, names, steps)]
@@ -122,21 +168,21 @@ class Results:
 
     def features(self, layer: str) -> dict[str, np.ndarray]:
         """Dataset examples of a layer's channels, as docs/page-format.md names them; empty for the input layer."""
-        name = self.layer(layer)["features"]
-        return self.chunk(name) if name else {}
+        entry = self.layer(layer)["features"]
+        return self.chunk(entry["chunk"]) if entry else {}
 
     def features_meta(self, layer: str) -> dict[str, Any]:
         """Densities and zooms of a layer's dataset examples; empty for the input layer."""
-        name = self.layer(layer)["features"]
-        return dict(json.loads(self._chunk(name).header).get("meta", {})) if name else {}
+        entry = self.layer(layer)["features"]
+        return dict(json.loads(self._chunk(entry["chunk"]).header).get("meta", {})) if entry else {}
 
     def chunk(self, name: str) -> dict[str, np.ndarray]:
         """The arrays of the chunk of that name."""
         return decode_chunk(self._chunk(name))
 
-    def picture(self, name: str) -> np.ndarray:
-        """The picture (H, W, 1 | 3 | 4) uint8 of that name."""
-        text = self._embedded.get(("picture", name))
+    def image(self, name: str) -> np.ndarray:
+        """The image (H, W, 1 | 3 | 4) uint8 of that name."""
+        text = self._embedded.get(("image", name))
         return _decoded_png(base64.b64decode(text) if text is not None else self._read(name))
 
     def _chunk(self, name: str) -> Chunk:
@@ -147,17 +193,17 @@ class Results:
         try:
             return self._directory.read(name)
         except FileNotFoundError:
-            raise ClarityError(f"{self._directory.location} lacks {name}: the page is not complete") from None
+            raise ClarityError(f"{name} is missing in {self._directory.location}: the page is not complete") from None
 
     def _at(self, trajectory: int, names: Sequence[str], steps: Steps) -> list[tuple[dict[str, np.ndarray], int]]:
-        """For each step the segment it lies in, each read once, and its place there."""
-        count, length = self.trajectory(trajectory)["steps"], self.manifest["segment"]
+        """For each step, the segment that contains it, read once, and the step's index there."""
+        count, length = self.trajectory(trajectory)["steps"], self.section("trajectories")["segment"]
         wanted = range(count) if steps is None else steps
         for step in wanted:
             if not 0 <= step < count:
-                raise OptionError(f"step {step} is none of the trajectory's {count} (counted from 0)")
+                raise OptionError(f"step {step} is out of range: the trajectory has {count}, counted from 0")
         if not wanted:
-            raise OptionError("no steps are asked for")
+            raise OptionError("steps is empty")
         segments = {number: self.chunk(names[number]) for number in sorted({step // length for step in wanted})}
         return [(segments[step // length], step % length) for step in wanted]
 

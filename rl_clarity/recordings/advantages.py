@@ -119,6 +119,3 @@ def _find_peaks(strengths: np.ndarray, firsts: np.ndarray, count: int) -> np.nda
     found = np.array(peaks, np.int64).reshape(-1, 2)
     order = np.argsort(-strengths[found[:, 0], found[:, 1]], kind="stable")
     return found[order[:count]]
-
-
-advantages_of, dones_of = compute_advantages, dones_from_firsts

@@ -144,6 +144,3 @@ def _item_bytes(samples: Trajectories | Observations, axes: int) -> int:
     return sum(
         int(np.prod(array.shape[axes:], dtype=np.int64)) * array.itemsize for array in to_arrays(samples).values()
     )
-
-
-preview_of = preview_samples

@@ -22,10 +22,10 @@ from rl_clarity.files import write_atomically
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs import Communicator
 from rl_clarity.keys import code_version, key_of
-from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.quiet import import_keras
 from rl_clarity.recordings.arrays import check_observations, check_trajectories, samples_key
+from rl_clarity.recordings.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.recordings.storage import (
@@ -81,8 +81,6 @@ class Source:
     def identity(self) -> list[Any]:
         """JSON value that identifies agent and samples."""
         return _identity(self.checkpoint, self.trajectories_key, self.observations_key)
-
-    made_from = identity
 
     @property
     def up_to_date(self) -> bool:
@@ -302,6 +300,3 @@ def _collecting(
     ):
         arguments = {"full_resolution": full_resolution, "store": writer.store, "progress": counted(report)}
         yield environment, writer, arguments
-
-
-samples_of, page_is_of = load_or_collect, predict_identity

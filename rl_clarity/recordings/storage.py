@@ -26,8 +26,8 @@ import platformdirs
 from rl_clarity.errors import SamplesError
 from rl_clarity.files import sync_folder, write_atomically
 from rl_clarity.keys import to_plain
-from rl_clarity.options import LoadOptions
 from rl_clarity.recordings.array_stores import FileStore, open_array
+from rl_clarity.recordings.options import LoadOptions
 from rl_clarity.recordings.samples import Observations, SamplesT, Trajectories, from_arrays, to_arrays
 
 FOLDER = "rl-clarity"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from rl_clarity.pages.files import LocalDirectory
-from rl_clarity.pages.page import write_page
+from rl_clarity.jobs.directory import LocalDirectory
+from rl_clarity.pages.document import write_page
 from tests.browser.generated import Generated, generate_page
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_synthetic_page

@@ -9,6 +9,7 @@ import base64
 import io
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from rl_clarity.pages.files import LocalDirectory
-from rl_clarity.pages.page import write_page
+from rl_clarity.jobs.directory import LocalDirectory
+from rl_clarity.pages.document import write_page
+from rl_clarity.pages.manifest import ChunkName, ImageName
 from tests.browser.drawn import (
     SIDE,
     draw_frame,
@@ -55,12 +57,18 @@ class Size:
 
 
 def write_synthetic_page(
-    directory: Path, size: Size = Size(), *, single_file: bool = False, **changes: Any
+    directory: Path,
+    size: Size = Size(),
+    *,
+    single_file: bool = False,
+    edit: Callable[[dict[str, Any]], None] = lambda manifest: None,
+    **changes: Any,
 ) -> dict[str, Any]:
-    """Write a page into a directory and return its manifest; `changes` replace keys of the manifest."""
+    """Write a page into a directory and return its manifest; `changes` replace its keys, then `edit` changes it."""
     page = LocalDirectory(directory / "data" if single_file else directory)
     rng = np.random.default_rng(7)
     manifest = _Writer(page, size, rng).manifest() | changes
+    edit(manifest)
     write_page(LocalDirectory(directory), manifest, data=page, single_file=single_file)
     return manifest
 
@@ -77,35 +85,31 @@ class _Writer:
 
     def manifest(self) -> dict[str, Any]:
         size = self.size
+        view = {
+            "video_height": "16em", "video_width": "16em", "video_speed": 12, "policy_display_height": "2em",
+            "policy_display_width": "40em", "navigator_width": "24em", "scrubber_height": "4em",
+            "scrubber_width": "48em", "scrubber_visible_duration": 256, "legend_item_height": "6em",
+            "legend_item_width": "6em", "feature_viewer_height": "40em", "feature_viewer_width": "40em",
+            "attribution_weight": 0.9, "trajectory_color": "blue", "single_channels": True,
+            "graph_colors": {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"},
+        }  # fmt: skip
         return {
-            "format": "rl-clarity-page", "version": 1, "id": "synthetic-0001", "title": "CoinRun",
-            "env_name": "coinrun",
+            "format": "rl-clarity-page", "version": 2, "kind": "agent", "id": "synthetic-0001", "title": "CoinRun",
             "complete": True, "missing": [],
-            "agent": {"network": "clear", "kind": "policy", "recurrent": False, "num_actions": len(LABELS)},
-            "observation": {
-                "height": SIDE, "width": SIDE, "channels": 3, "frame_height": SIDE, "frame_width": SIDE, "stack": 1,
-            },
-            "actions": [
-                {"label": label, "combo": list(combo), "color": grey_color(k, len(LABELS))}
-                for k, (label, combo) in enumerate(zip(LABELS, COMBOS, strict=True))
+            "agents": [self._agent()],
+            "recordings": [{"id": "recording-1", "agent": "agent-1", "env_name": "coinrun"}],
+            "sections": [
+                self._section("trajectories", {
+                    "segment": SEGMENT,
+                    "scrub": {"steps": SCRUB_STEPS, "height": SIDE, "step_width": 2},
+                    "film": {"columns": 8},
+                    "trajectories": [self._trajectory(i) for i in range(size.trajectories)],
+                    "bookmarks": self._bookmarks(),
+                }),
+                self._section("features", self._features_data()),
+                self._section("attribution", {"outputs": self.outputs, "layers": self._layers()}),
             ],
-            "action_groups": [{"label": "RIGHT", "actions": [6, 7, 8]}, {"label": "LEFT", "actions": [0, 1, 2]}],
-            "outputs": self.outputs,
-            "trajectories": [self._trajectory(i) for i in range(size.trajectories)],
-            "segment": SEGMENT,
-            "scrub": {"steps": SCRUB_STEPS, "height": SIDE, "step_width": 2},
-            "film": {"columns": 8},
-            "layers": self._layers(),
-            "bookmarks": self._bookmarks(),
-            "observations": self._atlas(),
-            "view": {
-                "video_height": "16em", "video_width": "16em", "video_speed": 12, "policy_display_height": "2em",
-                "policy_display_width": "40em", "navigator_width": "24em", "scrubber_height": "4em",
-                "scrubber_width": "48em", "scrubber_visible_duration": 256, "legend_item_height": "6em",
-                "legend_item_width": "6em", "feature_viewer_height": "40em", "feature_viewer_width": "40em",
-                "attribution_weight": 0.9, "trajectory_color": "blue", "single_channels": True,
-                "graph_colors": {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"},
-            },
+            "view": view,
             "numpy_precision": 6,
             "provenance": [
                 {"group": "Checkpoint", "items": [["file", "coinrun.jd"], ["sha256", "8f14e45f" * 8]]},
@@ -114,6 +118,26 @@ class _Writer:
                                                 ["layer_kwargs", '{"bottleneck_only": true, "ops": ["relu"]}']]},
                 {"group": "Versions", "items": [["rl-clarity", "1.0.0"], ["keras", "3.15"]]},
             ],
+        }  # fmt: skip
+
+    def _agent(self) -> dict[str, Any]:
+        return {
+            "id": "agent-1", "network": "clear", "kind": "policy", "recurrent": False, "num_actions": len(LABELS),
+            "observation": {
+                "height": SIDE, "width": SIDE, "channels": 3, "frame_height": SIDE, "frame_width": SIDE, "stack": 1,
+            },
+            "actions": [
+                {"label": label, "combo": list(combo), "color": grey_color(k, len(LABELS))}
+                for k, (label, combo) in enumerate(zip(LABELS, COMBOS, strict=True))
+            ],
+            "action_groups": [{"label": "RIGHT", "actions": [6, 7, 8]}, {"label": "LEFT", "actions": [0, 1, 2]}],
+        }  # fmt: skip
+
+    @staticmethod
+    def _section(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "kind": kind, "version": 1, "title": kind.capitalize(), "agent": "agent-1", "recording": "recording-1",
+            "data": data,
         }  # fmt: skip
 
     # --- trajectories
@@ -152,14 +176,14 @@ class _Writer:
                 )
             )
         scrub = [
-            self._picture(
+            self._image(
                 f"trajectories/{index + 1}/scrub-{part + 1}.png",
                 np.concatenate([frame[:, 42:44] for frame in frames[start : start + SCRUB_STEPS]], axis=1),
             )
             for part, start in enumerate(range(0, steps, SCRUB_STEPS))
         ]
         series = self._chunk(f"trajectories/{index + 1}/series.js", self.series[index])
-        return {"steps": steps, "series": series, "scrub": scrub, "frames": names, "pictures": []}
+        return {"steps": steps, "series": series, "scrub": scrub, "frames": names, "images": []}
 
     def _bookmarks(self) -> dict[str, Any]:
         marks = [
@@ -183,11 +207,6 @@ class _Writer:
         layer = {
             "name": name, "slug": name, "full_name": f"ppo2_model/pi/{name}/Relu", "kind": "layer", "height": side,
             "width": side, "depth": depth, "channels": K, "hues": hues.tolist(), "colors": hex_colors(hues),
-            "nmf": {"error": 0.21 + side / 400, "error_held_out": 0.23 + side / 400, "fitted_on": 1024},
-            "thumbnails": [
-                self._picture(f"thumbnails/{name}/thumbnail-{k + 1}.png", draw_thumbnail(self.rng)) for k in range(K)
-            ],
-            "features": self._features(name, side),
         }  # fmt: skip
         return layer | self._attribution(name, side, K + 1, hues)
 
@@ -195,8 +214,7 @@ class _Writer:
         hues = np.eye(3)
         layer = {
             "name": "input", "slug": "input", "full_name": "input", "kind": "input", "height": SIDE, "width": SIDE,
-            "depth": 3, "channels": 3, "hues": hues.tolist(), "colors": hex_colors(hues), "nmf": None, "thumbnails": [],
-            "features": None,
+            "depth": 3, "channels": 3, "hues": hues.tolist(), "colors": hex_colors(hues),
         }  # fmt: skip
         return layer | self._attribution("input", SIDE, 3, hues)
 
@@ -229,6 +247,19 @@ class _Writer:
         return {"attribution": chunks, "scales": scales, "totals": totals, "effects": effects}
 
     # --- dataset examples
+
+    def _features_data(self) -> dict[str, Any]:
+        layers = {
+            name: {
+                "reduction": {"error": 0.21 + side / 400, "error_held_out": 0.23 + side / 400, "fitted_on": 1024},
+                "thumbnails": [
+                    self._image(f"thumbnails/{name}/thumbnail-{k + 1}.png", draw_thumbnail(self.rng)) for k in range(K)
+                ],
+                "chunk": self._features(name, side),
+            }
+            for name, side, _ in self.size.layers
+        }
+        return {"layers": layers, "observations": self._atlas()}
 
     def _features(self, name: str, side: int) -> str:
         arrays: dict[str, np.ndarray] = {}
@@ -265,8 +296,8 @@ class _Writer:
             sheet[y * SIDE : (y + 1) * SIDE, x * SIDE : (x + 1) * SIDE] = picture
         origins: list[list[int] | None] = [[i % self.size.trajectories, i] if i % 2 else None for i in range(count)]
         return {
-            "count": count, "pictures": [self._picture("observations/observations-1.png", sheet)], "columns": columns,
-            "per_picture": count, "height": SIDE, "width": SIDE, "origins": origins,
+            "count": count, "images": [self._image("observations/observations-1.png", sheet)], "columns": columns,
+            "per_image": count, "height": SIDE, "width": SIDE, "origins": origins,
             "indices": [5 * i for i in range(count)],
         }  # fmt: skip
 
@@ -275,9 +306,9 @@ class _Writer:
     def _chunk(self, name: str, arrays: dict[str, Any], delta: str = "", meta: dict[str, Any] | None = None) -> str:
         return write_chunk(self.page, name, arrays, delta, meta)
 
-    def _picture(self, name: str, picture: np.ndarray) -> str:
-        self.page.write(name, _png(picture))
-        return name
+    def _image(self, name: str, image: np.ndarray) -> str:
+        self.page.write(name, _png(image))
+        return ImageName(name)
 
 
 def write_chunk(
@@ -301,7 +332,7 @@ def write_chunk(
     data = base64.b64encode(zlib.compress(b"".join(parts), 6)).decode()
     script = f'rlClarityChunk({json.dumps(name)}, {json.dumps(header, separators=(",", ":"))}, "{data}");\n'
     page.write(name, script.encode())
-    return name
+    return ChunkName(name)
 
 
 def read_chunk(directory: Path, name: str) -> dict[str, np.ndarray]:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.chunks import encode_chunk
-from rl_clarity.pages.files import LocalDirectory
-from rl_clarity.pages.frames import frames_side_by_side, newest_frames
-from rl_clarity.pages.page import write_page
+from rl_clarity.pages.document import write_page
+from rl_clarity.pages.images import frames_side_by_side, newest_frames
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.synthetic import Size, read_chunk, write_synthetic_page
 

@@ -69,10 +69,8 @@ def test_a_page_opens(name: str, shared_formats: Path, tmp_path: Path, open_page
     assert len(results.layers) == 1
     agent = results.manifest["agent"]
     assert (agent["kind"], agent["recurrent"]) == (kind, case.recurrent)
-    assert results.manifest["observation"]["stack"] == case.stack
-    assert tuple(action["label"] for action in results.manifest["actions"]) == (
-        ATARI if case.frame[2] == 1 else PROCGEN
-    )
+    assert results.agent["observation"]["stack"] == case.stack
+    assert tuple(action["label"] for action in results.agent["actions"]) == (ATARI if case.frame[2] == 1 else PROCGEN)
     assert results.frames(0).shape == (12, *case.frame)
 
     visitor = open_page(tmp_path / "page")  # its messages on the console fail the test

@@ -84,8 +84,8 @@ def test_the_document_alone_says_what_is_missing(small: Path, open_page: Open, t
 
 
 def test_an_incomplete_page_says_so(tmp_path: Path, small_size: Size, open_page: Open) -> None:
-    from rl_clarity.pages.files import LocalDirectory
-    from rl_clarity.pages.page import write_page
+    from rl_clarity.jobs.directory import LocalDirectory
+    from rl_clarity.pages.document import write_page
 
     manifest = write_synthetic_page(tmp_path, small_size)
     (tmp_path / "attribution/2a/1/value-1.js").unlink()

@@ -58,8 +58,8 @@ def test_what_an_export_shows_is_chosen(page: Path, tmp_path: Path) -> None:
         ("--frames 3:99", "--frames 3:99 must be a range of frames from 1 to 10"),
         ("--trajectory 0", "--trajectory 0 must be from 1 to 2"),
         ("--trajectory 3", "--trajectory 3 must be from 1 to 2"),
-        ("--layer 9z", "layer '9z' is none of Relu_2"),
-        ("--output action-3", "output 'action-3' is none of value"),
+        ("--layer 9z", "unknown layer '9z'; the page has Relu_2"),
+        ("--output action-3", "unknown output 'action-3'; the page has value"),
         ("--channel 0", "--channel 0 must be a number from 1 to 8, or prin, all or res"),
         ("--channel 9", "--channel 9 must be a number from 1 to 8, or prin, all or res"),
         ("--channel red", "--channel red must be a number from 1 to 8, or prin"),
@@ -78,7 +78,7 @@ def test_wrong_choices(suffix: str, arguments: str, message: str, page: Path, tm
     ("arguments", "message"),
     [
         (["page", "x.bmp"], "'x.bmp' ends in none of .png, .apng, .gif, .csv, .npz"),
-        (["nowhere", "x.png"], "there is no page"),
+        (["nowhere", "x.png"], "contains no page"),
         (["page", "nowhere/x.csv"], "cannot write"),
     ],
 )

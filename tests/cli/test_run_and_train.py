@@ -140,4 +140,4 @@ def test_demo(procgen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert summary_of(capsys.readouterr()) == {"page": str(tmp_path / "demo" / "interface.html")}
     results = open_results(tmp_path / "demo")
     assert results.layers == ["1a", "2a", "2b", "3a", "4a"]
-    assert "→" in [action["label"] for action in results.manifest["actions"]]
+    assert "→" in [action["label"] for action in results.agent["actions"]]

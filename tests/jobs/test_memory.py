@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity.jobs.memory import available_memory
+from rl_clarity.jobs.machine import available_memory
 
 GB = 10**9
 

@@ -33,7 +33,7 @@ def rank(mark: Path, how: str) -> str:
 
 def test_a_killed_rank_is_named_with_its_task(tmp_path: Path) -> None:
     said = rank(tmp_path / "mark", "kill")
-    assert said == "rl-clarity: rank 1 of 3 was killed at attribution/2b/3; the same command goes on where it was\n"
+    assert said == "rl-clarity: rank 1 of 3 was killed at attribution/2b/3; run the same command again to resume\n"
 
 
 def test_the_first_to_be_killed_is_the_only_one_named(tmp_path: Path) -> None:

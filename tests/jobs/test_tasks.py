@@ -1,4 +1,4 @@
-"""Tasks are done once, kept on disk, and done again only when what decides them has changed."""
+"""Tasks run once, are stored on disk, and run again only when what decides their results has changed."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import pytest
 
 from rl_clarity.errors import OutputError
 from rl_clarity.jobs import SingleProcess, Task, TaskResult, WorkStore, locked, run_tasks
-from rl_clarity.pages.files import open_directory
+from rl_clarity.jobs.directory import open_directory
+from rl_clarity.jobs.tasks import waves
 
 
 def make_tasks(directory, calls, inputs=1):
     def work(name):
-        def run(report):
-            report(0.5)
+        def run(work):
+            work.report(0.5)
             calls.append(name)
             (directory / f"{name}.txt").write_text(name)
             return TaskResult({"length": len(name)}, [f"{name}.txt"])
 
         return run
 
-    return [Task(name, work(name), inputs, cost=len(name)) for name in ("a", "bb", "ccc")]
+    return [Task(name, work(name), inputs, size=len(name)) for name in ("a", "bb", "ccc")]
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def store(tmp_path):
     return WorkStore(open_directory(tmp_path))
 
 
-def test_dearest_first_and_all_facts(tmp_path, store):
+def test_largest_first_and_all_facts(tmp_path, store):
     calls, shares = [], []
     facts = run_tasks(make_tasks(tmp_path, calls), store, SingleProcess(), shares.append)
     assert calls == ["ccc", "bb", "a"]
@@ -66,20 +67,20 @@ def test_an_error_keeps_what_was_finished(tmp_path, store):
     calls = []
     tasks = make_tasks(tmp_path, calls)
 
-    def fail(report):
+    def fail(work):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        run_tasks([tasks[2], Task("bb", fail, 1, cost=2), tasks[0]], store, SingleProcess())
+        run_tasks([tasks[2], Task("bb", fail, 1, size=2), tasks[0]], store, SingleProcess())
     run_tasks(tasks, store, SingleProcess())
     assert calls == ["ccc", "bb", "a"]
 
 
-def test_work_that_was_begun_anew_is_not_taken_for_the_old(tmp_path, store):
+def test_a_restarted_task_does_not_count_as_finished(tmp_path, store):
     calls = []
     run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
 
-    def stopped(report):
+    def stopped(work):
         (tmp_path / "a.txt").write_text("half of another result")
         raise KeyboardInterrupt
 
@@ -106,8 +107,31 @@ def test_a_run_that_writes_nothing_leaves_nothing(tmp_path):
 
 
 def test_a_second_run_is_refused_by_name_of_the_first(tmp_path):
-    refused = pytest.raises(OutputError, match=r"being written by process \d+ on ")
+    refused = pytest.raises(OutputError, match=r"is in use by process \d+ on ")
     with locked(str(tmp_path)), refused, locked(str(tmp_path)):
         pass
     with locked(str(tmp_path)):
         pass
+
+
+def named(name, after=()):
+    return Task(name, lambda work: TaskResult(), None, after=after)
+
+
+def test_tasks_wait_for_those_they_depend_on():
+    tasks = [named("grids/2b", ("features/", "attribution/2b/")), named("attribution/2b/1", ("features/2b",))]
+    tasks += [named("features/2b"), named("trajectories/1")]
+    ordered = [[task.name for task in wave] for wave in waves(tasks)]
+    assert ordered == [["features/2b", "trajectories/1"], ["attribution/2b/1"], ["grids/2b"]]
+
+
+def test_a_circle_of_tasks_is_an_error():
+    with pytest.raises(ValueError, match="wait for one another: a, b"):
+        waves([named("a", ("b",)), named("b", ("a",))])
+
+
+def test_results_of_earlier_tasks_are_passed(tmp_path, store):
+    seen = []
+    task = Task("b", lambda work: seen.append(dict(work.results)) or TaskResult(), None)
+    run_tasks([task], store, SingleProcess(), results={"a": {"length": 1}})
+    assert seen == [{"a": {"length": 1}}]

@@ -2,56 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.options import ViewOptions
-from rl_clarity.pages.features import (
-    Atlas,
-    GridFacts,
-    atlas_info,
-    write_atlas,
-    write_feature_picture,
-    write_grids,
-    write_optimized,
-    write_thumbnail,
-)
-from rl_clarity.pages.files import Directory
-from rl_clarity.pages.layers import (
-    LayerFacts,
+from rl_clarity.analyses.attribution.analysis import (
     attribution_chunk,
-    layer_entry,
-    write_attribution_pictures,
+    chunk_name,
+    image_names,
+    selections,
+    totals_name,
+    write_attribution_images,
     write_totals,
 )
-from rl_clarity.pages.layout import Layout, slugs
+from rl_clarity.analyses.examples import Atlas, atlas_origins, write_atlas, write_examples
+from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
+from rl_clarity.analyses.layers import PageLayer
+from rl_clarity.analyses.trajectories import (
+    FILM_COLUMNS,
+    SCRUB_STEPS,
+    Series,
+    trajectory_entry,
+    write_frames,
+    write_series,
+)
+from rl_clarity.jobs.directory import Directory
+from rl_clarity.options import InterfaceOptions
+from rl_clarity.pages.document import Bundle, write_page
+from rl_clarity.pages.files import SEGMENT, PageFiles, segments
+from rl_clarity.pages.images import film_strips, to_bytes
 from rl_clarity.pages.manifest import (
     ActionGroup,
     ActionInfo,
     AgentInfo,
-    Bookmark,
-    Bookmarks,
+    ChunkName,
+    ExtraImageName,
+    ImageName,
     Manifest,
     ObservationInfo,
-    OutputInfo,
     ProvenanceGroup,
-    ReductionInfo,
-    view_of,
+    RecordingInfo,
+    Section,
 )
-from rl_clarity.pages.page import Bundle, write_page
-from rl_clarity.pages.page_files import PageFiles
-from rl_clarity.pages.trajectories import (
-    FILM_COLUMNS,
-    Series,
-    scrub_info,
-    trajectory_entry,
-    write_frames,
-    write_scrub,
-    write_series,
-)
-from rl_clarity.visualization.colors import action_colors, channel_hues, input_hues
+from rl_clarity.visualization.colors import action_colors, page_colors
 from rl_clarity.visualization.dataset_examples import dataset_grids, thumbnail
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
 from rl_clarity.visualization.rendering import attribution_scale
@@ -66,6 +62,15 @@ STEPS = (70, 9)
 DENSITIES = (0.5, 1)
 ZOOMS = (1, 2)
 SCRUB_RANGE = (0.5, 0.6)
+OPTIONS = InterfaceOptions(
+    scrub_range=SCRUB_RANGE,
+    vis_subdiv_mults=DENSITIES,
+    vis_subdiv_mult_default=1,
+    vis_expand_mults=ZOOMS,
+    vis_expand_mult_default=2,
+)
+PAGE_LAYER = PageLayer("2b", "2b", "ppo2_model/pi/2b/Relu", (*LAYER, 32), CHANNELS)
+INPUT = PageLayer("input", "input", "input", (*FRAME, 3), 3, is_input=True)
 
 
 @dataclass(frozen=True)
@@ -99,48 +104,67 @@ def random_arrays(seed: int = 0) -> Arrays:
 
 
 def write_small_page(
-    directory: Directory, arrays: Arrays | None = None, *, pictures: bool = False, **options: Any
+    directory: Directory, arrays: Arrays | None = None, *, images: bool = False, **options: Any
 ) -> dict[str, Any]:
-    """Write all of a page's files and the page; `options` are those of `write_page`; returns the manifest."""
-    arrays = arrays or random_arrays()
-    files = PageFiles(options.pop("data", None) or directory, Layout(segment=64, scrub_steps=32))
-    manifest = write_parts(files, arrays, pictures)
+    """Write all of a page's files and the page; `options` are those of `write_page`; returns the manifest.
+
+    `changes` replace keys of the manifest, `edit` is a function that changes it.
+    """
+    files = PageFiles(options.pop("data", None) or directory)
+    manifest = write_parts(files, arrays or random_arrays(), images).to_dict()
     manifest |= options.pop("changes", {})
+    options.pop("edit", lambda plain: None)(manifest)
     write_page(directory, manifest, bundle=BUNDLE, data=files.directory, **options)
     return manifest
 
 
-def write_parts(files: PageFiles, arrays: Arrays, pictures: bool = False) -> dict[str, Any]:
-    layout = files.layout
-    for trajectory, frames in enumerate(arrays.frames):
-        write_series(files, trajectory, arrays.series[trajectory])
-        for segment, steps in enumerate(layout.segments(len(frames))):
-            write_frames(files, trajectory, segment, frames[steps.start : steps.stop])
-        for picture, steps in enumerate(layout.scrubs(len(frames))):
-            write_scrub(files, trajectory, picture, frames[steps.start : steps.stop], SCRUB_RANGE)
-    layers = [_layer(files, arrays, pictures), _input_layer(files, arrays)]
-    atlas = _features(files, arrays, pictures)
-    manifest = Manifest(
+def write_parts(files: PageFiles, arrays: Arrays, images: bool = False) -> Manifest:
+    entries = [trajectory_entry(OPTIONS, trajectory, steps) for trajectory, steps in enumerate(STEPS)]
+    for entry, frames, series in zip(entries, arrays.frames, arrays.series, strict=True):
+        write_series(files, entry["series"], series)
+        for segment, steps in enumerate(segments(len(frames))):
+            names = (entry["frames"][segment], entry["images"][segment])
+            write_frames(files, *names, frames[steps.start : steps.stop])
+        for name, steps in zip(entry["scrub"], segments(len(frames), SCRUB_STEPS), strict=True):
+            files.write_image(name, film_strips(frames[steps.start : steps.stop], SCRUB_RANGE))
+    strip = film_strips(arrays.frames[0][:1], SCRUB_RANGE)
+    trajectories = {
+        "segment": SEGMENT,
+        "scrub": {"steps": SCRUB_STEPS, "height": strip.shape[0], "step_width": strip.shape[1]},
+        "film": {"columns": FILM_COLUMNS},
+        "trajectories": entries,
+        "bookmarks": {"high": [{"trajectory": 0, "frame": 3, "advantage": 0.123456789}], "low": []},
+    }
+    layers = [
+        _layer(files, PAGE_LAYER, arrays.channels, arrays.residual, images),
+        _layer(files, INPUT, arrays.gradients, [None] * len(STEPS), False),
+    ]
+    outputs = [{"id": "value", "kind": "value", "label": "value function"}]
+    return Manifest(
         id="0123abcd",
+        kind="agent",
         title="A page",
-        env_name="coinrun",
-        agent=AgentInfo("clear", "policy", False, ACTIONS),
-        observation=ObservationInfo(*FRAME, 3, *FRAME),
-        actions=[ActionInfo(str(index), [str(index)], color) for index, color in enumerate(action_colors(ACTIONS))],
-        action_groups=[ActionGroup("0 or 1", [0, 1])],
-        outputs=[OutputInfo("value", "value", "value function")],
-        trajectories=[trajectory_entry(layout, index, steps) for index, steps in enumerate(STEPS)],
-        segment=layout.segment,
-        scrub=scrub_info(layout, FRAME, SCRUB_RANGE),
-        film={"columns": FILM_COLUMNS},
-        layers=[layer_entry(layout, layer, ["value"], STEPS) for layer in layers],
-        bookmarks=Bookmarks([Bookmark(0, 3, 0.123456789)], []),
-        observations=atlas_info(layout, atlas, FRAME, np.full((12, 2), -1)),
-        view=view_of(ViewOptions(), single_channels=True),
+        agents=[
+            AgentInfo(
+                "clear",
+                "policy",
+                False,
+                ACTIONS,
+                ObservationInfo(*FRAME, 3, *FRAME),
+                [ActionInfo(str(index), [str(index)], color) for index, color in enumerate(action_colors(ACTIONS))],
+                [ActionGroup("0 or 1", [0, 1])],
+            )
+        ],
+        recordings=[RecordingInfo("coinrun")],
+        sections=[
+            Section("trajectories", "Trajectories", trajectories),
+            Section("features", "Features", _features(files, arrays, images)),
+            Section("attribution", "Attribution", {"outputs": outputs, "layers": layers}),
+        ],
+        view=OPTIONS.view(),
         numpy_precision=6,
         provenance=[ProvenanceGroup("Checkpoint", [("file", "coinrun.jd")])],
     )
-    return manifest.to_dict()
 
 
 def _series(rng: np.random.Generator, steps: int) -> Series:
@@ -156,81 +180,86 @@ def _series(rng: np.random.Generator, steps: int) -> Series:
     )
 
 
-def _layer(files: PageFiles, arrays: Arrays, pictures: bool) -> LayerFacts:
-    hues = channel_hues(CHANNELS)
-    facts = LayerFacts(
-        name="2b",
-        slug=slugs(["2b", "input"])[0],
-        full_name="ppo2_model/pi/2b/Relu",
-        shape=(*LAYER, 32),
-        hues=hues,
-        scales={"value": [attribution_scale(channels) for channels in arrays.channels]},
-        effects={"value": _effects(arrays.channels, arrays.residual)},
-        nmf=ReductionInfo(error=0.25, fitted_on=12),
-        feature_pictures=[(density, zoom) for density in DENSITIES for zoom in ZOOMS] if pictures else (),
-        optimized=pictures,
-        attribution_pictures=pictures,
-    )
-    _write_attribution(files, facts, arrays.channels, arrays.residual)
-    return facts
-
-
-def _input_layer(files: PageFiles, arrays: Arrays) -> LayerFacts:
-    facts = LayerFacts(
-        name="input",
-        slug=slugs(["2b", "input"])[1],
-        full_name="input",
-        shape=(*FRAME, 3),
-        hues=input_hues(3),
-        scales={"value": [attribution_scale(gradients) for gradients in arrays.gradients]},
-        effects={"value": _effects(arrays.gradients, [None] * len(STEPS))},
-        is_input=True,
-    )
-    _write_attribution(files, facts, arrays.gradients, [None] * len(STEPS))
-    return facts
-
-
-def _effects(channels: list[np.ndarray], residual: list[Any]) -> list[float]:
-    return mean_effects([channel_totals(*both) for both in zip(channels, residual, strict=True)]).tolist()
-
-
-def _write_attribution(files: PageFiles, facts: LayerFacts, channels: list[np.ndarray], residual: list[Any]) -> None:
+def _layer(
+    files: PageFiles, layer: PageLayer, channels: list[np.ndarray], residual: list[Any], images: bool
+) -> dict[str, Any]:
+    height, width, depth = layer.shape
+    scales = [attribution_scale(one) for one in channels]
+    totals = [channel_totals(*both) for both in zip(channels, residual, strict=True)]
+    entry: dict[str, Any] = {
+        "name": layer.name,
+        "slug": layer.slug,
+        "full_name": layer.full_name,
+        "kind": "input" if layer.is_input else "layer",
+        "height": height,
+        "width": width,
+        "depth": depth,
+        "channels": layer.channels,
+        "colors": page_colors(layer.hues),
+        "hues": layer.hues.tolist(),
+        "effects": {"value": mean_effects(totals).tolist()},
+        "scales": {"value": scales},
+        "totals": [ChunkName(totals_name(OPTIONS, layer, trajectory)) for trajectory in range(len(STEPS))],
+        "attribution": {"value": by_segment(lambda t, s: ChunkName(chunk_name(OPTIONS, layer, "value", t, s)))},
+    }
+    if images:
+        names = [name for name, _, _ in selections(layer.channels, residual=True)]
+        for index, key in enumerate(("images", "scrubs")):
+            entry[key] = {"value": {name: by_segment(_image_name(layer, name, index)) for name in names}}
+    subject: Any = SimpleNamespace(options=OPTIONS, files=files)
     for trajectory, values in enumerate(channels):
         rest = residual[trajectory]
-        totals = {"value": channel_totals(values, rest)}
-        write_totals(files, facts.slug, trajectory, totals, {"value": np.ones((len(values), 3))})
-        for segment, steps in enumerate(files.layout.segments(len(values))):
+        gaps = {"value": np.ones((len(values), 3))}
+        write_totals(files, entry["totals"][trajectory], {"value": totals[trajectory]}, gaps)
+        for segment, steps in enumerate(segments(len(values))):
             part = slice(steps.start, steps.stop)
             shown = (values[part], None if rest is None else rest[part])
-            place = (facts.slug, "value", trajectory, segment)
-            files.write(attribution_chunk(files.layout, *place, *shown))
-            if facts.attribution_pictures:
-                scale = facts.scales["value"][trajectory]
-                write_attribution_pictures(files, *place, *shown, scale, facts.hues, SCRUB_RANGE)
+            files.write(attribution_chunk(entry["attribution"]["value"][trajectory][segment], *shown))
+            if images:
+                place = ("value", trajectory, segment)
+                write_attribution_images(subject, layer, *place, *shown, scales[trajectory])
+    return entry
 
 
-def _features(files: PageFiles, arrays: Arrays, pictures: bool) -> Atlas:
+def by_segment(name: Callable[[int, int], str]) -> list[list[str]]:
+    """A name for each segment of each trajectory."""
+    return [
+        [name(trajectory, segment) for segment in range(len(segments(steps)))] for trajectory, steps in enumerate(STEPS)
+    ]
+
+
+def _image_name(layer: PageLayer, selection: str, index: int) -> Callable[[int, int], str]:
+    return lambda t, s: ExtraImageName(image_names(OPTIONS, layer, "value", selection, t, s)[index])
+
+
+def _features(files: PageFiles, arrays: Arrays, images: bool) -> dict[str, Any]:
     by_channel = [dataset_grids(arrays.activations[..., channel], DENSITIES) for channel in range(CHANNELS)]
-    atlas = Atlas.of([grid for grids in by_channel for grid in grids], len(arrays.observations))
+    atlas = Atlas.collect([grid for grids in by_channel for grid in grids], len(arrays.observations))
     places, strengths = strongest_frames([np.abs(one).sum(axis=(1, 2)) for one in arrays.channels], count=3)
-    facts = GridFacts(
-        grids={density: [grids[index] for grids in by_channel] for index, density in enumerate(DENSITIES)},
-        subdiv_mult_default=1,
-        expand_mults=ZOOMS,
-        expand_mult_default=2,
-        strongest=places,
-        strongest_strength=strengths,
-    )
-    write_grids(files, "2b", facts, atlas)
-    for channel in range(CHANNELS):
+    grids = {density: [grids[index] for grids in by_channel] for index, density in enumerate(DENSITIES)}
+    chunk = ChunkName(examples_name(OPTIONS, PAGE_LAYER))
+    write_examples(files, chunk, OPTIONS, grids, atlas, places, strengths)
+    entry: dict[str, Any] = {
+        "chunk": chunk,
+        "thumbnails": [ImageName(thumbnail_name(OPTIONS, PAGE_LAYER, channel)) for channel in range(CHANNELS)],
+        "reduction": {"error": 0.25, "fitted_on": 12},
+    }
+    for channel, name in enumerate(entry["thumbnails"]):
         shown = thumbnail(arrays.activations[..., channel], num_mult=2)
-        write_thumbnail(files, "2b", channel, draw_thumbnail(shown, arrays.observations, LAYER, 2))
-        if pictures:
-            write_optimized(files, "2b", channel, np.full((*FRAME, 3), 0.5))
-            for index, density in enumerate(DENSITIES):
-                for zoom in ZOOMS:
-                    picture = draw_grid(by_channel[channel][index], arrays.observations, LAYER, zoom)
-                    write_feature_picture(files, "2b", channel, density, zoom, picture)
-    for picture in range(len(atlas_info(files.layout, atlas, FRAME).pictures)):
-        write_atlas(files, atlas, arrays.observations, picture)
-    return atlas
+        files.write_image(name, to_bytes(draw_thumbnail(shown, arrays.observations, LAYER, 2)))
+    if images:
+        entry["optimized"] = [ImageName(optimized_name(OPTIONS, PAGE_LAYER, channel)) for channel in range(CHANNELS)]
+        for name in entry["optimized"]:
+            files.write_image(name, to_bytes(np.full((*FRAME, 3), 0.5)))
+        entry["images"] = {}
+        for index, density in enumerate(DENSITIES):
+            for zoom in ZOOMS:
+                names = [image_name(OPTIONS, PAGE_LAYER, channel, density, zoom) for channel in range(CHANNELS)]
+                entry["images"][f"{density} x {zoom}"] = [ExtraImageName(name) for name in names]
+                for channel, name in enumerate(names):
+                    image = draw_grid(by_channel[channel][index], arrays.observations, LAYER, zoom)
+                    files.write_image(name, to_bytes(image))
+    info = write_atlas(files, OPTIONS.observations_subdir, atlas, arrays.observations)
+    observations = {**info, "images": [ImageName(name) for name in info["images"]]}
+    observations["origins"] = atlas_origins(atlas, np.full((12, 2), -1))
+    return {"layers": {PAGE_LAYER.slug: entry}, "observations": observations}

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from rl_clarity.errors import OptionError, OutputError
+from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.export import SUFFIXES, export
-from rl_clarity.pages.files import LocalDirectory
-from rl_clarity.pages.notebook import Page
-from rl_clarity.pages.results import Results, open_results
+from rl_clarity.pages.manifest import section_data
+from rl_clarity.pages.results import Page, Results, open_results
 from rl_clarity.visualization.rendering import over_observations, render_attribution
 from tests.pages.pages import CHANNELS, FRAME, STEPS, random_arrays, write_small_page
 
@@ -43,7 +43,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_picture_shows_observation_and_attribution(results: Results, tmp_path: Path) -> None:
+def test_an_image_shows_observation_and_attribution(results: Results, tmp_path: Path) -> None:
     path = export(results, tmp_path / "frame.png", trajectory=0, frames=[5], layer="2b")
     shown = np.asarray(Image.open(path))
     times = 256 // max(FRAME)
@@ -91,7 +91,12 @@ def test_outputs_and_actions_of_a_table_go_by_their_labels(tmp_path: Path) -> No
         {"id": "greedy", "kind": "greedy", "label": "best action"},
     ]
     actions = [{"label": label, "combo": [], "color": "#000"} for label in ("no-op", "←", "→", "→, A")]
-    write_small_page(LocalDirectory(tmp_path), ARRAYS, changes={"outputs": outputs, "actions": actions})
+
+    def edit(manifest: dict[str, Any]) -> None:
+        section_data(manifest, "attribution")["outputs"] = outputs
+        manifest["agents"][0]["actions"] = actions
+
+    write_small_page(LocalDirectory(tmp_path), ARRAYS, edit=edit)
     rows = table(export(tmp_path, tmp_path / "t.csv", trajectory=1, layer="input"))
     assert len(rows) == STEPS[1]
     assert list(rows[0])[6:14] == [
@@ -137,7 +142,7 @@ def test_the_same_export_has_the_same_bytes(results: Results, tmp_path: Path) ->
 
 
 def test_an_unknown_format_is_named(results: Results, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"'out\.mp4' ends in none of \.png"):
+    with pytest.raises(OptionError, match=r"'out\.mp4'; supported: \.png"):
         export(results, tmp_path / "out.mp4")
 
 
@@ -145,20 +150,20 @@ def test_an_unknown_format_is_named(results: Results, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"trajectory": 2}, "trajectory 2 is none of the 2 (counted from 0)"),
-        ({"trajectory": -1}, "trajectory -1 is none"),
-        ({"frames": range(68, 71)}, "step 70 is none of the trajectory's 70 (counted from 0)"),
-        ({"frames": [-1]}, "step -1 is none"),
-        ({"frames": []}, "frames=[]: no steps"),
+        ({"trajectory": 2}, "trajectory 2 is out of range: the page has 2, counted from 0"),
+        ({"trajectory": -1}, "trajectory -1 is out of range"),
+        ({"frames": range(68, 71)}, "step 70 is out of range: the trajectory has 70, counted from 0"),
+        ({"frames": [-1]}, "step -1 is out of range"),
+        ({"frames": []}, "frames=[] is empty"),
         ({"frames": 5}, "frames=5 must be a range or a list"),
         ({"frames": "1:5"}, "frames='1:5' must be a range or a list"),
-        ({"layer": "5a"}, "layer '5a' is none of 2b, input"),
-        ({"output": "action-3"}, "output 'action-3' is none of value"),
+        ({"layer": "5a"}, "unknown layer '5a'; the page has 2b, input"),
+        ({"output": "action-3"}, "unknown output 'action-3'; the page has value"),
         ({"directions": ["up"]}, "directions=['up'] must be a list of some of 'abs', 'pos', 'neg'"),
         ({"directions": "pos"}, "directions='pos' must be a list"),
-        ({"channel": CHANNELS}, f"channel={CHANNELS} is none of layer 2b's {CHANNELS} (counted from 0)"),
-        ({"channel": "red"}, "channel='red' is none of 'prin', 'all', 'res', nor"),
-        ({"channel": "all", "layer": "input"}, "channel='all': layer input has no residual"),
+        ({"channel": CHANNELS}, f"channel={CHANNELS} is out of range: layer 2b has {CHANNELS}, counted from 0"),
+        ({"channel": "red"}, "channel='red' must be 'prin', 'all', 'res' or the index"),
+        ({"channel": "all", "layer": "input"}, "channel='all': layer input is not reduced"),
         ({"fps": 0}, "fps=0 must be above 0 and at most 100"),
         ({"fps": float("nan")}, "fps=nan must be"),
     ],

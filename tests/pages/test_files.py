@@ -1,71 +1,72 @@
-import uuid
-from pathlib import Path
-
 import pytest
 
-from rl_clarity.errors import OutputError
-from rl_clarity.pages.files import Directory, LocalDirectory, open_directory
+from rl_clarity.analyses.attribution.analysis import chunk_name, image_names, totals_name
+from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
+from rl_clarity.analyses.trajectories import trajectory_entry
+from rl_clarity.errors import OptionError
+from rl_clarity.jobs.directory import is_name
+from rl_clarity.options import InterfaceOptions
+from rl_clarity.pages.files import number_text, path_in, segments, slugs
+from rl_clarity.pages.manifest import file_names
+from rl_clarity.parsing import parse
+from tests.pages.pages import PAGE_LAYER
+
+SUBDIRECTORIES = [name for name in InterfaceOptions.__dataclass_fields__ if name.endswith("_subdir")]
 
 
-@pytest.fixture(params=["local", "memory"])
-def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Directory:
-    return open_directory(tmp_path / "page" if request.param == "local" else f"memory://{uuid.uuid4()}/page")
+def test_slugs_are_names_and_differ() -> None:
+    names = ["1a", "conv/relu", "conv relu", "CONV/relu", "../..", "…", ""]
+    found = slugs(names)
+    assert found[:2] == ["1a", "conv-relu"]
+    assert len({slug.lower() for slug in found}) == len(names)
+    assert all(is_name(slug) for slug in found)
 
 
-def test_what_is_written_is_there(directory: Directory) -> None:
-    assert directory.names() == set()
-    directory.write("a/b/c.js", b"one")
-    directory.write("d.png", [b"t", b"wo"])
-    assert directory.read("a/b/c.js") == b"one"
-    assert directory.read("d.png") == b"two"
-    assert directory.names() == {"a/b/c.js", "d.png"}
-    directory.write("d.png", b"three")
-    assert directory.read("d.png") == b"three"
-    directory.remove("d.png")
-    directory.remove("d.png")
-    assert directory.names() == {"a/b/c.js"}
+def all_names(options: InterfaceOptions) -> list[str]:
+    """One file of each kind."""
+    return [
+        *file_names(trajectory_entry(options, 0, 1)),
+        chunk_name(options, PAGE_LAYER, "value", 0, 0),
+        *image_names(options, PAGE_LAYER, "value", "pos-prin", 0, 0),
+        totals_name(options, PAGE_LAYER, 0),
+        examples_name(options, PAGE_LAYER),
+        image_name(options, PAGE_LAYER, 0, 0.25, 4),
+        optimized_name(options, PAGE_LAYER, 0),
+        thumbnail_name(options, PAGE_LAYER, 0),
+        path_in(options.observations_subdir, "observations-1.png"),
+    ]
 
 
-def test_a_missing_file_is_missing(directory: Directory) -> None:
-    with pytest.raises(FileNotFoundError):
-        directory.read("none.js")
+def test_subdirectories_are_the_options() -> None:
+    names = all_names(parse(InterfaceOptions, {field: f"my-{field}/deep" for field in SUBDIRECTORIES}))
+    for field in SUBDIRECTORIES:
+        assert any(name.startswith(f"my-{field}/deep/") for name in names), field
 
 
-@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a//b", "", "a b"])
-def test_nothing_is_written_outside(directory: Directory, name: str) -> None:
-    with pytest.raises(OutputError, match="no file of the name"):
-        directory.write(name, b"")
+@pytest.mark.parametrize("subdir", ["", "data/", "data", "/data/"])
+def test_names_differ_even_in_one_subdirectory(subdir: str) -> None:
+    names = all_names(parse(InterfaceOptions, dict.fromkeys(SUBDIRECTORIES, subdir)))
+    assert len(set(names)) == len(names)
+    assert all(is_name(name) for name in names)
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
-    directory = LocalDirectory(tmp_path)
-    directory.write("x.js", b"old")
-
-    def pieces():
-        yield b"new"
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(OutputError, match=r"x\.js: No space left"):
-        directory.write("x.js", pieces())
-    assert [path.name for path in tmp_path.iterdir()] == ["x.js"]
-    assert directory.read("x.js") == b"old"
+@pytest.mark.parametrize("field", SUBDIRECTORIES)
+def test_a_subdirectory_outside_the_page_is_refused(field: str) -> None:
+    with pytest.raises(OptionError, match=rf"{field}='\.\./x'"):
+        parse(InterfaceOptions, {field: "../x"})
 
 
-def test_a_file_that_was_being_written_is_not_there_yet(tmp_path: Path) -> None:
-    directory = LocalDirectory(tmp_path)
-    names: list[str] = []
-
-    def pieces():
-        yield b"half"
-        names.extend(path.name for path in tmp_path.iterdir())
-        assert directory.names() == set()
-
-    directory.write("x.js", pieces())
-    assert len(names) == 1
-    assert names != ["x.js"]
-    assert [path.name for path in tmp_path.iterdir()] == ["x.js"]
+def test_files_count_from_one() -> None:
+    options = InterfaceOptions()
+    assert chunk_name(options, PAGE_LAYER, "value", 0, 1) == "attribution/2b/1/value-2.js"
+    assert trajectory_entry(options, 0, 65)["frames"][1] == "trajectories/1/frames-2.js"
+    assert thumbnail_name(options, PAGE_LAYER, 7) == "thumbnails/2b/thumbnail-8.png"
 
 
-def test_a_store_that_is_not_known_is_named() -> None:
-    with pytest.raises(OutputError, match="nosuch://bucket"):
-        open_directory("nosuch://bucket/page")
+def test_the_last_segment_is_shorter() -> None:
+    assert segments(130) == [range(64), range(64, 128), range(128, 130)]
+    assert segments(512, 512) == [range(512)]
+
+
+def test_numbers_in_names() -> None:
+    assert [number_text(number) for number in (0.25, 1, 2.0, 8)] == ["0.25", "1", "2", "8"]

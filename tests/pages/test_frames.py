@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.errors import OptionError
-from rl_clarity.pages.frames import film_strips, frames_side_by_side, newest_frames
+from rl_clarity.pages.images import film_strips, frames_side_by_side, newest_frames
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def test_channels_that_are_no_colors_can_be_seen(stacked: np.ndarray) -> None:
 
 
 def test_a_stack_must_fit(stacked: np.ndarray) -> None:
-    with pytest.raises(OptionError, match="4 channels are no stacks of 3"):
+    with pytest.raises(OptionError, match="4 channels cannot be split into 3"):
         newest_frames(stacked, 3)
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from rl_clarity.pages.chunks import decode_chunk, parse_script
-from rl_clarity.pages.manifest import chunk_names
-from rl_clarity.pages.page import Bundle, compiled_bundle
+from rl_clarity.pages.document import Bundle, compiled_bundle
+from rl_clarity.pages.manifest import ChunkName, file_names
 from rl_clarity.pages.results import open_results
 from tests.browser.synthetic import Size, write_synthetic_page
 
@@ -18,7 +18,7 @@ def test_another_writers_page_is_read(tmp_path: Path) -> None:
     results = open_results(tmp_path)
     assert results.layers == ["2b", "4a"]
     assert results.manifest["complete"], results.manifest["missing"]
-    for name in chunk_names(manifest):
+    for name in file_names(manifest, ChunkName):
         assert decode_chunk(parse_script((tmp_path / name).read_bytes()))
     for output in results.outputs:
         found = results.attribution("4a", 0, output, steps=range(60, 70))

@@ -3,14 +3,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rl_clarity.analyses.attribution.analysis import selections
+from rl_clarity.analyses.trajectories import write_frames
+from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.chunks import decode_chunk, parse_script
-from rl_clarity.pages.files import LocalDirectory
-from rl_clarity.pages.frames import frames_side_by_side, newest_frames
-from rl_clarity.pages.layers import selections
-from rl_clarity.pages.page_files import PageFiles
-from rl_clarity.pages.pictures import sheet, to_bytes
+from rl_clarity.pages.files import PageFiles
+from rl_clarity.pages.images import frames_side_by_side, newest_frames, sheet, to_bytes
 from rl_clarity.pages.results import Results, open_results
-from rl_clarity.pages.trajectories import write_frames
 from rl_clarity.visualization.dataset_examples import dataset_grid
 from rl_clarity.visualization.patches import draw_grid
 from rl_clarity.visualization.rendering import render_attribution
@@ -22,11 +21,11 @@ ARRAYS = random_arrays()
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     directory = LocalDirectory(tmp_path_factory.mktemp("page"))
-    write_small_page(directory, ARRAYS, pictures=True)
+    write_small_page(directory, ARRAYS, images=True)
     return open_results(directory.path)
 
 
-def test_there_are_33_pictures_for_eight_channels() -> None:
+def test_there_are_33_images_for_eight_channels() -> None:
     names = [name for name, _, _ in selections(8, residual=True)]
     assert len(set(names)) == 33
     assert {"abs-prin", "pos-all", "neg-res", "pos-1", "pos-8"} <= set(names)
@@ -34,9 +33,9 @@ def test_there_are_33_pictures_for_eight_channels() -> None:
 
 
 @pytest.mark.parametrize("name", ["pos-prin", "neg-all", "abs-2", "pos-res"])
-def test_rendered_pictures_are_those_of_render_attribution(results: Results, name: str) -> None:
-    pictures = results.layer("2b")["attribution_pictures"]["value"]
-    assert len(pictures) == 3 * (CHANNELS + 3)
+def test_rendered_images_are_those_of_render_attribution(results: Results, name: str) -> None:
+    images = results.layer("2b")["images"]["value"]
+    assert len(images) == 3 * (CHANNELS + 3)
     direction, chosen = name.split("-")
     rendered = to_bytes(
         render_attribution(
@@ -46,34 +45,34 @@ def test_rendered_pictures_are_those_of_render_attribution(results: Results, nam
             channel=int(chosen) - 1 if chosen.isdigit() else chosen,
         )
     )
-    first, second = (results.picture(picture) for picture in pictures[name][0])
+    first, second = (results.image(image) for image in images[name][0])
     np.testing.assert_array_equal(first, sheet(rendered[:64], 8))
     np.testing.assert_array_equal(second, sheet(rendered[64:], 8))
-    strip = results.picture(results.layer("2b")["attribution_scrubs"]["value"][name][0][1])
+    strip = results.image(results.layer("2b")["scrubs"]["value"][name][0][1])
     column = int(SCRUB_RANGE[0] * LAYER[1])
     np.testing.assert_array_equal(strip, rendered[64:, :, column].swapaxes(0, 1))
 
 
-def test_pictures_of_features_are_those_of_their_grids(results: Results) -> None:
-    layer = results.layer("2b")
-    pictures = layer["feature_pictures"]
-    assert sorted(pictures) == ["0.5 x 1", "0.5 x 2", "1 x 1", "1 x 2"]
+def test_images_of_features_are_those_of_their_grids(results: Results) -> None:
+    features = results.layer("2b")["features"]
+    images = features["images"]
+    assert sorted(images) == ["0.5 x 1", "0.5 x 2", "1 x 1", "1 x 2"]
     examples = dataset_grid(ARRAYS.activations[..., 1], 0.5)
     expected = to_bytes(draw_grid(examples, ARRAYS.observations, LAYER, 2))
-    np.testing.assert_array_equal(results.picture(pictures["0.5 x 2"][1]), expected)
-    assert (results.picture(layer["optimized"][0]) == 128).all()
+    np.testing.assert_array_equal(results.image(images["0.5 x 2"][1]), expected)
+    assert (results.image(features["optimized"][0]) == 128).all()
 
 
-def test_film_pictures_hold_the_frames(results: Results) -> None:
-    film = [results.picture(name) for name in results.trajectory(0)["pictures"]]
+def test_film_images_contain_the_frames(results: Results) -> None:
+    film = [results.image(name) for name in results.trajectory(0)["images"]]
     np.testing.assert_array_equal(film[1], sheet(ARRAYS.frames[0][64 : STEPS[0]], 8))
 
 
 def test_stacks_are_kept_beside_the_newest_frames(tmp_path: Path) -> None:
     stacked = np.random.default_rng(0).integers(0, 256, (3, 6, 5, 4), np.uint8)
     files = PageFiles(LocalDirectory(tmp_path))
-    write_frames(files, 0, 0, newest_frames(stacked, 4), frames_side_by_side(stacked, 4))
-    arrays = decode_chunk(parse_script(files.directory.read(files.layout.frames(0, 0))))
+    write_frames(files, "1.js", "1.png", newest_frames(stacked, 4), frames_side_by_side(stacked, 4))
+    arrays = decode_chunk(parse_script(files.directory.read("1.js")))
     assert set(arrays) == {"offsets", "png", "stack_offsets", "stack_png"}
     assert arrays["offsets"].shape == (4,)
     assert arrays["stack_offsets"][-1] == len(arrays["stack_png"])

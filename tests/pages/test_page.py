@@ -2,17 +2,19 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rl_clarity.errors import OutputError
-from rl_clarity.pages import page as page_module
-from rl_clarity.pages.document import read_manifest
-from rl_clarity.pages.files import LocalDirectory
-from rl_clarity.pages.page import Bundle, compiled_bundle, write_page
-from tests.pages.pages import random_arrays, write_small_page
+from rl_clarity.jobs.directory import LocalDirectory
+from rl_clarity.pages import document as document_module
+from rl_clarity.pages.document import Bundle, compiled_bundle, read_manifest, write_page
+from rl_clarity.pages.files import PageFiles
+from rl_clarity.pages.manifest import ChunkName, Section, section_data
+from tests.pages.pages import random_arrays, write_parts, write_small_page
 
 HOSTILE = "</script><script>alert(1)</script><!--\"'&\u2028\u2029 \N{RIGHT-TO-LEFT OVERRIDE}\N{SNOWMAN}\ud800"
 
@@ -26,12 +28,13 @@ def document(directory: LocalDirectory) -> str:
     return directory.read("interface.html").decode()
 
 
-def test_a_page_knows_that_it_is_complete(directory: LocalDirectory) -> None:
-    manifest = write_small_page(directory, pictures=True)
+def test_a_page_is_complete_when_nothing_is_missing(directory: LocalDirectory) -> None:
+    manifest = write_small_page(directory, images=True)
     written = read_manifest(directory.read("interface.html"))
     assert written["complete"] is True
     assert written["missing"] == []
-    assert written["layers"][0]["attribution"] == manifest["layers"][0]["attribution"]
+    layers = [section_data(one, "attribution")["layers"] for one in (written, manifest)]
+    assert layers[0][0]["attribution"] == layers[1][0]["attribution"]
     assert written["format"] == "rl-clarity-page"
 
 
@@ -47,33 +50,34 @@ def test_an_unfinished_page_names_what_is_missing(directory: LocalDirectory) -> 
 
 
 def test_every_file_belongs_to_the_manifest(directory: LocalDirectory) -> None:
-    write_small_page(directory, pictures=True, inline_js=False)
+    write_small_page(directory, images=True, inline_js=False)
     text = document(directory)
     assert [name for name in directory.names() if name != "interface.html" and f'"{name}"' not in text] == []
 
 
-def test_absent_fields_are_left_out_or_null(directory: LocalDirectory) -> None:
+def test_absent_fields_are_left_out(directory: LocalDirectory) -> None:
     write_small_page(directory)
-    layers = read_manifest(directory.read("interface.html"))["layers"]
-    assert layers[1]["nmf"] is None
-    assert layers[1]["features"] is None
-    assert not {"optimized", "feature_pictures", "attribution_pictures"} & set(layers[0])
-    assert "error_held_out" not in layers[0]["nmf"]
+    manifest = read_manifest(directory.read("interface.html"))
+    assert list(section_data(manifest, "features")["layers"]) == ["2b"]
+    assert not {"optimized", "images"} & set(section_data(manifest, "features")["layers"]["2b"])
+    assert not {"images", "scrubs"} & set(section_data(manifest, "attribution")["layers"][0])
+    assert not {"notes", "module", "panel"} & set(manifest["sections"][0])
 
 
 def test_numbers_have_the_figures_asked_for(directory: LocalDirectory) -> None:
     write_small_page(directory, changes={"numpy_precision": 3})
-    assert read_manifest(directory.read("interface.html"))["bookmarks"]["high"][0]["advantage"] == 0.123
+    manifest = read_manifest(directory.read("interface.html"))
+    assert section_data(manifest, "trajectories")["bookmarks"]["high"][0]["advantage"] == 0.123
 
 
 def test_hostile_text_stays_text(directory: LocalDirectory) -> None:
-    changes: dict[str, Any] = {"title": HOSTILE, "env_name": HOSTILE, "id": '"><script>'}
+    changes: dict[str, Any] = {"title": HOSTILE, "kind": HOSTILE, "id": '"><script>'}
     write_small_page(directory, changes=changes)
     text = document(directory)
     assert text.lower().count("<script") == text.lower().count("</script") == 3  # theme, manifest, page
     assert "<!--" not in text
     manifest = read_manifest(directory.read("interface.html"))
-    assert manifest["env_name"] == HOSTILE.replace("\ud800", "?")
+    assert manifest["kind"] == HOSTILE
     title = re.search(r"<title>(.*?)</title>", text, re.DOTALL)
     assert title is not None
     assert not re.search("[<>\"']", title[1])
@@ -113,29 +117,46 @@ def test_the_script_may_lie_beside_the_page(directory: LocalDirectory) -> None:
 
 
 def test_a_page_of_one_file_needs_no_other(tmp_path: Path, directory: LocalDirectory) -> None:
-    manifest = write_small_page(directory, data=LocalDirectory(tmp_path / "work"), single_file=True, pictures=True)
+    manifest = write_small_page(directory, data=LocalDirectory(tmp_path / "work"), single_file=True, images=True)
     assert directory.names() == {"interface.html"}
     text = document(directory)
     written = read_manifest(text.encode())
     assert written["complete"] is True
-    assert written["trajectories"][0]["pictures"] == []
-    assert "attribution_pictures" not in written["layers"][0]
-    for name in (manifest["trajectories"][0]["series"], *manifest["trajectories"][0]["frames"]):
+    assert "images" not in section_data(written, "trajectories")["trajectories"][0]
+    assert "images" not in section_data(written, "attribution")["layers"][0]
+    trajectory = section_data(manifest, "trajectories")["trajectories"][0]
+    for name in (trajectory["series"], *trajectory["frames"]):
         assert f'data-chunk="{name}"' in text
-    for name in (*manifest["layers"][0]["thumbnails"], *manifest["observations"]["pictures"]):
-        assert f'data-picture="{name}"' in text
+    features = section_data(manifest, "features")
+    for name in (*features["layers"]["2b"]["thumbnails"], *features["observations"]["images"]):
+        assert f'data-image="{name}"' in text
+
+
+def test_a_section_can_bring_its_own_panel(directory: LocalDirectory) -> None:
+    module = "rlClarity.panel('mine', (element) => { element.textContent = '</script>'; });"
+    section = Section("mine", "Mine", {"file": ChunkName("mine/1.js")}, module=module)
+    manifest = write_parts(PageFiles(directory), random_arrays())
+    missing = write_page(directory, replace(manifest, sections=[*manifest.sections, section]), bundle=Bundle(""))
+    assert missing == ["mine/1.js"]
+    text = document(directory)
+    body = re.search(r'<script type="module" data-panel="mine">(.*?)</script>', text, re.DOTALL)
+    assert body is not None
+    assert body[1] == module.replace("</script>", "\\x3c/script>")
+    digest = base64.b64encode(hashlib.sha256(body[1].encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in text
+    assert "module" not in read_manifest(text.encode())["sections"][-1]
 
 
 def test_the_same_numbers_give_the_same_bytes(tmp_path: Path) -> None:
     first, second = LocalDirectory(tmp_path / "first"), LocalDirectory(tmp_path / "second")
     for directory in (first, second):
-        write_small_page(directory, random_arrays(3), pictures=True)
+        write_small_page(directory, random_arrays(3), images=True)
     assert first.names() == second.names()
     assert all(first.read(name) == second.read(name) for name in first.names())
 
 
 def test_a_missing_bundle_says_how_to_make_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(page_module.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr(document_module, "COMPILED", tmp_path / "interface.js")
     with pytest.raises(OutputError, match="recompile_js"):
         compiled_bundle()
 
@@ -146,4 +167,4 @@ def test_the_manifest_is_json_of_sorted_keys(directory: LocalDirectory) -> None:
     assert match is not None
     manifest = json.loads(match[1])
     assert list(manifest) == sorted(manifest)
-    assert list(manifest["layers"][0]) == sorted(manifest["layers"][0])
+    assert list(manifest["sections"][0]) == sorted(manifest["sections"][0])

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.pages.document import read_manifest
-from rl_clarity.pages.files import LocalDirectory
-from rl_clarity.pages.page import Bundle, write_page
+from rl_clarity.jobs.directory import LocalDirectory
+from rl_clarity.pages.document import Bundle, read_manifest, write_page
 from rl_clarity.pages.results import open_results
 from tests.pages.pages import random_arrays, write_small_page
 
 pytestmark = pytest.mark.browser
 
-# Loads chunks and pictures as docs/page-format.md says, and shows what it found.
+# Loads chunks and images as docs/page-format.md says, and shows what it found.
 SCRIPT = """
 const handed = {};
 window.rlClarityChunk = (name, header, text) => { handed[name] = { header, text }; };
@@ -43,8 +42,8 @@ async function unpack({ header, text }) {
   return Array.from(codes);
 }
 
-async function pictureSize(name) {
-  const element = document.querySelector(`script[data-picture="${name}"]`);
+async function imageSize(name) {
+  const element = document.querySelector(`script[data-image="${name}"]`);
   const image = new Image();
   image.src = element ? `data:image/png;base64,${element.textContent}` : name;
   await image.decode();
@@ -54,8 +53,10 @@ async function pictureSize(name) {
 class Interface {
   constructor({ target }) {
     const manifest = JSON.parse(document.getElementById("manifest").textContent);
-    const layer = manifest.layers[0];
-    Promise.all([load(layer.attribution.value[0][0]), pictureSize(layer.thumbnails[0])]).then(([codes, size]) => {
+    const data = (kind) => manifest.sections.find((section) => section.kind === kind).data;
+    const layer = data("attribution").layers[0];
+    const features = data("features").layers[layer.slug];
+    Promise.all([load(layer.attribution.value[0][0]), imageSize(features.thumbnails[0])]).then(([codes, size]) => {
       window.found = { codes, size, theme: document.documentElement.dataset.theme ?? null };
       target.textContent = manifest.title;
     });
@@ -102,7 +103,7 @@ def test_a_script_finds_manifest_chunks_and_pictures(directory: LocalDirectory, 
     codes = results.chunk(entry["attribution"]["value"][0][0])["codes"]
     found = opened.evaluate("window.found")
     assert found["codes"] == codes.ravel().tolist()
-    height, width, _ = results.picture(entry["thumbnails"][0]).shape
+    height, width, _ = results.image(entry["thumbnails"][0]).shape
     assert found["size"] == [width, height]
 
 

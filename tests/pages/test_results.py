@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.errors import ClarityError, OptionError
-from rl_clarity.pages.files import LocalDirectory
+from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.results import Results, open_results
 from tests.pages.pages import CHANNELS, DENSITIES, FRAME, LAYER, STEPS, Arrays, random_arrays, write_small_page
 
@@ -18,7 +18,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if request.param == "one file":
         write_small_page(directory, ARRAYS, single_file=True, data=LocalDirectory(tmp_path_factory.mktemp("work")))
         return open_results(directory.path / "interface.html")
-    write_small_page(directory, ARRAYS, pictures=True)
+    write_small_page(directory, ARRAYS, images=True)
     return open_results(directory.path)
 
 
@@ -27,7 +27,7 @@ def arrays() -> Arrays:
     return ARRAYS
 
 
-def test_a_page_says_what_it_holds(results: Results) -> None:
+def test_a_page_lists_its_contents(results: Results) -> None:
     assert results.layers == ["2b", "input"]
     assert results.outputs == ["value"]
     assert results.manifest["title"] == "A page"
@@ -82,7 +82,7 @@ def test_dataset_examples_point_into_the_atlas(results: Results, arrays: Arrays)
     features = results.features("2b")
     meta = results.features_meta("2b")
     assert meta["subdiv_mults"] == list(DENSITIES)
-    indices = results.manifest["observations"]["indices"]
+    indices = results.section("features")["observations"]["indices"]
     grid = features["index.1"]
     assert grid.shape == (CHANNELS, *LAYER)
     shown = np.array(indices)[grid[0]]
@@ -95,39 +95,39 @@ def test_dataset_examples_point_into_the_atlas(results: Results, arrays: Arrays)
     assert features["strongest"].shape == (CHANNELS, 3, 3)
 
 
-def test_atlas_pictures_hold_the_observations(results: Results, arrays: Arrays) -> None:
-    atlas = results.manifest["observations"]
-    picture = results.picture(atlas["pictures"][0])
+def test_atlas_images_contain_the_observations(results: Results, arrays: Arrays) -> None:
+    atlas = results.section("features")["observations"]
+    image = results.image(atlas["images"][0])
     cell = 2
     row, column = divmod(cell, atlas["columns"])
     height, width = FRAME
-    shown = picture[row * height : (row + 1) * height, column * width : (column + 1) * width]
+    shown = image[row * height : (row + 1) * height, column * width : (column + 1) * width]
     np.testing.assert_array_equal(shown, arrays.observations[atlas["indices"][cell]])
 
 
-def test_scrub_pictures_are_strips_in_time(results: Results, arrays: Arrays) -> None:
-    scrub = results.manifest["scrub"]
-    pictures = [results.picture(name) for name in results.trajectory(0)["scrub"]]
-    assert [picture.shape[1] for picture in pictures] == [n * scrub["step_width"] for n in (32, 32, 6)]
-    np.testing.assert_array_equal(pictures[1][:, :2], arrays.frames[0][32, :, 10:12])
+def test_film_strips_are_columns_in_time(results: Results, arrays: Arrays) -> None:
+    scrub = results.section("trajectories")["scrub"]
+    (image,) = [results.image(name) for name in results.trajectory(0)["scrub"]]
+    assert image.shape[1] == STEPS[0] * scrub["step_width"]
+    np.testing.assert_array_equal(image[:, 64:66], arrays.frames[0][32, :, 10:12])
     assert scrub["height"] == FRAME[0]
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda results: results.layer("5a"), "layer '5a' is none of 2b, input"),
-        (lambda results: results.series(2), "trajectory 2 is none of the 2"),
+        (lambda results: results.layer("5a"), "unknown layer '5a'; the page has 2b, input"),
+        (lambda results: results.series(2), "trajectory 2 is out of range: the page has 2"),
         (lambda results: results.series(-1), "trajectory -1"),
-        (lambda results: results.frames(1, [9]), "step 9 is none of the trajectory's 9"),
-        (lambda results: results.attribution("2b", 0, "action-7"), "output 'action-7' is none of value"),
-        (lambda results: results.attribution("2b", 9), "trajectory 9 is none of the 2"),
-        (lambda results: results.attribution("2b", -1), "trajectory -1 is none of the 2"),
-        (lambda results: results.totals("2b", 9), "trajectory 9 is none of the 2"),
-        (lambda results: results.frames(1, []), "no steps"),
+        (lambda results: results.frames(1, [9]), "step 9 is out of range: the trajectory has 9"),
+        (lambda results: results.attribution("2b", 0, "action-7"), "unknown output 'action-7'; the page has value"),
+        (lambda results: results.attribution("2b", 9), "trajectory 9 is out of range"),
+        (lambda results: results.attribution("2b", -1), "trajectory -1 is out of range"),
+        (lambda results: results.totals("2b", 9), "trajectory 9 is out of range"),
+        (lambda results: results.frames(1, []), "steps is empty"),
     ],
 )
-def test_what_is_not_there_is_named(results: Results, call, message: str) -> None:
+def test_invalid_arguments_are_named(results: Results, call, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         call(results)
 
@@ -136,23 +136,23 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     directory = LocalDirectory(tmp_path)
     write_small_page(directory)
     directory.remove("trajectories/1/series.js")
-    with pytest.raises(ClarityError, match=r"lacks trajectories/1/series\.js"):
+    with pytest.raises(ClarityError, match=r"trajectories/1/series\.js is missing"):
         open_results(tmp_path).series(0)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"<html></html>", "no page"),
+        (b"<html></html>", "not a page"),
         (b'<script type="application/json" id="manifest">{</script>', "damaged"),
         (b'<script type="application/json" id="manifest">[]</script>', "another format"),
         (
-            b'<script type="application/json" id="manifest">{"format":"rl-clarity-page","version":2}</script>',
-            "version 2",
+            b'<script type="application/json" id="manifest">{"format":"rl-clarity-page","version":1}</script>',
+            "format version 1.*create the page again: rl-clarity run",
         ),
     ],
 )
-def test_what_is_no_page_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_other_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "interface.html").write_bytes(content)
     with pytest.raises(ClarityError, match=message):
         open_results(tmp_path)

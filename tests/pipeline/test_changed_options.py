@@ -13,7 +13,8 @@ from tests.pipeline.conftest import Explain
 from tests.pipeline.small import OBSERVATIONS, counted_tasks, files_of
 
 FEATURES = {"features/Relu_2"}
-PLAYED = {"trajectory/1", "trajectory/2"}
+PLAYED = {"trajectories/1", "trajectories/2"}
+EXAMPLES = {"atlas", "examples/Relu_2"}
 EXPLAINED = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
 
 
@@ -21,20 +22,20 @@ EXPLAINED = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
     ("options", "expected"),
     [
         ({"video_speed": 3, "numpy_precision": 4, "trajectory_bookmarks": 2, "title": "B"}, set()),
-        ({"vis_subdiv_mult_default": 2, "vis_expand_mults": [1, 4], "attr_single_channels": False}, set()),
+        ({"vis_subdiv_mult_default": 2, "vis_expand_mults": [1, 4], "attr_single_channels": False}, EXAMPLES),
         ({"inline_js": False}, set()),
-        ({"observations_subdir": "seen", "features_grids_subdir": "grids"}, set()),
+        ({"observations_subdir": "seen", "features_grids_subdir": "grids"}, EXAMPLES),
         ({"scrub_range": (0, 0.1)}, PLAYED),
         ({"gae_lambda": 0.5}, PLAYED),
         ({"action_group_fns": ()}, PLAYED),
-        ({"vis_thumbnail_num_mult": 3}, FEATURES),
-        ({"vis_subdiv_mults": [1, 2]}, FEATURES),
-        ({"thumbnails_subdir": "thumbs"}, FEATURES),
-        ({"attr_integrate_steps": 4}, EXPLAINED),
-        ({"attribution_totals_subdir": "totals"}, EXPLAINED),
-        ({"attr_policy": True}, EXPLAINED),
-        ({"nmf_features": 4}, FEATURES | EXPLAINED),
-        ({"attr_quadrature": "midpoint"}, FEATURES | EXPLAINED),
+        ({"vis_thumbnail_num_mult": 3}, FEATURES | EXAMPLES),
+        ({"vis_subdiv_mults": [1, 2]}, FEATURES | EXAMPLES),
+        ({"thumbnails_subdir": "thumbs"}, FEATURES | EXAMPLES),
+        ({"attr_integrate_steps": 4}, EXPLAINED | {"examples/Relu_2"}),
+        ({"attribution_totals_subdir": "totals"}, EXPLAINED | {"examples/Relu_2"}),
+        ({"attr_policy": True}, EXPLAINED | {"examples/Relu_2"}),
+        ({"nmf_features": 4}, FEATURES | EXPLAINED | EXAMPLES),
+        ({"attr_quadrature": "midpoint"}, FEATURES | EXPLAINED | EXAMPLES),
         ({"input_layer_include": True}, {"attribution/input/1", "attribution/input/2"}),
         ({"layer_kwargs": {"name_contains_one_of": ["Relu_1"]}}, None),
     ],
@@ -80,4 +81,4 @@ def test_other_predicates_make_another_page(explain: Explain, tmp_path: Path) ->
     with pytest.raises(OutputError, match="already holds a page"):
         explain(action_group_fns=(lambda combo: "DOWN" in combo,))
     results = explain(action_group_fns=(lambda combo: "DOWN" in combo,), overwrite=True)
-    assert [group["actions"] for group in results.manifest["action_groups"]] == [[0, 3, 6]]
+    assert [group["actions"] for group in results.agent["action_groups"]] == [[0, 3, 6]]

@@ -107,7 +107,7 @@ def layers_by_name(results: Results, small_run: SmallRun) -> None:
 
 @case(layer_kwargs={"op_is_one_of": ["conv2d"], "discard_first_n": 2}, nmf_features=2)
 def layers_by_kind(results: Results, small_run: SmallRun) -> None:
-    (layer,) = results.manifest["layers"]
+    (layer,) = results.section("attribution")["layers"]
     assert "relu" not in layer["full_name"].lower()
     assert (layer["height"], layer["width"], layer["depth"]) == (4, 4, 64)
 
@@ -173,16 +173,16 @@ def policy(results: Results, small_run: SmallRun) -> None:
 
 
 @case(attr_images=True, input_layer_include=True)
-def pictures_of_attribution(results: Results, small_run: SmallRun) -> None:
+def images_of_attribution(results: Results, small_run: SmallRun) -> None:
     for name, selections in ((LAYER, 33), ("input", 12)):
         layer = results.layer(name)
-        films = layer["attribution_pictures"]["value"]
+        films = layer["images"]["value"]
         assert len(films) == selections
-        assert films.keys() == layer["attribution_scrubs"]["value"].keys()
+        assert films.keys() == layer["scrubs"]["value"].keys()
     attribution = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, "value", 5, RULE)
     channels, residual = reduction_of(small_run).signed_transform(attribution)
-    films = results.layer(LAYER)["attribution_pictures"]["value"]
-    strips = results.layer(LAYER)["attribution_scrubs"]["value"]
+    films = results.layer(LAYER)["images"]["value"]
+    strips = results.layer(LAYER)["scrubs"]["value"]
     for name, direction, channel in (
         ("pos-prin", "pos", "prin"),
         ("abs-all", "abs", "all"),
@@ -190,13 +190,13 @@ def pictures_of_attribution(results: Results, small_run: SmallRun) -> None:
         ("neg-4", "neg", 3),
     ):
         rendered = np.clip(render_attribution(channels, residual, direction=direction, channel=channel), 0, 1)
-        film = results.picture(films[name][0][0]) / 255
+        film = results.image(films[name][0][0]) / 255
         side = 4
         for step in range(24):
             row, column = (side * at for at in divmod(step, 8))
             shown = film[row : row + side, column : column + side]
             assert np.abs(shown - rendered[step]).max() <= 1.01 / 255
-        strip = results.picture(strips[name][0][0]) / 255
+        strip = results.image(strips[name][0][0]) / 255
         first, last = int(42 / 64 * side), round(44 / 64 * side)
         np.testing.assert_allclose(strip, np.concatenate(list(rendered[:, :, first:last]), axis=1), atol=1.01 / 255)
 
@@ -212,7 +212,7 @@ def single_channels(results: Results, small_run: SmallRun) -> None:
 @case(nmf_features=3)
 def number_of_features(results: Results, small_run: SmallRun) -> None:
     layer = results.layer(LAYER)
-    assert layer["channels"] == len(layer["colors"]) == len(layer["thumbnails"]) == 3
+    assert layer["channels"] == len(layer["colors"]) == len(layer["features"]["thumbnails"]) == 3
     assert results.attribution(LAYER, 0).channels.shape[-1] == 3
 
 
@@ -224,7 +224,7 @@ def attribution_that_features_are_fitted_to(results: Results, small_run: SmallRu
 
 @case(nmf_fit_observations=5)
 def observations_that_features_are_fitted_to(results: Results, small_run: SmallRun) -> None:
-    nmf = results.layer(LAYER)["nmf"]
+    nmf = results.layer(LAYER)["features"]["reduction"]
     assert nmf["fitted_on"] == 5
     observations = small_run.observations.observations[:16]
     others = np.setdiff1d(np.arange(16), np.linspace(0, 15, 5).round().astype(int))
@@ -235,9 +235,9 @@ def observations_that_features_are_fitted_to(results: Results, small_run: SmallR
 
 @case(nmf_fit_observations=None)
 def features_fitted_to_all_observations(results: Results, small_run: SmallRun) -> None:
-    nmf = results.layer(LAYER)["nmf"]
+    nmf = results.layer(LAYER)["features"]["reduction"]
     assert nmf["fitted_on"] == 16
-    assert "error_held_out" not in nmf or nmf["error_held_out"] is None
+    assert nmf.get("error_held_out") is None
 
 
 @case(vis_subdiv_mults=[0.5, 1.5], vis_subdiv_mult_default=1.5, vis_expand_mults=[2, 3], vis_expand_mult_default=3)
@@ -254,30 +254,32 @@ def grids(results: Results, small_run: SmallRun) -> None:
     for density in (0.5, 1.5):
         grid = dataset_grid(np.ascontiguousarray(reduced[..., 5]), density)
         cells = features[f"index.{density}"][5]
-        np.testing.assert_array_equal(np.array(results.manifest["observations"]["indices"])[cells], grid.indices)
+        np.testing.assert_array_equal(
+            np.array(results.section("features")["observations"]["indices"])[cells], grid.indices
+        )
         np.testing.assert_allclose(features[f"position.{density}"], grid.centers, atol=1e-6)
 
 
 @case(vis_thumbnail_num_mult=2, vis_thumbnail_expand_mult=1)
 def thumbnails(results: Results, small_run: SmallRun) -> None:
-    for name in results.layer(LAYER)["thumbnails"]:
-        assert results.picture(name).shape == (2 * 16, 2 * 16, 4)  # a position is 16 pixels wide
+    for name in results.layer(LAYER)["features"]["thumbnails"]:
+        assert results.image(name).shape == (2 * 16, 2 * 16, 4)  # a position is 16 pixels wide
 
 
 @case(feature_images=True, vis_expand_mults=[2, 4])
-def pictures_of_features(results: Results, small_run: SmallRun) -> None:
-    pictures = results.layer(LAYER)["feature_pictures"]
+def images_of_features(results: Results, small_run: SmallRun) -> None:
+    pictures = results.layer(LAYER)["features"]["images"]
     assert set(pictures) == {f"{density} x {zoom}" for density in ("0.25", "0.5", "1", "2") for zoom in (2, 4)}
     observations = small_run.observations.observations[:16]
     reduced = reduction_of(small_run).transform(small_run.agent.activations(observations, LAYER))
     grid = dataset_grid(np.ascontiguousarray(reduced[..., 2]), 1)
     drawn = draw_grid(grid, observations, (4, 4), 2)
-    np.testing.assert_allclose(results.picture(pictures["1 x 2"][2]) / 255, drawn, atol=0.51 / 255)
+    np.testing.assert_allclose(results.image(pictures["1 x 2"][2]) / 255, drawn, atol=0.51 / 255)
 
 
 @case(optimized_features=True, nmf_features=2)
 def optimized_features(results: Results, small_run: SmallRun) -> None:
-    pictures = np.stack([results.picture(name) for name in results.layer(LAYER)["optimized"]])
+    pictures = np.stack([results.image(name) for name in results.layer(LAYER)["features"]["optimized"]])
     assert pictures.shape == (2, 64, 64, 3)
     reduction = reduction_of(small_run, features=2)
     directions = reduction.components / np.linalg.norm(reduction.components, axis=1, keepdims=True)
@@ -299,36 +301,36 @@ def discounts(results: Results, small_run: SmallRun) -> None:
 
 @case(trajectory_bookmarks=1)
 def one_bookmark(results: Results, small_run: SmallRun) -> None:
-    assert [len(marks) for marks in results.manifest["bookmarks"].values()] == [1, 1]
+    assert [len(marks) for marks in results.section("trajectories")["bookmarks"].values()] == [1, 1]
 
 
 @case(trajectory_bookmarks=0)
 def no_bookmarks(results: Results, small_run: SmallRun) -> None:
-    assert results.manifest["bookmarks"] == {"high": [], "low": []}
+    assert results.section("trajectories")["bookmarks"] == {"high": [], "low": []}
 
 
 @case(action_combos=[[button] for button in "ABCDEFGHIJKLMN"] + [[]], attr_policy=True)
 def combos(results: Results, small_run: SmallRun) -> None:
-    assert [action["label"] for action in results.manifest["actions"]] == [*"ABCDEFGHIJKLMN", "no-op"]
+    assert [action["label"] for action in results.agent["actions"]] == [*"ABCDEFGHIJKLMN", "no-op"]
     # None presses LEFT, RIGHT, UP or DOWN: one group is left, of all.
-    assert [group["actions"] for group in results.manifest["action_groups"]] == [list(range(15))]
+    assert [group["actions"] for group in results.agent["action_groups"]] == [list(range(15))]
 
 
 @case(action_combos=None)
 def combos_unknown(results: Results, small_run: SmallRun) -> None:
-    assert [action["label"] for action in results.manifest["actions"]] == [str(index) for index in range(15)]
+    assert [action["label"] for action in results.agent["actions"]] == [str(index) for index in range(15)]
 
 
 @case(action_group_fns=(lambda combo: "UP" in combo, lambda combo: "Q" in combo, lambda combo: len(combo) == 1))
 def groups(results: Results, small_run: SmallRun) -> None:
     # Only one action presses Q: a group of one is no group.
     single = [index for index, combo in enumerate(COMBOS) if len(combo) == 1]
-    assert [group["actions"] for group in results.manifest["action_groups"]] == [[2, 5, 8], single]
+    assert [group["actions"] for group in results.agent["action_groups"]] == [[2, 5, 8], single]
 
 
 @case(action_group_fns=())
 def no_groups(results: Results, small_run: SmallRun) -> None:
-    assert results.manifest["action_groups"] == []
+    assert results.agent["action_groups"] == []
     assert results.series(0)["groups"].shape == (24, 0)
 
 
@@ -336,8 +338,8 @@ def no_groups(results: Results, small_run: SmallRun) -> None:
 def scrub_range(results: Results, small_run: SmallRun) -> None:
     (strip,) = results.trajectory(0)["scrub"]
     columns = np.concatenate(list(frames_of(small_run)[:, :, 16:32]), axis=1)
-    np.testing.assert_array_equal(results.picture(strip), columns)
-    assert results.manifest["scrub"]["step_width"] == 16
+    np.testing.assert_array_equal(results.image(strip), columns)
+    assert results.section("trajectories")["scrub"]["step_width"] == 16
 
 
 # --- how it is computed --------------------------------------------------------------------------------------------

@@ -72,9 +72,9 @@ def test_any_gymnasium_id(tmp_path: Path) -> None:
         **SMALL,
     )
     results = page.results()
-    assert results.manifest["env_name"] == "rl-clarity-tests/Light-v0"
-    assert [action["label"] for action in results.manifest["actions"]] == ["←", "no-op", "→"]
-    observation = results.manifest["observation"]
+    assert results.manifest["recordings"][0]["env_name"] == "rl-clarity-tests/Light-v0"
+    assert [action["label"] for action in results.agent["actions"]] == ["←", "no-op", "→"]
+    observation = results.agent["observation"]
     assert (observation["height"], observation["width"], observation["frame_height"]) == (48, 40, 144)
     frames = results.frames(1)
     assert frames.shape == (10, 144, 120, 3)
@@ -91,10 +91,10 @@ def test_atari(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "agents" / "pong.jd", args, (84, 84, 4), 6)
     page = rl_clarity.run(checkpoint, tmp_path / "page", layer_kwargs=LAST_LAYER, input_layer_include=True, **SMALL)
     results = page.results()
-    observation = results.manifest["observation"]
+    observation = results.agent["observation"]
     assert (observation["height"], observation["width"], observation["channels"]) == (84, 84, 4)
     assert observation["stack"] == 4
-    assert [action["combo"] for action in results.manifest["actions"]] == [
+    assert [action["combo"] for action in results.agent["actions"]] == [
         [], ["FIRE"], ["RIGHT"], ["LEFT"], ["RIGHT", "FIRE"], ["LEFT", "FIRE"],
     ]  # fmt: skip
     assert results.frames(0).shape == (10, 84, 84, 1)
@@ -103,7 +103,7 @@ def test_atari(tmp_path: Path) -> None:
     assert results.layers == ["input", "Relu_2"]
     assert results.layer("input")["channels"] == 4
     assert results.attribution("input", 0).channels.shape == (10, 84, 84, 4)
-    assert results.manifest["observations"]["height"] == 84
+    assert results.section("features")["observations"]["height"] == 84
 
 
 def test_atari_at_human_scale(tmp_path: Path) -> None:
@@ -112,15 +112,15 @@ def test_atari_at_human_scale(tmp_path: Path) -> None:
     checkpoint = Path(shutil.copyfile(golden.checkpoint, tmp_path / "nature.jd"))
     args = rl_clarity.load_agent(checkpoint).metadata
     if args.get("env_kind") != "atari":
-        pytest.skip("the golden network is none of Atari")
+        pytest.skip("the golden network is not an Atari agent")
     load = {"full_resolution": True}
     page = rl_clarity.run(checkpoint, tmp_path / "page", layer_kwargs=LAST_LAYER, load_kwargs=load, **SMALL)
     results = page.results()
     assert results.frames(0).shape == (10, 210, 160, 3)
-    assert results.manifest["observation"]["stack"] == 4
+    assert results.agent["observation"]["stack"] == 4
 
 
-def test_environments_that_are_no_pictures(tmp_path: Path) -> None:
+def test_environments_without_images(tmp_path: Path) -> None:
     args = {"env_kind": "gymnasium", "env_name": "CartPole-v1", "cnn": "nature", "observation_shape": [48, 40, 3]}
     checkpoint = write_checkpoint(tmp_path / "agents" / "cart.jd", args, (48, 40, 3), 2)
     with pytest.raises(ClarityError, match="image"):
@@ -164,4 +164,4 @@ def test_other_games_with_options(game: str, tmp_path: Path) -> None:
     assert groups["Environment"]["num_levels"] == "5"
     assert groups["Environment"]["epsilon_greedy"] == "0.5"
     assert groups["Environment"]["reward_scale"] == "0.1"
-    assert page.results().manifest["env_name"] == game
+    assert page.results().manifest["recordings"][0]["env_name"] == game

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from rl_clarity.cli import main
+from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.chunks import decode_chunk, parse_script
-from rl_clarity.pages.files import LocalDirectory
 from tests.pipeline.small import SmallRun, files_of, is_complete
 
 NOBODY = 65534

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 import rl_clarity
+from rl_clarity.analyses.attribution.analysis import PATH_SCORES
+from rl_clarity.analyses.layers import PageLayer, gradient_bytes
 from rl_clarity.cli import main
 from rl_clarity.errors import ClarityError
-from rl_clarity.jobs import share
+from rl_clarity.jobs import machine
+from rl_clarity.jobs.forecast import Forecast
+from rl_clarity.jobs.tasks import BATCH_SHARE
 from rl_clarity.pages.results import Results
-from rl_clarity.stages.batches import PATHS, SHARE, gradient_bytes
-from rl_clarity.stages.forecast import Forecast
-from rl_clarity.stages.plan import PlannedLayer
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, files_of
 
@@ -60,8 +61,8 @@ def test_a_dry_run_writes_nothing(small_run: SmallRun, tmp_path: Path, capsys: A
     assert 50 * MB < found.memory < 10**11
     assert found.output > 10_000
     assert found.samples > 24 * 2 * 64 * 64 * 3
-    assert found.tasks == 1 + 2 + 2
-    assert found.stages.keys() == {"playing", "features", "trajectory", "attribution", "page"}
+    assert found.tasks == 1 + 2 + 2 + 2
+    assert found.stages.keys() == {"playing", "features", "trajectories", "attribution", "examples", "atlas", "page"}
     assert capsys.readouterr().err == ""
 
 
@@ -75,7 +76,7 @@ def test_a_run_says_so_in_one_line_and_notes_it(small_run: SmallRun, tmp_path: P
     assert "of memory" in said
     assert "of disk" in said
     noted = json.loads((tmp_path / "page" / "run-log.json").read_text())["runs"][0]
-    assert noted["forecast"]["tasks"] == 3
+    assert noted["forecast"]["tasks"] == 5
     # What was foreseen of the disk is what was written.
     written = sum(path.stat().st_size for path in (tmp_path / "page").rglob("*.*") if path.name != "run-log.json")
     assert written / 3 < noted["forecast"]["output"] < 3 * written
@@ -110,7 +111,7 @@ def test_more_work_takes_longer(small_run: SmallRun, tmp_path: Path) -> None:
     assert policy.output > little.output
 
 
-def test_pictures_of_features_are_counted(small_run: SmallRun, tmp_path: Path) -> None:
+def test_images_of_features_are_counted(small_run: SmallRun, tmp_path: Path) -> None:
     checkpoint = copy_of(small_run, tmp_path / "agent")
     plain, drawn, optimized = (
         forecast(small_run, checkpoint, tmp_path / "page", **options)
@@ -127,17 +128,17 @@ def test_what_is_done_is_not_counted(explain: Explain, small_run: SmallRun, tmp_
     given = {**arrays, "firsts": small_run.trajectories.firsts[:, :24]}
     observations = small_run.observations.observations[:16]
     options: dict[str, Any] = {"layer_kwargs": LAST_LAYER, "title": "An agent", "overwrite": True, "dry_run": True}
-    combos = [action["combo"] for action in small_run.results.manifest["actions"]]
+    combos = [action["combo"] for action in small_run.results.agent["actions"]]
 
     def foreseen(**changed: Any) -> Forecast:
         arguments = {**options, "action_combos": combos, **changed}
         return rl_clarity.generate(small_run.agent, given, observations, tmp_path / "page", **arguments)
 
-    assert str(foreseen()) == "There is nothing to do: the page is there."
+    assert str(foreseen()) == "There is nothing to do: the page is finished."
     changed = foreseen(attr_integrate_steps=3)
-    assert (changed.tasks, changed.tasks_done) == (2, 3)
+    assert (changed.tasks, changed.tasks_done) == (3, 4)
     assert changed.stages["features"] == 0
-    assert "(3 of 5 tasks are done)" in str(changed)
+    assert "(4 of 7 tasks are done)" in str(changed)
     assert rl_clarity.open_results(tmp_path / "page").manifest["complete"]  # and nothing was touched
 
 
@@ -196,7 +197,7 @@ sys.exit(status)
 @pytest.fixture
 def with_memory(monkeypatch: pytest.MonkeyPatch) -> Any:
     def has(size: int) -> None:
-        monkeypatch.setattr(share, "available_memory", lambda: size)
+        monkeypatch.setattr(machine, "available_memory", lambda: size)
 
     return has
 
@@ -209,20 +210,20 @@ def test_less_memory_makes_the_same_page(
     monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
 ) -> None:
-    from rl_clarity.stages import attribution
+    from rl_clarity.analyses.attribution import analysis
 
     options: dict[str, Any] = {"layer_kwargs": {"name_contains_one_of": ["Relu_1"]}, "attr_policy": True}
     ample = explain(tmp_path / "ample", **options)
     batches = []
-    attribute = attribution.attribute
-    monkeypatch.setattr(attribution, "attribute", lambda *a, **k: batches.append(len(a[1])) or attribute(*a, **k))
+    attribute = analysis.attribute
+    monkeypatch.setattr(analysis, "attribute", lambda *a, **k: batches.append(len(a[1])) or attribute(*a, **k))
     capsys.readouterr()
     agent = small_run.agent
-    layer = PlannedLayer("Relu_1", "Relu_1", "", agent.layers["Relu_1"], 8)
-    with_memory(int(1.2 * 16 * gradient_bytes(agent, layer, 16) / SHARE))
+    layer = PageLayer("Relu_1", "Relu_1", "", agent.layers["Relu_1"], 8)
+    with_memory(int(1.2 * 16 * gradient_bytes(agent, layer, 16) / BATCH_SHARE))
     small: Results = explain(tmp_path / "small", **options)
     assert set(batches) == {16, 8}
-    assert "Layer Relu_1 is explained 16 frames at a time, as memory is short;" in capsys.readouterr().err
+    assert "attribution/Relu_1 processes 16 frames at a time, as memory is short;" in capsys.readouterr().err
     assert small.manifest == ample.manifest
     assert files_of(tmp_path / "small") == files_of(tmp_path / "ample")
 
@@ -232,14 +233,14 @@ def test_several_paths_are_the_same_in_parts(
 ) -> None:
     options = {"attr_max_paths": 2}
     explain(tmp_path / "ample", **options)
-    layer = PlannedLayer("Relu_2", "Relu_2", "", small_run.agent.layers["Relu_2"], 8)
-    with_memory(int(1.2 * 16 * gradient_bytes(small_run.agent, layer, 1 + PATHS) / SHARE))
+    layer = PageLayer("Relu_2", "Relu_2", "", small_run.agent.layers["Relu_2"], 8)
+    with_memory(int(1.2 * 16 * gradient_bytes(small_run.agent, layer, 1 + PATH_SCORES) / BATCH_SHARE))
     explain(tmp_path / "small", **options)
     assert files_of(tmp_path / "small") == files_of(tmp_path / "ample")
 
 
 def test_memory_for_not_even_one_frame_is_said(explain: Explain, tmp_path: Path, with_memory: Any) -> None:
     with_memory(1000)
-    with pytest.raises(ClarityError, match="one frame's gradients at layer Relu_2"):
+    with pytest.raises(ClarityError, match=r"one frame of (features|attribution)/Relu_2"):
         explain()
     assert not (tmp_path / "page").exists()

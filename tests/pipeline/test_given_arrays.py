@@ -143,14 +143,14 @@ def test_rendered_frames_are_shown(tiny: Callable[..., Results]) -> None:
     shown = rng.integers(0, 256, (2, 12, 96, 80, 3), np.uint8)
     atlas = rng.integers(0, 256, (9, 96, 80, 3), np.uint8)
     results = tiny(trajectories_full=None, **{"observations_full": atlas})
-    assert results.manifest["observations"]["height"] == 96
-    assert results.manifest["observation"]["frame_height"] == 64
+    assert results.section("features")["observations"]["height"] == 96
+    assert results.agent["observation"]["frame_height"] == 64
     arrays = {**given_arrays(), "observations_full": shown}
     page = rl_clarity.generate(
         TinyAgent(), arrays, np.zeros((9, 64, 64, 3), np.uint8), Path(results._directory.location), overwrite=True
     )
     np.testing.assert_array_equal(page.results().frames(1), shown[1])
-    assert page.results().manifest["observation"]["frame_width"] == 80
+    assert page.results().agent["observation"]["frame_width"] == 80
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_invalid_arrays_write_nothing(
 
 def test_collected_samples(explain: Explain, small_run: SmallRun) -> None:
     results = explain(trajectories=small_run.trajectories, observations=small_run.observations)
-    assert results.manifest["trajectories"][0]["steps"] == 72
+    assert results.section("trajectories")["trajectories"][0]["steps"] == 72
     np.testing.assert_allclose(results.series(1)["values"], small_run.trajectories.values[1])
 
 

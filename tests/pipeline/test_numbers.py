@@ -8,7 +8,7 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.pages.results import Results
-from rl_clarity.recordings.advantages import dones_of
+from rl_clarity.recordings.advantages import dones_from_firsts
 from rl_clarity.visualization.rendering import attribution_scale
 from rl_clarity.visualization.totals import channel_totals
 from tests.pipeline.small import COMBOS, GAMMA, LAMBDA, STEPS, SmallRun, coding_error
@@ -52,9 +52,9 @@ GROUPS = {
 
 
 def test_every_logit_and_group_is_attributed(results: Results) -> None:
-    kinds = [output["kind"] for output in results.manifest["outputs"]]
+    kinds = [output["kind"] for output in results.section("attribution")["outputs"]]
     assert kinds == ["value"] + ["action"] * 15 + ["group"] * 5
-    assert {o["label"] for o in results.manifest["outputs"] if o["kind"] == "group"} == set(GROUPS)
+    assert {o["label"] for o in results.section("attribution")["outputs"] if o["kind"] == "group"} == set(GROUPS)
     assert results.layers == ["input", *LAYERS]
 
 
@@ -63,7 +63,7 @@ def test_every_logit_and_group_is_attributed(results: Results) -> None:
 def test_attribution(
     small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction], layer: str, which: int
 ) -> None:
-    output = results.manifest["outputs"][which]
+    output = results.section("attribution")["outputs"][which]
     frames = small_run.trajectories.observations[1]
     whole = rl_clarity.integrated_gradients(small_run.agent, frames, layer, indices_of(output), *STEPS_AND_RULE)
     channels, residual = reductions[layer].signed_transform(whole)
@@ -101,7 +101,7 @@ def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None
 @pytest.mark.parametrize("output", ["value", "action-2", "group-1"])
 def test_gradients_of_the_input(small_run: SmallRun, results: Results, output: str) -> None:
     frames = small_run.trajectories.observations[0]
-    wanted = indices_of(next(one for one in results.manifest["outputs"] if one["id"] == output))
+    wanted = indices_of(next(one for one in results.section("attribution")["outputs"] if one["id"] == output))
     gradients = rl_clarity.input_gradients(small_run.agent, frames, wanted)
     found = results.attribution("input", 0, output)
     assert found.residual is None
@@ -133,7 +133,7 @@ def test_how_good_the_reduction_is(
         )
         for part in (chosen, others)
     ]
-    nmf = results.layer(layer)["nmf"]
+    nmf = results.layer(layer)["features"]["reduction"]
     assert nmf["fitted_on"] == 24
     assert [nmf["error"], nmf["error_held_out"]] == pytest.approx(errors, rel=1e-3)
 
@@ -148,9 +148,7 @@ def test_series(small_run: SmallRun, results: Results, trajectory: int) -> None:
     np.testing.assert_allclose(series["logits"], outputs.policy_logits, rtol=1e-4, atol=1e-4)
     powers = np.exp(outputs.policy_logits - outputs.policy_logits.max(1, keepdims=True))
     np.testing.assert_allclose(series["probabilities"], powers / powers.sum(1, keepdims=True), rtol=1e-3, atol=1e-5)
-    groups = np.stack(
-        [outputs.policy_logits[:, group["actions"]].sum(1) for group in results.manifest["action_groups"]]
-    )
+    groups = np.stack([outputs.policy_logits[:, group["actions"]].sum(1) for group in results.agent["action_groups"]])
     np.testing.assert_allclose(series["groups"], groups.T, rtol=1e-4, atol=1e-3)
 
 
@@ -159,7 +157,7 @@ def test_advantages_and_bookmarks(small_run: SmallRun, results: Results) -> None
     advantages = rl_clarity.generalized_advantage_estimation(
         played.rewards,
         played.values,
-        dones_of(played.firsts),
+        dones_from_firsts(played.firsts),
         gamma=GAMMA,
         lam=LAMBDA,
         truncated=played.truncated,
@@ -168,7 +166,10 @@ def test_advantages_and_bookmarks(small_run: SmallRun, results: Results) -> None
     for trajectory in range(2):
         np.testing.assert_allclose(results.series(trajectory)["advantages"], advantages[trajectory], rtol=1e-5)
     episodes = np.cumsum(played.firsts, axis=1)
-    for direction, found in ((1, results.manifest["bookmarks"]["high"]), (-1, results.manifest["bookmarks"]["low"])):
+    for direction, found in (
+        (1, results.section("trajectories")["bookmarks"]["high"]),
+        (-1, results.section("trajectories")["bookmarks"]["low"]),
+    ):
         best = {}
         for trajectory, frame in np.argwhere(direction * advantages > 0):
             episode = (trajectory, episodes[trajectory, frame])
@@ -183,8 +184,8 @@ def test_frames_and_strips(small_run: SmallRun, results: Results) -> None:
         np.testing.assert_array_equal(results.frames(trajectory), frames)
         (strip,) = results.trajectory(trajectory)["scrub"]
         columns = np.concatenate(list(frames[:, :, 42:44]), axis=1)
-        np.testing.assert_array_equal(results.picture(strip), columns)
-        films = [results.picture(name) for name in results.trajectory(trajectory)["pictures"]]
+        np.testing.assert_array_equal(results.image(strip), columns)
+        films = [results.image(name) for name in results.trajectory(trajectory)["images"]]
         assert [film.shape for film in films] == [(8 * 64, 8 * 64, 3), (64, 8 * 64, 3)]
         np.testing.assert_array_equal(films[0][64:128, 128:192], frames[10])
         np.testing.assert_array_equal(films[1][:, :64], frames[64])
@@ -193,11 +194,11 @@ def test_frames_and_strips(small_run: SmallRun, results: Results) -> None:
 def test_atlas_and_dataset_examples(
     small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction]
 ) -> None:
-    atlas = results.manifest["observations"]
+    atlas = results.section("features")["observations"]
     observations = small_run.observations.observations
-    pictures = [results.picture(name) for name in atlas["pictures"]]
+    pictures = [results.image(name) for name in atlas["images"]]
     for cell, index in enumerate(atlas["indices"]):
-        picture, place = divmod(cell, atlas["per_picture"])
+        picture, place = divmod(cell, atlas["per_image"])
         row, column = (64 * at for at in divmod(place, atlas["columns"]))
         np.testing.assert_array_equal(pictures[picture][row : row + 64, column : column + 64], observations[index])
     assert atlas["origins"] == [None] * atlas["count"]
@@ -218,7 +219,7 @@ def test_atlas_and_dataset_examples(
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_thumbnails(results: Results, layer: str) -> None:
-    pictures = [results.picture(name) for name in results.layer(layer)["thumbnails"]]
+    pictures = [results.image(name) for name in results.layer(layer)["features"]["thumbnails"]]
     assert len(pictures) == 8
     assert all(picture.shape[-1] == 4 and picture[..., 3].max() == 255 for picture in pictures)
 

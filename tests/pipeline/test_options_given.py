@@ -10,7 +10,7 @@ import pytest
 import rl_clarity
 from rl_clarity.errors import OptionError
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import LAST_LAYER, SmallRun
+from tests.pipeline.small import LAST_LAYER
 
 
 def test_layers_that_can_be_by_passed(impala: Any) -> None:
@@ -19,18 +19,18 @@ def test_layers_that_can_be_by_passed(impala: Any) -> None:
 
 
 @pytest.fixture
-def impala(small_run: SmallRun) -> Callable[..., Any]:
+def impala() -> Callable[..., Any]:
     """The layers that a page of an IMPALA network would have."""
+    from rl_clarity.analyses.layers import page_layers
     from rl_clarity.options import InterfaceOptions
     from rl_clarity.parsing import parse
-    from rl_clarity.stages.plan import plan_page
     from tests.golden_data import load_golden
 
     agent = rl_clarity.load_agent(load_golden("impala").checkpoint)
 
     def layers(**layer_kwargs: Any) -> Any:
         options = parse(InterfaceOptions, {"layer_kwargs": layer_kwargs})
-        return plan_page(agent, small_run.trajectories, small_run.observations, options, agent.metadata).layers
+        return page_layers(agent, options)
 
     return layers
 

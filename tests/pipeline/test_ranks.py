@@ -36,8 +36,8 @@ def entered(self, name, *rest):
 WorkStore.enter = entered
 
 if os.environ.get("BROKEN"):
-    from rl_clarity.stages import tasks
-    attribute = tasks.attribute_trajectory
+    from rl_clarity.analyses.attribution import analysis
+    attribute = analysis.attribute_trajectory
     def broken(*arguments):
         if os.environ["BROKEN"] == "disk":
             with open(os.environ["DONE"] + "-broken", "a") as file:
@@ -50,7 +50,7 @@ if os.environ.get("BROKEN"):
                 os.kill(os.getpid(), signal.SIGKILL)
             raise RuntimeError("the rank is out of luck")
         return attribute(*arguments)
-    tasks.attribute_trajectory = broken
+    analysis.attribute_trajectory = broken
 
 from rl_clarity.cli import main
 sys.exit(main(["run", *sys.argv[1:]]))
@@ -118,7 +118,7 @@ def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> 
     ("how", "said"),
     [
         ("raises", r"rank 1 of 2 failed at attribution/Relu_\d/\d: (.*\n)*RuntimeError: the rank is out of luck"),
-        ("killed", r"rank 1 of 2 was killed at attribution/Relu_\d/\d; the same command goes on where it was"),
+        ("killed", r"rank 1 of 2 was killed at attribution/Relu_\d/\d; run the same command again to resume"),
         ("disk", r"rank \d of 2 failed at attribution/Relu_\d/\d: \[Errno 28\] No space left on device\n"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 import rl_clarity
 from rl_clarity.cli import main
 from rl_clarity.errors import CheckpointError
-from rl_clarity.pages.files import RemoteDirectory
+from rl_clarity.jobs.directory import RemoteDirectory
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, counted_tasks, files_of
 
@@ -70,7 +70,7 @@ def test_a_remote_run_goes_on(explain: Explain, bucket: str, monkeypatch: pytest
         raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr("rl_clarity.stages.tasks.attribute_trajectory", broken)
+        patch.setattr("rl_clarity.analyses.attribution.analysis.attribute_trajectory", broken)
         with pytest.raises(Stop):
             explain(f"{bucket}/stopped")
     assert not rl_clarity.open_results(f"{bucket}/stopped").manifest["complete"]

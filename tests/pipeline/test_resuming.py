@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.jobs.store import DIRECTORY
-from rl_clarity.pages.files import LocalDirectory
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import REPOSITORY, SmallRun, counted_tasks, files_of, is_complete
 
@@ -54,7 +54,7 @@ def test_what_was_lost_is_made_again(run_short: Callable[..., Path], monkeypatch
     (directory / "observations/observations-1.png").unlink()
     with counted_tasks(monkeypatch) as done:
         run_short("page")
-    assert done == ["attribution/Relu_2/2"]
+    assert done == ["attribution/Relu_2/2", "atlas"]
     assert files_of(directory) == before
 
 
@@ -107,13 +107,14 @@ def test_finished_tasks_are_not_done_again(explain: Explain, tmp_path: Path, mon
         raise Stop
 
     with monkeypatch.context() as patch, counted_tasks(monkeypatch) as done:
-        patch.setattr("rl_clarity.stages.tasks.write_trajectory", broken)
+        patch.setattr("rl_clarity.analyses.trajectories.write_trajectory", broken)
         with pytest.raises(Stop):
             explain()
     assert done == ["features/Relu_2"]
     with counted_tasks(monkeypatch) as done:
         explain()
-    assert sorted(done) == ["attribution/Relu_2/1", "attribution/Relu_2/2", "trajectory/1", "trajectory/2"]
+    expected = ["atlas", "attribution/Relu_2/1", "attribution/Relu_2/2", "examples/Relu_2"]
+    assert sorted(done) == [*expected, "trajectories/1", "trajectories/2"]
 
 
 KILLS = 20
@@ -169,7 +170,9 @@ def test_back_to_the_old_options_after_a_stop(
         raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr("rl_clarity.stages.attribution.write_totals", stopped)  # attribution itself is written by then
+        patch.setattr(
+            "rl_clarity.analyses.attribution.analysis.write_totals", stopped
+        )  # attribution itself is written by then
         with pytest.raises(Stop):
             explain(overwrite=True, attr_integrate_steps=1)
     assert not is_complete(tmp_path / "page")
@@ -187,6 +190,6 @@ def test_nothing_in_a_page_tells_where_and_when_it_was_made(explain: Explain, tm
 def test_entries_are_json(explain: Explain, tmp_path: Path) -> None:
     explain()
     entries = [json.loads(path.read_text()) for path in (tmp_path / "page" / DIRECTORY).glob("*-*.json")]
-    assert len(entries) == 5
+    assert len(entries) == 7
     assert all(set(entry) == {"facts", "files", "key", "name"} for entry in entries)
     assert all(np.isfinite(list(entry["facts"].get("scales", {}).values())).all() for entry in entries)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.stages import run_log
+from rl_clarity.jobs import job
 from tests.pipeline.conftest import Explain
 
 
@@ -29,9 +29,10 @@ def test_a_run_is_logged(explain: Explain, tmp_path: Path) -> None:
     assert (run["host"], run["hosts"], run["ranks"]) == (socket.gethostname(), [socket.gethostname()], 1)
     assert run["started"] <= run["ended"]
     assert run["versions"].keys() >= {"rl-clarity", "keras", "numpy"}
-    assert run["stages"].keys() == {"features and frames", "attribution", "page"}
+    assert run["stages"].keys() == {"trajectories and features", "attribution and atlas", "examples", "page"}
     assert sum(run["stages"].values()) <= run["seconds"] + 0.01
-    names = {"features/Relu_2", "trajectory/1", "trajectory/2", "attribution/Relu_2/1", "attribution/Relu_2/2"}
+    first = {"features/Relu_2", "trajectories/1", "trajectories/2", "atlas"}
+    names = {*first, "attribution/Relu_2/1", "attribution/Relu_2/2", "examples/Relu_2"}
     assert {task["task"] for task in run["tasks"]} == names
     assert all(task["rank"] == 0 and task["seconds"] >= 0 for task in run["tasks"])
 
@@ -41,26 +42,27 @@ def test_runs_that_go_on_are_added(explain: Explain, tmp_path: Path, monkeypatch
         raise Stop("enough")
 
     with monkeypatch.context() as patch:
-        patch.setattr("rl_clarity.stages.tasks.attribute_trajectory", broken)
+        patch.setattr("rl_clarity.analyses.attribution.analysis.attribute_trajectory", broken)
         with pytest.raises(Stop):
             explain()
     explain()
     first, second = runs(tmp_path / "page")
     assert first["outcome"] == "Stop: enough"
-    assert {task["task"] for task in first["tasks"]} == {"features/Relu_2", "trajectory/1", "trajectory/2"}
+    assert {task["task"] for task in first["tasks"]} == {"features/Relu_2", "trajectories/1", "trajectories/2"}
     assert second["outcome"] == "finished"
-    assert {task["task"] for task in second["tasks"]} == {"attribution/Relu_2/1", "attribution/Relu_2/2"}
+    attributed = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
+    assert {task["task"] for task in second["tasks"]} == {*attributed, "atlas", "examples/Relu_2"}
 
 
 def test_what_a_killed_run_had_done_is_there(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill leaves no time for a last word, so the log is written while the work goes on."""
-    monkeypatch.setattr(run_log, "SECONDS_BETWEEN", 0.0)
-    monkeypatch.setattr(run_log.RunLog, "close", lambda self, outcome: None)
+    monkeypatch.setattr(job, "SECONDS_BETWEEN_WRITES", 0.0)
+    monkeypatch.setattr(job.Job, "close", lambda self, outcome: None)
 
     def broken(*arguments: Any) -> None:
         raise Stop
 
-    monkeypatch.setattr("rl_clarity.stages.tasks.write_trajectory", broken)
+    monkeypatch.setattr("rl_clarity.analyses.trajectories.write_trajectory", broken)
     with pytest.raises(Stop):
         explain()
     (run,) = runs(tmp_path / "page")

@@ -116,7 +116,7 @@ def test_full_resolution(copied: Path, small_run: SmallRun, tmp_path: Path) -> N
         vis_thumbnail_num_mult=2,
     )
     results = page.results()
-    observation = results.manifest["observation"]
+    observation = results.agent["observation"]
     assert (observation["height"], observation["frame_height"], observation["frame_width"]) == (64, 512, 512)
     frames = results.frames(0, range(3))
     assert frames.shape == (3, 512, 512, 3)
@@ -124,9 +124,9 @@ def test_full_resolution(copied: Path, small_run: SmallRun, tmp_path: Path) -> N
     small = small_run.trajectories.observations[0, :3].astype(float)
     averaged = frames.reshape(3, 64, 8, 64, 8, 3).mean(axis=(2, 4))
     assert np.abs(averaged - small).mean() < 25
-    atlas = results.manifest["observations"]
+    atlas = results.section("features")["observations"]
     assert (atlas["height"], atlas["columns"]) == (512, 4)
-    assert results.picture(results.manifest["layers"][0]["thumbnails"][0]).shape == (2 * 512, 2 * 512, 4)
+    assert results.image(results.section("attribution")["layers"][0]["thumbnails"][0]).shape == (2 * 512, 2 * 512, 4)
 
 
 # --- reuse --------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ import pytest
 
 import rl_clarity
 from rl_clarity.errors import ClarityError
+from rl_clarity.pages import output
 from rl_clarity.pages.document import read_manifest
-from rl_clarity.pages.manifest import chunk_names, picture_names
-from rl_clarity.stages import unfinished
+from rl_clarity.pages.manifest import section_data
 from tests.browser.conftest import open_page as open_page  # a fixture
 from tests.browser.pages import Visitor
 from tests.pipeline.conftest import Explain
@@ -39,8 +39,8 @@ def stopped_at(explain: Explain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
             run(task, *rest)
 
         with monkeypatch.context() as patch:
-            patch.setattr(unfinished, "SECONDS_BETWEEN", 0.0)
-            patch.setattr(unfinished, "TIMES_WRITING", 0)
+            patch.setattr(output, "SECONDS_BETWEEN_UPDATES", 0.0)
+            patch.setattr(output, "UPDATE_RATIO", 0)
             patch.setattr(tasks, "_run", until)
             with pytest.raises(Stop):
                 explain(**options)
@@ -58,24 +58,26 @@ def test_it_says_what_is_missing(stopped_at: Callable[..., Path], options: dict[
     directory = stopped_at("attribution/Relu_2/2", **options)
     manifest = manifest_in(directory)
     assert not manifest["complete"]
-    layer = manifest["layers"][0]
+    layer = section_data(manifest, "attribution")["layers"][0]
     missing = set(manifest["missing"])
-    assert missing == {
-        layer["totals"][1],
-        *layer["attribution"]["value"][1],
-        layer["features"],
-    }
+    chunk = section_data(manifest, "features")["layers"]["Relu_2"]["chunk"]
+    assert missing == {layer["totals"][1], *layer["attribution"]["value"][1], chunk}
     results = rl_clarity.open_results(directory)
     assert results.frames(1).shape == (24, 64, 64, 3)
     assert results.attribution("Relu_2", 0).channels.shape == (24, 4, 4, 8)
-    with pytest.raises(ClarityError, match=r"lacks attribution.*the page is not complete"):
+    with pytest.raises(ClarityError, match=r"attribution.* is missing in .*the page is not complete"):
         results.attribution("Relu_2", 1)
 
 
 def test_nothing_is_there_at_first(stopped_at: Callable[..., Path]) -> None:
     manifest = manifest_in(stopped_at("features"))
-    assert set(manifest["missing"]) == {*chunk_names(manifest), *picture_names(manifest)}
-    assert manifest["bookmarks"]["high"] or manifest["bookmarks"]["low"]
+    trajectory = section_data(manifest, "trajectories")["trajectories"][1]
+    names = [trajectory["series"], *trajectory["scrub"], *trajectory["frames"], *trajectory["images"]]
+    layer = section_data(manifest, "attribution")["layers"][0]
+    names += [*layer["totals"], *layer["attribution"]["value"][0]]
+    features = section_data(manifest, "features")["layers"]["Relu_2"]
+    assert {*names, features["chunk"], *features["thumbnails"]} <= set(manifest["missing"])
+    assert any(section_data(manifest, "trajectories")["bookmarks"].values())
 
 
 def test_files_of_another_page_are_not_taken_for_its_own(
@@ -83,7 +85,7 @@ def test_files_of_another_page_are_not_taken_for_its_own(
 ) -> None:
     explain()
     manifest = manifest_in(stopped_at("attribution", attr_integrate_steps=2, overwrite=True))
-    layer = manifest["layers"][0]
+    layer = section_data(manifest, "attribution")["layers"][0]
     assert (tmp_path / "page" / layer["totals"][0]).exists()  # of the page before
     assert set(layer["totals"]) <= set(manifest["missing"])
 
@@ -108,7 +110,7 @@ def test_other_options_may_replace_it_unasked(explain: Explain, stopped_at: Call
 
 SAID = {
     "features": "frames of all trajectories; features of Relu_2; attribution to Relu_2.",
-    "trajectory/2": "frames of trajectory 2; attribution to Relu_2.",
+    "trajectories/2": "frames of trajectory 2; attribution to Relu_2.",
     "attribution/Relu_2/2": "attribution to Relu_2 on trajectory 2.",
 }
 

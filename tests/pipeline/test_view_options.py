@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.options import DirectoryOptions, InterfaceOptions, ViewOptions
+from rl_clarity.options import InterfaceOptions
+from rl_clarity.pages.manifest import ViewOptions, section_data
 from rl_clarity.pages.results import Results
 from tests.pipeline import test_computing_options
 from tests.pipeline.conftest import Explain
@@ -45,7 +46,7 @@ DIRECTORIES = {
     "features_grids_subdir": "grids/",
     "attribution_totals_subdir": "totals/",
 }
-ELSEWHERE = {"seed", "batch_size", "overwrite"}
+ELSEWHERE = {"seed", "batch_size", "overwrite", "page_kind", "analyses"}
 """Options with tests of their own."""
 
 
@@ -53,20 +54,19 @@ def test_every_option_has_a_case() -> None:
     cases = {name for one in test_computing_options.CASES for name in one.values[0]}
     here = {"env_name", "title", "numpy_precision", "inline_js", "inline_large_json", "single_file"}
     assert {field.name for field in fields(InterfaceOptions)} == cases | here | {*VIEW} | {*DIRECTORIES} | ELSEWHERE
-    assert {field.name for field in fields(ViewOptions)} == {*VIEW}
-    assert {field.name for field in fields(DirectoryOptions)} == {*DIRECTORIES}
+    assert {field.name for field in fields(ViewOptions)} == {*VIEW, "attr_single_channels"}
 
 
 def test_view_options_reach_the_page(explain: Explain) -> None:
     results = explain(**VIEW, env_name="a game", title="A <title>")
     assert results.manifest["view"] == {**VIEW, "single_channels": True}
-    assert results.manifest["env_name"] == "a game"
+    assert results.manifest["recordings"][0]["env_name"] == "a game"
     assert results.manifest["title"] == "A <title>"
 
 
 def test_names_come_from_the_checkpoint_where_they_are_not_given(explain: Explain) -> None:
     manifest = explain(title=None).manifest
-    assert manifest["env_name"] == "coinrun"
+    assert manifest["recordings"][0]["env_name"] == "coinrun"
     assert manifest["title"] == "coinrun, nature"
 
 
@@ -102,7 +102,9 @@ def test_numbers_have_so_many_figures(explain: Explain, tmp_path: Path) -> None:
 def numbers_of(directory: Path) -> Any:
     document = (directory / "interface.html").read_text()
     manifest = json.loads(re.search(r'id="manifest">(.*?)</script>', document)[1])
-    return [manifest["bookmarks"], [layer["scales"] for layer in manifest["layers"]], manifest["layers"][0]["hues"]]
+    layers = section_data(manifest, "attribution")["layers"]
+    marks = section_data(manifest, "trajectories")["bookmarks"]
+    return [marks, [layer["scales"] for layer in layers], layers[0]["hues"]]
 
 
 def test_script_beside_the_page(explain: Explain, tmp_path: Path) -> None:
@@ -122,7 +124,7 @@ def test_everything_in_one_file(explain: Explain, tmp_path: Path, name: str) -> 
     assert {path.name for path in (tmp_path / "one").rglob("*") if path.is_file()} == {"interface.html", "run-log.json"}
     for layer in many.layers:
         assert (one.attribution(layer, 1).channels == many.attribution(layer, 1).channels).all()
-        thumbnail = many.layer(layer)["thumbnails"][0]
-        assert (one.picture(thumbnail) == many.picture(thumbnail)).all()
+        thumbnail = many.layer(layer)["features"]["thumbnails"][0]
+        assert (one.image(thumbnail) == many.image(thumbnail)).all()
     assert (one.frames(1) == many.frames(1)).all()
     assert one.manifest["complete"]

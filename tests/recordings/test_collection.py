@@ -226,7 +226,7 @@ def test_generate_takes_collected_samples(tmp_path: Any) -> None:
     agent = dataclasses.replace(make_agent(), sharpness=4.0)
     collected = rl_clarity.collect(agent, SyncVectorEnv([Ticks, Tocks]), 24, 6, obs_every=3)
     results = rl_clarity.generate(agent, *collected, tmp_path / "page").results()
-    assert [action["label"] for action in results.manifest["actions"]] == ["no-op", "←", "JUMP"]
+    assert [action["label"] for action in results.agent["actions"]] == ["no-op", "←", "JUMP"]
     series = results.series(1)
     np.testing.assert_array_equal(series["firsts"], collected[0].firsts[1])
     delta = collected[0].rewards + 0.999 * collected[0].final_values - collected[0].values

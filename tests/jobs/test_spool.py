@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rl_clarity.stages import spool
-from rl_clarity.stages.spool import Spool
+from rl_clarity.jobs import spool
+from rl_clarity.jobs.spool import Spool
 
 
 @pytest.mark.parametrize("held", [0, 2**27])

@@ -7,29 +7,29 @@ from pathlib import Path
 import pytest
 
 from rl_clarity.jobs import SingleProcess, take_share
-from rl_clarity.jobs.share import THREADS, device_of, gpu_count, share_of
+from rl_clarity.jobs.machine import THREADS, choose_device, compute_share, gpu_count
 
 EIGHT = tuple(range(8))
 
 
 def test_ranks_share_the_cores_and_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rl_clarity.jobs.share.available_memory", lambda: 1000)
-    share = share_of(1, [EIGHT] * 4, 0, {})
+    monkeypatch.setattr("rl_clarity.jobs.machine.available_memory", lambda: 1000)
+    share = compute_share(1, [EIGHT] * 4, 0, {})
     assert (share.threads, share.memory()) == (2, 250)
     assert share.variables == dict.fromkeys(THREADS, "2")
 
 
 def test_more_ranks_than_cores_have_one_thread_each() -> None:
-    assert share_of(4, [(0, 1)] * 5, 0, {}).threads == 1
+    assert compute_share(4, [(0, 1)] * 5, 0, {}).threads == 1
 
 
 def test_cores_that_the_launcher_gave_to_each_rank_are_its_own() -> None:
     own = [(0, 1, 2, 3), (4, 5, 6, 7)]
-    assert share_of(1, own, 0, {}).threads == 4
+    assert compute_share(1, own, 0, {}).threads == 4
 
 
 def test_what_the_user_has_set_stays() -> None:
-    variables = share_of(0, [EIGHT] * 2, 0, {"OMP_NUM_THREADS": "3"}).variables
+    variables = compute_share(0, [EIGHT] * 2, 0, {"OMP_NUM_THREADS": "3"}).variables
     assert "OMP_NUM_THREADS" not in variables
     assert variables["TF_NUM_INTRAOP_THREADS"] == "4"
 
@@ -61,17 +61,17 @@ def test_each_rank_has_a_gpu_of_its_own(
     index: int, count: int, visible: str | None, gpus: int, expected: str | None
 ) -> None:
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    share = share_of(index, [EIGHT] * count, gpus, environment)
+    share = compute_share(index, [EIGHT] * count, gpus, environment)
     assert share.variables.get("CUDA_VISIBLE_DEVICES") == expected
 
 
 def test_ranks_on_one_gpu_leave_each_other_room() -> None:
-    assert share_of(0, [EIGHT] * 4, 2, {}).variables["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
-    assert "TF_FORCE_GPU_ALLOW_GROWTH" not in share_of(0, [EIGHT] * 2, 2, {}).variables
+    assert compute_share(0, [EIGHT] * 4, 2, {}).variables["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert "TF_FORCE_GPU_ALLOW_GROWTH" not in compute_share(0, [EIGHT] * 2, 2, {}).variables
 
 
 def test_devices_are_dealt_in_turn() -> None:
-    assert [device_of(rank, 4, ["a", "b"]) for rank in range(4)] == ["a", "b", "a", "b"]
+    assert [choose_device(rank, 4, ["a", "b"]) for rank in range(4)] == ["a", "b", "a", "b"]
 
 
 def test_gpus_are_counted_by_their_driver(tmp_path: Path) -> None:

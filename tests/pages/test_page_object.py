@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity.pages.files import LocalDirectory
-from rl_clarity.pages.notebook import Page
+from rl_clarity.jobs.directory import LocalDirectory
+from rl_clarity.pages.results import Page
 from tests.pages.pages import write_small_page
 
 

@@ -1,0 +1,224 @@
+"""What an analysis is, and what it looks at."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import initial_state
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.errors import OptionError
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.keys import to_plain
+from rl_clarity.pages.files import PageFiles
+from rl_clarity.pages.images import newest_frames
+from rl_clarity.pages.manifest import ActionGroup, ActionInfo, AgentInfo, ObservationInfo, Section
+from rl_clarity.parsing import check_minimum
+from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.visualization.colors import action_colors
+
+Combo = tuple[str, ...]
+ARROWS = {
+    frozenset(["LEFT"]): "←",
+    frozenset(["RIGHT"]): "→",
+    frozenset(["UP"]): "↑",
+    frozenset(["DOWN"]): "↓",
+    frozenset(["LEFT", "UP"]): "↖",
+    frozenset(["LEFT", "DOWN"]): "↙",
+    frozenset(["RIGHT", "UP"]): "↗",
+    frozenset(["RIGHT", "DOWN"]): "↘",
+}
+DIRECTIONS = ("RIGHT", "LEFT", "UP", "DOWN")
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """An analysis without options."""
+
+
+@dataclass(frozen=True)
+class SubjectOptions:
+    """Options of the page that concern all analyses."""
+
+    env_name: str | None = None
+    """Name of the environment; from the checkpoint by default, or `unknown`."""
+    title: str | None = None
+    """Title of the page; from the environment and the network by default."""
+    seed: int = 0
+    """Seed of samples, channel reduction and optimised features."""
+    batch_size: int = 512
+    """Maximum number of frames that are processed together."""
+    action_combos: tuple[tuple[str, ...], ...] | None = None
+    """Buttons of each action; from the environment by default, or ('0',), ('1',), ..."""
+    action_group_fns: tuple[Callable[[Sequence[str]], bool], ...] | None = None
+    """Predicates on combos: each selects a group of actions. By default those with RIGHT, LEFT, UP, DOWN, or none."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 0, "seed")
+        check_minimum(self, 1, "batch_size")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What analyses look at: an agent, samples of its play, and the files that results are written to."""
+
+    agent: Agent
+    info: AgentInfo
+    trajectories: Trajectories
+    observations: Observations
+    metadata: Mapping[str, Any]
+    """Metadata of agent and samples: `env_name`, `gamma`, ..."""
+    options: Any
+    """All options of the page."""
+    files: PageFiles
+    key: str = ""
+    """Hash of agent, samples and code."""
+    analyses: tuple[str, ...] = ()
+    """Kinds of the analyses of the page."""
+    plugin_keys: Mapping[str, str] = field(default_factory=dict)
+    """Hash of code and options of each analysis that is not part of the package."""
+
+    @property
+    def output_kind(self) -> str:
+        """The output that stands for the agent's judgement: "value", or "greedy" for action values."""
+        return "greedy" if self.info.kind == "action_values" else "value"
+
+    @property
+    def stack(self) -> int:
+        """Frames per observation."""
+        return self.info.observation.stack
+
+    def trajectory_frames(self, trajectory: int, steps: slice) -> np.ndarray:
+        """Frames (n, H, W, 1 | 3) uint8 of a trajectory: at full resolution if there are any, else the newest."""
+        full = self.trajectories.observations_full
+        if full is not None:
+            return np.asarray(full[trajectory, steps])
+        return newest_frames(np.asarray(self.trajectories.observations[trajectory, steps]), self.stack)
+
+    def observation_frames(self) -> np.ndarray:
+        """Frames (M, H, W, 1 | 3) uint8 of the extra observations."""
+        full = self.observations.observations_full
+        return newest_frames(self.observations.observations, self.stack) if full is None else full
+
+    def states(self, trajectory: int, steps: slice) -> State:
+        """A recurrent agent's states before steps of a trajectory."""
+        states = self.trajectories.states
+        return None if states is None else tuple(np.asarray(part[trajectory, steps]) for part in states)
+
+    def decisive(self, *kinds: type) -> dict[str, Any]:
+        """Values, as JSON, of the options that are fields of these classes, for the key of a task."""
+        names = {one.name for kind in kinds for one in dataclasses.fields(kind)} - {"action_group_fns"}
+        return {name: to_plain(getattr(self.options, name)) for name in sorted(names)}
+
+
+class Analysis(ABC):
+    """One analysis: its options, its tasks, and its section of the page.
+
+    A subclass sets `kind`, raises `version` when its results change, and may define `Options`, a frozen dataclass: the
+    text under a field is its documentation and its help on the command line, and its values are part of the cache keys.
+    """
+
+    kind: ClassVar[str]
+    """Name of the analysis, of its section, and of the first part of its tasks' names."""
+    version: ClassVar[int] = 1
+    Options: ClassVar[type] = NoOptions
+    needs_all: ClassVar[bool] = True
+    """Whether `section` needs the results of all tasks; else it is also called for unfinished pages."""
+
+    def check(self, agent: Agent, options: Any) -> None:  # noqa: B027 (optional)
+        """Raise OptionError for options that do not fit the agent, before anything is sampled or computed."""
+
+    @abstractmethod
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        """The tasks to do; `task` creates one."""
+
+    @abstractmethod
+    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
+        """The section of the page, from the facts of finished tasks; None for no section of its own."""
+
+    def task(
+        self,
+        subject: Subject,
+        name: str,
+        run: Callable[[Work], TaskResult],
+        inputs: Any = None,
+        **details: Any,
+    ) -> Task:
+        """A task of this analysis.
+
+        `inputs` (JSON) is what decides its result beside agent, samples, code and, for an analysis that is not part of
+        the package, its options. `details` are fields of `Task`: size, group, after, pieces, memory.
+        """
+        plugin = subject.plugin_keys.get(self.kind, "")
+        key = [subject.key, asdict(subject.info.observation), self.version, plugin, inputs]
+        return Task(name, run, key, **details)
+
+
+def describe_agent(agent: Agent, trajectories: Trajectories, metadata: Mapping[str, Any], options: Any) -> AgentInfo:
+    """What the page says of an agent. Raises OptionError for actions that do not fit it."""
+    kind = "action_values" if trajectories.policy_logits is None else "policy"
+    combos = action_combos(agent, options.action_combos or trajectories.action_combos or metadata.get("action_combos"))
+    colors = action_colors(len(combos))
+    actions = [ActionInfo(action_label(combo), combo, color) for combo, color in zip(combos, colors, strict=True)]
+    return AgentInfo(
+        network=str(metadata.get("network") or metadata.get("cnn") or type(agent).__name__),
+        kind="policy" if kind == "policy" else "action_values",
+        recurrent=initial_state(agent, 1) is not None,
+        num_actions=agent.num_actions,
+        observation=_observation(trajectories, metadata),
+        actions=actions,
+        action_groups=_groups(combos, actions, options.action_group_fns) if kind == "policy" else (),
+    )
+
+
+def action_combos(agent: Agent, combos: Sequence[Sequence[str]] | None) -> list[Combo]:
+    """Buttons of each action, or its number. Raises OptionError for another number of actions."""
+    if not combos:
+        return [(str(action),) for action in range(agent.num_actions)]
+    if len(combos) != agent.num_actions:
+        raise OptionError(f"action_combos has {len(combos)} entries; the agent has {agent.num_actions} actions")
+    return [tuple(map(str, combo)) for combo in combos]
+
+
+def action_label(combo: Sequence[str]) -> str:
+    """Arrows for directions, names of other buttons, `no-op` for no button."""
+    directions = frozenset(combo) & frozenset(DIRECTIONS)
+    arrows = ARROWS.get(directions) or "".join(ARROWS[frozenset([button])] for button in combo if button in DIRECTIONS)
+    others = [button for button in combo if button not in DIRECTIONS]
+    return " ".join(part for part in [arrows, *others] if part) or "no-op"
+
+
+def action_groups(combos: Sequence[Sequence[str]], predicates: Sequence[Callable[..., bool]]) -> list[list[int]]:
+    """For each predicate, the actions whose buttons satisfy it."""
+    return [[i for i, combo in enumerate(combos) if belongs(tuple(combo))] for belongs in predicates]
+
+
+def _groups(
+    combos: Sequence[Combo], actions: Sequence[ActionInfo], predicates: Sequence[Callable[..., bool]] | None
+) -> tuple[ActionGroup, ...]:
+    labels = [""] * len(predicates or ())
+    if predicates is None:
+        labels = [*(f"any {ARROWS[frozenset([button])]}" for button in DIRECTIONS), "no direction"]
+        predicates = [*map(_presses, DIRECTIONS), lambda combo: not set(DIRECTIONS) & set(combo)]
+    return tuple(
+        ActionGroup(label or " / ".join(actions[i].label for i in members), members)
+        for label, members in zip(labels, action_groups(combos, predicates), strict=True)
+        if len(members) > 1  # a group of one is that action
+    )
+
+
+def _presses(button: str) -> Callable[[Combo], bool]:
+    return lambda combo: button in combo
+
+
+def _observation(trajectories: Trajectories, metadata: Mapping[str, Any]) -> ObservationInfo:
+    height, width, channels = trajectories.observations.shape[2:]
+    full = trajectories.observations_full
+    frame_height, frame_width = (height, width) if full is None else full.shape[2:4]
+    stack = int(metadata.get("frame_stack") or 1)
+    return ObservationInfo(height, width, channels, frame_height, frame_width, stack if channels % stack == 0 else 1)

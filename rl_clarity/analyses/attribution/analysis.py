@@ -1,0 +1,540 @@
+"""Attribution along each trajectory: outputs attributed to a layer, in reduced channels."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent, Score, State
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.attribution.integrated_gradients import attribute
+from rl_clarity.analyses.attribution.multi_path import multi_path_attributions
+from rl_clarity.analyses.attribution.quadrature import quadrature
+from rl_clarity.analyses.features import load_features, reduction_inputs
+from rl_clarity.analyses.layers import (
+    MEMORY_HINT,
+    PageLayer,
+    gradient_bytes,
+    page_layers,
+    sample_frames,
+    task_size,
+)
+from rl_clarity.jobs.spool import Spool
+from rl_clarity.jobs.tasks import MAX_FRAMES, Piece, Results, Task, TaskResult, Work, slices
+from rl_clarity.pages.chunks import Chunk, decode_chunk, encode_chunk, parse_script
+from rl_clarity.pages.files import PageFiles, check_subdirectories, path_in, segments
+from rl_clarity.pages.images import film_strips, sheet, to_bytes
+from rl_clarity.pages.manifest import ChunkName, ExtraImageName, Section
+from rl_clarity.parsing import check_minimum
+from rl_clarity.progress import Report, part_of
+from rl_clarity.reduction import ChannelReduction
+from rl_clarity.threads import in_threads
+from rl_clarity.visualization.colors import page_colors
+from rl_clarity.visualization.quantization import quantize
+from rl_clarity.visualization.rendering import DIRECTIONS, Direction, render_attribution, scale_of_peaks
+from rl_clarity.visualization.totals import channel_totals, mean_effects
+
+FILM_COLUMNS = 8
+PATH_SCORES = 3
+"""Points of paths in reduced channels take as much memory as so many scores."""
+PATH_FRAMES = 16
+"""Maximum number of frames whose paths are followed together."""
+PATH_COST = 1.5
+"""Cost of a point of a path in reduced channels, relative to one of the straight path."""
+MEASURED_IMAGES = 8
+"""Frames whose images are rendered to measure them."""
+
+
+@dataclass(frozen=True)
+class AttributionOptions:
+    """Attribution to layers."""
+
+    attr_integrate_steps: int = 5
+    """Points on the path of integrated gradients."""
+    attr_max_paths: int | None = None
+    """Average over this many paths in the reduced channels; None uses the straight path alone."""
+    attr_policy: bool = False
+    """Also attribute every logit and action group."""
+    attr_images: bool = False
+    """Also write rendered images, as understanding-rl-vision does."""
+    attribution_subdir: str = "attribution/"
+    """Directory of attribution."""
+    attribution_scrub_subdir: str = "attribution_scrub/"
+    """Directory of film strips of rendered images."""
+    attribution_totals_subdir: str = "attribution_totals/"
+    """Directory of attribution summed over positions."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "attr_integrate_steps", "attr_max_paths")
+        check_subdirectories(self)
+
+
+@dataclass(frozen=True)
+class OutputInfo:
+    """An output that is attributed."""
+
+    id: str
+    kind: str  # "value", "action", "group" or "greedy"
+    label: str
+    action: int | None = None
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """One output's attribution on n frames."""
+
+    channels: np.ndarray  # (n, h, w, K), in units of attribution
+    residual: np.ndarray | None  # (n, h, w, 1); None for the input
+    gap: np.ndarray | None  # (n, 3): sum of the attribution, s(a) - s(0), s(a); None for the input
+
+
+class AttributionAnalysis(Analysis):
+    """Integrated gradients of the value, and optionally of all actions, with respect to each layer."""
+
+    kind = "attribution"
+    Options = AttributionOptions
+    needs_all = False
+
+    def check(self, agent: Agent, options: Any) -> None:
+        page_layers(agent, options)
+        quadrature(options.attr_quadrature, options.attr_integrate_steps)
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        count, steps = subject.trajectories.actions.shape
+        outputs = len(attributed_outputs(subject))
+        scores = held_scores(subject)
+        for layer in page_layers(subject.agent, options):
+            segment = 4 * MAX_FRAMES * math.prod(layer.shape[:2]) * (layer.channels + 1) * outputs * 2
+            for trajectory in range(count):
+                yield self.task(
+                    subject,
+                    f"{self.kind}/{layer.name}/{trajectory + 1}",
+                    partial(attribute_trajectory, subject, layer, trajectory),
+                    [attribution_inputs(subject), asdict(layer), trajectory],
+                    size=task_size(layer, steps) * outputs,
+                    group=f"{self.kind}/{layer.name}",
+                    after=(f"features/{layer.name}",),
+                    pieces=partial(_pieces, layer=layer, steps=steps),
+                    frame_bytes=gradient_bytes(subject.agent, layer, scores),
+                    held_bytes=segment,
+                    memory_hint=MEMORY_HINT,
+                )
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section:
+        outputs = attributed_outputs(subject)
+        layers = [layer_entry(subject, layer, outputs, results) for layer in page_layers(subject.agent, options)]
+        return Section(self.kind, "Attribution", {"outputs": outputs, "layers": layers})
+
+
+def attributed_outputs(subject: Subject) -> list[OutputInfo]:
+    """The outputs that are attributed, in order."""
+    if subject.info.kind == "policy":
+        outputs = [OutputInfo("value", "value", "value function")]
+    else:
+        outputs = [OutputInfo("greedy", "greedy", "best action value")]
+    if subject.options.attr_policy:
+        info = subject.info
+        outputs += [OutputInfo(f"action-{i}", "action", a.label, action=i) for i, a in enumerate(info.actions)]
+        outputs += [OutputInfo(f"group-{i}", "group", g.label, group=i) for i, g in enumerate(info.action_groups)]
+    return outputs
+
+
+def scores_to_compute(subject: Subject) -> list[Score]:
+    """The scores to differentiate; groups are sums of them."""
+    outputs = [output for output in attributed_outputs(subject) if output.kind != "group"]
+    return [output.kind if output.action is None else output.action for output in outputs]
+
+
+def held_scores(subject: Subject) -> int:
+    """Scores whose gradients are held together, including what paths in reduced channels take, counted in scores.
+
+    Paths are followed in float64, and so is each score's sum along them: half as much as its gradients take.
+    """
+    scores = len(scores_to_compute(subject))
+    return scores if subject.options.attr_max_paths is None else scores + PATH_SCORES + scores // 2
+
+
+def attribution_inputs(subject: Subject) -> Any:
+    """What decides attribution, beside agent and samples."""
+    options, groups = subject.options, subject.info.action_groups
+    outputs = [
+        (output.id, None if output.group is None else groups[output.group].actions)
+        for output in attributed_outputs(subject)
+    ]
+    strips = options.scrub_range if options.attr_images else None
+    return [reduction_inputs(subject), subject.decisive(AttributionOptions), outputs, strips]
+
+
+def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
+    """Write one trajectory's attribution to one layer.
+
+    Facts: each output's scale, each output's mean effects, and at each step the position where each channel of the
+    first output is strongest.
+    """
+    options, files = subject.options, subject.files
+    reduction = None if layer.is_input else load_features(files, layer).reduction
+    steps = subject.trajectories.actions.shape[1]
+    outputs = attributed_outputs(subject)
+    ids = [output.id for output in outputs]
+    totals: dict[str, list[np.ndarray]] = {output: [] for output in ids}
+    gaps: dict[str, list[np.ndarray]] = {output: [] for output in ids}
+    peaks: dict[str, list[np.ndarray]] = {output: [] for output in ids}
+    positions: list[np.ndarray] = []
+    images = _Images(subject, layer, ids, steps) if options.attr_images else None
+    names: list[str] = []
+    parts = segments(steps)
+    for segment, part in enumerate(parts):
+        chosen = slice(part.start, part.stop)
+        observations = np.asarray(subject.trajectories.observations[trajectory, chosen])
+        seed = [options.seed, trajectory, segment]
+        state = subject.states(trajectory, chosen)
+        attributed = explain(subject, layer, reduction, observations, state, seed, work.frames)
+        encode = partial(_encode, subject, layer, trajectory, segment)
+        for output, (chunk, sums, peak) in zip(ids, in_threads(encode, attributed.items()), strict=True):
+            files.write(chunk)
+            names.append(chunk.name)
+            totals[output].append(sums)
+            peaks[output].append(peak)
+            gap = attributed[output].gap
+            if gap is not None:
+                gaps[output].append(gap)
+            if images is not None:
+                images.keep(output, part, attributed[output])
+        positions.append(_strongest_positions(attributed[ids[0]].channels))
+        work.report(0.95 * (segment + 1) / len(parts))
+    joined = {output: np.concatenate(values) for output, values in totals.items()}
+    joined_gaps = {output: np.concatenate(values) for output, values in gaps.items() if values}
+    names.append(totals_name(options, layer, trajectory))
+    write_totals(files, names[-1], joined, joined_gaps)
+    scales = {output: float(scale_of_peaks(np.concatenate(values))) for output, values in peaks.items()}
+    if images is not None:
+        names += images.draw(trajectory, scales, part_of(work.report, 0.95, 1.0))
+    return TaskResult({"scales": scales, "positions": np.concatenate(positions).tolist()}, names)
+
+
+def explain(
+    subject: Subject,
+    layer: PageLayer,
+    reduction: ChannelReduction | None,
+    observations: np.ndarray,
+    state: State,
+    seed: Sequence[int],
+    batch: int,
+) -> dict[str, Attributed]:
+    """Each output's attribution on a segment's frames, by the output's id, `batch` frames at a time."""
+    if subject.options.attr_max_paths is not None:
+        batch = min(batch, PATH_FRAMES)
+    parts = []
+    for part in slices(len(observations), batch):
+        rng = np.random.default_rng(seed)  # the same paths for each part
+        states = None if state is None else tuple(np.asarray(one[part]) for one in state)
+        parts.append(_explain_batch(subject, layer, reduction, observations[part], states, rng))
+    return {
+        output: Attributed(
+            np.concatenate([one[output].channels for one in parts]),
+            _join([one[output].residual for one in parts]),
+            _join([one[output].gap for one in parts]),
+        )
+        for output in parts[0]
+    }
+
+
+def _explain_batch(
+    subject: Subject,
+    layer: PageLayer,
+    reduction: ChannelReduction | None,
+    observations: np.ndarray,
+    state: State,
+    rng: np.random.Generator,
+) -> dict[str, Attributed]:
+    agent, options, scores = subject.agent, subject.options, scores_to_compute(subject)
+    if reduction is None:
+        gradients = agent.gradients(observations, "input", scores, state=state)
+        return {name: Attributed(_sum(gradients, rows), None, None) for name, rows in _score_rows(subject).items()}
+    straight = options.attr_max_paths is None
+    result = attribute(
+        agent,
+        observations,
+        layer.full_name,
+        scores,
+        steps=options.attr_integrate_steps if straight else 1,  # else only for what the attribution should add up to
+        quadrature=options.attr_quadrature,
+        state=state,
+    )
+    if not straight:
+        values = multi_path_attributions(
+            agent,
+            observations,
+            layer.full_name,
+            reduction,
+            scores,
+            steps=options.attr_integrate_steps,
+            max_paths=options.attr_max_paths,
+            rng=rng,
+            state=state,
+        )
+        result = dataclasses.replace(result, values=values)
+    gaps = np.stack([result.totals, result.scores - result.scores_at_zero, result.scores], axis=-1)  # (S, n, 3)
+    attributed = {}
+    for output, rows in _score_rows(subject).items():
+        channels, residual = reduction.signed_transform(_sum(result.values, rows))
+        attributed[output] = Attributed(channels, residual, _sum(gaps, rows))
+    return attributed
+
+
+def _score_rows(subject: Subject) -> dict[str, list[int]]:
+    """Which of the computed scores an output is the sum of: a group's are those of its actions."""
+    outputs = attributed_outputs(subject)
+    row = {output.id: i for i, output in enumerate(output for output in outputs if output.kind != "group")}
+    groups = subject.info.action_groups
+    return {
+        output.id: [row[output.id]]
+        if output.group is None
+        else [row[f"action-{action}"] for action in groups[output.group].actions]
+        for output in outputs
+    }
+
+
+def _sum(values: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+    """Sum of some rows of `values` (S, ...); a view for a single row."""
+    return functools.reduce(np.add, (values[row] for row in rows))
+
+
+def _join(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    present = [array for array in arrays if array is not None]
+    return np.concatenate(present) if present else None
+
+
+def _strongest_positions(channels: np.ndarray) -> np.ndarray:
+    """Position (n, K) where each channel is strongest: row times the width, plus column."""
+    return np.asarray(np.abs(channels).reshape(len(channels), -1, channels.shape[-1]).argmax(axis=1))
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def chunk_name(options: AttributionOptions, layer: PageLayer, output: str, trajectory: int, segment: int) -> str:
+    return path_in(options.attribution_subdir, f"{layer.slug}/{trajectory + 1}/{output}-{segment + 1}.js")
+
+
+def totals_name(options: AttributionOptions, layer: PageLayer, trajectory: int) -> str:
+    return path_in(options.attribution_totals_subdir, f"{layer.slug}/{trajectory + 1}/totals.js")
+
+
+def attribution_chunk(name: str, channels: np.ndarray, residual: np.ndarray | None = None) -> Chunk:
+    """A segment's reduced attribution (n, h, w, K) and residual (n, h, w, 1), in units of attribution, as a chunk."""
+    codes, scales = quantize(channels if residual is None else np.concatenate([channels, residual], axis=-1))
+    return encode_chunk(name, {"codes": codes, "scales": scales})
+
+
+def write_totals(
+    files: PageFiles, name: str, totals: Mapping[str, np.ndarray], gaps: Mapping[str, np.ndarray] | None = None
+) -> None:
+    """Write, by output, a trajectory's totals (T, K + 1, 2) and the parts of its completeness gap (T, 3).
+
+    The parts are the sum of the unreduced attribution, s(a) - s(0), and s(a).
+    """
+    arrays: dict[str, np.ndarray | bytes] = {
+        f"totals.{key}": values.astype(np.float32) for key, values in totals.items()
+    }
+    arrays |= {f"gap.{key}": values.astype(np.float32) for key, values in (gaps or {}).items()}
+    files.write_chunk(name, arrays)
+
+
+def read_totals(subject: Subject, layer: PageLayer, trajectory: int) -> np.ndarray:
+    """Totals (T, K + 1, 2) of the first output along a trajectory."""
+    return _read_totals(subject, layer, trajectory)[attributed_outputs(subject)[0].id]
+
+
+def _read_totals(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
+    data = subject.files.directory.read(totals_name(subject.options, layer, trajectory))
+    arrays = decode_chunk(parse_script(data))
+    return {key.removeprefix("totals."): values for key, values in arrays.items() if key.startswith("totals.")}
+
+
+def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo], results: Results) -> dict[str, Any]:
+    """What the section says of a layer; scales and effects that are not known yet are 1 and absent."""
+    options, trajectories = subject.options, range(len(subject.trajectories.actions))
+    facts = [results.get(f"attribution/{layer.name}/{trajectory + 1}") for trajectory in trajectories]
+    ids = [output.id for output in outputs]
+    height, width, depth = layer.shape
+    effects: dict[str, Any] = {}
+    if all(facts):
+        totals = [_read_totals(subject, layer, trajectory) for trajectory in trajectories]
+        effects = {output: mean_effects([one[output] for one in totals]).tolist() for output in ids}
+    entry = {
+        "name": layer.name,
+        "slug": layer.slug,
+        "full_name": layer.full_name,
+        "kind": "input" if layer.is_input else "layer",
+        "height": height,
+        "width": width,
+        "depth": depth,
+        "channels": layer.channels,
+        "colors": page_colors(layer.hues),
+        "hues": layer.hues.tolist(),
+        "effects": effects,
+        "scales": {output: [1.0 if one is None else one["scales"][output] for one in facts] for output in ids},
+        "totals": [ChunkName(totals_name(options, layer, trajectory)) for trajectory in trajectories],
+        "attribution": {
+            output: _by_segment(
+                subject, lambda t, s, output=output: ChunkName(chunk_name(options, layer, output, t, s))
+            )
+            for output in ids
+        },
+    }
+    if options.attr_images and all(facts):
+        for index, key in enumerate(("images", "scrubs")):
+            entry[key] = {
+                output: {
+                    name: _by_segment(
+                        subject,
+                        lambda t, s, output=output, name=name, index=index: ExtraImageName(
+                            image_names(options, layer, output, name, t, s)[index]
+                        ),
+                    )
+                    for name, _, _ in selections(layer.channels, residual=not layer.is_input)
+                }
+                for output in ids
+            }
+    return entry
+
+
+def _by_segment(subject: Subject, name: Any) -> list[list[str]]:
+    """A name for each segment of each trajectory."""
+    count, steps = subject.trajectories.actions.shape
+    return [[name(trajectory, segment) for segment in range(len(segments(steps)))] for trajectory in range(count)]
+
+
+def _encode(
+    subject: Subject, layer: PageLayer, trajectory: int, segment: int, item: tuple[str, Attributed]
+) -> tuple[Chunk, np.ndarray, np.ndarray]:
+    """An output's chunk, its totals (n, K + 1, 2), and the largest value of each frame (n,)."""
+    output, one = item
+    name = chunk_name(subject.options, layer, output, trajectory, segment)
+    chunk = attribution_chunk(name, one.channels, one.residual)
+    return chunk, channel_totals(one.channels, one.residual), one.channels.max(axis=(1, 2, 3))
+
+
+# --- rendered images -------------------------------------------------------------------------------------------------
+
+
+def selections(channels: int, residual: bool) -> Iterator[tuple[str, Direction, str | int]]:
+    """Name, direction and channel of each rendered image: 33 for eight channels and a residual."""
+    chosen: list[tuple[str, str | int]] = [("prin", "prin")]
+    chosen += [("all", "all"), ("res", "res")] if residual else []
+    chosen += [(str(channel + 1), channel) for channel in range(channels)]
+    for direction in DIRECTIONS:
+        for name, channel in chosen:
+            yield f"{direction}-{name}", direction, channel
+
+
+def image_names(
+    options: AttributionOptions, layer: PageLayer, output: str, selection: str, trajectory: int, segment: int
+) -> tuple[str, str]:
+    """Names of a segment's images and of its film strip."""
+    folder, last = f"{layer.slug}/{trajectory + 1}", f"{output}-{selection}-{segment + 1}.png"
+    return (
+        path_in(options.attribution_subdir, f"{folder}/{last}"),
+        path_in(options.attribution_scrub_subdir, f"{folder}/scrub-{last}"),
+    )
+
+
+def write_attribution_images(
+    subject: Subject,
+    layer: PageLayer,
+    output: str,
+    trajectory: int,
+    segment: int,
+    channels: np.ndarray,
+    residual: np.ndarray | None,
+    scale: float,
+) -> list[str]:
+    """Write a segment's images, of every direction and selection, and their film strips; returns the names."""
+    names: list[str] = []
+    for name, direction, channel in selections(channels.shape[-1], residual is not None):
+        rendered = render_attribution(
+            channels, residual, direction=direction, channel=channel, scale=scale, hues=layer.hues
+        )
+        images = to_bytes(rendered)
+        film, strip = image_names(subject.options, layer, output, name, trajectory, segment)
+        subject.files.write_image(film, sheet(images, FILM_COLUMNS))
+        subject.files.write_image(strip, film_strips(images, subject.options.scrub_range))
+        names += [film, strip]
+    return names
+
+
+class _Images:
+    """Rendered images of a trajectory: they need its scale, which is known when all attribution is computed."""
+
+    def __init__(self, subject: Subject, layer: PageLayer, outputs: Sequence[str], steps: int) -> None:
+        self._subject, self._layer, self._outputs, self._steps = subject, layer, outputs, steps
+        self._values = Spool(steps, (*layer.shape[:2], layer.channels + (not layer.is_input)))
+
+    def keep(self, output: str, part: range, one: Attributed) -> None:
+        values = [array for array in (one.channels, one.residual) if array is not None]
+        self._values.put(self._outputs.index(output), part.start, np.concatenate(values, axis=-1))
+
+    def draw(self, trajectory: int, scales: Mapping[str, float], report: Report) -> list[str]:
+        """Write the images; returns their names."""
+        names, layer, parts = [], self._layer, segments(self._steps)
+        for row, output in enumerate(self._outputs):
+            for segment, part in enumerate(parts):
+                values = self._values.get(row, part.start, part.stop)
+                channels = values[..., : layer.channels]
+                residual = None if layer.is_input else values[..., layer.channels :]
+                place = (self._subject, layer, output, trajectory, segment)
+                names += write_attribution_images(*place, channels, residual, scales[output])
+                report((row + (segment + 1) / len(parts)) / len(self._outputs))
+        return names
+
+
+# --- forecast --------------------------------------------------------------------------------------------------------
+
+
+def _pieces(sample: Subject, layer: PageLayer, steps: int) -> Iterable[Piece]:
+    """Parts of `attribute_trajectory`: gradients, reduction, encoding, images."""
+    options, agent, scores = sample.options, sample.agent, scores_to_compute(sample)
+    outputs = len(attributed_outputs(sample))
+    seen, state = sample_frames(sample, MAX_FRAMES)
+    frames = steps / len(seen)
+    if layer.is_input:
+
+        def differentiate() -> np.ndarray:
+            return agent.gradients(seen, "input", scores, state=state)[0]
+
+        yield Piece(differentiate, frames, differentiate)
+        channels, residual = differentiate(), None
+    else:
+
+        def integrate(points: int) -> np.ndarray:
+            return attribute(agent, seen, layer.full_name, scores, steps=points, state=state).values[0]
+
+        # With n points there are about n + 1 passes through the network.
+        points: float = options.attr_integrate_steps
+        if options.attr_max_paths is not None:
+            points *= PATH_COST * options.attr_max_paths
+        yield Piece(partial(integrate, 2), frames * (points + 1) / 3, partial(integrate, 1))
+        values = np.nan_to_num(integrate(1))
+        reduction = ChannelReduction.fit(values, layer.channels, options.seed, max_rows=1000)
+        yield Piece(partial(reduction.signed_transform, values), frames * outputs)
+        channels, residual = reduction.signed_transform(values)
+
+    def write() -> None:
+        name = chunk_name(options, layer, "value", 0, 0)
+        sample.files.write(attribution_chunk(name, channels, residual))
+
+    yield Piece(write, frames * outputs)
+    if options.attr_images:
+        few = min(MEASURED_IMAGES, len(seen))
+        rest = None if residual is None else residual[:few]
+        draw = partial(write_attribution_images, sample, layer, "value", 0, 0, channels[:few], rest, 1.0)
+        yield Piece(draw, steps / few * outputs)

@@ -1,0 +1,446 @@
+"""Features of a layer: its channel reduction, and the observations that each reduced channel responds to most."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.attribution import attribute
+from rl_clarity.analyses.attribution.quadrature import RULES
+from rl_clarity.analyses.layers import (
+    MEMORY_HINT,
+    PageLayer,
+    ReductionOptions,
+    gradient_bytes,
+    page_layers,
+    sample_frames,
+    task_size,
+)
+from rl_clarity.errors import ClarityError
+from rl_clarity.jobs.spool import HELD_BYTES, Spool
+from rl_clarity.jobs.store import DIRECTORY
+from rl_clarity.jobs.tasks import MAX_FRAMES, Piece, Results, Task, TaskResult, Work, slices
+from rl_clarity.pages.files import PageFiles, check_subdirectories, number_text, path_in
+from rl_clarity.pages.images import newest_frames, to_bytes
+from rl_clarity.pages.manifest import ChunkName, ExtraImageName, ImageName, Section
+from rl_clarity.parsing import check_minimum, check_option
+from rl_clarity.progress import Report, part_of
+from rl_clarity.reduction import ChannelReduction
+from rl_clarity.reduction.nmf import FIT_ROWS
+from rl_clarity.threads import in_threads, thread_count
+from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, thumbnail
+from rl_clarity.visualization.optimization import STEPS, optimize_images
+from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
+
+ERROR_OBSERVATIONS = 128
+"""Observations on which the reconstruction error is measured."""
+FIT_POSITIONS = 2**20
+"""Positions, of all observations together, that a fit draws its rows from."""
+ACTIVATION_BATCHES = 4
+"""Activations take so much less memory than gradients that this many batches are processed at once."""
+THUMBNAIL_BYTES = 30_000
+FIT_PART = 10
+"""To measure the fit of a reduction, one tenth of its rows is used."""
+MEASURED_STEPS = 4
+"""To measure the optimisation of images, so many steps are done."""
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """Images of features."""
+
+    vis_subdiv_mults: tuple[float, ...] = (0.25, 0.5, 1, 2)
+    """Densities of the grid of dataset examples, in cells per layer position."""
+    vis_thumbnail_num_mult: int = 4
+    """Patches along a side of a thumbnail."""
+    vis_thumbnail_expand_mult: float = 4
+    """Width of the patches in a thumbnail, in layer positions."""
+    feature_images: bool = False
+    """Also write images of the dataset examples."""
+    optimized_features: bool = False
+    """Also create, for each feature, an image that maximises it."""
+    features_subdir: str = "features/"
+    """Directory of images of features."""
+    thumbnails_subdir: str = "thumbnails/"
+    """Directory of thumbnails."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "vis_thumbnail_num_mult")
+        check_option(self, "vis_thumbnail_expand_mult", self.vis_thumbnail_expand_mult > 0, "must be above 0")
+        _check_multiples(self, "vis_subdiv_mults")
+        check_subdirectories(self)
+
+
+@dataclass(frozen=True)
+class ExampleOptions:
+    """Dataset examples as the page shows them."""
+
+    vis_subdiv_mult_default: float = 1
+    """Density when the page opens."""
+    vis_expand_mults: tuple[float, ...] = (1, 2, 4, 8)
+    """Widths of the patches, in layer positions."""
+    vis_expand_mult_default: float = 4
+    """Width when the page opens."""
+    observations_subdir: str = "observations/"
+    """Directory of the atlas of observations."""
+    features_grids_subdir: str = "features_grids/"
+    """Directory of the dataset examples."""
+
+    def __post_init__(self) -> None:
+        _check_multiples(self, "vis_expand_mults")
+        check_subdirectories(self)
+
+
+def _check_multiples(options: Any, name: str) -> None:
+    values = getattr(options, name)
+    check_option(options, name, bool(values) and min(values) > 0, "must be numbers above 0, at least one")
+
+
+def check_defaults(options: Any) -> None:
+    """Raise OptionError for a default density or width that is not offered."""
+    for name in ("vis_subdiv_mult", "vis_expand_mult"):
+        offered = getattr(options, f"{name}s")
+        check_option(
+            options, f"{name}_default", getattr(options, f"{name}_default") in offered, f"must be in {offered}"
+        )
+
+
+@dataclass(frozen=True)
+class LayerFeatures:
+    """A layer's channel reduction, its errors, and the dataset examples of its channels."""
+
+    reduction: ChannelReduction
+    error: float
+    """Relative reconstruction error on observations that the reduction was fitted to."""
+    fitted_on: int
+    """Observations that the reduction was fitted to."""
+    error_held_out: float | None
+    """Error on other observations; None if there are none."""
+    grids: Mapping[float, tuple[Examples, ...]]
+    """By density, one per channel."""
+
+
+class FeaturesAnalysis(Analysis):
+    """The features of each layer."""
+
+    kind = "features"
+    Options = FeatureOptions
+    needs_all = False
+
+    def check(self, agent: Agent, options: Any) -> None:
+        check_defaults(options)
+        page_layers(agent, options)
+        if options.optimized_features:
+            require(agent, "gradient_of_direction", for_="optimized_features")
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        count = len(subject.observations.observations)
+        widths = options.vis_expand_mults if options.feature_images else None
+        for layer in feature_layers(subject):
+            yield self.task(
+                subject,
+                f"{self.kind}/{layer.name}",
+                partial(find_features, subject, layer),
+                [reduction_inputs(subject), subject.decisive(FeatureOptions), asdict(layer), widths],
+                size=task_size(layer, count),
+                pieces=partial(_pieces, layer=layer, observations=count),
+                output_bytes=THUMBNAIL_BYTES * layer.channels,
+                frame_bytes=gradient_bytes(subject.agent, layer, 1),
+                held_bytes=_held_bytes(layer, count, _fitted_on(options, count)),
+                memory_hint=MEMORY_HINT,
+            )
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section:
+        layers = {layer.slug: layer_entry(subject, layer, results) for layer in feature_layers(subject)}
+        data: dict[str, Any] = {"layers": layers}
+        atlas = results.get("atlas")
+        if atlas is not None:
+            data["observations"] = {**atlas, "images": [ImageName(name) for name in atlas["images"]]}
+        return Section(self.kind, "Features", data)
+
+
+def feature_layers(subject: Subject) -> list[PageLayer]:
+    """The layers that have features: all but the input."""
+    return [layer for layer in page_layers(subject.agent, subject.options) if not layer.is_input]
+
+
+def reduction_inputs(subject: Subject) -> Any:
+    """What decides the channel reduction, beside agent and samples."""
+    shared = {name: getattr(subject.options, name) for name in ("seed", "batch_size")}
+    return [subject.decisive(ReductionOptions), shared, RULES.source(subject.options.attr_quadrature)]
+
+
+def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> dict[str, Any]:
+    """What the section says of a layer's features; what is not finished yet is left out."""
+    options, channels = subject.options, range(layer.channels)
+    entry: dict[str, Any] = {"thumbnails": [ImageName(thumbnail_name(options, layer, c)) for c in channels]}
+    if "examples" in subject.analyses:
+        entry["chunk"] = ChunkName(examples_name(options, layer))
+    facts = results.get(f"features/{layer.name}")
+    if facts is None:
+        return entry
+    entry["reduction"] = facts["reduction"]
+    if options.feature_images:
+        entry["images"] = {
+            f"{number_text(density)} x {number_text(width)}": [
+                ExtraImageName(image_name(options, layer, channel, density, width)) for channel in channels
+            ]
+            for density in options.vis_subdiv_mults
+            for width in options.vis_expand_mults
+        }
+    if options.optimized_features:
+        entry["optimized"] = [ImageName(optimized_name(options, layer, channel)) for channel in channels]
+    return entry
+
+
+def thumbnail_name(options: FeatureOptions, layer: PageLayer, channel: int) -> str:
+    return path_in(options.thumbnails_subdir, f"{layer.slug}/thumbnail-{channel + 1}.png")
+
+
+def image_name(options: FeatureOptions, layer: PageLayer, channel: int, density: float, width: float) -> str:
+    place = f"density-{number_text(density)}-zoom-{number_text(width)}"
+    return path_in(options.features_subdir, f"{layer.slug}/feature-{channel + 1}-{place}.png")
+
+
+def optimized_name(options: FeatureOptions, layer: PageLayer, channel: int) -> str:
+    return path_in(options.features_subdir, f"{layer.slug}/optimized-{channel + 1}.png")
+
+
+def examples_name(options: ExampleOptions, layer: PageLayer) -> str:
+    return path_in(options.features_grids_subdir, f"{layer.slug}/grids.js")
+
+
+def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
+    """Fit the layer's reduction, choose its dataset examples, write their images; `load_features` reads the rest."""
+    options, files, report = subject.options, subject.files, work.report
+    features = _fit(subject, layer, min(work.frames, options.batch_size), part_of(report, 0, 0.6))
+    reduced = _reduced_activations(subject, layer, features.reduction, work.frames, part_of(report, 0.6, 0.8))
+    frames = subject.observation_frames()
+    names, grids = [], []
+    for first in range(0, layer.channels, thread_count()):  # few at a time: each is large
+        channels = range(first, min(first + thread_count(), layer.channels))
+        choose = partial(_choose_examples, options)
+        for channel, (examples, strongest) in zip(
+            channels, in_threads(choose, [reduced.get(channel) for channel in channels]), strict=True
+        ):
+            grids.append(examples)
+            image = draw_thumbnail(strongest, frames, layer.shape[:2], options.vis_thumbnail_expand_mult)
+            names.append(thumbnail_name(options, layer, channel))
+            files.write_image(names[-1], to_bytes(image))
+            if options.feature_images:
+                names += write_grid_images(subject, layer, channel, examples, frames)
+        report(0.8 + 0.2 * len(grids) / layer.channels)
+    if options.optimized_features:
+        names += write_optimized_images(subject, layer, features.reduction)
+    by_density = dict(zip(options.vis_subdiv_mults, zip(*grids, strict=True), strict=True))
+    features = dataclasses.replace(features, grids=by_density)
+    files.directory.write(_data_name(layer), _pack(features))
+    reduction = {"error": features.error, "fitted_on": features.fitted_on, "error_held_out": features.error_held_out}
+    return TaskResult({"reduction": reduction}, [*names, _data_name(layer)])
+
+
+def load_features(files: PageFiles, layer: PageLayer) -> LayerFeatures:
+    """The results of `find_features`."""
+    with np.load(io.BytesIO(files.directory.read(_data_name(layer)))) as arrays:
+        held_out = float(arrays["error_held_out"])
+        grids = {}
+        for i, density in enumerate(arrays["densities"]):
+            fields = (arrays[f"{name}.{i}"] for name in ("indices", "strengths", "centers"))
+            grids[float(density)] = tuple(Examples(*values) for values in zip(*fields, strict=True))
+        return LayerFeatures(
+            ChannelReduction(arrays["components"]),
+            float(arrays["error"]),
+            int(arrays["fitted_on"]),
+            None if np.isnan(held_out) else held_out,
+            grids,
+        )
+
+
+def _data_name(layer: PageLayer) -> str:
+    return f"{DIRECTORY}/features-{layer.slug}.npz"
+
+
+def _pack(features: LayerFeatures) -> bytes:
+    held_out = features.error_held_out
+    arrays: dict[str, Any] = {
+        "components": features.reduction.components,
+        "error": np.float64(features.error),
+        "error_held_out": np.float64(np.nan if held_out is None else held_out),
+        "fitted_on": np.int64(features.fitted_on),
+        "densities": np.array(list(features.grids), np.float64),
+    }
+    for i, grids in enumerate(features.grids.values()):
+        for name in ("indices", "strengths", "centers"):
+            arrays[f"{name}.{i}"] = np.stack([getattr(grid, name) for grid in grids])
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _fitted_on(options: ReductionOptions, count: int) -> int:
+    return min(options.nmf_fit_observations or count, count)
+
+
+def _fit(subject: Subject, layer: PageLayer, batch: int, report: Report) -> LayerFeatures:
+    """Fit to the attribution of observations spread over all; measure the error on some of them and on others."""
+    options, count = subject.options, len(subject.observations.observations)
+    fitted_on = _fitted_on(options, count)
+    chosen = np.linspace(0, count - 1, fitted_on).round().astype(int)
+    others = np.setdiff1d(np.arange(count), chosen)
+    error_every = max(1, fitted_on // ERROR_OBSERVATIONS)
+    held_out = others[np.linspace(0, len(others) - 1, min(len(others), ERROR_OBSERVATIONS)).round().astype(int)]
+    rows, whole = [], []
+    rng = np.random.default_rng(options.seed)
+    for part in slices(fitted_on, batch):
+        attribution = _attribution(subject, layer, chosen[part])
+        rows.append(_some_positions(attribution, FIT_POSITIONS // fitted_on, rng))
+        whole.append(attribution[-part.start % error_every :: error_every])
+        report(part.stop / (fitted_on + len(held_out)))
+    joined = np.concatenate(rows)
+    del rows
+    reduction = ChannelReduction.fit(joined, options.nmf_features, options.seed)
+    del joined
+    error = reduction.reconstruction_error(np.concatenate(whole))
+    del whole
+    held_out_error = None
+    if len(held_out):
+        parts = [_attribution(subject, layer, held_out[part]) for part in slices(len(held_out), batch)]
+        held_out_error = reduction.reconstruction_error(np.concatenate(parts))
+    return LayerFeatures(reduction, error, fitted_on, held_out_error, {})
+
+
+def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Attribution (n, count, c) at random positions of each observation; at all, where there are fewer.
+
+    The fit draws far fewer rows than a layer has: so many to draw from are as good, and bound the memory.
+    """
+    rows = attribution.reshape(len(attribution), -1, attribution.shape[-1])
+    if rows.shape[1] <= max(count, 1):
+        return rows
+    positions = np.argsort(rng.random(rows.shape[:2]), axis=1)[:, : max(count, 1)]
+    return np.take_along_axis(rows, positions[:, :, None], axis=1)
+
+
+def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray) -> np.ndarray:
+    values = attribute(
+        subject.agent,
+        subject.observations.observations[chosen],
+        layer.full_name,
+        [subject.output_kind],
+        steps=subject.options.nmf_attr_opts.integrate_steps,
+        quadrature=subject.options.attr_quadrature,
+        state=_states(subject, chosen),
+    ).values[0]
+    if not np.isfinite(values).all():
+        raise ClarityError(f"attribution to layer {layer.name} is not finite; look for NaN in the agent's parameters")
+    return values
+
+
+def _states(subject: Subject, chosen: slice | np.ndarray) -> State:
+    states = subject.observations.states
+    return None if states is None else tuple(np.asarray(part[chosen]) for part in states)
+
+
+def _reduced_activations(
+    subject: Subject, layer: PageLayer, reduction: ChannelReduction, batch: int, report: Report
+) -> Spool:
+    """A row (M, h, w) for each reduced channel."""
+    observations = subject.observations.observations
+    reduced = Spool(len(observations), layer.shape[:2])
+    for part in slices(len(observations), min(subject.options.batch_size, ACTIVATION_BATCHES * batch)):
+        activations = subject.agent.activations(observations[part], layer.full_name, _states(subject, part))
+        for channel, values in enumerate(np.moveaxis(reduction.transform(activations), -1, 0)):
+            reduced.put(channel, part.start, values)
+        report(part.stop / len(observations))
+    return reduced
+
+
+def _choose_examples(options: FeatureOptions, activations: np.ndarray) -> tuple[list[Examples], Examples]:
+    """The grids of a channel with such activations (M, h, w), and its thumbnail."""
+    grids = dataset_grids(activations, options.vis_subdiv_mults)
+    return grids, thumbnail(activations, options.vis_thumbnail_num_mult)
+
+
+def write_grid_images(
+    subject: Subject, layer: PageLayer, channel: int, grids: Sequence[Examples], frames: np.ndarray
+) -> list[str]:
+    """Write images of a channel's grids with patches of each width; returns their names."""
+    options, names = subject.options, []
+    for density, grid in zip(options.vis_subdiv_mults, grids, strict=True):
+        for width in options.vis_expand_mults:
+            names.append(image_name(options, layer, channel, density, width))
+            subject.files.write_image(names[-1], to_bytes(draw_grid(grid, frames, layer.shape[:2], width)))
+    return names
+
+
+def write_optimized_images(
+    subject: Subject, layer: PageLayer, reduction: ChannelReduction, steps: int = STEPS
+) -> list[str]:
+    """Write, for each channel, an image that maximises it; returns their names."""
+    norms = np.linalg.norm(reduction.components, axis=1, keepdims=True)
+    directions = reduction.components / np.maximum(norms, 1e-12)
+    rng = np.random.default_rng(subject.options.seed)
+    shape = subject.agent.observation_shape
+    agent = require(subject.agent, "gradient_of_direction", for_="optimized_features")
+    optimized = optimize_images(agent.gradient_of_direction, layer.full_name, directions, shape, rng, steps=steps)
+    images = newest_frames(np.round(optimized.images * 255).astype(np.uint8), subject.stack)
+    names = [optimized_name(subject.options, layer, channel) for channel in range(layer.channels)]
+    for name, image in zip(names, images, strict=True):
+        subject.files.write_image(name, to_bytes(image / np.float32(255)))
+    return names
+
+
+def _held_bytes(layer: PageLayer, observations: int, fitted_on: int) -> float:
+    """Memory beside a batch: rows of the fit, then the activations of a few channels; more is on disk."""
+    positions = math.prod(layer.shape[:2])
+    rows = 2 * 4 * layer.shape[2] * min(FIT_POSITIONS, fitted_on * positions)
+    channel = 4 * positions * observations  # as computed, and padded
+    return max(rows, min(HELD_BYTES, layer.channels * channel) + 2 * channel)
+
+
+def _pieces(sample: Subject, layer: PageLayer, observations: int) -> Iterable[Piece]:
+    """Parts of `find_features`: attribution, fit, activations and examples, images."""
+    options, agent, threads = sample.options, sample.agent, thread_count()
+    seen, state = sample_frames(sample, MAX_FRAMES)
+    steps = options.nmf_attr_opts.integrate_steps
+    fitted_on = _fitted_on(options, observations)
+    held_out = min(ERROR_OBSERVATIONS, observations - fitted_on)
+
+    def explain(points: int) -> np.ndarray:
+        outputs = [sample.output_kind]
+        return attribute(agent, seen, layer.full_name, outputs, steps=points, state=state).values[0]
+
+    # With n points there are about n + 1 passes through the network.
+    explained = Piece(partial(explain, 2), (fitted_on + held_out) / len(seen) * (steps + 1) / 3, partial(explain, 1))
+    yield explained
+    values = np.nan_to_num(explain(1))  # the task itself reports attribution that is not finite
+    rows = min(FIT_ROWS, 2 * fitted_on * math.prod(layer.shape[:2]))
+    few = max(layer.channels, min(rows // FIT_PART, values.size // values.shape[-1]))
+    fit = partial(ChannelReduction.fit, values, layer.channels, options.seed, max_rows=few)
+    yield Piece(fit, rows / few, partial(ChannelReduction.fit, np.eye(4), 2))
+    reduction = fit()
+
+    def reduce() -> np.ndarray:
+        return reduction.transform(agent.activations(seen, layer.full_name, state))
+
+    yield Piece(reduce, observations / len(seen), reduce)
+    strengths = np.ascontiguousarray(reduce()[..., 0])
+    choose = partial(dataset_grids, strengths, options.vis_subdiv_mults)
+    yield Piece(choose, observations / len(seen) * layer.channels / threads)
+    if options.feature_images:
+        frames = sample.observation_frames()
+        grids = dataset_grids(strengths[: len(frames)], options.vis_subdiv_mults)
+        yield Piece(partial(write_grid_images, sample, layer, 0, grids, frames), layer.channels)
+    if options.optimized_features:
+        optimize = partial(write_optimized_images, sample, layer, reduction)
+        yield Piece(partial(optimize, steps=MEASURED_STEPS), STEPS / MEASURED_STEPS, partial(optimize, steps=1))

@@ -1,0 +1,143 @@
+"""The layers that a page explains, shared by the analyses of layers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.agents.sites import feature_maps
+from rl_clarity.analyses.analysis import Subject
+from rl_clarity.analyses.attribution.layers import choose_layers
+from rl_clarity.errors import OptionError
+from rl_clarity.pages.files import slugs
+from rl_clarity.parsing import check_minimum
+from rl_clarity.visualization.colors import channel_hues, input_hues
+
+MEMORY_HINT = "leave the layer out (layer_kwargs), explain fewer outputs, or use a machine with more memory"
+
+
+@dataclass(frozen=True)
+class LayerOptions:
+    """Which layers are explained."""
+
+    name_contains_one_of: tuple[str, ...] | None = None
+    """Only operations whose full name contains one of these."""
+    op_is_one_of: tuple[str, ...] = ("relu",)
+    """Kinds of operation; `relu` stands for the other activations of a network without ReLUs."""
+    bottleneck_only: bool = True
+    """Only layers that no path from an earlier convolution bypasses."""
+    discard_first_n: int = 0
+    """Leave out the first n layers, which cost most and often tell least."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 0, "discard_first_n")
+
+
+@dataclass(frozen=True)
+class AttributionFitOptions:
+    """The attribution that the channel reduction is fitted to."""
+
+    integrate_steps: int = 5
+    """Points on the path."""
+    max_paths: int | None = None
+    """For compatibility with understanding-rl-vision: 1 or None, as the fit uses a single path."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "integrate_steps")
+        if self.max_paths not in (None, 1):
+            raise OptionError(f"max_paths={self.max_paths!r} must be 1 or None: other paths need the fitted channels")
+
+
+@dataclass(frozen=True)
+class LayersOptions:
+    """Which layers are explained, and what they are called."""
+
+    layer_kwargs: LayerOptions = LayerOptions()
+    """Which layers are explained."""
+    input_layer_include: bool = False
+    """Also show gradients with respect to the input."""
+    input_layer_name: str = "input"
+    """Name of the input."""
+
+
+@dataclass(frozen=True)
+class ReductionOptions:
+    """How the channels of a layer are reduced."""
+
+    nmf_features: int = 8
+    """Channels that a layer is reduced to."""
+    nmf_attr_opts: AttributionFitOptions = AttributionFitOptions()
+    """The attribution that the reduction is fitted to."""
+    nmf_fit_observations: int | None = 1024
+    """Extra observations whose attribution the reduction is fitted to; all of them if None."""
+    attr_quadrature: str = "graded-midpoint"
+    """Quadrature rule of integrated gradients: `graded-midpoint`, `gauss-legendre`, `midpoint` or `riemann`."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "nmf_features", "nmf_fit_observations")
+
+
+@dataclass(frozen=True)
+class PageLayer:
+    """A layer, and what the page calls it."""
+
+    name: str
+    slug: str
+    full_name: str
+    shape: tuple[int, int, int]  # (h, w, c)
+    channels: int
+    """Reduced channels."""
+    is_input: bool = False
+
+    @property
+    def hues(self) -> np.ndarray:
+        """Hues (K, 3) of unit L2 norm."""
+        return input_hues(self.channels) if self.is_input else channel_hues(self.channels)
+
+
+def page_layers(agent: Agent, options: LayersOptions | ReductionOptions) -> tuple[PageLayer, ...]:
+    """The layers of a page. Raises OptionError where the options select none."""
+    assert isinstance(options, LayersOptions)
+    assert isinstance(options, ReductionOptions)
+    chosen = choose_layers(agent, **asdict(options.layer_kwargs))
+    names = [layer.name for layer in chosen]
+    if options.input_layer_include:
+        if options.input_layer_name in names:
+            raise OptionError(
+                f"input_layer_name={options.input_layer_name!r} is also the name of a layer: choose another"
+            )
+        names = [options.input_layer_name, *names]
+    page_slugs = dict(zip(names, slugs(names), strict=True))
+    layers = []
+    if options.input_layer_include:
+        name, shape = options.input_layer_name, agent.observation_shape
+        layers.append(PageLayer(name, page_slugs[name], name, shape, shape[-1], is_input=True))
+    for layer in chosen:
+        channels = min(options.nmf_features, layer.shape[-1])
+        layers.append(PageLayer(layer.name, page_slugs[layer.name], layer.site.name, layer.shape, channels))
+    return tuple(layers)
+
+
+def gradient_bytes(agent: Agent, layer: PageLayer, scores: int) -> int:
+    """Memory that one frame takes while scores are differentiated with respect to a layer.
+
+    Six arrays of each score's gradient, a part of what the backward pass keeps, and twice the largest layer: an upper
+    bound, measured with TensorFlow.
+    """
+    sizes = [math.prod(site.shape) for site in feature_maps(agent.sites)] or [0]
+    return 4 * (6 * scores * math.prod(layer.shape) + sum(sizes) // 4 + 2 * max(sizes))
+
+
+def task_size(layer: PageLayer, frames: int) -> float:
+    """Relative amount of work on frames of a layer."""
+    height, width, depth = layer.shape
+    return frames * (300 + height * width * depth / 64)
+
+
+def sample_frames(sample: Subject, count: int) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+    """Observations (n, H, W, C) of a sample's first trajectory, at most `count`, and the states before them."""
+    steps = slice(0, min(count, sample.trajectories.actions.shape[1]))
+    return np.asarray(sample.trajectories.observations[0, steps]), sample.states(0, steps)

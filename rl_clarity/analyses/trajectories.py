@@ -1,0 +1,251 @@
+"""Trajectories: frames, film strips, the numbers of every step, and bookmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
+from rl_clarity.pages.files import SEGMENT, PageFiles, check_subdirectories, path_in, segments
+from rl_clarity.pages.images import encode_pngs, film_strips, frames_side_by_side, sheet
+from rl_clarity.pages.manifest import ChunkName, ExtraImageName, ImageName, Section
+from rl_clarity.parsing import check_minimum, check_option
+from rl_clarity.recordings import advantages as estimates
+from rl_clarity.threads import thread_count
+
+GAMMA, LAMBDA = 0.999, 0.95
+SCRUB_STEPS = 512
+"""Steps in an image of the film strip."""
+FILM_COLUMNS = 8
+"""Frames per row of the images that people can open."""
+
+
+@dataclass(frozen=True)
+class TrajectoryPageOptions:
+    """Frames, film strips and numbers along trajectories."""
+
+    scrub_range: tuple[float, float] = (42 / 64, 44 / 64)
+    """Part of each frame that the film strip shows, as fractions of the width."""
+    trajectories_subdir: str = "trajectories/"
+    """Directory of frames and numbers."""
+    trajectories_scrub_subdir: str = "trajectories_scrub/"
+    """Directory of film strips."""
+
+    def __post_init__(self) -> None:
+        ordered = len(self.scrub_range) == 2 and 0 <= self.scrub_range[0] < self.scrub_range[1] <= 1
+        check_option(self, "scrub_range", ordered, "must be two fractions of the width, the smaller one first")
+        check_subdirectories(self)
+
+
+@dataclass(frozen=True)
+class AdvantageOptions:
+    """Generalised advantage estimation, and bookmarks."""
+
+    gae_gamma: float | None = None
+    """Discount factor; from the checkpoint by default, or 0.999."""
+    gae_lambda: float | None = None
+    """Decay of the advantage estimator; from the checkpoint by default, or 0.95."""
+    trajectory_bookmarks: int = 16
+    """Number of bookmarks of highest, and of lowest, advantage."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 0, "trajectory_bookmarks")
+        for name in ("gae_gamma", "gae_lambda"):
+            value = getattr(self, name)
+            check_option(self, name, value is None or 0 <= value <= 1, "must be from 0 to 1")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Numbers along a trajectory of T steps, with A actions and G groups of them."""
+
+    actions: np.ndarray  # (T,)
+    rewards: np.ndarray  # (T,)
+    firsts: np.ndarray  # (T,) bool
+    advantages: np.ndarray  # (T,)
+    probabilities: np.ndarray  # (T, A)
+    logits: np.ndarray  # (T, A), or action values
+    groups: np.ndarray  # (T, G), sums of logits
+    values: np.ndarray | None = None  # (T,), None for action values
+
+
+class TrajectoriesAnalysis(Analysis):
+    """What happened along each trajectory."""
+
+    kind = "trajectories"
+    Options = TrajectoryPageOptions
+    needs_all = False
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        count, steps = subject.trajectories.actions.shape
+        advantages = compute_advantages(subject)
+        groups = [group.actions for group in subject.info.action_groups]
+        for trajectory in range(count):
+            inputs = [subject.decisive(self.Options), trajectory, discounts(subject), groups]
+            yield self.task(
+                subject,
+                f"{self.kind}/{trajectory + 1}",
+                partial(write_trajectory, subject, advantages, trajectory),
+                inputs,
+                size=10 * steps,
+                group=self.kind,
+                pieces=partial(_pieces, steps=steps),
+            )
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section:
+        count, steps = subject.trajectories.actions.shape
+        observation = subject.info.observation
+        sample = np.zeros((1, observation.frame_height, observation.frame_width, 1), np.uint8)
+        height, width, _ = film_strips(sample, options.scrub_range).shape
+        data = {
+            "segment": SEGMENT,
+            "scrub": {"steps": SCRUB_STEPS, "height": height, "step_width": width},
+            "film": {"columns": FILM_COLUMNS},
+            "trajectories": [trajectory_entry(options, trajectory, steps) for trajectory in range(count)],
+            "bookmarks": _bookmarks(subject),
+        }
+        return Section(self.kind, "Trajectories", data)
+
+
+def discounts(subject: Subject) -> tuple[float, float]:
+    """Gamma and lambda of the advantages: options, else metadata, else defaults."""
+    options, metadata = subject.options, subject.metadata
+    gamma = (options.gae_gamma, metadata.get("gamma"), GAMMA)
+    lam = (options.gae_lambda, metadata.get("lambda"), LAMBDA)
+    first, second = (float(next(value for value in values if value is not None)) for values in (gamma, lam))
+    return first, second
+
+
+def compute_advantages(subject: Subject) -> np.ndarray:
+    """Advantages (N, T) of the actions taken."""
+    return estimates.compute_advantages(subject.trajectories, *discounts(subject))
+
+
+def write_trajectory(subject: Subject, advantages: np.ndarray, trajectory: int, work: Work) -> TaskResult:
+    """Write one trajectory's frames, film strips and series; `advantages` (N, T)."""
+    options, files, steps = subject.options, subject.files, subject.trajectories.actions.shape[1]
+    entry = trajectory_entry(options, trajectory, steps)
+    write_series(files, entry["series"], compute_series(subject, advantages, trajectory))
+    for segment, part in enumerate(segments(steps)):
+        chosen = slice(part.start, part.stop)
+        stacks = None
+        if subject.stack > 1:
+            stacks = frames_side_by_side(subject.trajectories.observations[trajectory, chosen], subject.stack)
+        frames = subject.trajectory_frames(trajectory, chosen)
+        write_frames(files, entry["frames"][segment], entry["images"][segment], frames, stacks, thread_count())
+        work.report((segment + 1) / len(segments(steps)))
+    for name, part in zip(entry["scrub"], segments(steps, SCRUB_STEPS), strict=True):
+        frames = subject.trajectory_frames(trajectory, slice(part.start, part.stop))
+        files.write_image(name, film_strips(frames, options.scrub_range))
+    return TaskResult(files=[entry["series"], *entry["frames"], *entry["images"], *entry["scrub"]])
+
+
+def compute_series(subject: Subject, advantages: np.ndarray, trajectory: int) -> Series:
+    """The numbers along a trajectory; probabilities of an agent with action values are those of its greedy policy."""
+    played = subject.trajectories
+    if played.policy_logits is not None:
+        logits = np.asarray(played.policy_logits[trajectory], np.float32)  # (T, A)
+        probabilities = softmax(logits)
+    else:
+        assert played.q_values is not None
+        logits = np.asarray(played.q_values[trajectory], np.float32)
+        probabilities = np.eye(logits.shape[-1], dtype=np.float32)[logits.argmax(-1)]
+    groups = [logits[:, list(group.actions)].sum(-1) for group in subject.info.action_groups]
+    return Series(
+        actions=played.actions[trajectory],
+        rewards=played.rewards[trajectory],
+        firsts=played.firsts[trajectory],
+        advantages=advantages[trajectory],
+        probabilities=probabilities,
+        logits=logits,
+        groups=np.stack(groups, axis=-1) if groups else np.zeros((len(logits), 0), np.float32),
+        values=None if played.values is None else played.values[trajectory],
+    )
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities (..., A) of logits."""
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    probabilities: np.ndarray = weights / weights.sum(axis=-1, keepdims=True)
+    return probabilities
+
+
+def write_series(files: PageFiles, name: str, series: Series) -> None:
+    """Write the numbers along a trajectory."""
+    arrays: dict[str, np.ndarray | bytes] = {
+        "actions": series.actions.astype(np.int32),
+        "rewards": series.rewards.astype(np.float32),
+        "firsts": series.firsts.astype(np.uint8),
+        "advantages": series.advantages.astype(np.float32),
+        "probabilities": series.probabilities.astype(np.float32),
+        "logits": series.logits.astype(np.float32),
+        "groups": series.groups.astype(np.float32),
+    }
+    if series.values is not None:
+        arrays["values"] = series.values.astype(np.float32)
+    files.write_chunk(name, arrays)
+
+
+def write_frames(
+    files: PageFiles,
+    chunk: str,
+    image: str,
+    frames: np.ndarray,
+    stacks: np.ndarray | None = None,
+    workers: int = 1,
+) -> None:
+    """Write a segment's frames (n, H, W, 1 | 3) uint8, as a chunk for the page and as an image for people.
+
+    `stacks` (n, H, W', 1 | 3) are all frames of stacked observations side by side; `workers` threads encode.
+    """
+    arrays = _packed(encode_pngs(frames, workers))
+    if stacks is not None:
+        arrays |= {f"stack_{key}": value for key, value in _packed(encode_pngs(stacks, workers)).items()}
+    files.write_chunk(chunk, arrays)
+    files.write_image(image, sheet(frames, FILM_COLUMNS))
+
+
+def trajectory_entry(options: TrajectoryPageOptions, trajectory: int, steps: int) -> dict[str, Any]:
+    """What the section says of a trajectory: its length and its files."""
+
+    def names(kind: type, subdirectory: str, pattern: str, length: int) -> list[Any]:
+        return [
+            kind(path_in(subdirectory, f"{trajectory + 1}/{pattern.format(index + 1)}"))
+            for index in range(len(segments(steps, length)))
+        ]
+
+    folder = options.trajectories_subdir
+    return {
+        "steps": steps,
+        "series": ChunkName(path_in(folder, f"{trajectory + 1}/series.js")),
+        "scrub": names(ImageName, options.trajectories_scrub_subdir, "scrub-{}.png", SCRUB_STEPS),
+        "frames": names(ChunkName, folder, "frames-{}.js", SEGMENT),
+        "images": names(ExtraImageName, folder, "frames-{}.png", SEGMENT),
+    }
+
+
+def _bookmarks(subject: Subject) -> dict[str, list[Mapping[str, Any]]]:
+    advantages = compute_advantages(subject)
+    count = subject.options.trajectory_bookmarks
+    high, low = estimates.find_bookmarks(advantages, subject.trajectories.firsts, count)
+    return {
+        name: [{"trajectory": int(t), "frame": int(s), "advantage": float(advantages[t, s])} for t, s in moments]
+        for name, moments in (("high", high), ("low", low))
+    }
+
+
+def _packed(pngs: list[bytes]) -> dict[str, np.ndarray | bytes]:
+    offsets = np.cumsum([0, *map(len, pngs)]).astype(np.int32)
+    return {"offsets": offsets, "png": b"".join(pngs)}
+
+
+def _pieces(sample: Subject, steps: int) -> Iterable[Piece]:
+    advantages = compute_advantages(sample)
+    work = Work(SEGMENT, lambda share: None, {})
+    frames = sample.trajectories.actions.shape[1]
+    yield Piece(partial(write_trajectory, sample, advantages, 0, work), steps / frames)

@@ -1,0 +1,155 @@
+"""Output directories: local ones, and those of any store that fsspec supports.
+
+Files are written atomically: under a temporary name, synced and renamed (object stores do that themselves).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mimetypes
+import os
+import re
+from collections.abc import Iterable, Set
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from rl_clarity.errors import OutputError
+from rl_clarity.files import UNFINISHED, local_path, write_atomically
+
+_NAME = re.compile(r"[A-Za-z0-9._/-]+")
+_TYPES = {".js": "text/javascript", ".html": "text/html; charset=utf-8", ".png": "image/png"}
+_TYPE_KEYWORDS = {"s3": "ContentType", "s3a": "ContentType", "gs": "content_type", "gcs": "content_type"}
+_AZURE = ("az", "abfs", "abfss", "adl")
+
+
+class Directory(Protocol):
+    """A directory of named files; names are relative, with `/`."""
+
+    @property
+    def location(self) -> str:
+        """Path or address, as the user gave it."""
+        ...
+
+    def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
+        """Write a file atomically, from one piece or several; raises OutputError where it cannot be written."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """The file's bytes; raises FileNotFoundError if it does not exist."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it exists."""
+        ...
+
+    def names(self) -> Set[str]:
+        """Names of all files that are completely written."""
+        ...
+
+
+def open_directory(location: str | os.PathLike[str]) -> Directory:
+    """The directory at a path, or at an address such as `s3://bucket/page`."""
+    text = os.fspath(location)
+    path = local_path(text)
+    return RemoteDirectory(text) if path is None else LocalDirectory(path)
+
+
+def is_name(name: str) -> bool:
+    """Whether a file may have this name: it stays inside the directory and needs no quoting."""
+    parts = name.split("/")
+    return bool(_NAME.fullmatch(name)) and not any(part in ("", ".", "..") for part in parts)
+
+
+class LocalDirectory:
+    """A local directory; created when the first file is written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def location(self) -> str:
+        return str(self.path)
+
+    def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
+        target = self._path(name)
+        try:
+            write_atomically(target, data)
+        except OSError as error:
+            raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+
+    def read(self, name: str) -> bytes:
+        return self._path(name).read_bytes()
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self._path(name).unlink()
+
+    def names(self) -> Set[str]:
+        files = (path for path in self.path.rglob("*") if path.is_file())
+        return {path.relative_to(self.path).as_posix() for path in files if not path.name.endswith(UNFINISHED)}
+
+    def _path(self, name: str) -> Path:
+        return self.path / _checked(name)
+
+
+class RemoteDirectory:
+    """A directory of a store that fsspec supports (`gs://`, `s3://`, `az://`, `memory://`, ...)."""
+
+    def __init__(self, address: str) -> None:
+        from fsspec.core import url_to_fs
+
+        self.location = address
+        self._protocol = address.split("://", 1)[0]
+        try:
+            self._files, root = url_to_fs(address)
+        except (ImportError, ValueError) as error:
+            raise OutputError(f'cannot open {address}: {error} (pip install "rl-clarity[remote]")') from error
+        self._root = root.rstrip("/")
+
+    def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
+        path = self._path(name)
+        try:
+            self._files.makedirs(str(PurePosixPath(path).parent), exist_ok=True)
+            self._files.pipe_file(path, b"".join(_pieces(data)), **self._type_of(name))
+        except OSError as error:
+            raise OutputError(f"cannot write {self.location}/{name}: {error}") from error
+
+    def read(self, name: str) -> bytes:
+        return bytes(self._files.cat_file(self._path(name)))
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rm_file(self._path(name))
+
+    def names(self) -> Set[str]:
+        try:
+            self._files.invalidate_cache(self._root)  # other ranks write too
+            return {path[len(self._root) :].lstrip("/") for path in self._files.find(self._root)}
+        except FileNotFoundError:
+            return set()
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{_checked(name)}"
+
+    def _type_of(self, name: str) -> dict[str, Any]:
+        """The keyword that sets the content type; without it browsers would download the page instead of showing it."""
+        keyword = _TYPE_KEYWORDS.get(self._protocol)
+        suffix = PurePosixPath(name).suffix
+        content_type = _TYPES.get(suffix) or mimetypes.guess_type(name)[0]
+        if content_type and self._protocol in _AZURE:
+            from azure.storage.blob import ContentSettings
+
+            return {"content_settings": ContentSettings(content_type=content_type)}
+        return {keyword: content_type} if keyword and content_type else {}
+
+
+def _pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
+    return (data,) if isinstance(data, bytes) else data
+
+
+def _checked(name: str) -> str:
+    if not is_name(name):
+        raise OutputError(
+            f"invalid file name {name!r}: it must be inside the directory, of letters, digits and . _ / -"
+        )
+    return name

@@ -1,0 +1,203 @@
+"""The forecast of a job: time, memory and disk, from one small piece of each kind of task."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rl_clarity.jobs.machine import peak_memory
+from rl_clarity.jobs.store import WorkStore
+from rl_clarity.jobs.tasks import BATCH_BYTES, BATCH_SHARE, Task
+
+DOCUMENT_BYTES = 500_000
+SECONDS_PER_TASK = 0.03
+"""For a task's entry in the store, which is synced to disk."""
+SECONDS_OF_DOCUMENT = 1.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of one process, and bytes written."""
+
+    seconds: float = 0.0
+    bytes: float = 0.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a job will take; `run(..., dry_run=True)` returns it and does nothing else."""
+
+    seconds: float
+    """Wall-clock time of all ranks working together."""
+    memory: int
+    """Peak memory of each process, in bytes."""
+    memory_at_hand: int
+    """Memory available to each process, in bytes."""
+    output: int
+    """Bytes that will be written to the output directory."""
+    samples: int
+    """Bytes of the samples."""
+    tasks: int
+    """Tasks that are still to be done."""
+    tasks_done: int
+    ranks: int
+    stages: Mapping[str, float]
+    """Seconds of each stage, added up over ranks."""
+    notes: tuple[str, ...] = ()
+    """Remarks on the size of a single-file page and on batches that short memory makes smaller."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The forecast as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def nothing_to_do(cls, ranks: int = 1) -> Forecast:
+        """The forecast for a page that is already finished."""
+        return cls(0.0, 0, 0, 0, 0, 0, 0, ranks, {})
+
+    def __str__(self) -> str:
+        if not self.seconds:
+            return "There is nothing to do: the page is finished."
+        done = "" if not self.tasks_done else f" ({self.tasks_done} of {self.tasks_done + self.tasks} tasks are done)"
+        ranks, each = ("", "") if self.ranks == 1 else (f" on {self.ranks} ranks", " per rank")
+        line = (
+            f"This will take about {_time(self.seconds)}{ranks}, {_size(self.memory)} of memory{each} "
+            f"and {_size(self.output + self.samples)} of disk{done}."
+        )
+        return "\n".join([line, *self.notes])
+
+
+class CountingDirectory:
+    """A directory that discards what is written and counts the bytes."""
+
+    location = "memory"
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
+        self.bytes += len(data) if isinstance(data, bytes) else sum(map(len, data))
+
+    def read(self, name: str) -> bytes:
+        raise FileNotFoundError(name)
+
+    def remove(self, name: str) -> None:
+        pass
+
+    def names(self) -> Set[str]:
+        return frozenset()
+
+
+def forecast(
+    tasks: Sequence[Task],
+    store: WorkStore,
+    sample: Any,
+    written: CountingDirectory,
+    *,
+    ranks: int,
+    memory: int,
+    playing: Cost = Cost(),
+    single_file: bool = False,
+) -> Forecast:
+    """Measure one piece of each group of tasks, and add up what is still to be done.
+
+    Parameters
+    ----------
+    tasks: all tasks of the job
+    sample: a small subject, passed to the tasks' `pieces`; it writes to `written`
+    ranks, memory: processes, and the bytes that each can take
+    playing: what the samples cost, if they are still to be made
+
+    Raises ClarityError where memory is too short for one frame of a task.
+    """
+    pending = [task for task in tasks if store.finished(task.name, task.key) is None]
+    batches = {task.name: task.batch(memory) for task in tasks}
+    rates: dict[str, Cost] = {}
+    for task in tasks:
+        group = task.group or task.name
+        if task.pieces is not None and group not in rates:
+            rates[group] = _measure(task, sample, written)
+    costs = {task.name: _cost(task, rates) for task in tasks}
+    stages = {"playing": playing.seconds}
+    for task in tasks:
+        stages[task.stage] = stages.get(task.stage, 0.0) + (costs[task.name].seconds if task in pending else 0.0)
+    stages["page"] = SECONDS_OF_DOCUMENT
+    held = [task.held_bytes + task.frame_bytes * batches[task.name] for task in tasks]
+    waiting = _makespan([costs[task.name].seconds for task in pending], ranks)
+    unmeasured = sorted({task.stage for task in pending if task.pieces is None})
+    notes = [f"Not included: {stage}, which cannot be measured beforehand." for stage in unmeasured]
+    if single_file:
+        size = DOCUMENT_BYTES + sum(cost.bytes for cost in costs.values())
+        notes.append(f"The page will be a single file of about {_size(size)}.")
+    return Forecast(
+        seconds=playing.seconds + SECONDS_OF_DOCUMENT + waiting,
+        memory=max(peak_memory(), _resident() + round(max(held, default=0.0))),
+        memory_at_hand=memory,
+        output=round(DOCUMENT_BYTES + sum(costs[task.name].bytes for task in pending)),
+        samples=round(playing.bytes),
+        tasks=len(pending),
+        tasks_done=len(tasks) - len(pending),
+        ranks=ranks,
+        stages={name: round(seconds, 3) for name, seconds in stages.items()},
+        notes=(*notes, *_small_batches(tasks, batches)),
+    )
+
+
+def _measure(task: Task, sample: Any, written: CountingDirectory) -> Cost:
+    """Cost of one unit of the task's size."""
+    assert task.pieces is not None
+    seconds = size = 0.0
+    for piece in task.pieces(sample):
+        if piece.warm_up is not None:
+            piece.warm_up()
+        before, start = written.bytes, time.perf_counter()
+        piece.work()
+        seconds += piece.times * (time.perf_counter() - start)
+        size += piece.times * (written.bytes - before)
+    return Cost(seconds / task.size, size / task.size)
+
+
+def _cost(task: Task, rates: Mapping[str, Cost]) -> Cost:
+    rate = rates.get(task.group or task.name, Cost())
+    return Cost(rate.seconds * task.size + SECONDS_PER_TASK, rate.bytes * task.size + task.output_bytes)
+
+
+def _makespan(seconds: Sequence[float], ranks: int) -> float:
+    """Seconds until ranks, each taking the longest task that is left, have done them all."""
+    busy = [0.0] * ranks
+    for one in sorted(seconds, reverse=True):
+        busy[busy.index(min(busy))] += one
+    return max(busy)
+
+
+def _resident() -> int:
+    """Bytes of memory that this process holds now."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        return peak_memory()
+
+
+def _small_batches(tasks: Sequence[Task], batches: Mapping[str, int]) -> list[str]:
+    """Notes on batches that memory makes smaller: results are mostly the same bits, but no library promises that."""
+    ample = 2 * int(BATCH_BYTES / BATCH_SHARE)
+    smaller = {task.group or task.name: batches[task.name] for task in tasks if batches[task.name] < task.batch(ample)}
+    return [
+        f"{group} processes {frames} frames at a time, as memory is short; the last bits of its results may differ "
+        "from those computed with more memory."
+        for group, frames in smaller.items()
+    ]
+
+
+def _time(seconds: float) -> str:
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{max(1, round(size / 1e6))} MB"

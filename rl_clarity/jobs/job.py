@@ -1,0 +1,179 @@
+"""A running job: its ranks, the lock on its output directory, and its log.
+
+`run-log.json` records when, where and on how many ranks a page was made, and how long each stage and task took. It is
+the only file that differs from run to run: the page does not embed it, and only the next run reads it, to append to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rl_clarity.errors import OutputError
+from rl_clarity.jobs.communicator import Communicator, communicator
+from rl_clarity.jobs.directory import Directory
+from rl_clarity.jobs.forecast import Forecast
+from rl_clarity.jobs.machine import Share, peak_memory, take_share
+from rl_clarity.jobs.sentinel import Sentinel, watched
+from rl_clarity.jobs.store import WorkStore, locked
+from rl_clarity.jobs.tasks import Results, Task, run_tasks, waves
+from rl_clarity.keys import package_versions
+from rl_clarity.progress import progress_bar
+
+RUN_LOG = "run-log.json"
+SECONDS_BETWEEN_WRITES = 10.0
+"""Minimum interval between two writes of the log while tasks finish."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """The ranks of a job."""
+
+    ranks: Communicator
+    sentinel: Sentinel | None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is rank 0, which plans, samples and writes the page."""
+        return self.ranks.rank == 0
+
+    def doing(self, what: str) -> None:
+        """Note what this rank starts now, for the report in case it is killed."""
+        if self.sentinel is not None:
+            self.sentinel.doing(what)
+
+    def share(self) -> Share:
+        """Limit this rank to its share of the machine; all ranks call it together, before a framework is imported."""
+        return take_share(self.ranks)
+
+
+@contextmanager
+def team() -> Iterator[Team]:
+    """All ranks of the job. An error on one aborts it on all, since the others would wait for it forever."""
+    ranks = communicator()
+    with watched(ranks) as sentinel:
+        try:
+            yield Team(ranks, sentinel)
+        except BaseException as error:
+            ranks.fail(error, "the job")
+            raise
+
+
+class Job:
+    """A job in a locked output directory; every rank notes its tasks, rank 0 writes the log."""
+
+    def __init__(self, team: Team, directory: Directory) -> None:
+        self.team = team
+        self.update: Callable[[], None] = lambda: None
+        """Called after each task, to write what is finished so far."""
+        self._directory = directory
+        self._start = self._written = time.perf_counter()
+        self._tasks: list[dict[str, Any]] = []
+        self._open = False
+        hosts = team.ranks.gather(socket.gethostname())
+        self._earlier = _earlier_runs(directory) if team.leads else []
+        self._run: dict[str, Any] = {
+            "started": _now(),
+            "outcome": "running",
+            "host": socket.gethostname(),
+            "hosts": sorted(set(hosts)),
+            "ranks": team.ranks.size,
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "versions": package_versions(),
+            "stages": {},
+            "peak_memory_mb": {},  # of a rank, up to the end of the stage
+            "tasks": [],
+        }
+
+    def note(self, **facts: Any) -> None:
+        """Add facts to the log."""
+        self._run.update(facts)
+
+    def begin(self) -> None:
+        """Write the log from now on: a run that fails before it writes anything leaves nothing."""
+        self._open = True
+        self._write()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """One stage of the job, which all ranks enter together."""
+        self.team.doing(name)
+        start = time.perf_counter()
+        yield
+        ranks = self.team.ranks
+        for tasks in ranks.gather(self._tasks):
+            self._run["tasks"] += tasks
+        self._tasks = []
+        self._run["stages"][name] = round(time.perf_counter() - start, 3)
+        self._run["peak_memory_mb"][name] = round(max(ranks.gather(peak_memory()), default=0) / 1e6)
+        self._write()
+
+    def run(self, tasks: Sequence[Task], store: WorkStore, memory: int) -> Results:
+        """Run all tasks, in the order of their dependencies, and return their facts."""
+        results: dict[str, Any] = {}
+        for wave in waves(tasks):
+            name = " and ".join(dict.fromkeys(task.stage for task in wave))
+            with self.stage(name), progress_bar(name.capitalize(), shown=self.team.leads) as report:
+                options: dict[str, Any] = {"started": self.team.doing, "finished": self._finished}
+                results |= run_tasks(wave, store, self.team.ranks, report, memory=memory, results=results, **options)
+            self.update()
+        return results
+
+    def close(self, outcome: str) -> None:
+        """Note how the run ended, if the directory can still be written."""
+        self._run |= {"outcome": outcome, "ended": _now(), "seconds": round(time.perf_counter() - self._start, 3)}
+        with suppress(OutputError):
+            self._write()
+
+    def _finished(self, name: str, seconds: float) -> None:
+        self._tasks.append({"task": name, "rank": self.team.ranks.rank, "seconds": round(seconds, 3)})
+        if time.perf_counter() - self._written > SECONDS_BETWEEN_WRITES:
+            self._write()
+        self.update()
+
+    def _write(self) -> None:
+        """Write what is known so far; tasks of other ranks are known when their stage ends."""
+        if self.team.leads and self._open:
+            run = {**self._run, "tasks": [*self._run["tasks"], *self._tasks]}
+            self._directory.write(RUN_LOG, (json.dumps({"runs": [*self._earlier, run]}, indent=1) + "\n").encode())
+        self._written = time.perf_counter()
+
+
+@contextmanager
+def open_job(team: Team, directory: Directory, forecast: Forecast | None) -> Iterator[Job]:
+    """Lock the directory, print and log the forecast, run the job, and log its outcome."""
+    lock: Any = locked(directory.location) if team.leads else nullcontext()
+    with lock:
+        job = Job(team, directory)
+        if forecast is not None:
+            job.note(forecast=forecast.to_dict())
+            print(forecast, file=sys.stderr, flush=True)
+        try:
+            yield job
+        except BaseException as error:
+            job.close(f"{type(error).__name__}: {error}")
+            raise
+        job.close("finished")
+
+
+def _earlier_runs(directory: Directory) -> list[Any]:
+    """Runs that are in the log; none if the file has another format."""
+    try:
+        runs = json.loads(directory.read(RUN_LOG))["runs"]
+        return runs if isinstance(runs, list) else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

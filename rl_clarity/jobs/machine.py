@@ -1,0 +1,170 @@
+"""What a process may use of its machine: cores, memory, GPUs, shared with the other ranks there."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rl_clarity.jobs.communicator import Communicator
+
+THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Environment variables that limit the libraries' threads; those that the user has set are kept."""
+DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A rank's part of its machine."""
+
+    threads: int
+    neighbours: int
+    """Ranks on the machine, including this one."""
+    variables: Mapping[str, str]
+    """Environment variables to set before TensorFlow or JAX is imported."""
+
+    def memory(self) -> int:
+        """Bytes that this rank can allocate in addition; call it after everything large is imported."""
+        return available_memory() // self.neighbours
+
+
+def take_share(ranks: Communicator) -> Share:
+    """Limit this process to its share of the machine's cores, memory and GPUs, and return the share.
+
+    All ranks call it together, before a framework is imported: frameworks read these environment variables then.
+    """
+    cores = tuple(sorted(_cores()))
+    index, neighbours = ranks.neighbours(cores)
+    share = compute_share(index, neighbours, gpu_count(), os.environ)
+    os.environ.update(share.variables)
+    if len(neighbours) > 1:
+        import threadpoolctl
+
+        threadpoolctl.threadpool_limits(share.threads)  # for libraries that NumPy has loaded already
+    return share
+
+
+def compute_share(index: int, neighbours: Sequence[Sequence[int]], gpus: int, environment: Mapping[str, str]) -> Share:
+    """The share of rank `index` on a machine, given the cores that each rank there may run on."""
+    count, mine = len(neighbours), neighbours[index]
+    competing = sum(1 for cores in neighbours if set(cores) & set(mine))  # a launcher may bind ranks to cores
+    threads = max(1, len(mine) // competing)
+    variables: dict[str, str] = {}
+    if count > 1:
+        variables |= {name: str(threads) for name in THREADS if name not in environment}
+    devices = _visible_devices(environment.get(DEVICES), gpus)
+    device = choose_device(index, count, devices)
+    if device is not None:
+        variables[DEVICES] = device
+    if gpus and count > len(devices):  # several ranks on a GPU: none may reserve all of its memory
+        variables |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    return Share(threads, count, variables)
+
+
+def choose_device(index: int, count: int, devices: Sequence[str]) -> str | None:
+    """The GPU of one of `count` ranks on a machine, round robin; None where there is no choice.
+
+    A launcher that assigns GPUs to ranks shows one device to each.
+    """
+    return None if count == 1 or len(devices) < 2 else devices[index % len(devices)]
+
+
+def gpu_count(root: Path = Path("/")) -> int:
+    """Number of NVIDIA GPUs according to the driver; 0 without one."""
+    try:
+        return sum(1 for _ in (root / "proc/driver/nvidia/gpus").iterdir())
+    except OSError:
+        return 0
+
+
+def available_memory(root: Path = Path("/")) -> int:
+    """Bytes that this process can still allocate under the limits of machine, control groups and process.
+
+    `root` is the directory that contains `proc` and `sys`.
+    """
+    return max(0, int(min([_machine_memory(root), *_cgroup_memory(root), *_rlimit_memory(root)])))
+
+
+def peak_memory() -> int:
+    """Peak resident memory of this process, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _visible_devices(visible: str | None, gpus: int) -> list[str]:
+    if visible is None:
+        return [str(device) for device in range(gpus)]
+    return [device.strip() for device in visible.split(",") if device.strip()]
+
+
+def _cores() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def _machine_memory(root: Path) -> float:
+    try:
+        return _fields(root / "proc/meminfo")["MemAvailable"] * 1024
+    except (OSError, KeyError):  # not Linux: assume half of the memory
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2
+
+
+def _cgroup_memory(root: Path) -> Iterator[float]:
+    """What is left below the limits of control groups of both versions; the page cache of files can be reclaimed."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    mount = root / "sys/fs/cgroup"
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            base, limit, usage, cache = mount, "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            base, cache = mount / "memory", "total_inactive_file"
+            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        for folder in _cgroup_and_parents(base, path):
+            try:
+                maximum = float((folder / limit).read_text().replace("max", "inf"))
+                used = float((folder / usage).read_text()) - _fields(folder / "memory.stat").get(cache, 0)
+            except (OSError, ValueError):
+                continue
+            yield maximum - used
+
+
+def _cgroup_and_parents(base: Path, path: str) -> Iterator[Path]:
+    folder = base / path.strip("/")
+    if not folder.is_dir():  # in a container, its own group is mounted as the root
+        folder = base
+    yield folder
+    while folder != base:
+        folder = folder.parent
+        yield folder
+
+
+def _rlimit_memory(root: Path) -> Iterator[float]:
+    """What is left below `ulimit -v` and `ulimit -d`."""
+    for kind, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+        limit = resource.getrlimit(kind)[0]
+        if limit != resource.RLIM_INFINITY:
+            try:
+                yield limit - _fields(root / "proc/self/status")[name] * 1024
+            except (OSError, KeyError):
+                continue
+
+
+def _fields(path: Path) -> dict[str, float]:
+    """Numbers by name, from lines such as `MemAvailable: 123 kB` or `inactive_file 123`."""
+    numbers = {}
+    for line in path.read_text().splitlines():
+        name, _, rest = line.replace(":", " ").partition(" ")
+        value = rest.split()[:1]
+        if value and value[0].isdecimal():
+            numbers[name] = float(value[0])
+    return numbers

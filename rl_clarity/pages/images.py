@@ -1,0 +1,130 @@
+"""Images of a page: frames of stacked observations, film strips, sheets, and PNG files.
+
+Frames of games have flat areas and repeated sprites, which deflate compresses best in unfiltered rows; photographs and
+gradients are smaller as differences. Both are tried on a part (W3C, Portable Network Graphics, third edition).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from rl_clarity.errors import ClarityError, OptionError
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_COLOR_TYPES = {1: 0, 3: 2, 4: 6}  # channels -> grey, RGB, RGBA
+_UNFILTERED, _LEFT = 0, 1
+_TRIAL_LEVEL, _LEVEL, _LARGE_LEVEL = 1, 6, 3
+_LARGE = 1 << 18
+_STRIP_HEIGHT = 128
+
+
+def encode_png(image: np.ndarray) -> bytes:
+    """PNG file of an image (H, W, 1 | 3 | 4) uint8: grey, RGB or RGBA; the same image gives the same bytes."""
+    height, width, channels = _checked(image).shape
+    level = _LEVEL if image.size <= _LARGE else _LARGE_LEVEL
+    header = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
+    data = zlib.compress(min(_scanlines(image), key=_trial_size), level)
+    blocks = (_block(b"IHDR", header), _block(b"IDAT", data), _block(b"IEND", b""))
+    return _SIGNATURE + b"".join(blocks)
+
+
+def encode_pngs(images: Iterable[np.ndarray], workers: int = 1) -> list[bytes]:
+    """PNG file of each image, encoded by several threads: deflate releases the interpreter lock."""
+    if workers == 1:
+        return [encode_png(image) for image in images]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(encode_png, images))
+
+
+def to_bytes(image: np.ndarray) -> np.ndarray:
+    """An image in 0..1, colours clipped, as uint8."""
+    return np.round(np.clip(image, 0, 1) * 255).astype(np.uint8)
+
+
+def sheet(images: np.ndarray | Sequence[np.ndarray], columns: int) -> np.ndarray:
+    """Images (n, H, W, C) in rows of `columns`, as one image; unused cells are 0."""
+    images = np.asarray(images)
+    count, height, width, channels = images.shape
+    columns = max(1, min(columns, count))
+    rows = -(-count // columns)
+    cells = np.zeros((rows * columns, height, width, channels), images.dtype)
+    cells[:count] = images
+    grid = cells.reshape(rows, columns, height, width, channels).swapaxes(1, 2)
+    return grid.reshape(rows * height, columns * width, channels)
+
+
+def newest_frames(observations: np.ndarray, stack: int = 1) -> np.ndarray:
+    """The newest frame (n, H, W, 1 or 3) of observations (n, H, W, C) of `stack` frames each, newest last."""
+    return _shown(observations[..., -_colors(observations, stack) :])
+
+
+def frames_side_by_side(observations: np.ndarray, stack: int) -> np.ndarray:
+    """All frames of stacked observations (n, H, W, C) side by side, oldest first: (n, H, stack * W, 1 or 3)."""
+    colors = _colors(observations, stack)
+    return np.concatenate(
+        [_shown(observations[..., index * colors : (index + 1) * colors]) for index in range(stack)], axis=2
+    )
+
+
+def film_strips(frames: np.ndarray, scrub_range: tuple[float, float]) -> np.ndarray:
+    """Columns of frames (n, H, W, C) between two fractions of the width, side by side in time: (h, n * w, C).
+
+    Frames taller than 128 pixels are subsampled.
+    """
+    low, high = scrub_range
+    if not 0 <= low < high <= 1:
+        raise OptionError(f"scrub_range={scrub_range!r} must be two fractions of the width, the smaller one first")
+    width = frames.shape[2]
+    start = int(low * width)
+    stop = max(start + 1, round(high * width))
+    every = -(-frames.shape[1] // _STRIP_HEIGHT)
+    strips = frames[:, ::every, start:stop:every]  # (n, h, w, C)
+    count, height, wide, channels = strips.shape
+    return np.ascontiguousarray(strips.swapaxes(0, 1)).reshape(height, count * wide, channels)
+
+
+def _checked(image: np.ndarray) -> np.ndarray:
+    if image.ndim != 3 or image.shape[2] not in _COLOR_TYPES or image.dtype != np.uint8 or 0 in image.shape:
+        raise ClarityError(f"an image must be (H, W, 1 | 3 | 4) uint8, not {image.shape} {image.dtype}")
+    return image
+
+
+def _scanlines(image: np.ndarray) -> Iterator[bytes]:
+    """Rows preceded by the number of their filter: unfiltered, then as differences from the pixel to the left."""
+    height, width, channels = image.shape
+    rows = np.empty((height, 1 + width * channels), np.uint8)
+    rows[:, 0], rows[:, 1:] = _UNFILTERED, image.reshape(height, -1)
+    yield rows.tobytes()
+    rows[:, 1 + channels :] -= image.reshape(height, -1)[:, :-channels]
+    rows[:, 0] = _LEFT
+    yield rows.tobytes()
+
+
+def _trial_size(data: bytes) -> int:
+    return len(zlib.compress(data[:_LARGE], _TRIAL_LEVEL))
+
+
+def _block(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def _colors(observations: np.ndarray, stack: int) -> int:
+    channels = observations.shape[-1]
+    if channels % stack:
+        raise OptionError(f"observations of {channels} channels cannot be split into {stack} frames")
+    return int(channels // stack)
+
+
+def _shown(frames: np.ndarray) -> np.ndarray:
+    """Frames as grey or RGB: a fourth channel (alpha) is dropped, other numbers of channels are averaged."""
+    channels = frames.shape[-1]
+    if channels in (1, 3):
+        return frames
+    if channels == 4:
+        return frames[..., :3]
+    return np.round(frames.mean(axis=-1, keepdims=True)).astype(np.uint8)

@@ -1,0 +1,22 @@
+"""Kinds of pages: which analyses a page consists of. `svelte_src/pages/` has a folder for each kind, which draws it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rl_clarity.registry import Registry
+
+
+@dataclass(frozen=True)
+class PageKind:
+    """A kind of page."""
+
+    analyses: tuple[str, ...]
+    """Kinds of its analyses, in the order of their sections."""
+
+
+PAGE_KINDS: Registry[PageKind] = Registry(
+    "rl_clarity.page_kinds",
+    {"agent": PageKind(("trajectories", "features", "attribution", "examples"))},
+    noun="kind of page",
+)

@@ -1,1 +1,0 @@
-"""The stages between an agent and its page: what is planned, computed and written, one stage a module."""

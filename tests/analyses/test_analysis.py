@@ -1,0 +1,105 @@
+"""What a page says of an agent, and which layers and outputs it explains, follow from agent, samples and options."""
+
+from __future__ import annotations
+
+import pytest
+
+from rl_clarity.analyses.analysis import action_groups, action_label
+from rl_clarity.analyses.attribution.analysis import attributed_outputs, scores_to_compute
+from rl_clarity.analyses.layers import page_layers
+from rl_clarity.analyses.trajectories import discounts
+from rl_clarity.errors import OptionError
+from tests.analyses.subjects import make_subject
+from tests.fakes import TinyAgent
+
+
+@pytest.mark.parametrize(
+    ("combo", "label"),
+    [
+        (("LEFT",), "←"),
+        (("RIGHT",), "→"),
+        (("UP",), "↑"),
+        (("DOWN",), "↓"),
+        (("LEFT", "UP"), "↖"),
+        (("UP", "LEFT"), "↖"),
+        (("DOWN", "LEFT"), "↙"),
+        (("RIGHT", "UP"), "↗"),
+        (("DOWN", "RIGHT"), "↘"),
+        (("UP", "RIGHT", "FIRE"), "↗ FIRE"),
+        (("D",), "D"),
+        (("A", "B"), "A B"),
+        (("LEFT", "RIGHT"), "←→"),
+        ((), "no-op"),
+    ],
+)
+def test_labels_of_actions(combo: tuple[str, ...], label: str) -> None:
+    assert action_label(combo) == label
+
+
+def test_groups() -> None:
+    combos = [("LEFT",), (), ("LEFT", "UP"), ("A",)]
+    assert action_groups(combos, [lambda combo: "LEFT" in combo, lambda combo: not combo]) == [[0, 2], [1]]
+    groups = make_subject(TinyAgent(num_actions=4), action_combos=combos).info.action_groups
+    assert [(group.label, group.actions) for group in groups] == [("any ←", [0, 2]), ("no direction", [1, 3])]
+
+
+def test_custom_groups_are_named_by_their_actions() -> None:
+    combos = [("LEFT",), (), ("UP",)]
+    options = {"action_combos": combos, "action_group_fns": (lambda combo: combo,)}
+    groups = make_subject(TinyAgent(num_actions=3), **options).info.action_groups
+    assert [group.label for group in groups] == ["← / ↑"]
+
+
+def test_each_logit_is_differentiated_once() -> None:
+    combos = [("LEFT",), ("LEFT", "UP"), ()]
+    subject = make_subject(TinyAgent(num_actions=3), action_combos=combos, attr_policy=True)
+    ids = [output.id for output in attributed_outputs(subject)]
+    assert ids == ["value", "action-0", "action-1", "action-2", "group-0"]
+    assert scores_to_compute(subject) == ["value", 0, 1, 2]
+
+
+def test_action_values() -> None:
+    subject = make_subject(TinyAgent("q", num_actions=2), attr_policy=True)
+    assert [output.id for output in attributed_outputs(subject)] == ["greedy", "action-0", "action-1"]
+    assert subject.info.action_groups == ()
+    assert subject.output_kind == "greedy"
+
+
+def test_metadata_and_options_override_defaults() -> None:
+    default = make_subject()
+    assert (default.info.network, discounts(default)) == ("TinyAgent", (0.999, 0.95))
+    assert [action.label for action in default.info.actions[:2]] == ["0", "1"]
+    metadata = {"gamma": 0.9, "lambda": 0.8, "cnn": "clear", "action_combos": [["A"]] * 15}
+    subject = make_subject(metadata=metadata)
+    assert (subject.info.network, discounts(subject)) == ("clear", (0.9, 0.8))
+    assert subject.info.actions[0].label == "A"
+    assert discounts(make_subject(metadata=metadata, gae_gamma=0.5, gae_lambda=0.25)) == (0.5, 0.25)
+
+
+def test_a_gamma_of_0_is_a_gamma() -> None:
+    assert discounts(make_subject(metadata={"gamma": 0.9, "lambda": 0.9}, gae_gamma=0, gae_lambda=0)) == (0, 0)
+
+
+def test_layers_have_at_most_their_own_channels() -> None:
+    subject = make_subject(nmf_features=11)
+    layers = page_layers(subject.agent, subject.options)
+    assert [(layer.name, layer.channels) for layer in layers] == [("1a", 11), ("2a", 10)]
+
+
+def test_a_layer_may_be_named_like_the_input() -> None:
+    subject = make_subject(input_layer_include=True, input_layer_name="1A")
+    layers = page_layers(subject.agent, subject.options)
+    assert [layer.name for layer in layers] == ["1A", "1a", "2a"]
+    assert len({layer.slug.lower() for layer in layers}) == 3
+
+
+def test_the_input_may_not_have_a_layers_name() -> None:
+    subject = make_subject(input_layer_include=True, input_layer_name="1a")
+    with pytest.raises(OptionError, match="input_layer_name='1a'"):
+        page_layers(subject.agent, subject.options)
+
+
+@pytest.mark.parametrize(("channels", "stack", "expected"), [(4, 4, 4), (12, 4, 4), (3, 1, 1), (3, None, 1), (3, 2, 1)])
+def test_frames_of_an_observation(channels: int, stack: int | None, expected: int) -> None:
+    agent = TinyAgent(observation_shape=(16, 16, channels))
+    assert make_subject(agent, metadata={"frame_stack": stack}).stack == expected

@@ -1,0 +1,93 @@
+"""All outputs of a frame are explained along the same paths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rl_clarity.analyses.attribution import attribute, multi_path_attributions
+from rl_clarity.analyses.attribution.analysis import (
+    PATH_FRAMES,
+    PATH_SCORES,
+    attributed_outputs,
+    explain,
+    held_scores,
+    scores_to_compute,
+)
+from rl_clarity.analyses.layers import page_layers
+from rl_clarity.reduction import ChannelReduction
+from tests.analyses.subjects import make_subject
+from tests.fakes import TinyAgent
+
+PATHS = {"attr_max_paths": 2, "attr_integrate_steps": 3}
+COMBOS = [("LEFT",), ("LEFT", "UP"), ("RIGHT",), ()]
+SEED = [0, 0, 0]
+
+
+class Counting(TinyAgent):
+    """Counts how often it is differentiated."""
+
+    calls: list[int]
+
+    def _gradients(self, site, values, selection, state):
+        self.calls.append(selection.shape[1])
+        return super()._gradients(site, values, selection, state)
+
+
+@pytest.fixture
+def agent() -> Counting:
+    made = Counting(num_actions=4, observation_shape=(32, 32, 3))
+    object.__setattr__(made, "calls", [])
+    return made
+
+
+def observations(count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, 32, 32, 3), np.uint8)
+
+
+def reduction(agent: TinyAgent) -> ChannelReduction:
+    return ChannelReduction.fit(attribute(agent, observations(4), "2a").values[0], 4)
+
+
+def test_a_group_is_the_sum_of_its_logits_along_the_same_paths(agent):
+    subject = make_subject(agent, attr_policy=True, action_combos=COMBOS, **PATHS)
+    (layer,) = [layer for layer in page_layers(agent, subject.options) if layer.name == "2a"]
+    reduced = reduction(agent)
+    agent.calls.clear()
+    attributed = explain(subject, layer, reduced, observations(2), None, SEED, 64)
+    scores = scores_to_compute(subject)
+    assert agent.calls == [len(scores)] * (1 + 2 * 3)  # the straight path; one pass per point of the others
+    options = {"steps": 3, "max_paths": 2}
+    for output in attributed_outputs(subject):
+        actions = [output.action] if output.group is None else subject.info.action_groups[output.group].actions
+        wanted = ["value"] if output.kind == "value" else actions
+        alone = sum(
+            multi_path_attributions(
+                agent, observations(2), layer.full_name, reduced, [score], rng=np.random.default_rng(SEED), **options
+            )[0]
+            for score in wanted
+        )
+        channels, residual = reduced.signed_transform(alone)
+        assert np.allclose(attributed[output.id].channels, channels, atol=1e-5)
+        assert np.allclose(attributed[output.id].residual, residual, atol=1e-5)
+        assert np.allclose(attributed[output.id].gap[:, 0], alone.sum(axis=(1, 2, 3)), atol=1e-4)
+    assert any(len(group.actions) > 1 for group in subject.info.action_groups)
+
+
+def test_frames_in_parts_follow_the_same_paths(agent):
+    subject = make_subject(agent, attr_policy=True, **PATHS)
+    layer, seen, reduced = page_layers(agent, subject.options)[-1], observations(PATH_FRAMES + 3), reduction(agent)
+    whole, last = (
+        explain(subject, layer, reduced, part, None, SEED, 64)["action-1"].channels for part in (seen, seen[-2:])
+    )
+    assert np.allclose(whole[-2:], last, atol=1e-6)
+
+
+def test_paths_take_memory_for_each_score(agent):
+    counts = [
+        held_scores(make_subject(agent, attr_policy=policy, **PATHS))
+        - held_scores(make_subject(agent, attr_policy=policy))
+        for policy in (False, True)
+    ]
+    assert counts[0] == PATH_SCORES
+    assert counts[1] > counts[0]

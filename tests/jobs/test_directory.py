@@ -1,0 +1,71 @@
+import uuid
+from pathlib import Path
+
+import pytest
+
+from rl_clarity.errors import OutputError
+from rl_clarity.jobs.directory import Directory, LocalDirectory, open_directory
+
+
+@pytest.fixture(params=["local", "memory"])
+def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Directory:
+    return open_directory(tmp_path / "page" if request.param == "local" else f"memory://{uuid.uuid4()}/page")
+
+
+def test_what_is_written_is_there(directory: Directory) -> None:
+    assert directory.names() == set()
+    directory.write("a/b/c.js", b"one")
+    directory.write("d.png", [b"t", b"wo"])
+    assert directory.read("a/b/c.js") == b"one"
+    assert directory.read("d.png") == b"two"
+    assert directory.names() == {"a/b/c.js", "d.png"}
+    directory.write("d.png", b"three")
+    assert directory.read("d.png") == b"three"
+    directory.remove("d.png")
+    directory.remove("d.png")
+    assert directory.names() == {"a/b/c.js"}
+
+
+def test_a_missing_file_is_missing(directory: Directory) -> None:
+    with pytest.raises(FileNotFoundError):
+        directory.read("none.js")
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a//b", "", "a b"])
+def test_nothing_is_written_outside(directory: Directory, name: str) -> None:
+    with pytest.raises(OutputError, match="invalid file name"):
+        directory.write(name, b"")
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    directory = LocalDirectory(tmp_path)
+    directory.write("x.js", b"old")
+
+    def pieces():
+        yield b"new"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OutputError, match=r"x\.js: No space left"):
+        directory.write("x.js", pieces())
+    assert [path.name for path in tmp_path.iterdir()] == ["x.js"]
+    assert directory.read("x.js") == b"old"
+
+
+def test_a_file_that_was_being_written_is_not_there_yet(tmp_path: Path) -> None:
+    directory = LocalDirectory(tmp_path)
+    names: list[str] = []
+
+    def pieces():
+        yield b"half"
+        names.extend(path.name for path in tmp_path.iterdir())
+        assert directory.names() == set()
+
+    directory.write("x.js", pieces())
+    assert len(names) == 1
+    assert names != ["x.js"]
+    assert [path.name for path in tmp_path.iterdir()] == ["x.js"]
+
+
+def test_a_store_that_is_not_known_is_named() -> None:
+    with pytest.raises(OutputError, match="nosuch://bucket"):
+        open_directory("nosuch://bucket/page")
