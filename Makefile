@@ -99,10 +99,10 @@ lint: $(INSTALLED_DEV)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
-# NumPy 1 has no default for the parameters of ndarray, so that only NumPy 2 can check that generics have theirs.
 types: $(INSTALLED_DEV) $(NUMPY_2)
 	$(PY) -m mypy
-	test ! -d $(NUMPY_2) || $(PY) -m mypy --python-executable $(NUMPY_2)/bin/python --cache-dir .mypy_cache/numpy-2
+	test ! -d $(NUMPY_2) || $(PY) -m mypy --disallow-any-generics --disallow-untyped-calls \
+		--python-executable $(NUMPY_2)/bin/python --cache-dir .mypy_cache/numpy-2
 
 lint-js: $(INSTALLED_DEV)
 	$(PY) -m svelte3 lint svelte_src

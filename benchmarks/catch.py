@@ -42,7 +42,7 @@ SETTINGS: Mapping[str, Any] = {
 }
 
 
-class Catch(gymnasium.Env[np.ndarray, int]):
+class Catch(gymnasium.Env[np.ndarray, np.int64]):
     """A ball falls on a board of 10 x 5 cells; the paddle in the last row moves left, stays or moves right to catch it.
 
     The rules are bsuite's (Osband et al. 2020, https://arxiv.org/abs/1908.03568): one reward, 1 or -1, after nine
@@ -52,12 +52,14 @@ class Catch(gymnasium.Env[np.ndarray, int]):
     observation_space = gymnasium.spaces.Box(0, 255, (40, 40, 1), np.uint8)
     action_space = gymnasium.spaces.Discrete(3)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._row, self._column, self._paddle = 0, int(self.np_random.integers(COLUMNS)), COLUMNS // 2
         return self._draw(), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self._row += 1
         self._paddle = min(max(self._paddle + int(action) - 1, 0), COLUMNS - 1)
         ended = self._row == ROWS - 1
@@ -70,7 +72,7 @@ class Catch(gymnasium.Env[np.ndarray, int]):
         return board.repeat(4, axis=0).repeat(8, axis=1)
 
 
-gymnasium.register("RlClarityCatch-v0", Catch)
+gymnasium.register("RlClarityCatch-v0", f"{__name__}:Catch")
 
 
 def learning_curve(seed: int) -> list[float]:

@@ -6,7 +6,7 @@ import importlib
 import platform
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def _measure(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
     module = importlib.import_module(f"benchmarks.{name}")
     if name == "accuracy":  # prints as it goes
         return module.main([]) or {}, []
-    measure = {
+    measure: dict[str, Callable[[], Any]] = {
         "start": lambda: module.measure(),
         "pipeline": lambda: module.measure(peak),
         "growth": lambda: module.measure(),

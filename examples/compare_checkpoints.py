@@ -57,7 +57,7 @@ def compare(first: Any, second: Any) -> None:
     choices = [joined(results, "probabilities").argmax(axis=-1) for results in (first, second)]
     print(f"frames                     {len(values[0])}")
     print(f"mean value                 {values[0].mean():.3f}, {values[1].mean():.3f}")
-    print(f"correlation of the values  {np.corrcoef(*values)[0, 1]:.3f}")
+    print(f"correlation of the values  {np.corrcoef(values[0], values[1])[0, 1]:.3f}")
     print(f"same most likely action    {np.mean(choices[0] == choices[1]):.0%}")
     for layer in first.layers:
         errors = [results.layer(layer)["nmf"]["error"] for results in (first, second)]

@@ -54,9 +54,10 @@ tiled(frames[None])
 
 # %%
 outputs = agent.forward(frames)
-odds = np.exp(outputs.policy_logits - outputs.policy_logits.max(axis=1, keepdims=True))
+logits, values = np.asarray(outputs.policy_logits), np.asarray(outputs.values)
+odds = np.exp(logits - logits.max(axis=1, keepdims=True))
 policy = odds / odds.sum(axis=1, keepdims=True)
-for value, probabilities in zip(outputs.values, policy, strict=True):
+for value, probabilities in zip(values, policy, strict=True):
     print(f"value {value:5.2f}, most likely action {probabilities.argmax():2d} at {probabilities.max():.0%}")
 
 # %% [markdown]
@@ -145,9 +146,8 @@ from rl_clarity.visualization.dataset_examples import thumbnail
 from rl_clarity.visualization.patches import draw_thumbnail
 
 strengths = reduction.transform(agent.activations(varied, layer))  # (256, 32, 32, 8)
-examples = [
-    draw_thumbnail(thumbnail(strengths[..., k]), varied, agent.layers[layer][:2], expand_mult=4) for k in range(8)
-]
+height, width = strengths.shape[1:3]
+examples = [draw_thumbnail(thumbnail(strengths[..., k]), varied, (height, width), expand_mult=4) for k in range(8)]
 on_white = [image[..., :3] * image[..., 3:] + 1 - image[..., 3:] for image in examples]
 tiled((255 * np.array([on_white])).astype(np.uint8), zoom=3)
 

@@ -25,7 +25,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-class Catch(gymnasium.Env[np.ndarray, int]):
+class Catch(gymnasium.Env[np.ndarray, np.int64]):
     """An apple (red) or a stone (grey) falls; the basket (blue, three cells wide) should catch only apples."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
@@ -42,8 +42,8 @@ class Catch(gymnasium.Env[np.ndarray, int]):
         self.is_apple = bool(self.np_random.random() < 0.5)
         return self.draw(), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.basket = int(np.clip(self.basket + action - 1, 1, CELLS - 2))
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.basket = int(np.clip(self.basket + int(action) - 1, 1, CELLS - 2))
         self.row += 1
         landed = self.row == CELLS - 1
         caught = landed and abs(self.column - self.basket) <= 1
@@ -59,7 +59,7 @@ class Catch(gymnasium.Env[np.ndarray, int]):
 
 def main(output_dir: Path, size: str) -> None:
     chosen = SIZES[size]
-    gymnasium.register("Catch-v0", Catch)
+    gymnasium.register("Catch-v0", f"{__name__}:Catch")
     summary = rl_clarity.train(
         output_dir / "agent",
         env_kind="gymnasium",
@@ -73,7 +73,7 @@ def main(output_dir: Path, size: str) -> None:
     )
     print(f"mean return {summary.mean_return:.2f} of 0.5, after {summary.timesteps} steps")
     page = rl_clarity.run(
-        summary.checkpoint,
+        output_dir / "agent" / "checkpoint.jd",
         output_dir / "page",
         trajectories_kwargs=chosen["play"],
         observations_kwargs={**chosen["varied"], "obs_every": 4},

@@ -67,13 +67,11 @@ def main(output_dir: Path, size: str) -> None:
     import keras
 
     keras.utils.set_random_seed(0)
-    observations, actions, values = positions(SIZES[size]["positions"])
+    images, actions, values = positions(SIZES[size]["positions"])
     model = build_model()
     imitation = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss=[imitation, "mse"])
-    model.fit(
-        observations.astype(np.float32), [actions, values], batch_size=64, epochs=SIZES[size]["epochs"], verbose=2
-    )
+    model.fit(images.astype(np.float32), [actions, values], batch_size=64, epochs=SIZES[size]["epochs"], verbose=2)
 
     agent = rl_clarity.KerasAgent(model, {"env_name": "Catch", "gamma": GAMMA})
     environment = gymnasium.vector.SyncVectorEnv([Catch] * 4)

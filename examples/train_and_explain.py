@@ -42,7 +42,7 @@ def main(game: str, output_dir: Path, size: str) -> None:
     )
     print(f"{summary.timesteps} steps in {summary.seconds:.0f} s; final mean return {summary.mean_return:.2f}")
     page = rl_clarity.run(
-        summary.checkpoint,
+        output_dir / "agent" / "checkpoint.jd",
         output_dir / "page",
         trajectories_kwargs=chosen["play"],
         observations_kwargs=chosen["varied"],

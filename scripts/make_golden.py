@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,8 @@ def copy_network(source: Path, destination: Path) -> int:
     checkpoint, expected = destination / "checkpoint.jd", destination / "expected.npz"
     shutil.copyfile(source / "checkpoint.jd", checkpoint)
     with np.load(source / "expected.npz") as arrays:
-        np.savez_compressed(expected, **{key: shortened(key, arrays[key]) for key in arrays.files})
+        kept: dict[str, Any] = {key: shortened(key, arrays[key]) for key in arrays.files}
+    np.savez_compressed(expected, **kept)
     return checkpoint.stat().st_size + expected.stat().st_size
 
 

@@ -163,7 +163,7 @@ class BatchedAgent(ABC):
     @property
     def sites(self) -> tuple[Site, ...]:
         """The input, the state's parts, the results of operations and the heads, in the order of computation."""
-        return self._cached("sites", self._make_sites)  # type: ignore[no-any-return]
+        return self._cached("sites", self._make_sites)
 
     def _make_sites(self) -> tuple[Site, ...]:
         states = [Site(name, "state", part.shape) for name, part in zip(self._states, self._initial_state, strict=True)]
@@ -318,7 +318,7 @@ class BatchedAgent(ABC):
 
     def _compiled(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
         compiled = self._cached((given, wanted), lambda: self._backend.compile(self._section(given, wanted)))
-        return compiled  # type: ignore[no-any-return]
+        return compiled
 
     def _tail(self, given: tuple[str, ...]) -> tuple[Function, GradientStep]:
         section, concatenate = self._section(given, self.heads), self._backend.concatenate

@@ -52,7 +52,7 @@ class TensorFlowBackend(Backend):
     def compile(self, function: Function) -> Function:
         import tensorflow as tf
 
-        return tf.function(function, autograph=False)  # type: ignore[no-any-return]
+        return tf.function(function, autograph=False)
 
     def gradient_step(self, tail: Function) -> GradientStep:
         import tensorflow as tf
@@ -75,7 +75,7 @@ class JaxBackend(Backend):
     def compile(self, function: Function) -> Function:
         import jax
 
-        return jax.jit(function)  # type: ignore[no-any-return]
+        return jax.jit(function)
 
     def gradient_step(self, tail: Function) -> GradientStep:
         import jax

@@ -204,10 +204,10 @@ def flatten(model: Any, inputs: Sequence[Any]) -> list[Any]:
         tensor = inputs[0]
         for layer in model.layers:
             tensor = _call(layer, tensor)
-        return keras.tree.flatten(tensor)  # type: ignore[no-any-return]
+        return keras.tree.flatten(tensor)
     arguments = keras.tree.pack_sequence_as(model.input, list(inputs))
     outputs = model._run_through_graph(arguments, operation_fn=lambda operation: operation, call_fn=_call)
-    return keras.tree.flatten(outputs)  # type: ignore[no-any-return]
+    return keras.tree.flatten(outputs)
 
 
 def _call(operation: Any, *arguments: Any, **options: Any) -> Any:

@@ -80,7 +80,7 @@ class KerasAgent(BatchedAgent):
 
     @property
     def _backend(self) -> Backend:
-        return self._cached("backend", keras_backend)  # type: ignore[no-any-return]
+        return self._cached("backend", keras_backend)
 
     @property
     def _operations(self) -> Sequence[Site]:
@@ -98,11 +98,11 @@ class KerasAgent(BatchedAgent):
 
     @property
     def _graph(self) -> Graph:
-        return self._cached("graph", lambda: model_graph(self.network.model, len(self.heads)))  # type: ignore[no-any-return]
+        return self._cached("graph", lambda: model_graph(self.network.model, len(self.heads)))
 
     @property
     def _named(self) -> tuple[dict[str, Any], list[Site]]:
-        return self._cached("named", self._name_tensors)  # type: ignore[no-any-return]
+        return self._cached("named", self._name_tensors)
 
     def _name_tensors(self) -> tuple[dict[str, Any], list[Site]]:
         """Symbolic tensors by name, and those of them that are results of operations."""

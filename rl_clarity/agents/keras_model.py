@@ -78,7 +78,9 @@ def observations_input(model: Any) -> int:
     return 0
 
 
-def _arrangement(shape: tuple[int | None, ...], channels_first: bool | None) -> tuple[tuple[int, ...], Callable]:
+def _arrangement(
+    shape: tuple[int | None, ...], channels_first: bool | None
+) -> tuple[tuple[int, ...], Callable[..., Any]]:
     """Return the shape (H, W, C) of the observations, and the function that converts them to the model's input."""
     import keras
 

@@ -105,12 +105,12 @@ class TorchAgent(BatchedAgent):
 
     @property
     def _backend(self) -> Backend:
-        return self._cached("backend", lambda: TorchBackend(self._tensor))  # type: ignore[no-any-return]
+        return self._cached("backend", lambda: TorchBackend(self._tensor))
 
     @property
     def _calls(self) -> dict[str, tuple[Call, Site]]:
         """Calls of the module's parts, by name of their site."""
-        return self._cached("calls", self._find_calls)  # type: ignore[no-any-return]
+        return self._cached("calls", self._find_calls)
 
     @property
     def _operations(self) -> Sequence[Site]:

@@ -180,7 +180,7 @@ class _Game:
         """Repeat an action for `frame_skip` frames, or until the game is over; return the sum of its rewards."""
         reward, screens = 0.0, []
         skip, pooled = self._options.frame_skip, 2 if self._options.frame_pooling else 1
-        frames = skip if isinstance(skip, int) else int(self._rng.integers(*skip))
+        frames = skip if isinstance(skip, int) else int(self._rng.integers(skip[0], skip[1]))
         for frame in range(frames):
             reward += self._ale.act(self._actions[action])
             over = self.over

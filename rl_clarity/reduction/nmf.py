@@ -175,7 +175,7 @@ def _blocks(rows: int) -> Iterator[slice]:
 
 def _sample_rows(rows: np.ndarray, count: int | None, rng: np.random.Generator) -> np.ndarray:
     """Sample rows of the positive and negative part of `rows` (n, c) for `fit`, without storing both parts."""
-    squares = np.empty((2, len(rows)))
+    squares: np.ndarray = np.empty((2, len(rows)))
     for part in _blocks(len(rows)):
         for sign, x in enumerate((np.maximum(rows[part], 0), np.maximum(-rows[part], 0))):
             squares[sign, part] = np.einsum("nc,nc->n", x, x, dtype=np.float64)

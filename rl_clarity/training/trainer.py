@@ -61,7 +61,8 @@ class TrainingState:
         """Write the state to a file, or replace it in one step."""
         values = np.frombuffer(json.dumps(dict(self.values), sort_keys=True).encode(), np.uint8)
         content = io.BytesIO()
-        np.savez(content, **{STATE_VALUES: values}, **self.arrays)
+        arrays: dict[str, Any] = {STATE_VALUES: values, **self.arrays}
+        np.savez(content, **arrays)
         write_atomically(path, content.getvalue())
 
     @classmethod
