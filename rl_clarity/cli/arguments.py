@@ -13,7 +13,7 @@ import tyro
 
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.options import ORIGINAL, InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
-from rl_clarity.parsing import parse
+from rl_clarity.parsing import parse, typed
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.visualization.rendering import Direction
 
@@ -51,6 +51,32 @@ Metadata = Annotated[
 ]
 
 
+def _analyses(words: list[str]) -> dict[str, dict[str, Any]]:
+    """Parse `NAME` and `NAME.OPTION=VALUE`."""
+    analyses: dict[str, dict[str, Any]] = {}
+    for word in words:
+        name, dot, option = word.partition(".")
+        options = analyses.setdefault(name, {})
+        if dot:
+            key, equals, value = option.partition("=")
+            if not equals:
+                raise OptionError(f"--analyses {word}: write {name}.OPTION=VALUE")
+            options[key.replace("-", "_")] = value
+    return {name: typed(options) for name, options in analyses.items()}
+
+
+Analyses = Annotated[
+    Mapping[str, Any],
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="[NAME[.OPTION=VALUE] ...]",
+        instance_from_str=_analyses,
+        is_instance=lambda value: isinstance(value, Mapping),
+        str_from_instance=lambda value: list(value),
+    ),
+]
+
+
 @dataclass(frozen=True)
 class LoadFlags(LoadOptions):
     """Options of sampling that the command line has."""
@@ -63,6 +89,8 @@ class LoadFlags(LoadOptions):
 class PageFlags(InterfaceOptions):
     """Options of the page that the command line has."""
 
+    analyses: Analyses = field(default_factory=dict)
+    """More analyses to run, by name, with their options: occlusion occlusion.patch=8."""
     action_group_fns: tyro.conf.SuppressFixed[Any] = None
     overwrite: tyro.conf.SuppressFixed[bool] = False
 

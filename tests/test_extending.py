@@ -1,0 +1,178 @@
+"""Extending the package from outside: an analysis, a panel and a kind of page, each one file and one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.analyses import ANALYSES
+from rl_clarity.cli.arguments import parse_arguments
+from rl_clarity.errors import OptionError
+from rl_clarity.jobs.store import WorkStore
+from tests.fakes import TinyAgent
+
+OCCLUSION = '''
+"""Occlusion: how much the value falls when a patch of the observation is covered."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from rl_clarity.analyses import Analysis
+from rl_clarity.jobs import Piece, TaskResult
+from rl_clarity.pages.files import segments
+from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.visualization.quantization import quantize
+
+
+@dataclass(frozen=True)
+class OcclusionOptions:
+    patch: int = 8
+    """Side of a patch, in pixels."""
+
+
+class Occlusion(Analysis):
+    kind = "occlusion"
+    Options = OcclusionOptions
+
+    def tasks(self, subject, options):
+        count, steps = subject.trajectories.actions.shape
+        for trajectory in range(count):
+            run = partial(self.run, subject, options, trajectory)
+            yield self.task(subject, f"occlusion/{trajectory + 1}", run, trajectory, size=steps, group="occlusion",
+                            pieces=partial(self.pieces, options, steps))
+
+    def section(self, subject, options, results):
+        trajectories = []
+        for trajectory in range(len(subject.trajectories.actions)):
+            facts = results[f"occlusion/{trajectory + 1}"]
+            names = [ChunkName(name) for name in facts["segments"]]
+            trajectories.append({"scale": facts["scale"], "segments": names})
+        height, width = self.grid(subject, options)
+        data = {"grid": {"height": height, "width": width}, "sign": "both", "trajectories": trajectories,
+                "label": "value", "caption": f"Patches of {options.patch} pixels."}
+        return Section("occlusion", "Occlusion", data, panel="maps")
+
+    def grid(self, subject, options):
+        height, width = subject.trajectories.observations.shape[2:4]
+        return height // options.patch, width // options.patch
+
+    def maps(self, subject, options, observations):
+        rows, columns = self.grid(subject, options)
+        values = subject.agent.forward(observations).values
+        found = np.zeros((len(observations), rows, columns, 1), np.float32)
+        for row in range(rows):
+            for column in range(columns):
+                covered = observations.copy()
+                top, left = row * options.patch, column * options.patch
+                covered[:, top : top + options.patch, left : left + options.patch] = 128
+                found[:, row, column, 0] = values - subject.agent.forward(covered).values
+        return found
+
+    def run(self, subject, options, trajectory, work):
+        names, largest = [], []
+        for index, part in enumerate(segments(subject.trajectories.actions.shape[1])):
+            observations = subject.trajectories.observations[trajectory, part.start : part.stop]
+            found = self.maps(subject, options, np.asarray(observations))
+            codes, scales = quantize(found)
+            names.append(f"occlusion/{trajectory + 1}/{index + 1}.js")
+            subject.files.write_chunk(names[-1], {"codes": codes, "scales": scales})
+            largest.append(np.abs(found).max())
+        return TaskResult({"scale": float(max(largest)), "segments": names}, names)
+
+    def pieces(self, options, steps, sample):
+        observations = np.asarray(sample.trajectories.observations[0, :4])
+        yield Piece(partial(self.maps, sample, options, observations), steps / len(observations))
+'''
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of an installed package with one module and one line of entry points."""
+    folder = tmp_path / "site"
+    info = folder / "my_plugin-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[rl_clarity.analyses]\nocclusion = my_occlusion:Occlusion\n")
+    (folder / "my_occlusion.py").write_text(OCCLUSION)
+    monkeypatch.syspath_prepend(str(folder))
+    yield folder
+    ANALYSES.unregister("occlusion")
+    sys.modules.pop("my_occlusion", None)
+
+
+@pytest.fixture
+def samples() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    agent = TinyAgent(num_actions=4, observation_shape=(32, 32, 3))
+    firsts = np.zeros((2, 70), bool)
+    firsts[:, 0] = True
+    trajectories = {
+        "observations": rng.integers(0, 256, (2, 70, 32, 32, 3), np.uint8),
+        "actions": rng.integers(0, 4, (2, 70)),
+        "rewards": np.zeros((2, 70)),
+        "firsts": firsts,
+    }
+    observations = rng.integers(0, 256, (16, 32, 32, 3), np.uint8)
+    return {"agent": agent, "trajectories": trajectories, "observations": observations}
+
+
+def test_an_analysis_is_one_file_and_one_line(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
+    page = rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {"patch": 16}})
+    results = page.results()
+    section = next(one for one in results.manifest["sections"] if one["kind"] == "occlusion")
+    assert (section["panel"], section["title"], section["data"]["grid"]) == (
+        "maps",
+        "Occlusion",
+        {"height": 2, "width": 2},
+    )
+    names = section["data"]["trajectories"][1]["segments"]
+    assert names == ["occlusion/2/1.js", "occlusion/2/2.js"]
+    assert results.chunk(names[1])["codes"].shape == (6, 2, 2, 1)
+    assert results.manifest["complete"]
+
+
+def test_its_options_and_its_code_decide_the_cache(
+    plugin: Path, samples: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    enter = WorkStore.enter
+    monkeypatch.setattr(WorkStore, "enter", lambda self, name, *rest: done.append(name) or enter(self, name, *rest))
+    options: dict[str, Any] = {"output_dir": tmp_path / "page", "overwrite": True}
+
+    def tasks(patch: int) -> list[str]:
+        done.clear()
+        rl_clarity.generate(**samples, **options, analyses={"occlusion": {"patch": patch}})
+        return sorted(done)
+
+    assert len(tasks(16)) > 2
+    assert tasks(16) == []
+    assert tasks(8) == ["occlusion/1", "occlusion/2"]
+    source = (plugin / "my_occlusion.py").read_text()
+    (plugin / "my_occlusion.py").write_text(source.replace("= 128", "= 0"))
+    assert tasks(8) == ["occlusion/1", "occlusion/2"]
+
+
+def test_its_forecast_is_part_of_the_pages(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
+    forecast = rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {}}, dry_run=True)
+    assert forecast.stages["occlusion"] > 0
+
+
+def test_its_options_are_checked(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"analyses\.occlusion\.path.*did you mean 'patch'"):
+        rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {"path": 3}})
+    with pytest.raises(OptionError, match=r"unknown analysis 'oclusion'; did you mean 'occlusion'"):
+        rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"oclusion": {}})
+    assert not (tmp_path / "page").exists()
+
+
+def test_the_command_line_has_it() -> None:
+    command = parse_arguments(["run", "a.jd", "out", "--analyses", "occlusion", "occlusion.patch=16", "other"])
+    assert command.options.analyses == {"occlusion": {"patch": 16}, "other": {}}
