@@ -134,8 +134,8 @@ class TestSb3:
         assert np.abs(raw.forward(observations).values).max() > 10 * np.abs(plain.forward(observations).values).max()
         # The gradient is with respect to observations / 255, whatever the network divides by.
         assert (
-            raw.gradients(observations, None, None, ["value"]).std()
-            > 10 * plain.gradients(observations, None, None, ["value"]).std()
+            raw.gradients(observations, "input", ["value"]).std()
+            > 10 * plain.gradients(observations, "input", ["value"]).std()
         )
 
     def test_the_activation_between_dense_layers(self, tmp_path):
