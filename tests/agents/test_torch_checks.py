@@ -45,7 +45,7 @@ def test_outputs_of_any_arrangement(arrange):
     [
         (lambda x: (x.mean((1, 2, 3)), x.mean((1, 2, 3))), {}, "heads="),
         (lambda x: x, {}, r"shape \(2, 4, 44, 44\)"),
-        (lambda x: x.mean((2, 3)), {"heads": ("policy_logits", "values")}, "2 outputs; the network has 1"),
+        (lambda x: x.mean((2, 3)), {"heads": ("policy_logits", "values")}, "2 entries; the network has 1 outputs"),
         (lambda x: x.mean((2, 3)), {"initial_state": np.zeros(3)}, "state last"),
         (lambda x: {"q": x.mean((2, 3))}, {"initial_state": np.zeros(3)}, "'q'"),
     ],
@@ -67,7 +67,7 @@ class Softmax(Nature):
 
 @pytest.mark.parametrize("how", [lambda m: m, nn.Module.half])
 def test_probabilities_are_no_logits(how):
-    with pytest.raises(OptionError, match=r"gives probabilities \(not negative, with a sum of 1\).*logits before them"):
+    with pytest.raises(OptionError, match=r"is probabilities \(not negative, with a sum of 1\).*returns the logits"):
         TorchAgent(how(loaded(Softmax())), SHAPE)
 
 
@@ -76,7 +76,7 @@ def test_probabilities_alone():
         def forward(self, x):
             return super().forward(x)[0].softmax(-1)
 
-    with pytest.raises(OptionError, match="gives probabilities"):
+    with pytest.raises(OptionError, match="is probabilities"):
         TorchAgent(loaded(Alone()), SHAPE)
 
 
@@ -86,7 +86,7 @@ def test_outputs_called_probabilities():
             logits, value = super().forward(x)
             return {"action_probs": logits, "value": value}
 
-    with pytest.raises(OptionError, match=r"'action_probs' gives probabilities \(by its name\)"):
+    with pytest.raises(OptionError, match=r"'action_probs' is probabilities \(by its name\)"):
         TorchAgent(Named(), SHAPE)
 
 
@@ -97,7 +97,7 @@ def test_a_value_has_one_column():
             return {"policy_logits": logits, "values": value.expand(-1, 6)}
 
     for heads in (None, ("policy_logits", "values")):
-        with pytest.raises(OptionError, match="the output for the value has 6 columns; it has one"):
+        with pytest.raises(OptionError, match="the output for the value has 6 columns; it must have one"):
             TorchAgent(Wide(), SHAPE, heads=heads)
 
 
@@ -120,7 +120,7 @@ def test_a_state_that_is_not_said_to_be_one():
     def forward(module, x, _):
         return module(x, torch.zeros(len(x), 8))
 
-    with pytest.raises(OptionError, match=r"one of width 8.*a recurrent module's state, pass initial_state"):
+    with pytest.raises(OptionError, match=r"unnamed of width 8.*a recurrent module's state, pass initial_state"):
         TorchAgent(Recurrent(), SHAPE, forward=forward)
 
 

@@ -116,8 +116,8 @@ def test_a_closed_pipe_is_not_an_error(call: str) -> None:
     [
         ("inspect folder", "folder: is a folder, and an empty one"),
         ("inspect empty", "empty: is an empty file"),
-        ("inspect coinrun", "there is no file coinrun; the agent that ships is called models:coinrun"),
-        ("run coinrun page", "there is no file coinrun; the agent that ships is called models:coinrun"),
+        ("inspect coinrun", "there is no file coinrun; the included agent is called models:coinrun"),
+        ("run coinrun page", "there is no file coinrun; the included agent is called models:coinrun"),
         ("export empty x.png", "there is no page interface.html in empty"),
         ("train empty --env-name coinrun", "empty is a file, not a directory to train in"),
         ("convert models:coinrun empty/a.safetensors", "cannot write empty/a.safetensors: File exists"),

@@ -61,7 +61,7 @@ def test_convert(tmp_path: Path, capsys: Any) -> None:
 def test_convert_refuses_other_files(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "a").write_text("hello")
     assert main(["convert", str(tmp_path / "a"), str(tmp_path / "b.safetensors")]) == 1
-    assert "no known format" in capsys.readouterr().err
+    assert "unknown format" in capsys.readouterr().err
     assert not (tmp_path / "b.safetensors").exists()
 
 
@@ -78,7 +78,7 @@ def test_force_replaces_a_file(checkpoint: Path, tmp_path: Path, capsys: Any) ->
     command = ["convert", str(checkpoint), str(target)]
     assert main(command) == 1
     assert capsys.readouterr().err == (
-        f"rl-clarity: {target} is there already: choose another name, or replace it with overwrite=True (--force)\n"
+        f"rl-clarity: {target} exists: choose another name, or replace it with overwrite=True (--force)\n"
     )
     assert target.read_text() == "another file"
     assert main([*command, "--force"]) == 0

@@ -86,7 +86,7 @@ def test_broken_checkpoints(broken_checkpoint: tuple[Path, str], tmp_path: Path,
 
 @pytest.mark.parametrize("given", ["nowhere.jd", "models:coinrum"])
 def test_checkpoints_that_are_not_there(given: str, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"nowhere\.jd|no agent called models:coinrum"):
+    with pytest.raises(CheckpointError, match=r"nowhere\.jd|unknown agent models:coinrum"):
         rl_clarity.run(given, tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
