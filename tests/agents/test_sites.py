@@ -12,12 +12,13 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from rl_clarity.networks import build, cleanrl
 
 import rl_clarity
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.formats import cleanrl
+from rl_clarity.formats.architectures import build
 from tests import state_dicts
 from tests.agents.test_keras_agent import NETWORKS
 
