@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -36,6 +37,26 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
+
+
+def lock_file(path: Path) -> TextIO:
+    """Open a file and lock it until it is closed or this process ends, if the file system supports locks.
+
+    Raises BlockingIOError, with the file's text, if another process holds the lock.
+    """
+    import fcntl
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        with file:
+            raise BlockingIOError(file.read().strip() or "another process") from None
+    except OSError:
+        pass
+    return file
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import Any
 import numpy as np
 
 import rl_clarity
+from rl_clarity.errors import DependencyError
+from rl_clarity.quiet import keras_backend
 
 COMPUTING = (
     *("keras", "tensorflow", "tensorflow-cpu", "jax", "torch", "numpy", "scikit-learn"),
@@ -49,7 +50,9 @@ def code_version() -> str:
     Plug-ins are not part of it: a key includes `Registry.source(name)` for each plug-in that its result depends on.
     """
     root = Path(rl_clarity.__file__).parent
-    digest = hashlib.sha256((os.environ.get("KERAS_BACKEND") or "tensorflow").encode())
+    digest = hashlib.sha256()
+    with contextlib.suppress(DependencyError):  # agents of PyTorch need no Keras
+        digest.update(keras_backend().encode())
     digest.update(as_json(package_versions()).encode())
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())

@@ -20,6 +20,8 @@ def keras_backend() -> str:
 
     Raises DependencyError, with the command that installs them, where Keras or its backend is missing.
     """
+    if "keras" in sys.modules:
+        return str(sys.modules["keras"].backend.backend())
     chosen = os.environ.get("KERAS_BACKEND")
     installed = [name for name in BACKENDS if _is_installed(name)]
     if chosen and chosen in BACKENDS and chosen not in installed:

@@ -133,7 +133,6 @@ print(attribution.shape)
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="generate imports Keras for every agent")
 def test_an_agent_of_pytorch_is_explained_without_keras(with_torch: Interpreter, tmp_path: Path) -> None:
     program = f"""{AGENT}
 played = {{
@@ -161,6 +160,7 @@ def test_the_first_backend_that_is_installed_is_used(
     installed: str, chosen: str | None, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quiet, "_is_installed", installed.split().__contains__)
+    monkeypatch.delitem(sys.modules, "keras", raising=False)
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     if chosen:
         monkeypatch.setenv("KERAS_BACKEND", chosen)
@@ -179,6 +179,7 @@ def test_a_missing_backend_is_an_error(
     installed: str, chosen: str | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quiet, "_is_installed", installed.split().__contains__)
+    monkeypatch.delitem(sys.modules, "keras", raising=False)
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     if chosen:
         monkeypatch.setenv("KERAS_BACKEND", chosen)

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -28,6 +28,7 @@ from rl_clarity.jobs.store import WorkStore, locked
 from rl_clarity.jobs.tasks import Results, Task, run_tasks, waves
 from rl_clarity.keys import package_versions
 from rl_clarity.progress import progress_bar
+from rl_clarity.quiet import environment_variables
 
 RUN_LOG = "run-log.json"
 SECONDS_BETWEEN_WRITES = 10.0
@@ -40,6 +41,8 @@ class Team:
 
     ranks: Communicator
     sentinel: Sentinel | None
+    context: ExitStack
+    """Closed when the job ends."""
 
     @property
     def leads(self) -> bool:
@@ -53,16 +56,18 @@ class Team:
 
     def share(self) -> Share:
         """Limit this rank to its share of the machine; all ranks call it together, before a framework is imported."""
-        return take_share(self.ranks)
+        share = take_share(self.ranks)
+        self.context.enter_context(environment_variables(share.variables))
+        return share
 
 
 @contextmanager
 def team() -> Iterator[Team]:
     """All ranks of the job. An error on one aborts it on all, since the others would wait for it forever."""
     ranks = communicator()
-    with watched(ranks) as sentinel:
+    with watched(ranks) as sentinel, ExitStack() as context:
         try:
-            yield Team(ranks, sentinel)
+            yield Team(ranks, sentinel, context)
         except BaseException as error:
             ranks.fail(error, "the job")
             raise

@@ -32,14 +32,13 @@ class Share:
 
 
 def take_share(ranks: Communicator) -> Share:
-    """Limit this process to its share of the machine's cores, memory and GPUs, and return the share.
+    """Return this process's share of the machine's cores, memory and GPUs; all ranks call it together.
 
-    All ranks call it together, before a framework is imported: frameworks read these environment variables then.
+    Its variables must be set before a framework is imported, which reads them then.
     """
     cores = tuple(sorted(_cores()))
     index, neighbours = ranks.neighbours(cores)
     share = compute_share(index, neighbours, gpu_count(), os.environ)
-    os.environ.update(share.variables)
     if len(neighbours) > 1:
         import threadpoolctl
 

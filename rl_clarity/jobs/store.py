@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rl_clarity.errors import OutputError
+from rl_clarity.files import lock_file
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.keys import as_json
 
@@ -101,22 +102,13 @@ def locked(location: str) -> Iterator[None]:
 
 def _lock(path: Path) -> TextIO:
     """The open lock file, locked if the file system supports locks."""
-    import fcntl
-
     while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("a+")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            holder = lock.read().strip() or "another process"
-            lock.close()
+            lock = lock_file(path)
+        except BlockingIOError as error:
             raise OutputError(
-                f"{path.parent.parent} is in use by {holder}; wait until it ends, or choose another directory"
+                f"{path.parent.parent} is in use by {error}; wait until it ends, or choose another directory"
             ) from None
-        except OSError:
-            return lock
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
                 return lock

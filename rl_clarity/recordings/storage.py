@@ -18,13 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 import numpy as np
 import platformdirs
 
 from rl_clarity.errors import SamplesError
-from rl_clarity.files import sync_folder, write_atomically
+from rl_clarity.files import lock_file, sync_folder, write_atomically
 from rl_clarity.keys import to_plain
 from rl_clarity.recordings.array_stores import FileStore, open_array
 from rl_clarity.recordings.options import LoadOptions
@@ -235,17 +235,12 @@ def _kind_name(kind: type[Trajectories] | type[Observations]) -> Literal["trajec
     return "trajectories" if issubclass(kind, Trajectories) else "observations"
 
 
-def _lock(folder: Path) -> Any:
+def _lock(folder: Path) -> TextIO:
     """Return a file that holds an exclusive lock on the folder until it is closed or this process ends."""
-    import fcntl
-
-    file = (folder / ".lock").open("w")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return lock_file(folder / ".lock")
     except BlockingIOError as error:
-        file.close()
         raise SamplesError(
             f"another run is writing samples to {folder}; wait for it, or save these samples elsewhere: "
             "temp_files=True in load_kwargs (--load.temp-files), or another path"
         ) from error
-    return file

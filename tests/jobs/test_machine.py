@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from rl_clarity.jobs import SingleProcess, take_share
-from rl_clarity.jobs.machine import THREADS, choose_device, compute_share, gpu_count
+from rl_clarity.jobs.job import team
+from rl_clarity.jobs.machine import THREADS, Share, choose_device, compute_share, gpu_count
 
 EIGHT = tuple(range(8))
 
@@ -79,3 +81,15 @@ def test_gpus_are_counted_by_their_driver(tmp_path: Path) -> None:
     for name in ("0000:01:00.0", "0000:02:00.0"):
         (tmp_path / "proc/driver/nvidia/gpus" / name).mkdir(parents=True)
     assert gpu_count(tmp_path) == 2
+
+
+def test_environment_variables_are_restored_when_the_job_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    share = Share(threads=3, neighbours=2, variables={"OMP_NUM_THREADS": "3", "TF_NUM_INTRAOP_THREADS": "3"})
+    monkeypatch.setattr("rl_clarity.jobs.job.take_share", lambda ranks: share)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    with team() as workers:
+        assert workers.share() is share
+        assert os.environ["OMP_NUM_THREADS"] == os.environ["TF_NUM_INTRAOP_THREADS"] == "3"
+    assert os.environ["OMP_NUM_THREADS"] == "7"
+    assert "TF_NUM_INTRAOP_THREADS" not in os.environ
