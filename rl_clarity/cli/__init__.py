@@ -162,7 +162,7 @@ def _export(command: Export) -> Result:
 
     results = open_results(command.page)
     layer = results.layer(command.layer or results.layers[0])
-    number, count = command.trajectory, len(results.manifest["trajectories"])
+    number, count = command.trajectory, len(results.section("trajectories")["trajectories"])
     if not 1 <= number <= count:
         raise OptionError(f"--trajectory {number} must be from 1 to {count}")
     path = export(

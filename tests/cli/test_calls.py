@@ -114,15 +114,15 @@ def test_a_closed_pipe_is_not_an_error(call: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("inspect folder", "folder: is a folder, and an empty one"),
+        ("inspect folder", "folder: is an empty folder"),
         ("inspect empty", "empty: is an empty file"),
         ("inspect coinrun", "there is no file coinrun; the included agent is called models:coinrun"),
         ("run coinrun page", "there is no file coinrun; the included agent is called models:coinrun"),
-        ("export empty x.png", "there is no page interface.html in empty"),
+        ("export empty x.png", "empty contains no page interface.html"),
         ("train empty --env-name coinrun", "empty is a file, not a directory to train in"),
         ("convert models:coinrun empty/a.safetensors", "cannot write empty/a.safetensors: File exists"),
         ("convert nowhere a.safetensors", "cannot read the checkpoint nowhere: No such file or directory"),
-        ("demo --output-dir empty", "empty is a file, not a directory to write a page into"),
+        ("demo --output-dir empty", "empty is a file; choose a directory for the page"),
     ],
 )
 def test_errors(call: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

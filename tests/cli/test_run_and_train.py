@@ -35,7 +35,7 @@ def test_force_replaces_another_page(page: Path, checkpoint: Path, tmp_path: Pat
     assert printed.out == ""
     assert printed.err == (
         f"rl-clarity: {tmp_path / 'page'} already holds a page (Of the command line): choose another directory, "
-        "or replace it with overwrite=True (--force)\n"
+        "or replace the page with overwrite=True (--force)\n"
     )
     assert main([*command, "--force"]) == 0
     assert open_results(tmp_path / "page").manifest["title"] == "coinrun, nature"
