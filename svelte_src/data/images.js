@@ -1,8 +1,8 @@
-// Where a image of the page is: a file beside it, or inside it (single file).
+// Where an image of the page is: a file beside it, or inside it (single file).
 import { createCache } from "./cache.js";
 import { fromBase64 } from "./decode.js";
 
-// Shown in the place of a image that is still to be made: asking for it would only be an error.
+// Shown in the place of an image that is still to be made: asking for it would only be an error.
 const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' width='1' height='1'/%3E";
 
 /**
@@ -19,7 +19,7 @@ export function createImages(document = globalThis.document, budget = 64 * 2 ** 
   function url(name) {
     if (absent.has(name)) return NOTHING;
     if (!urls.has(name)) {
-      const element = document.querySelector(`script[data-picture="${CSS.escape(name)}"]`);
+      const element = document.querySelector(`script[data-image="${CSS.escape(name)}"]`);
       const bytes = element && fromBase64(element.textContent.trim());
       urls.set(name, bytes ? URL.createObjectURL(new Blob([bytes], { type: "image/png" })) : name);
     }

@@ -1,5 +1,4 @@
 // The manifest (docs/page-format.md) as stores and components use it.
-import { upgraded } from "./version1.js";
 
 const FORMAT = "rl-clarity-page";
 const VERSION = 2;
@@ -13,10 +12,10 @@ const OUTPUTS = {
 export function problemWith(manifest, kinds) {
   if (!manifest) return "This page has no data: its manifest is missing.";
   if (manifest.format !== FORMAT) return `This file is not a page of rl-clarity: its format is “${manifest.format}”.`;
-  if (manifest.version !== VERSION && manifest.version !== 1) {
-    return `This page's data has version ${manifest.version}, but its script reads version ${VERSION}. To write the page again, run the same command as before: rl-clarity run CHECKPOINT OUTPUT_DIR`;
+  if (manifest.version !== VERSION) {
+    return `This page's data has version ${manifest.version}, but its script reads version ${VERSION}. Create the page again with: rl-clarity run CHECKPOINT DIRECTORY --force`;
   }
-  const kind = manifest.version === 1 ? "agent" : manifest.kind;
+  const { kind } = manifest;
   if (!Object.hasOwn(kinds, kind)) {
     return `This page is of kind “${kind}”. This version can show: ${Object.keys(kinds).join(", ")}.`;
   }
@@ -24,13 +23,12 @@ export function problemWith(manifest, kinds) {
 }
 
 /**
- * @param {object} given a manifest
+ * @param {object} manifest
  * @param {string[]} [placed] kinds of sections that the page's own panels draw
  * @returns {object} the manifest; what its sections say of the page's first recording, with features merged into layers; and
  *   `others`: the remaining sections, each with an `id` that no other panel has
  */
-export function readManifest(given, placed = []) {
-  const manifest = given.version === 1 ? upgraded(given) : given;
+export function readManifest(manifest, placed = []) {
   const section = (kind) => manifest.sections.find((candidate) => candidate.kind === kind);
   const [trajectories, features, attribution] = ["trajectories", "features", "attribution"].map(section);
   const agent = byId(manifest.agents, trajectories?.agent) ?? {};
