@@ -15,6 +15,7 @@ from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.chunks import encode_chunk
 from rl_clarity.pages.document import write_page
 from rl_clarity.pages.images import frames_side_by_side, newest_frames
+from rl_clarity.pages.manifest import section_data
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.synthetic import Size, read_chunk, write_synthetic_page
 
@@ -28,7 +29,9 @@ def write_stacked_page(directory: Path, size: Size, colors: int) -> np.ndarray:
         "height": HEIGHT, "width": WIDTH, "channels": STACK * colors, "frame_height": HEIGHT, "frame_width": WIDTH,
         "stack": STACK,
     }  # fmt: skip
-    manifest = write_synthetic_page(directory, size, observation=observation)
+    manifest = write_synthetic_page(
+        directory, size, edit=lambda page: page["agents"][0].update(observation=observation)
+    )
     rng = np.random.default_rng(0)
     observations = rng.integers(0, 256, (size.steps, HEIGHT, WIDTH, STACK * colors), np.uint8)
     arrays: dict[str, Any] = {}
@@ -39,7 +42,7 @@ def write_stacked_page(directory: Path, size: Size, colors: int) -> np.ndarray:
         encoded = [_png(frame) for frame in frames]
         arrays[f"{prefix}offsets"] = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
         arrays[f"{prefix}png"] = b"".join(encoded)
-    (name,) = manifest["trajectories"][0]["frames"]
+    (name,) = section_data(manifest, "trajectories")["trajectories"][0]["frames"]
     (directory / name).write_bytes(encode_chunk(name, arrays).script())
     return observations
 
@@ -120,8 +123,8 @@ def test_optimised_features_are_shown(tmp_path: Path, small_size: Size, open_pag
     names = [f"optimized/2a/optimized-{k + 1}.png" for k in range(8)]
     for k, name in enumerate(names):
         LocalDirectory(tmp_path).write(name, _png(np.full((16, 8 + k, 3), 9 * k, np.uint8)))
-    layers = [manifest["layers"][0] | {"optimized": names}, *manifest["layers"][1:]]
-    write_page(LocalDirectory(tmp_path), manifest | {"layers": layers})
+    section_data(manifest, "features")["layers"]["2a"]["optimized"] = names
+    write_page(LocalDirectory(tmp_path), manifest)
     visitor = open_page(tmp_path, "?layer=2a&feature=3")
     visitor.page.wait_for_function("() => document.querySelector('[data-testid=optimized]')?.naturalWidth === 10")
     visitor.click("viewer-channel-5")

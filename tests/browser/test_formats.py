@@ -67,7 +67,7 @@ def test_a_page_opens(name: str, shared_formats: Path, tmp_path: Path, open_page
     results = open_results(tmp_path / "page")
     kind = "action_values" if case.q else "policy"
     assert len(results.layers) == 1
-    agent = results.manifest["agent"]
+    agent = results.agent
     assert (agent["kind"], agent["recurrent"]) == (kind, case.recurrent)
     assert results.agent["observation"]["stack"] == case.stack
     assert tuple(action["label"] for action in results.agent["actions"]) == (ATARI if case.frame[2] == 1 else PROCGEN)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from rl_clarity.pages.page import Bundle, write_page
 
-from rl_clarity.pages.files import LocalDirectory
+from rl_clarity.jobs.directory import LocalDirectory
+from rl_clarity.pages.document import Bundle, write_page
 from svelte3 import compile_js
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.synthetic import Size, read_chunk, write_synthetic_page

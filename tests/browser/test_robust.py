@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rl_clarity.pages.manifest import section_data
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.synthetic import Size, write_synthetic_page
 
@@ -97,16 +98,18 @@ def test_an_incomplete_page_says_so(tmp_path: Path, small_size: Size, open_page:
 
 
 def test_hostile_names_show_as_text(tmp_path: Path, small_size: Size, open_page: Open) -> None:
-    manifest = write_synthetic_page(tmp_path / "plain", small_size)
-    changes: dict[str, Any] = {
-        "title": HOSTILE,
-        "env_name": HOSTILE,
-        "actions": [{**action, "label": HOSTILE} for action in manifest["actions"]],
-        "layers": [{**layer, "name": f"{layer['name']} {HOSTILE}"} for layer in manifest["layers"]],
-        "outputs": [{**output, "label": HOSTILE} for output in manifest["outputs"]],
-        "provenance": [{"group": HOSTILE, "items": [[HOSTILE, HOSTILE]]}],
-    }
-    write_synthetic_page(tmp_path / "hostile", small_size, **changes)
+    def edit(manifest: dict[str, Any]) -> None:
+        manifest["title"] = manifest["recordings"][0]["env_name"] = HOSTILE
+        manifest["provenance"] = [{"group": HOSTILE, "items": [[HOSTILE, HOSTILE]]}]
+        attribution = section_data(manifest, "attribution")
+        for labelled in (*manifest["agents"][0]["actions"], *attribution["outputs"]):
+            labelled["label"] = HOSTILE
+        for layer in attribution["layers"]:
+            layer["name"] += f" {HOSTILE}"
+        hostile = {"kind": HOSTILE, "title": HOSTILE, "notes": [{"title": HOSTILE, "text": HOSTILE}], "data": {}}
+        manifest["sections"].append(hostile)
+
+    write_synthetic_page(tmp_path / "hostile", small_size, edit=edit)
     visitor = open_page(tmp_path / "hostile", "?frame=3")
     assert visitor.page.title() != "broken"
     assert visitor.page.locator("h1").text_content() == HOSTILE
@@ -166,10 +169,10 @@ def test_an_agent_of_action_values(tmp_path: Path, small_size: Size, open_page: 
     from rl_clarity.pages.chunks import encode_chunk
     from tests.browser.synthetic import read_chunk
 
-    name = manifest["trajectories"][0]["series"]
+    name = section_data(manifest, "trajectories")["trajectories"][0]["series"]
     arrays = {key: value for key, value in read_chunk(tmp_path, name).items() if key not in ("values", "probabilities")}
     (tmp_path / name).write_bytes(encode_chunk(name, arrays).script())
     visitor = open_page(tmp_path, "?frame=3&rows=action-7")
-    assert visitor.by("policy").get_by_role("listitem").count() == len(manifest["actions"])
+    assert visitor.by("policy").get_by_role("listitem").count() == len(manifest["agents"][0]["actions"])
     assert visitor.track("action-7").count() == 1
     assert visitor.page.get_by_label("probabilities over time").count() == 0

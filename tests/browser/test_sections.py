@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.pages.files import LocalDirectory
+from rl_clarity.jobs.directory import LocalDirectory
+from rl_clarity.pages.document import write_page
+from rl_clarity.pages.manifest import ImageName
 from tests.browser.drawn import to_codes
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.synthetic import SEGMENT, Size, read_chunk, write_chunk, write_synthetic_page
@@ -57,7 +57,7 @@ class Sections:
             "trajectory": np.repeat([0, 1], STEPS).astype(np.int32),
             "frame": np.tile(np.arange(STEPS), 2).astype(np.int32),
         }
-        thumbnail = "thumbnails/2a/thumbnail-1.png"
+        thumbnail = ImageName("thumbnails/2a/thumbnail-1.png")
         rows = [{"name": f"row {i}", "score": score} for i, score in enumerate((2.5, -1.0, 11.0))]
         rows[1] |= {"trajectory": 1, "frame": 30}
         self.entries: list[dict[str, Any]] = [
@@ -114,7 +114,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sections]:
     sections = Sections(directory)
     unknown = {"kind": "holograms", "version": 1, "title": "Holograms", "data": {}}
     damaged = {"kind": "damaged", "version": 1, "title": "Damaged", "panel": "table", "data": {"rows": 3}}
-    write_synthetic_page(directory, SIZE, sections=[*sections.entries, unknown, damaged])
+    entries = [*sections.entries, unknown, damaged]
+    write_synthetic_page(directory, SIZE, edit=lambda manifest: manifest["sections"].extend(entries))
     return directory, sections
 
 
@@ -236,22 +237,14 @@ def test_sections_fit_the_window(page: tuple[Path, Sections], open_page: Open, w
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def with_module(directory: Path, script: str) -> None:
-    """Put the module of a custom panel into a page, allowed by its hash."""
-    document = directory / "interface.html"
-    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    text = document.read_text().replace("script-src 'self'", f"script-src 'self' 'sha256-{allowed}'")
-    module = f'<script type="module" data-panel="custom">{script}</script>\n</body>'
-    document.write_text(text.replace("</body>", module))
-
-
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_custom_panel(tmp_path: Path, open_page: Open, broken: bool) -> None:
     chunk = write_chunk(LocalDirectory(tmp_path), "custom.js", {"x": np.arange(3, dtype=np.float32)})
     data = {"chunk": chunk, "image": "thumbnails/2a/thumbnail-1.png"}
     section = {"kind": "custom", "version": 1, "title": "Custom", "data": data}
-    write_synthetic_page(tmp_path, SIZE, sections=[section])
-    with_module(tmp_path, 'rlClarity.panel("custom", () => { throw Error("no!"); });' if broken else CUSTOM)
+    manifest = write_synthetic_page(tmp_path, SIZE, edit=lambda manifest: manifest["sections"].append(section))
+    module = 'rlClarity.panel("custom", () => { throw Error("no!"); });' if broken else CUSTOM
+    write_page(LocalDirectory(tmp_path), manifest, modules={"custom": module})
     visitor = open_page(tmp_path, "?frame=5", color_scheme="dark")
     if broken:
         assert "failed: no!" in visitor.by("panel-custom").get_by_role("alert").inner_text()
@@ -263,8 +256,36 @@ def test_a_custom_panel(tmp_path: Path, open_page: Open, broken: bool) -> None:
     assert int(button.get_attribute("data-width") or 0) > 0
 
 
+def without(*kinds: str) -> Callable[[dict[str, Any]], None]:
+    """An edit of a manifest that removes sections."""
+
+    def edit(manifest: dict[str, Any]) -> None:
+        manifest["sections"] = [section for section in manifest["sections"] if section["kind"] not in kinds]
+
+    return edit
+
+
+def test_a_page_of_another_version_says_how_to_make_it_again(tmp_path: Path, open_page: Open) -> None:
+    write_synthetic_page(tmp_path, SIZE, version=1)
+    visitor = open_page(tmp_path, wait=False)
+    message = visitor.page.get_by_role("alert").inner_text()
+    assert "version 1" in message
+    assert "rl-clarity run" in message
+
+
+def test_notes_of_a_section_explain_its_method(tmp_path: Path, open_page: Open) -> None:
+    notes = [{"title": "How it is computed", "text": "By a method of its own."}]
+    write_synthetic_page(tmp_path, SIZE, edit=lambda manifest: manifest["sections"][2].update(notes=notes))
+    visitor = open_page(tmp_path)
+    for key in "t?":
+        visitor.press(key)
+        text = visitor.by("drawer").inner_text()
+        assert "By a method of its own." in text
+        assert "integrat" not in text
+
+
 def test_a_page_without_layers(tmp_path: Path, open_page: Open) -> None:
-    write_synthetic_page(tmp_path, SIZE, layers=[])
+    write_synthetic_page(tmp_path, SIZE, edit=without("features", "attribution"))
     visitor = open_page(tmp_path, "?trajectory=2&frame=5&layer=2a", wait=False)
     values = read_chunk(tmp_path, "trajectories/2/series.js")["values"]
     shown = visitor.track("value").locator(".value")
@@ -283,10 +304,8 @@ def test_a_page_without_layers(tmp_path: Path, open_page: Open) -> None:
 
 
 def test_a_page_without_features(tmp_path: Path, open_page: Open) -> None:
-    manifest = write_synthetic_page(tmp_path / "whole", SIZE)
-    layers = [{**layer, "features": None, "thumbnails": [], "nmf": None} for layer in manifest["layers"]]
-    write_synthetic_page(tmp_path / "without", SIZE, layers=layers)
-    visitor = open_page(tmp_path / "without", "?frame=5&feature=2")
+    write_synthetic_page(tmp_path, SIZE, edit=without("features"))
+    visitor = open_page(tmp_path, "?frame=5&feature=2")
     assert visitor.attribution("pos").max() > 0
     assert visitor.by("drawer").count() == 0
     visitor.press("t")
