@@ -77,7 +77,7 @@ def test_wrong_choices(suffix: str, arguments: str, message: str, page: Path, tm
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["page", "x.bmp"], "'x.bmp' ends in none of .png, .apng, .gif, .csv, .npz"),
+        (["page", "x.bmp"], "unknown suffix of 'x.bmp'; supported: .png, .apng, .gif, .csv, .npz"),
         (["nowhere", "x.png"], "contains no page"),
         (["page", "nowhere/x.csv"], "cannot write"),
     ],
