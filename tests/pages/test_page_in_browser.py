@@ -8,6 +8,7 @@ import pytest
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import Bundle, read_manifest, write_page
+from rl_clarity.pages.manifest import section_data
 from rl_clarity.pages.results import open_results
 from tests.pages.pages import random_arrays, write_small_page
 
@@ -99,11 +100,13 @@ def test_a_script_finds_manifest_chunks_and_pictures(directory: LocalDirectory, 
     assert opened.told == []
     assert opened.title() == opened.inner_text("#app") == "a </script> \N{SNOWMAN}"
     results = open_results(directory.path)
-    entry = read_manifest(directory.read("interface.html"))["layers"][0]
-    codes = results.chunk(entry["attribution"]["value"][0][0])["codes"]
+    manifest = read_manifest(directory.read("interface.html"))
+    layer = section_data(manifest, "attribution")["layers"][0]
+    features = section_data(manifest, "features")["layers"][layer["slug"]]
+    codes = results.chunk(layer["attribution"]["value"][0][0])["codes"]
     found = opened.evaluate("window.found")
     assert found["codes"] == codes.ravel().tolist()
-    height, width, _ = results.image(entry["thumbnails"][0]).shape
+    height, width, _ = results.image(features["thumbnails"][0]).shape
     assert found["size"] == [width, height]
 
 
