@@ -48,7 +48,7 @@ def main(first: str, second: str, output_dir: Path, size: str) -> None:
 
 def compare(first: Any, second: Any) -> None:
     """Print how much two agents agree about the frames of both pages."""
-    count = len(first.manifest["trajectories"])
+    count = len(first.section("trajectories")["trajectories"])
 
     def joined(results: Any, name: str) -> np.ndarray:
         return np.concatenate([results.series(t)[name] for t in range(count)])

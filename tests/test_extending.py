@@ -87,8 +87,8 @@ class Occlusion(Analysis):
             largest.append(np.abs(found).max())
         return TaskResult({"scale": float(max(largest)), "segments": names}, names)
 
-    def pieces(self, options, steps, sample):
-        observations = np.asarray(sample.trajectories.observations[0, :4])
+    def pieces(self, options, steps, sample, frames):
+        observations = np.asarray(sample.trajectories.observations[0, : min(frames, 4)])
         yield Piece(partial(self.maps, sample, options, observations), steps / len(observations))
 '''
 

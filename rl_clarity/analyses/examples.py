@@ -81,7 +81,7 @@ class ExamplesAnalysis(Analysis):
             partial(_write_atlas_task, subject, layers),
             inputs,
             after=("features/",),
-            pieces=lambda sample: (),
+            pieces=lambda sample, frames: (),
             output_bytes=min(len(subject.observations.observations), sum(cells)) * frame / 2,
         )
         explained = attribution_inputs(subject) if "attribution" in subject.analyses else None
@@ -92,7 +92,7 @@ class ExamplesAnalysis(Analysis):
                 partial(_write_examples_task, subject, layers, layer),
                 [inputs, asdict(layer), explained],
                 after=("features/", f"attribution/{layer.name}/"),
-                pieces=lambda sample: (),
+                pieces=lambda sample, frames: (),
                 output_bytes=BYTES_PER_CELL * count,
             )
 

@@ -29,7 +29,7 @@ from rl_clarity.analyses.layers import (
 from rl_clarity.errors import ClarityError
 from rl_clarity.jobs.spool import HELD_BYTES, Spool
 from rl_clarity.jobs.store import DIRECTORY
-from rl_clarity.jobs.tasks import MAX_FRAMES, Piece, Results, Task, TaskResult, Work, slices
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.files import PageFiles, check_subdirectories, number_text, path_in
 from rl_clarity.pages.images import newest_frames, to_bytes
 from rl_clarity.pages.manifest import ChunkName, ExtraImageName, ImageName, Section
@@ -153,7 +153,7 @@ class FeaturesAnalysis(Analysis):
                 partial(find_features, subject, layer),
                 [reduction_inputs(subject), subject.decisive(FeatureOptions), asdict(layer), widths],
                 size=task_size(layer, count),
-                pieces=partial(_pieces, layer=layer, observations=count),
+                pieces=partial(_pieces, layer, count),
                 output_bytes=THUMBNAIL_BYTES * layer.channels,
                 frame_bytes=gradient_bytes(subject.agent, layer, 1),
                 held_bytes=_held_bytes(layer, count, _fitted_on(options, count)),
@@ -408,10 +408,10 @@ def _held_bytes(layer: PageLayer, observations: int, fitted_on: int) -> float:
     return max(rows, min(HELD_BYTES, layer.channels * channel) + 2 * channel)
 
 
-def _pieces(sample: Subject, layer: PageLayer, observations: int) -> Iterable[Piece]:
+def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -> Iterable[Piece]:
     """Parts of `find_features`: attribution, fit, activations and examples, images."""
     options, agent, threads = sample.options, sample.agent, thread_count()
-    seen, state = sample_frames(sample, MAX_FRAMES)
+    seen, state = sample_frames(sample, frames)
     steps = options.nmf_attr_opts.integrate_steps
     fitted_on = _fitted_on(options, observations)
     held_out = min(ERROR_OBSERVATIONS, observations - fitted_on)
@@ -420,9 +420,7 @@ def _pieces(sample: Subject, layer: PageLayer, observations: int) -> Iterable[Pi
         outputs = [sample.output_kind]
         return attribute(agent, seen, layer.full_name, outputs, steps=points, state=state).values[0]
 
-    # With n points there are about n + 1 passes through the network.
-    explained = Piece(partial(explain, 2), (fitted_on + held_out) / len(seen) * (steps + 1) / 3, partial(explain, 1))
-    yield explained
+    yield Piece(partial(explain, 2), (fitted_on + held_out) / len(seen) * steps / 2, partial(explain, 1))
     values = np.nan_to_num(explain(1))  # the task itself reports attribution that is not finite
     rows = min(FIT_ROWS, 2 * fitted_on * math.prod(layer.shape[:2]))
     few = max(layer.channels, min(rows // FIT_PART, values.size // values.shape[-1]))
@@ -438,9 +436,9 @@ def _pieces(sample: Subject, layer: PageLayer, observations: int) -> Iterable[Pi
     choose = partial(dataset_grids, strengths, options.vis_subdiv_mults)
     yield Piece(choose, observations / len(seen) * layer.channels / threads)
     if options.feature_images:
-        frames = sample.observation_frames()
-        grids = dataset_grids(strengths[: len(frames)], options.vis_subdiv_mults)
-        yield Piece(partial(write_grid_images, sample, layer, 0, grids, frames), layer.channels)
+        images = sample.observation_frames()
+        grids = dataset_grids(strengths[: len(images)], options.vis_subdiv_mults)
+        yield Piece(partial(write_grid_images, sample, layer, 0, grids, images), layer.channels)
     if options.optimized_features:
         optimize = partial(write_optimized_images, sample, layer, reduction)
         yield Piece(partial(optimize, steps=MEASURED_STEPS), STEPS / MEASURED_STEPS, partial(optimize, steps=1))

@@ -94,7 +94,7 @@ class TrajectoriesAnalysis(Analysis):
                 inputs,
                 size=10 * steps,
                 group=self.kind,
-                pieces=partial(_pieces, steps=steps),
+                pieces=partial(_pieces, steps),
             )
 
     def section(self, subject: Subject, options: Any, results: Results) -> Section:
@@ -244,8 +244,8 @@ def _packed(pngs: list[bytes]) -> dict[str, np.ndarray | bytes]:
     return {"offsets": offsets, "png": b"".join(pngs)}
 
 
-def _pieces(sample: Subject, steps: int) -> Iterable[Piece]:
+def _pieces(steps: int, sample: Subject, frames: int) -> Iterable[Piece]:
     advantages = compute_advantages(sample)
-    work = Work(SEGMENT, lambda share: None, {})
-    frames = sample.trajectories.actions.shape[1]
-    yield Piece(partial(write_trajectory, sample, advantages, 0, work), steps / frames)
+    work = Work(frames, lambda share: None, {})
+    played = sample.trajectories.actions.shape[1]
+    yield Piece(partial(write_trajectory, sample, advantages, 0, work), steps / played)

@@ -120,7 +120,7 @@ def forecast(
     for task in tasks:
         group = task.group or task.name
         if task.pieces is not None and group not in rates:
-            rates[group] = _measure(task, sample, written)
+            rates[group] = _measure(task, sample, batches[task.name], written)
     costs = {task.name: _cost(task, rates) for task in tasks}
     stages = {"playing": playing.seconds}
     for task in tasks:
@@ -147,11 +147,11 @@ def forecast(
     )
 
 
-def _measure(task: Task, sample: Any, written: CountingDirectory) -> Cost:
+def _measure(task: Task, sample: Any, frames: int, written: CountingDirectory) -> Cost:
     """Cost of one unit of the task's size."""
     assert task.pieces is not None
     seconds = size = 0.0
-    for piece in task.pieces(sample):
+    for piece in task.pieces(sample, frames):
         if piece.warm_up is not None:
             piece.warm_up()
         before, start = written.bytes, time.perf_counter()

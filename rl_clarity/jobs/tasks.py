@@ -73,8 +73,9 @@ class Task:
     """Tasks that do the same work are measured once; by default each task for itself."""
     after: tuple[str, ...] = ()
     """Prefixes of the names of tasks that must be finished before this one starts."""
-    pieces: Callable[[Any], Iterable[Piece]] | None = None
-    """Small parts of the work on a sample (see `forecast`); a task without them is left out of the forecast."""
+    pieces: Callable[[Any, int], Iterable[Piece]] | None = None
+    """Small parts of the work, given a sample (see `forecast`) and the number of frames to process at once; a task
+    without them is left out of the forecast."""
     output_bytes: float = 0.0
     """Bytes written in addition to what the pieces write."""
     frame_bytes: float = 0.0

@@ -54,8 +54,8 @@ def check_subdirectories(options: Any) -> None:
     """Raise OptionError for options `..._subdir` that are outside the page's directory or need quoting."""
     for name in options.__dataclass_fields__:
         if name.endswith("_subdir"):
-            value = getattr(options, name).strip("/")
-            if value and not is_name(value):
+            value = getattr(options, name)
+            if value.strip("/") and not is_name(value.strip("/")):
                 raise OptionError(f"{name}={value!r} must be a folder of the page, of letters, digits and . _ / -")
 
 

@@ -25,7 +25,7 @@ def written() -> CountingDirectory:
 def task(name: str, size: float, *, measured: list[str] | None = None, group: str = "work") -> Task:
     """A task that writes 10 bytes per unit of size; a piece of it is a unit, and takes 10 ms."""
 
-    def pieces(sample: CountingDirectory) -> list[Piece]:
+    def pieces(sample: CountingDirectory, frames: int) -> list[Piece]:
         if measured is not None:
             measured.append(name)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.jobs.forecast import CountingDirectory
 from rl_clarity.jobs.store import DIRECTORY, LOCK, WorkStore
 from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.results import Results
@@ -106,6 +107,18 @@ def counted_plays(monkeypatch: Any) -> list[int]:
     make = source.make
     monkeypatch.setattr(source, "make", lambda *a, **k: calls.append(1) or make(*a, **k))
     return calls
+
+
+def stop_when_written(error: type[BaseException]) -> Any:
+    """A replacement for `write_trajectory` that fails, except in a forecast, which writes nothing."""
+    from rl_clarity.analyses.trajectories import write_trajectory
+
+    def write(subject: Any, *rest: Any) -> Any:
+        if isinstance(subject.files.directory, CountingDirectory):
+            return write_trajectory(subject, *rest)
+        raise error
+
+    return write
 
 
 def coding_error(values: np.ndarray) -> np.ndarray:

@@ -136,7 +136,7 @@ def test_agents_and_games_that_do_not_fit(checkpoint: Path, tmp_path: Path) -> N
 
 def test_no_place_to_write(small_run: SmallRun, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(ClarityError, match="is a file, not a directory"):
+    with pytest.raises(ClarityError, match="is a file; choose a directory"):
         rl_clarity.run(small_run.checkpoint, tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
 

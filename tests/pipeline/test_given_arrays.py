@@ -103,23 +103,23 @@ def test_arrays_given_to_run(small_run: SmallRun, tmp_path: Path, monkeypatch: p
     assert calls == []
     same = rl_clarity.generate(small_run.agent, arrays, varied, tmp_path / "b", **options)
     found, plain = page.results().manifest, same.results().manifest
-    assert found["layers"] == plain["layers"]
+    assert found["sections"] == plain["sections"]
     group = next(group for group in found["provenance"] if group["group"] == "Checkpoint")
     assert ["file", small_run.checkpoint.name] in group["items"]
     assert not any(group["group"] == "Checkpoint" for group in plain["provenance"])
-    with pytest.raises(OptionError, match="arrays are given, but no observations: give both"):
+    with pytest.raises(OptionError, match="samples are passed without observations: pass both"):
         rl_clarity.run(small_run.checkpoint, tmp_path / "c", trajectories=arrays)
-    with pytest.raises(OptionError, match="no trajectories and no observations"):
+    with pytest.raises(OptionError, match="without trajectories and observations"):
         rl_clarity.run(small_run.checkpoint, tmp_path / "c", observations_full=varied)
     given = {"trajectories": arrays, "observations": varied, "trajectories_kwargs": {"num_envs": 2}}
-    with pytest.raises(OptionError, match="trajectories_kwargs say how the agent plays; it does not"):
+    with pytest.raises(OptionError, match="trajectories_kwargs cannot be combined with trajectories"):
         rl_clarity.run(small_run.checkpoint, tmp_path / "c", **given)
 
 
 def test_recurrent_agents_compute_states_and_outputs(tiny: Callable[..., Results]) -> None:
     agent = TinyAgent("recurrent")
     results = tiny(agent=agent)
-    assert results.manifest["agent"]["recurrent"]
+    assert results.agent["recurrent"]
     arrays = given_arrays()
     state, values = agent.initial_state(2), []
     firsts = np.concatenate([np.ones((2, 1), bool), arrays["dones"][:, :-1]], axis=1)

@@ -22,9 +22,9 @@ def test_its_size_is_said_beforehand(small_run: SmallRun, tmp_path: Path) -> Non
     checkpoint = tmp_path / "agent.jd"
     checkpoint.write_bytes(small_run.checkpoint.read_bytes())
     said = str(rl_clarity.run(checkpoint, tmp_path / "page", dry_run=True, **options))
-    found = re.search(r"The page will be one file of about (\d+) MB\.", said)
+    found = re.search(r"The page will be a single file of about (\d+) MB\.", said)
     assert found
-    assert "one file" not in str(
+    assert "single file" not in str(
         rl_clarity.run(checkpoint, tmp_path / "page", dry_run=True, **options | {"single_file": False})
     )
     page = rl_clarity.run(checkpoint, tmp_path / "page", **options)

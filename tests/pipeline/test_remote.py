@@ -76,7 +76,7 @@ def test_a_remote_run_goes_on(explain: Explain, bucket: str, monkeypatch: pytest
     assert not rl_clarity.open_results(f"{bucket}/stopped").manifest["complete"]
     with counted_tasks(monkeypatch) as done:
         explain(f"{bucket}/stopped")
-    assert done == ["attribution/Relu_2/1", "attribution/Relu_2/2"]
+    assert done == ["attribution/Relu_2/1", "attribution/Relu_2/2", "atlas", "examples/Relu_2"]
     explain(f"{bucket}/undisturbed")
     assert remote_files(f"{bucket}/stopped") == remote_files(f"{bucket}/undisturbed")
 
@@ -101,7 +101,7 @@ def test_the_other_commands_take_addresses(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("memory://nowhere/agent.jd", "cannot read the checkpoint memory://nowhere/agent.jd: there is no such file"),
+        ("memory://nowhere/agent.jd", "cannot read the checkpoint memory://nowhere/agent.jd: no such file"),
         ("nosuch://bucket/agent.jd", "nosuch://bucket/agent.jd: .*nosuch"),
     ],
 )

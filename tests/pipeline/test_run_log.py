@@ -11,6 +11,7 @@ import pytest
 
 from rl_clarity.jobs import job
 from tests.pipeline.conftest import Explain
+from tests.pipeline.small import stop_when_written
 
 
 def runs(directory: Path) -> list[dict[str, Any]]:
@@ -59,10 +60,7 @@ def test_what_a_killed_run_had_done_is_there(explain: Explain, tmp_path: Path, m
     monkeypatch.setattr(job, "SECONDS_BETWEEN_WRITES", 0.0)
     monkeypatch.setattr(job.Job, "close", lambda self, outcome: None)
 
-    def broken(*arguments: Any) -> None:
-        raise Stop
-
-    monkeypatch.setattr("rl_clarity.analyses.trajectories.write_trajectory", broken)
+    monkeypatch.setattr("rl_clarity.analyses.trajectories.write_trajectory", stop_when_written(Stop))
     with pytest.raises(Stop):
         explain()
     (run,) = runs(tmp_path / "page")

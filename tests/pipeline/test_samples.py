@@ -126,7 +126,7 @@ def test_full_resolution(copied: Path, small_run: SmallRun, tmp_path: Path) -> N
     assert np.abs(averaged - small).mean() < 25
     atlas = results.section("features")["observations"]
     assert (atlas["height"], atlas["columns"]) == (512, 4)
-    assert results.image(results.section("attribution")["layers"][0]["thumbnails"][0]).shape == (2 * 512, 2 * 512, 4)
+    assert results.image(results.layer(results.layers[0])["features"]["thumbnails"][0]).shape == (2 * 512, 2 * 512, 4)
 
 
 # --- reuse --------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_samples_are_reused(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
         load_kwargs={"resample": False},
         layer_kwargs=LAST_LAYER,
     )
-    assert len(open_results(tmp_path / "shorter").manifest["trajectories"]) == 2  # the saved ones
+    assert len(open_results(tmp_path / "shorter").section("trajectories")["trajectories"]) == 2  # the saved ones
     assert calls == []
 
 

@@ -85,7 +85,7 @@ def test_a_second_run_is_refused_by_name_of_the_first(explain: Explain, tmp_path
     try:
         assert process.stdout is not None
         process.stdout.readline()
-        with pytest.raises(OutputError, match=f"being written by process {process.pid} on "):
+        with pytest.raises(OutputError, match=f"is in use by process {process.pid} on "):
             explain()
         assert page_files(tmp_path / "page") == set()
     finally:

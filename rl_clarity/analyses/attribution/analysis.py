@@ -122,7 +122,7 @@ class AttributionAnalysis(Analysis):
                     size=task_size(layer, steps) * outputs,
                     group=f"{self.kind}/{layer.name}",
                     after=(f"features/{layer.name}",),
-                    pieces=partial(_pieces, layer=layer, steps=steps),
+                    pieces=partial(_pieces, layer, steps),
                     frame_bytes=gradient_bytes(subject.agent, layer, scores),
                     held_bytes=segment,
                     memory_hint=MEMORY_HINT,
@@ -500,11 +500,11 @@ class _Images:
 # --- forecast --------------------------------------------------------------------------------------------------------
 
 
-def _pieces(sample: Subject, layer: PageLayer, steps: int) -> Iterable[Piece]:
+def _pieces(layer: PageLayer, steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     """Parts of `attribute_trajectory`: gradients, reduction, encoding, images."""
     options, agent, scores = sample.options, sample.agent, scores_to_compute(sample)
     outputs = len(attributed_outputs(sample))
-    seen, state = sample_frames(sample, MAX_FRAMES)
+    seen, state = sample_frames(sample, batch)
     frames = steps / len(seen)
     if layer.is_input:
 
@@ -518,11 +518,10 @@ def _pieces(sample: Subject, layer: PageLayer, steps: int) -> Iterable[Piece]:
         def integrate(points: int) -> np.ndarray:
             return attribute(agent, seen, layer.full_name, scores, steps=points, state=state).values[0]
 
-        # With n points there are about n + 1 passes through the network.
         points: float = options.attr_integrate_steps
         if options.attr_max_paths is not None:
             points *= PATH_COST * options.attr_max_paths
-        yield Piece(partial(integrate, 2), frames * (points + 1) / 3, partial(integrate, 1))
+        yield Piece(partial(integrate, 2), frames * points / 2, partial(integrate, 1))
         values = np.nan_to_num(integrate(1))
         reduction = ChannelReduction.fit(values, layer.channels, options.seed, max_rows=1000)
         yield Piece(partial(reduction.signed_transform, values), frames * outputs)
