@@ -10,7 +10,7 @@ import pytest
 
 from rl_clarity import resources
 from rl_clarity.errors import OutputError
-from rl_clarity.pages import compile as page_compiler
+from rl_clarity.pages import document as page_compiler
 from svelte3 import LintWarning
 from svelte3.compiler import lint
 
