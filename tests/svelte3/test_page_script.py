@@ -55,7 +55,7 @@ def test_a_script_that_cannot_be_written_says_so(monkeypatch: pytest.MonkeyPatch
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("svelte3.compile_js", refuse)
-    with pytest.raises(OutputError, match=r"interface\.js \(Permission denied\): give js_path"):
+    with pytest.raises(OutputError, match=r"interface\.js \(Permission denied\): choose another js_path"):
         page_compiler.recompile_js()
 
 
