@@ -25,7 +25,7 @@ COMPUTING = (
 """Packages whose versions can change the numbers on a page."""
 
 
-def key_of(value: Any) -> str:
+def cache_key(value: Any) -> str:
     """SHA-256 of a value that `to_plain` converts; equal values have equal keys."""
     return hashlib.sha256(as_json(value).encode()).hexdigest()
 

@@ -28,7 +28,7 @@ def names() -> list[str]:
     return sorted(path.stem for path in models_directory().glob(f"*{SUFFIX}"))
 
 
-def path_of(name: str) -> Path:
+def model_file(name: str) -> Path:
     """Return the checkpoint of an included agent; raises CheckpointError, with the nearest name, for an unknown one."""
     available = names()
     if name not in available:
@@ -66,7 +66,7 @@ def convert(
 def resolve(checkpoint: str | os.PathLike[str]) -> Path:
     """Return the path of a checkpoint from a path, `file://...` or `models:NAME`."""
     text = os.fspath(checkpoint)
-    return path_of(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else local_path(text) or Path(text)
+    return model_file(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else local_path(text) or Path(text)
 
 
 @contextmanager

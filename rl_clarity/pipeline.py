@@ -22,7 +22,7 @@ from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.forecast import Cost, CountingDirectory, Forecast, forecast
 from rl_clarity.jobs.job import Job, Team, open_job, team
 from rl_clarity.jobs.tasks import Results, Task
-from rl_clarity.keys import key_of, package_versions
+from rl_clarity.keys import cache_key, package_versions
 from rl_clarity.models import fetched
 from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions, options_as_data
 from rl_clarity.pages.files import PageFiles
@@ -232,17 +232,17 @@ class _Builder:
         return output.page()
 
     def _forecast(self, output: PageOutput, preview: Preview, ranks: int, memory: int) -> Forecast:
-        whole = self._subject(output, Samples(*preview.whole(), preview.metadata))
+        subject = self._subject(output, Samples(*preview.whole(), preview.metadata))
         written = CountingDirectory()
         sample = replace(
-            whole,
+            subject,
             trajectories=preview.trajectories,
             observations=preview.observations,
             files=PageFiles(written),
         )
         playing = Cost(preview.seconds, preview.sample_bytes)
         return forecast(
-            self._tasks(whole),
+            self._tasks(subject),
             output.store,
             sample,
             written,
@@ -315,21 +315,21 @@ class _Builder:
 def _analyses(options: InterfaceOptions) -> list[tuple[Analysis, Any]]:
     """The page's analyses and the options of each: all of the page's for built-in ones, their own for others."""
     kinds = dict.fromkeys([*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses])
-    found = []
+    analyses = []
     for kind in kinds:
         analysis = ANALYSES.get(kind)()
         own = options if isinstance(options, analysis.Options) else None
         if own is None:
             own = parse(analysis.Options, options.analyses.get(kind), f"analyses.{kind}.")
-        found.append((analysis, own))
-    return found
+        analyses.append((analysis, own))
+    return analyses
 
 
 def _plugin_keys(options: InterfaceOptions) -> dict[str, str]:
     """A hash of code and options of each analysis, and of the quadrature rule, that is not part of the package."""
     kinds = (*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses)
     sources = {kind: ANALYSES.source(kind) for kind in kinds} | {"quadrature": RULES.source(options.attr_quadrature)}
-    return {kind: key_of([source, options.analyses.get(kind)]) for kind, source in sources.items() if source}
+    return {kind: cache_key([source, options.analyses.get(kind)]) for kind, source in sources.items() if source}
 
 
 def _decisive(options: InterfaceOptions) -> Decisive:

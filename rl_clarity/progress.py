@@ -38,6 +38,6 @@ def counted(report: Report) -> Callable[[int, int], None]:
     return lambda done, total: report(done / total)
 
 
-def part_of(report: Report, start: float, end: float) -> Report:
+def subrange(report: Report, start: float, end: float) -> Report:
     """Adapt a report to a part of the work, between two fractions of the whole."""
     return lambda fraction: report(start + (end - start) * fraction)

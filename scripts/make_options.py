@@ -70,7 +70,7 @@ def section(
     lines = [f"## {title}", ""]
     lines += [f"| option | default | meaning |{last[0]}", f"|---|---|---|{last[1]}"]
     for field in dataclasses.fields(options):
-        cells = [f"`{names.get(field.name, field.name)}`", shown(default_of(field)), texts.get(field.name, "")]
+        cells = [f"`{names.get(field.name, field.name)}`", shown(field_default(field)), texts.get(field.name, "")]
         if changed:
             cells.append(shown(changed[field.name]) if field.name in changed else "")
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
@@ -89,7 +89,7 @@ def field_texts(options: type) -> dict[str, str]:
     return texts
 
 
-def default_of(field: dataclasses.Field[Any]) -> Any:
+def field_default(field: dataclasses.Field[Any]) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default

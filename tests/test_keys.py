@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rl_clarity import keys
-from rl_clarity.keys import code_version, key_of, to_plain
+from rl_clarity.keys import cache_key, code_version, to_plain
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Options:
 
 
 def test_equal_values_have_equal_keys():
-    assert key_of({"a": 1, "b": (2, 3)}) == key_of({"b": [2, 3], "a": 1})
-    assert key_of({"a": 1}) != key_of({"a": 2})
+    assert cache_key({"a": 1, "b": (2, 3)}) == cache_key({"b": [2, 3], "a": 1})
+    assert cache_key({"a": 1}) != cache_key({"a": 2})
 
 
 def test_package_versions_change_the_code_version(monkeypatch):

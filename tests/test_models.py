@@ -62,7 +62,7 @@ def test_they_are_converted_by_name(tmp_path: Path) -> None:
 
 def test_an_unknown_name_names_the_nearest() -> None:
     with pytest.raises(CheckpointError, match="did you mean models:coinrun"):
-        models.path_of("coinrum")
+        models.model_file("coinrum")
     with pytest.raises(CheckpointError, match=r"available: .*coinrun"):
         rl_clarity.load_agent("models:nothing-like-it")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.progress import counted, part_of, progress_bar
+from rl_clarity.progress import counted, progress_bar, subrange
 
 
 class Terminal(io.StringIO):
@@ -41,7 +41,7 @@ def test_nothing_is_shown_without_a_terminal(shown: bool, capsys: Any, monkeypat
 
 def test_part_of() -> None:
     fractions: list[float] = []
-    half = part_of(fractions.append, 0.5, 1.0)
+    half = subrange(fractions.append, 0.5, 1.0)
     half(0.0)
     counted(half)(1, 4)
     half(1.0)

@@ -34,7 +34,7 @@ from rl_clarity.pages.files import PageFiles, check_subdirectories, number_text,
 from rl_clarity.pages.images import newest_frames, to_bytes
 from rl_clarity.pages.manifest import ChunkName, ExtraImageName, ImageName, Section
 from rl_clarity.parsing import check_minimum, check_option
-from rl_clarity.progress import Report, part_of
+from rl_clarity.progress import Report, subrange
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.nmf import FIT_ROWS
 from rl_clarity.threads import in_threads, thread_count
@@ -223,8 +223,8 @@ def examples_name(options: ExampleOptions, layer: PageLayer) -> str:
 def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     """Fit the layer's reduction, choose its dataset examples, write their images; `load_features` reads the rest."""
     options, files, report = subject.options, subject.files, work.report
-    features = _fit(subject, layer, min(work.frames, options.batch_size), part_of(report, 0, 0.6))
-    reduced = _reduced_activations(subject, layer, features.reduction, work.frames, part_of(report, 0.6, 0.8))
+    features = _fit(subject, layer, min(work.frames, options.batch_size), subrange(report, 0, 0.6))
+    reduced = _reduced_activations(subject, layer, features.reduction, work.frames, subrange(report, 0.6, 0.8))
     frames = subject.observation_frames()
     names, grids = [], []
     for first in range(0, layer.channels, thread_count()):  # few at a time: each is large

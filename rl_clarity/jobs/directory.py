@@ -110,7 +110,7 @@ class RemoteDirectory:
         path = self._path(name)
         try:
             self._files.makedirs(str(PurePosixPath(path).parent), exist_ok=True)
-            self._files.pipe_file(path, b"".join(_pieces(data)), **self._type_of(name))
+            self._files.pipe_file(path, b"".join(_pieces(data)), **self._content_type(name))
         except OSError as error:
             raise OutputError(f"cannot write {self.location}/{name}: {error}") from error
 
@@ -131,7 +131,7 @@ class RemoteDirectory:
     def _path(self, name: str) -> str:
         return f"{self._root}/{_checked(name)}"
 
-    def _type_of(self, name: str) -> dict[str, Any]:
+    def _content_type(self, name: str) -> dict[str, Any]:
         """The keyword that sets the content type; without it browsers would download the page instead of showing it."""
         keyword = _TYPE_KEYWORDS.get(self._protocol)
         suffix = PurePosixPath(name).suffix

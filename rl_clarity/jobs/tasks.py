@@ -14,8 +14,8 @@ from typing import Any
 from rl_clarity.errors import ClarityError
 from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.store import WorkStore
-from rl_clarity.keys import key_of
-from rl_clarity.progress import Report, part_of
+from rl_clarity.keys import cache_key
+from rl_clarity.progress import Report, subrange
 
 MAX_FRAMES = 64
 """Frames in a batch at most; also the steps of a trajectory that are stored in one file."""
@@ -92,7 +92,7 @@ class Task:
     @property
     def key(self) -> str:
         """Hash of everything that decides the result."""
-        return key_of([self.name, self.inputs])
+        return cache_key([self.name, self.inputs])
 
     def batch(self, memory: int) -> int:
         """Frames, a power of two, that are processed at once in `memory` bytes.
@@ -157,7 +157,7 @@ def run_tasks(
         while (index := next_index()) < len(waiting):
             task = waiting[index]
             before = sum(earlier.size for earlier in waiting[:index])
-            share = part_of(report, before / total, (before + task.size) / total)
+            share = subrange(report, before / total, (before + task.size) / total)
             started(task.name)
             start = time.perf_counter()
             _run(task, keys[task.name], Work(task.batch(memory), share, results or {}), store, ranks)

@@ -123,12 +123,12 @@ def _steps(frames: Steps, count: int) -> Sequence[int]:
 
 def _layer_and_output(results: Results, layer: str | None, output: str | None) -> tuple[str, str]:
     """Layer and output; the page's first by default."""
-    found = results.layer(results.layers[0] if layer is None else layer)
-    outputs = list(found["attribution"])
+    entry = results.layer(results.layers[0] if layer is None else layer)
+    outputs = list(entry["attribution"])
     chosen = next((name for name in results.outputs if name in outputs), "") if output is None else output
     if chosen not in outputs:
         raise OptionError(f"unknown output {output!r}; the page has {', '.join(outputs)}")
-    return found["name"], chosen
+    return entry["name"], chosen
 
 
 def _directions(directions: Sequence[Direction]) -> tuple[Direction, ...]:
@@ -156,16 +156,16 @@ def _images(results: Results, selection: Selection, steps: Sequence[int]) -> np.
     shown = _enlarged(results.frames(selection.trajectory, steps))
     panels = [np.broadcast_to(shown, (*shown.shape[:3], 3))]
     if selection.directions:
-        found = results.attribution(selection.layer, selection.trajectory, selection.output, steps)
+        attribution = results.attribution(selection.layer, selection.trajectory, selection.output, steps)
         weight = float(results.manifest["view"].get("attribution_weight", 0.9))
         for direction in selection.directions:
             rendered = render_attribution(
-                found.channels,
-                found.residual,
+                attribution.channels,
+                attribution.residual,
                 direction=direction,
                 channel=selection.channel,
-                scale=found.scale,
-                hues=found.hues,
+                scale=attribution.scale,
+                hues=attribution.hues,
             )
             panels.append(over_observations(rendered, shown, weight))
     return np.concatenate(panels, axis=2)
@@ -197,12 +197,12 @@ def _csv(results: Results, selection: Selection, suffix: str) -> bytes:
 def _npz(results: Results, selection: Selection, suffix: str) -> bytes:
     steps = selection.steps
     series = results.series(selection.trajectory)
-    found = results.attribution(selection.layer, selection.trajectory, selection.output, steps)
+    attribution = results.attribution(selection.layer, selection.trajectory, selection.output, steps)
     arrays = {key: values[list(steps)] for key, values in series.items()}
     arrays |= {"steps": np.array(steps), "frames": results.frames(selection.trajectory, steps)}
-    arrays["channels"] = found.channels
-    if found.residual is not None:
-        arrays["residual"] = found.residual
+    arrays["channels"] = attribution.channels
+    if attribution.residual is not None:
+        arrays["residual"] = attribution.residual
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **cast(dict[str, Any], arrays))
     return buffer.getvalue()
@@ -235,8 +235,8 @@ def _columns(results: Results, trajectory: int, layer: str, output: str) -> list
         ("reward", series["rewards"]),
         ("advantage", series["advantages"]),
     ]
-    found = ((_name(shown), _numbers(series, shown)) for shown in results.section("attribution")["outputs"])
-    columns += [(name, numbers) for name, numbers in found if numbers is not None]
+    outputs = ((_name(shown), _numbers(series, shown)) for shown in results.section("attribution")["outputs"])
+    columns += [(name, numbers) for name, numbers in outputs if numbers is not None]
     if "probabilities" in series:
         columns += _named([f"probability of {label}" for label in labels], series["probabilities"])
     return columns + _totals(results, trajectory, layer, output)
@@ -259,14 +259,14 @@ def _numbers(series: Mapping[str, np.ndarray], output: Mapping[str, Any]) -> np.
 
 
 def _totals(results: Results, trajectory: int, layer: str, output: str) -> list[tuple[str, Any]]:
-    found = results.totals(layer, trajectory).get(output)
-    if found is None:
+    totals = results.totals(layer, trajectory).get(output)
+    if totals is None:
         return []
     channels = results.layer(layer)["channels"]
     columns: list[tuple[str, Any]] = []
-    for index in range(found.totals.shape[1]):
+    for index in range(totals.totals.shape[1]):
         name = f"channel {index + 1}" if index < channels else "residual"
-        columns += _named([f"{layer} {name} {part}" for part in ("positive", "negative")], found.totals[:, index])
+        columns += _named([f"{layer} {name} {part}" for part in ("positive", "negative")], totals.totals[:, index])
     return columns
 
 

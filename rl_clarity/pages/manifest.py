@@ -222,8 +222,8 @@ def file_names(value: Any, kind: type = str) -> Iterator[str]:
 def without_extra_images(value: Any) -> Any:
     """The manifest without the images that the page does not show, and without the mappings that held them."""
     if isinstance(value, Mapping):
-        kept = {key: without_extra_images(item) for key, item in value.items()}
-        return {key: item for key, item in kept.items() if item or not value[key]}
+        fields = {key: without_extra_images(item) for key, item in value.items()}
+        return {key: item for key, item in fields.items() if item or not value[key]}
     if isinstance(value, list):
         parts = [(item, without_extra_images(item)) for item in value if not isinstance(item, ExtraImageName)]
         return [kept for item, kept in parts if kept or not item]

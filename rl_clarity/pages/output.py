@@ -23,7 +23,7 @@ from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.directory import Directory, is_name, open_directory
 from rl_clarity.jobs.store import DIRECTORY, WorkStore
 from rl_clarity.jobs.tasks import Results, Task
-from rl_clarity.keys import code_version, key_of
+from rl_clarity.keys import cache_key, code_version
 from rl_clarity.pages.document import PAGE, SCRIPT, read_manifest, write_page
 from rl_clarity.pages.manifest import Manifest
 from rl_clarity.pages.results import Page
@@ -87,7 +87,7 @@ class PageOutput:
 
     def page_id(self, combos: Sequence[Sequence[str]]) -> str:
         """Hash of everything that decides the page of an agent whose actions press these buttons."""
-        return key_of([self.key, self.decisive(combos)])
+        return cache_key([self.key, self.decisive(combos)])
 
     @property
     def store(self) -> WorkStore:
@@ -176,10 +176,10 @@ def open_output(
     holds another page that must not be replaced.
     """
     directory = open_directory(os.fspath(output_dir))
-    key = key_of([made_from, code_version()])
+    key = cache_key([made_from, code_version()])
     finished = None
     if ranks.rank == 0:
-        page_id = key_of([key, decisive(_combos(directory))])
+        page_id = cache_key([key, decisive(_combos(directory))])
         check_output_directory(directory, options.overwrite, page_id)
         finished = _is_finished(directory, page_id, options)
     data = open_directory(f"{directory.location}/{PARTS}") if options.is_single_file else directory
@@ -197,13 +197,13 @@ def finished_page(
 
     `made_from` is as for `open_output`, as a function of the page's number of actions.
     """
-    directory, found = open_directory(os.fspath(output_dir)), False
+    directory, finished = open_directory(os.fspath(output_dir)), False
     if ranks.rank == 0:
         combos = _combos(directory)
         if combos:
-            key = key_of([made_from(len(combos)), code_version()])
-            found = _is_finished(directory, key_of([key, decisive(combos)]), options)
-    return _page(directory) if ranks.broadcast(found) else None
+            key = cache_key([made_from(len(combos)), code_version()])
+            finished = _is_finished(directory, cache_key([key, decisive(combos)]), options)
+    return _page(directory) if ranks.broadcast(finished) else None
 
 
 def check_output_directory(directory: Directory, overwrite: bool = False, page_id: str | None = None) -> None:

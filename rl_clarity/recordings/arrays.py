@@ -12,7 +12,7 @@ import numpy as np
 from rl_clarity.agents.capabilities import before_step, initial_state, parameters
 from rl_clarity.agents.protocol import Agent, Outputs
 from rl_clarity.errors import SamplesError
-from rl_clarity.keys import key_of
+from rl_clarity.keys import cache_key
 from rl_clarity.parsing import unknown_option
 from rl_clarity.recordings.advantages import firsts_from_dones
 from rl_clarity.recordings.samples import Observations, Trajectories, to_arrays
@@ -79,7 +79,7 @@ def check_observations(agent: Agent, observations: Observations) -> None:
 
 def agent_key(agent: Agent, trajectories: Trajectories) -> str:
     """Hash an agent: its parameters, where it has any, else its outputs on some frames, and its metadata."""
-    digest = hashlib.sha256(f"{type(agent).__name__} {key_of(agent.metadata)}".encode())
+    digest = hashlib.sha256(f"{type(agent).__name__} {cache_key(agent.metadata)}".encode())
     arrays = parameters(agent) or _named(_compute_outputs(agent, trajectories))
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())

@@ -21,7 +21,7 @@ from rl_clarity.errors import CheckpointError, SamplesError
 from rl_clarity.files import write_atomically
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs import Communicator
-from rl_clarity.keys import code_version, key_of
+from rl_clarity.keys import cache_key, code_version
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.quiet import import_keras
 from rl_clarity.recordings.arrays import check_observations, check_trajectories, samples_key
@@ -225,8 +225,8 @@ def _compute_keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingP
     common += filter(None, (formats.source_key(checkpoint), environments.source_key(spec)))
     trajectory_seeds = plan.trajectories.num_envs
     return (
-        key_of(["trajectories", common, asdict(plan.trajectories)]),
-        key_of(["observations", common, asdict(plan.observations), trajectory_seeds]),
+        cache_key(["trajectories", common, asdict(plan.trajectories)]),
+        cache_key(["observations", common, asdict(plan.observations), trajectory_seeds]),
     )
 
 

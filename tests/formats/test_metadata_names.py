@@ -10,7 +10,7 @@ import pytest
 from rl_clarity import formats
 from rl_clarity.environments import KINDS, option_names
 from rl_clarity.errors import OptionError
-from rl_clarity.models import path_of
+from rl_clarity.models import model_file
 
 
 def test_options_of_all_kinds_are_known() -> None:
@@ -21,9 +21,9 @@ def test_options_of_all_kinds_are_known() -> None:
 @pytest.mark.parametrize(("name", "near"), [("env_nam", "env_name"), ("num_level", "num_levels"), ("gama", "gamma")])
 def test_a_similar_name_is_suggested(name: str, near: str) -> None:
     with pytest.raises(OptionError, match=rf"unknown metadata {name!r}; did you mean {near!r}\?"):
-        formats.read(path_of("coinrun"), **{name: 1})
+        formats.read(model_file("coinrun"), **{name: 1})
 
 
 def test_custom_names_are_kept() -> None:
-    checkpoint = formats.read(Path(path_of("coinrun")), wind=3)
+    checkpoint = formats.read(Path(model_file("coinrun")), wind=3)
     assert checkpoint.metadata["wind"] == 3

@@ -9,14 +9,14 @@ import pytest
 
 from rl_clarity import formats
 from rl_clarity.formats.architectures import ARCHITECTURES
-from rl_clarity.models import path_of
+from rl_clarity.models import model_file
 from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.recordings import source
 
 
 @pytest.fixture
 def checkpoint() -> formats.Checkpoint:
-    return formats.read(path_of("coinrun"))
+    return formats.read(model_file("coinrun"))
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def restored() -> Iterator[None]:
 
 def sample_keys() -> list[object]:
     plan = source.SamplingPlan(TrajectoriesOptions(), ObservationsOptions(), full_resolution=False, seed=0)
-    return source.page_is_of(path_of("coinrun"), LoadOptions(), plan, None, 15)
+    return source.page_is_of(model_file("coinrun"), LoadOptions(), plan, None, 15)
 
 
 def test_the_packages_own_code_has_no_source_key(checkpoint: formats.Checkpoint) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +14,12 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent, Score, State
 from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.attribution.images import (
+    RenderedImages,
+    image_names,
+    selections,
+    write_attribution_images,
+)
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.analyses.attribution.multi_path import multi_path_attributions
 from rl_clarity.analyses.attribution.quadrature import quadrature
@@ -26,22 +32,19 @@ from rl_clarity.analyses.layers import (
     sample_frames,
     task_size,
 )
-from rl_clarity.jobs.spool import Spool
 from rl_clarity.jobs.tasks import MAX_FRAMES, Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.chunks import Chunk, decode_chunk, encode_chunk, parse_script
 from rl_clarity.pages.files import PageFiles, check_subdirectories, path_in, segments
-from rl_clarity.pages.images import film_strips, sheet, to_bytes
 from rl_clarity.pages.manifest import ChunkName, ExtraImageName, Section
 from rl_clarity.parsing import check_minimum
-from rl_clarity.progress import Report, part_of
+from rl_clarity.progress import subrange
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.threads import in_threads
 from rl_clarity.visualization.colors import page_colors
 from rl_clarity.visualization.quantization import quantize
-from rl_clarity.visualization.rendering import DIRECTIONS, Direction, render_attribution, scale_of_peaks
+from rl_clarity.visualization.rendering import scale_of_peaks
 from rl_clarity.visualization.totals import channel_totals, mean_effects
 
-FILM_COLUMNS = 8
 PATH_SCORES = 3
 """Points of paths in reduced channels take as much memory as so many scores."""
 PATH_FRAMES = 16
@@ -188,7 +191,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     gaps: dict[str, list[np.ndarray]] = {output: [] for output in ids}
     peaks: dict[str, list[np.ndarray]] = {output: [] for output in ids}
     positions: list[np.ndarray] = []
-    images = _Images(subject, layer, ids, steps) if options.attr_images else None
+    images = RenderedImages(subject, layer, ids, steps) if options.attr_images else None
     names: list[str] = []
     parts = segments(steps)
     for segment, part in enumerate(parts):
@@ -207,7 +210,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
             if gap is not None:
                 gaps[output].append(gap)
             if images is not None:
-                images.keep(output, part, attributed[output])
+                images.keep(output, part, attributed[output].channels, attributed[output].residual)
         positions.append(_strongest_positions(attributed[ids[0]].channels))
         work.report(0.95 * (segment + 1) / len(parts))
     joined = {output: np.concatenate(values) for output, values in totals.items()}
@@ -216,7 +219,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     write_totals(files, names[-1], joined, joined_gaps)
     scales = {output: float(scale_of_peaks(np.concatenate(values))) for output, values in peaks.items()}
     if images is not None:
-        names += images.draw(trajectory, scales, part_of(work.report, 0.95, 1.0))
+        names += images.draw(trajectory, scales, subrange(work.report, 0.95, 1.0))
     return TaskResult({"scales": scales, "positions": np.concatenate(positions).tolist()}, names)
 
 
@@ -422,79 +425,6 @@ def _encode(
     name = chunk_name(subject.options, layer, output, trajectory, segment)
     chunk = attribution_chunk(name, one.channels, one.residual)
     return chunk, channel_totals(one.channels, one.residual), one.channels.max(axis=(1, 2, 3))
-
-
-# --- rendered images -------------------------------------------------------------------------------------------------
-
-
-def selections(channels: int, residual: bool) -> Iterator[tuple[str, Direction, str | int]]:
-    """Name, direction and channel of each rendered image: 33 for eight channels and a residual."""
-    chosen: list[tuple[str, str | int]] = [("prin", "prin")]
-    chosen += [("all", "all"), ("res", "res")] if residual else []
-    chosen += [(str(channel + 1), channel) for channel in range(channels)]
-    for direction in DIRECTIONS:
-        for name, channel in chosen:
-            yield f"{direction}-{name}", direction, channel
-
-
-def image_names(
-    options: AttributionOptions, layer: PageLayer, output: str, selection: str, trajectory: int, segment: int
-) -> tuple[str, str]:
-    """Names of a segment's images and of its film strip."""
-    folder, last = f"{layer.slug}/{trajectory + 1}", f"{output}-{selection}-{segment + 1}.png"
-    return (
-        path_in(options.attribution_subdir, f"{folder}/{last}"),
-        path_in(options.attribution_scrub_subdir, f"{folder}/scrub-{last}"),
-    )
-
-
-def write_attribution_images(
-    subject: Subject,
-    layer: PageLayer,
-    output: str,
-    trajectory: int,
-    segment: int,
-    channels: np.ndarray,
-    residual: np.ndarray | None,
-    scale: float,
-) -> list[str]:
-    """Write a segment's images, of every direction and selection, and their film strips; returns the names."""
-    names: list[str] = []
-    for name, direction, channel in selections(channels.shape[-1], residual is not None):
-        rendered = render_attribution(
-            channels, residual, direction=direction, channel=channel, scale=scale, hues=layer.hues
-        )
-        images = to_bytes(rendered)
-        film, strip = image_names(subject.options, layer, output, name, trajectory, segment)
-        subject.files.write_image(film, sheet(images, FILM_COLUMNS))
-        subject.files.write_image(strip, film_strips(images, subject.options.scrub_range))
-        names += [film, strip]
-    return names
-
-
-class _Images:
-    """Rendered images of a trajectory: they need its scale, which is known when all attribution is computed."""
-
-    def __init__(self, subject: Subject, layer: PageLayer, outputs: Sequence[str], steps: int) -> None:
-        self._subject, self._layer, self._outputs, self._steps = subject, layer, outputs, steps
-        self._values = Spool(steps, (*layer.shape[:2], layer.channels + (not layer.is_input)))
-
-    def keep(self, output: str, part: range, one: Attributed) -> None:
-        values = [array for array in (one.channels, one.residual) if array is not None]
-        self._values.put(self._outputs.index(output), part.start, np.concatenate(values, axis=-1))
-
-    def draw(self, trajectory: int, scales: Mapping[str, float], report: Report) -> list[str]:
-        """Write the images; returns their names."""
-        names, layer, parts = [], self._layer, segments(self._steps)
-        for row, output in enumerate(self._outputs):
-            for segment, part in enumerate(parts):
-                values = self._values.get(row, part.start, part.stop)
-                channels = values[..., : layer.channels]
-                residual = None if layer.is_input else values[..., layer.channels :]
-                place = (self._subject, layer, output, trajectory, segment)
-                names += write_attribution_images(*place, channels, residual, scales[output])
-                report((row + (segment + 1) / len(parts)) / len(self._outputs))
-        return names
 
 
 # --- forecast --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,90 @@
+"""Rendered images of attribution, as Understanding RL Vision writes them: for people, not for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Subject
+from rl_clarity.analyses.layers import PageLayer
+from rl_clarity.jobs.spool import Spool
+from rl_clarity.pages.files import path_in, segments
+from rl_clarity.pages.images import film_strips, sheet, to_bytes
+from rl_clarity.progress import Report
+from rl_clarity.visualization.rendering import DIRECTIONS, Direction, render_attribution
+
+FILM_COLUMNS = 8
+"""Frames per row of an image."""
+
+
+def selections(channels: int, residual: bool) -> Iterator[tuple[str, Direction, str | int]]:
+    """Name, direction and channel of each rendered image: 33 for eight channels and a residual."""
+    chosen: list[tuple[str, str | int]] = [("prin", "prin")]
+    chosen += [("all", "all"), ("res", "res")] if residual else []
+    chosen += [(str(channel + 1), channel) for channel in range(channels)]
+    for direction in DIRECTIONS:
+        for name, channel in chosen:
+            yield f"{direction}-{name}", direction, channel
+
+
+def image_names(
+    options: Any, layer: PageLayer, output: str, selection: str, trajectory: int, segment: int
+) -> tuple[str, str]:
+    """Names of a segment's images and of its film strip."""
+    folder, last = f"{layer.slug}/{trajectory + 1}", f"{output}-{selection}-{segment + 1}.png"
+    return (
+        path_in(options.attribution_subdir, f"{folder}/{last}"),
+        path_in(options.attribution_scrub_subdir, f"{folder}/scrub-{last}"),
+    )
+
+
+def write_attribution_images(
+    subject: Subject,
+    layer: PageLayer,
+    output: str,
+    trajectory: int,
+    segment: int,
+    channels: np.ndarray,
+    residual: np.ndarray | None,
+    scale: float,
+) -> list[str]:
+    """Write a segment's images, of every direction and selection, and their film strips; returns the names."""
+    names: list[str] = []
+    for name, direction, channel in selections(channels.shape[-1], residual is not None):
+        rendered = render_attribution(
+            channels, residual, direction=direction, channel=channel, scale=scale, hues=layer.hues
+        )
+        images = to_bytes(rendered)
+        film, strip = image_names(subject.options, layer, output, name, trajectory, segment)
+        subject.files.write_image(film, sheet(images, FILM_COLUMNS))
+        subject.files.write_image(strip, film_strips(images, subject.options.scrub_range))
+        names += [film, strip]
+    return names
+
+
+class RenderedImages:
+    """Rendered images of a trajectory: they need its scale, which is known when all attribution is computed."""
+
+    def __init__(self, subject: Subject, layer: PageLayer, outputs: Sequence[str], steps: int) -> None:
+        self._subject, self._layer, self._outputs, self._steps = subject, layer, outputs, steps
+        self._values = Spool(steps, (*layer.shape[:2], layer.channels + (not layer.is_input)))
+
+    def keep(self, output: str, part: range, channels: np.ndarray, residual: np.ndarray | None) -> None:
+        """Keep an output's attribution on some steps."""
+        values = channels if residual is None else np.concatenate([channels, residual], axis=-1)
+        self._values.put(self._outputs.index(output), part.start, values)
+
+    def draw(self, trajectory: int, scales: Mapping[str, float], report: Report) -> list[str]:
+        """Write the images; returns their names."""
+        names, layer, parts = [], self._layer, segments(self._steps)
+        for row, output in enumerate(self._outputs):
+            for segment, part in enumerate(parts):
+                values = self._values.get(row, part.start, part.stop)
+                channels = values[..., : layer.channels]
+                residual = None if layer.is_input else values[..., layer.channels :]
+                place = (self._subject, layer, output, trajectory, segment)
+                names += write_attribution_images(*place, channels, residual, scales[output])
+                report((row + (segment + 1) / len(parts)) / len(self._outputs))
+        return names
