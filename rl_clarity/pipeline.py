@@ -312,9 +312,14 @@ class _Builder:
         )
 
 
+def _kinds(options: InterfaceOptions) -> list[str]:
+    """Kinds of the page's analyses, in order."""
+    return list(dict.fromkeys([*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses]))
+
+
 def _analyses(options: InterfaceOptions) -> list[tuple[Analysis, Any]]:
     """The page's analyses and the options of each: all of the page's for built-in ones, their own for others."""
-    kinds = dict.fromkeys([*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses])
+    kinds = _kinds(options)
     analyses = []
     for kind in kinds:
         analysis = ANALYSES.get(kind)()
@@ -327,8 +332,9 @@ def _analyses(options: InterfaceOptions) -> list[tuple[Analysis, Any]]:
 
 def _plugin_keys(options: InterfaceOptions) -> dict[str, str]:
     """A hash of code and options of each analysis, and of the quadrature rule, that is not part of the package."""
-    kinds = (*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses)
-    sources = {kind: ANALYSES.source(kind) for kind in kinds} | {"quadrature": RULES.source(options.attr_quadrature)}
+    sources = {kind: ANALYSES.source(kind) for kind in _kinds(options)} | {
+        "quadrature": RULES.source(options.attr_quadrature)
+    }
     return {kind: cache_key([source, options.analyses.get(kind)]) for kind, source in sources.items() if source}
 
 
@@ -338,7 +344,8 @@ def _decisive(options: InterfaceOptions) -> Decisive:
     # Predicates have no value: they stand for the groups that they select.
     predicates = options.action_group_fns
     plugins = _plugin_keys(options)
-    return lambda combos: [values, plugins, None if predicates is None else action_groups(combos, predicates)]
+    kinds = _kinds(options)
+    return lambda combos: [values, kinds, plugins, None if predicates is None else action_groups(combos, predicates)]
 
 
 def _address(checkpoint_path: Path) -> str | None:
