@@ -1,4 +1,4 @@
-"""What README.md and docs/ say is so: links, commands, names, options, dependencies, and the code they show."""
+"""README.md and docs/ are correct: links, commands, names, options, dependencies, and the code they show."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from scripts.make_options import TARGET, document
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+CODE = ("README.md", "docs/agents.md", "docs/extending.md", "docs/svelte3.md")
+"""Documents whose Python code is run, one after another in the same namespace."""
 DOCUMENTS = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md"), *(REPOSITORY / "models").glob("*.md")]
 
 SMALLER = {"timesteps_per_proc=1_000_000": "timesteps_per_proc=64, num_envs=2, num_steps=32, num_minibatches=2"}
-"""What makes the README's code quick; all else is run as it stands."""
+"""Replacements that make the code quick; everything else runs unchanged."""
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+def blocks(language: str, *documents: Path) -> list[str]:
+    texts = [path.read_text(encoding="utf-8") for path in documents]
+    return [block for text in texts for block in re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.M)]
 
 
 def anchors(text: str) -> set[str]:
@@ -48,14 +51,14 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert anchor in anchors(linked.read_text(encoding="utf-8")), f"{linked.name} has no heading #{anchor}"
 
 
-@pytest.mark.parametrize("line", re.findall(r"(rl-clarity [a-z].*)$", "\n".join(blocks("sh")), re.MULTILINE))
+@pytest.mark.parametrize("line", re.findall(r"(rl-clarity [a-z].*)$", "\n".join(blocks("sh", *DOCUMENTS)), re.MULTILINE))
 def test_commands_are_understood(line: str) -> None:
     parse_arguments(shlex.split(line, comments=True)[1:])
 
 
 def test_targets_of_make_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"^make ([\w-]+)", "\n".join(blocks("sh")), re.MULTILINE):
+    for target in re.findall(r"^make ([\w-]+)", "\n".join(blocks("sh", *DOCUMENTS)), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
@@ -80,7 +83,7 @@ def test_table_of_options_is_current() -> None:
 
 @pytest.mark.slow
 def test_code_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("procgen", reason="the README's first example plays CoinRun")
+    pytest.importorskip("procgen", reason="the first example plays CoinRun")
     models = tmp_path / "models"  # samples are saved beside the checkpoint
     models.mkdir()
     for path in (REPOSITORY / "models").glob("*.jd"):
@@ -91,9 +94,9 @@ def test_code_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("rl_clarity.models.models_directory", lambda: models)
     monkeypatch.setattr(webbrowser, "open", opened.append)
     _restored(monkeypatch)
-    shutil.copy(models / "coinrun.jd", tmp_path / "agent.zip")  # a checkpoint's format is told by its content
+    shutil.copy(models / "coinrun.jd", tmp_path / "agent.zip")  # formats are recognised by content
     namespace: dict[str, object] = {}
-    for number, block in enumerate(blocks("python"), start=1):
+    for number, block in enumerate(blocks("python", *(REPOSITORY / name for name in CODE)), start=1):
         module = re.match(r"# (\w+)\.py\n", block)
         if module:
             (tmp_path / f"{module.group(1)}.py").write_text(block, encoding="utf-8")
@@ -103,21 +106,27 @@ def test_code_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             continue
         for whole, part in SMALLER.items():
             block = block.replace(whole, part)
-        exec(compile(block, f"README.md, block {number}", "exec"), namespace)
+        exec(compile(block, f"block {number} of the documents", "exec"), namespace)
     assert len(opened) == 1
     assert opened[0].endswith("out/coinrun/interface.html")
-    for page in ("coinrun", "arrays"):
+    for page in ("coinrun", "arrays", "mine", "saliency", "returns"):
         assert (tmp_path / "out" / page / "interface.html").is_file()
+    saliency = rl_clarity.open_results(tmp_path / "out" / "saliency")
+    (maps,) = saliency.section("saliency")["trajectories"]
+    assert maps["scale"] > 0
+    assert saliency.chunk(maps["segments"][0])["codes"].shape == (64, 64, 64, 1)
+    assert '<script type="module" data-panel="returns">' in (tmp_path / "out/returns/interface.html").read_text("utf-8")
     assert "world" in (tmp_path / "hello.html").read_text(encoding="utf-8")
 
 
 def _restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away after the test what the README adds to the registries."""
+    """Remove after the test what the documents add to the registries."""
+    from rl_clarity.analyses import ANALYSES
     from rl_clarity.analyses.attribution.quadrature import RULES
     from rl_clarity.environments import KINDS
     from rl_clarity.formats import FORMATS
     from rl_clarity.formats.architectures import ARCHITECTURES
 
-    for registry in (RULES, FORMATS, KINDS, ARCHITECTURES):
+    for registry in (ANALYSES, RULES, FORMATS, KINDS, ARCHITECTURES):
         for state in ("_registered", "_loaded"):
             monkeypatch.setattr(registry, state, {})
