@@ -60,8 +60,8 @@ def compare(first: Any, second: Any) -> None:
     print(f"correlation of the values  {np.corrcoef(values[0], values[1])[0, 1]:.3f}")
     print(f"same most likely action    {np.mean(choices[0] == choices[1]):.0%}")
     for layer in first.layers:
-        errors = [results.layer(layer)["nmf"]["error"] for results in (first, second)]
-        print(f"layer {layer}: eight features leave out {errors[0]:.0%}, {errors[1]:.0%} of the attribution")
+        errors = [results.layer(layer)["features"]["reduction"]["error"] for results in (first, second)]
+        print(f"layer {layer}: eight features omit {errors[0]:.0%}, {errors[1]:.0%} of the attribution")
 
 
 if __name__ == "__main__":

@@ -140,10 +140,10 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
     lines = [
         f"# {name}",
         "",
-        f"A network ({_network(args)}, {facts['parameters']:,} parameters) that plays {_game(args)}, made by "
+        f"A network ({_network(args)}, {facts['parameters']:,} parameters) that plays {_game(args)}, trained by "
         f"`rl_clarity.train`. {facts['note']}".rstrip(),
         "",
-        "| who plays | mean return | standard error | 95 % interval | episodes | mean length |",
+        "| evaluation | mean return | standard error | 95 % interval | episodes | mean length |",
         "|---|---|---|---|---|---|",
         *(
             f"| {label} | {r['mean']:.2f} | {r['standard_error']:.2f} | {_interval(r)} | {r['episodes']} "
@@ -151,8 +151,8 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
             for label, r in facts["returns"].items()
         ),
         "",
-        "Each environment plays the same number of episodes, all to their end; actions are sampled from the policy. To",
-        "repeat the evaluation:",
+        "Every environment plays the same number of episodes, all to their end; actions are sampled from the policy.",
+        "To repeat the evaluation:",
         "",
         "```sh",
         f"rl-clarity evaluate models:{name} --episodes {episodes} --random",
@@ -160,7 +160,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "",
         f"![Mean return of the last 100 episodes against environment steps]({name}.svg)",
         "",
-        "## How it was made",
+        "## Training",
         "",
         "```python",
         "\n".join(command(stage["options"], name, stage["until"]) for stage in facts["stages"]),
@@ -172,7 +172,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         f"SHA-256 of `{name}.jd` ({facts['bytes']:,} bytes): `{facts['sha256']}`"
         f"{'. Its parameters are in half precision.' if facts.get('half_precision') else ''}",
         "",
-        "Licence: MIT, as the project.",
+        "Licence: MIT, like the project.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -51,7 +51,9 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert anchor in anchors(linked.read_text(encoding="utf-8")), f"{linked.name} has no heading #{anchor}"
 
 
-@pytest.mark.parametrize("line", re.findall(r"(rl-clarity [a-z].*)$", "\n".join(blocks("sh", *DOCUMENTS)), re.MULTILINE))
+@pytest.mark.parametrize(
+    "line", re.findall(r"(rl-clarity [a-z].*)$", "\n".join(blocks("sh", *DOCUMENTS)), re.MULTILINE)
+)
 def test_commands_are_understood(line: str) -> None:
     parse_arguments(shlex.split(line, comments=True)[1:])
 
