@@ -1,4 +1,4 @@
-"""Every script in examples/ runs at a tiny size, as a newcomer starts it: in a process and a directory of its own."""
+"""Every script in examples/ runs at a tiny size, in its own process and directory, as a new user would start it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CHECKPOINT = REPOSITORY / "tests" / "golden" / "clear" / "checkpoint.jd"
 
 
 def run_example(name: str, directory: Path, *arguments: str) -> str:
-    """What a script prints."""
+    """Run a script and return what it prints."""
     command = [sys.executable, str(EXAMPLES / name), "--output-dir", str(directory / "out"), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    result = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def is_finished(page: Path) -> bool:
@@ -70,13 +70,13 @@ def test_notebook_is_made_from_its_source() -> None:
     nbformat = pytest.importorskip("nbformat")
     from scripts.make_notebook import TARGET, notebook
 
-    kept = nbformat.read(TARGET, as_version=4)
-    assert [(cell.cell_type, cell.source) for cell in kept.cells] == [
+    committed = nbformat.read(TARGET, as_version=4)
+    assert [(cell.cell_type, cell.source) for cell in committed.cells] == [
         (cell.cell_type, cell.source) for cell in notebook().cells
     ], "run: python -m scripts.make_notebook"
     assert TARGET.stat().st_size < 1_500_000
-    pictures = [o for cell in kept.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
-    assert len(pictures) >= 4
+    images = [o for cell in committed.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
+    assert len(images) >= 4
 
 
 @pytest.mark.slow
