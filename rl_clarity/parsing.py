@@ -23,6 +23,11 @@ REPLACED = dict.fromkeys(("model_bytes", "policy_logits_name", "value_function_n
 WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
+@dataclasses.dataclass(frozen=True)
+class NoOptions:
+    """Options of an analysis, or of a kind of environment, that has none."""
+
+
 def parse(kind: type[Options], values: Mapping[str, Any] | Options | None, where: str = "") -> Options:
     """Convert keyword arguments to options.
 

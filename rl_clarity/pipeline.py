@@ -257,7 +257,7 @@ class _Builder:
         tasks = self._tasks(subject)
         page_id = output.page_id([action.combo for action in subject.info.actions])
         if job.team.leads:
-            output.begin()
+            output.begin(page_id)
             job.begin()
             job.update = output.updater(lambda results: self._manifest(subject, page_id, results), tasks)
             job.update()

@@ -4,7 +4,7 @@ An analysis subclasses `Analysis`, and is entered in `ANALYSES` below, by an ent
 `rl_clarity.analyses`, or by `ANALYSES.register(name, analysis)`.
 """
 
-from rl_clarity.analyses.analysis import Analysis, NoOptions, Subject
+from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.registry import Registry
 
 ANALYSES: Registry[type[Analysis]] = Registry(
@@ -18,4 +18,4 @@ ANALYSES: Registry[type[Analysis]] = Registry(
     noun="analysis",
 )
 
-__all__ = ["ANALYSES", "Analysis", "NoOptions", "Subject"]
+__all__ = ["ANALYSES", "Analysis", "Subject"]

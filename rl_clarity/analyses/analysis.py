@@ -18,7 +18,7 @@ from rl_clarity.keys import to_plain
 from rl_clarity.pages.files import PageFiles
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.pages.manifest import ActionGroup, ActionInfo, AgentInfo, ObservationInfo, Section
-from rl_clarity.parsing import check_minimum
+from rl_clarity.parsing import NoOptions, check_minimum
 from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.visualization.colors import action_colors
 
@@ -34,11 +34,6 @@ ARROWS = {
     frozenset(["RIGHT", "DOWN"]): "↘",
 }
 DIRECTIONS = ("RIGHT", "LEFT", "UP", "DOWN")
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """An analysis without options."""
 
 
 @dataclass(frozen=True)

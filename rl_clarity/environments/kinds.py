@@ -11,6 +11,7 @@ from typing import Any
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
 from rl_clarity.errors import EnvironmentSetupError
+from rl_clarity.parsing import NoOptions
 from rl_clarity.registry import Registry
 
 DEFAULT_KIND = "procgen"
@@ -51,11 +52,6 @@ class CommonOptions:
     """Frames per observation."""
     frame_stack_padding: str = "zeros"
     """Frames before the start of an episode: `zeros`, or the `first` frame."""
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """Options of a kind without any."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Budget:
             raise CheckpointError(f"holds more than {MAX_ITEMS} items: refused")
 
 
-class Source(Protocol):
+class ByteStream(Protocol):
     """Anything with bytes in order: a file, or an unpacked stream."""
 
     def read(self, size: int, /) -> bytes: ...
@@ -81,7 +81,7 @@ class Source(Protocol):
 class BoundedReader:
     """Read at most `limit` bytes of a source; raises CheckpointError rather than return fewer than asked for."""
 
-    def __init__(self, source: Source, limit: int, budget: Budget | None = None) -> None:
+    def __init__(self, source: ByteStream, limit: int, budget: Budget | None = None) -> None:
         self._source = source
         self._buffer = b""
         self._position = 0
@@ -161,7 +161,7 @@ class _Unpacked:
         return bool(self._decompressor.eof)
 
 
-Opener = Callable[[BinaryIO], Source]
+Opener = Callable[[BinaryIO], ByteStream]
 _EITHER_HEADER = 32 + zlib.MAX_WBITS  # zlib's or gzip's
 
 DECOMPRESSORS: tuple[tuple[bytes, Opener], ...] = (

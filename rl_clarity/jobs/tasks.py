@@ -63,7 +63,7 @@ class Task:
     """Work that depends on nothing but its inputs, and writes its own files."""
 
     name: str
-    """Parts separated by `/`, the first of which names the stage: `attribution/2b/1`."""
+    """Parts separated by `/`, the first of which names the stage: `frames/1`."""
     run: Callable[[Work], TaskResult]
     inputs: Any
     """JSON value of everything that decides the result."""

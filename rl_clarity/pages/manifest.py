@@ -130,12 +130,12 @@ class Manifest:
 
     def to_dict(self) -> dict[str, Any]:
         """The manifest as dicts and lists, without fields that are None or empty modules."""
-        plain: dict[str, Any] = _plain(self)
-        for section in plain["sections"]:
+        manifest: dict[str, Any] = _as_dicts(self)
+        for section in manifest["sections"]:
             section.pop("module", None)
             if not section["notes"]:
                 del section["notes"]
-        return plain
+        return manifest
 
 
 @dataclass(frozen=True)
@@ -253,13 +253,13 @@ def _is_color(text: str) -> bool:
     return text.lower() in ImageColor.colormap or _COLOR_CODE.fullmatch(text) is not None
 
 
-def _plain(value: Any) -> Any:
+def _as_dicts(value: Any) -> Any:
     """Dicts and lists; file names keep their types."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((one.name, getattr(value, one.name)) for one in dataclasses.fields(value))
-        return {name: _plain(item) for name, item in sorted(pairs) if item is not None}
+        return {name: _as_dicts(item) for name, item in sorted(pairs) if item is not None}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _as_dicts(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_as_dicts(item) for item in value]
     return value

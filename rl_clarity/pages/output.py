@@ -98,9 +98,13 @@ class PageOutput:
         """What `run` and `generate` return."""
         return _page(self.directory)
 
-    def begin(self) -> None:
-        """List all files of earlier runs, then remove their document, which would be out of date."""
+    def begin(self, page_id: str) -> None:
+        """List all files of earlier runs, then remove their document, which would be out of date.
+
+        Raises OutputError if another run has finished another page there since the directory was opened.
+        """
         directory = self.directory
+        check_output_directory(directory, self.options.overwrite, page_id)
         names = _read_names(directory, LEFTOVERS) | _read_names(directory, FILES) | WorkStore(directory).written()
         if directory.names() & {PAGE, FILES}:
             names |= {SCRIPT, FILES}
@@ -175,6 +179,8 @@ def open_output(
     `made_from` (JSON) stands for agent and samples. Raises OutputError if the directory cannot be written, or
     holds another page that must not be replaced.
     """
+    if not os.fspath(output_dir):
+        raise OutputError("the output directory is an empty text: name a directory, or . for the current one")
     directory = open_directory(os.fspath(output_dir))
     key = cache_key([made_from, code_version()])
     finished = None

@@ -92,3 +92,30 @@ def test_a_second_run_is_refused_by_name_of_the_first(explain: Explain, tmp_path
         process.kill()
         process.wait()
     assert explain().manifest["complete"]  # the lock fell with the process
+
+
+def test_a_page_that_another_run_finished_meanwhile_is_not_replaced(
+    explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rl_clarity import pipeline
+
+    open_job = pipeline.open_job
+
+    def slow(*arguments: Any) -> Any:  # the other run has the directory until this one can lock it
+        monkeypatch.setattr(pipeline, "open_job", open_job)
+        explain(title="First")
+        return open_job(*arguments)
+
+    monkeypatch.setattr(pipeline, "open_job", slow)
+    with pytest.raises(OutputError, match=r"already holds a page \(First\)"):
+        explain(title="Second")
+    assert explain(title="First").manifest["title"] == "First"
+
+
+def test_an_empty_output_directory_is_refused(
+    explain_in: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OutputError, match="name a directory"):
+        explain_in("")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
