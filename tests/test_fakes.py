@@ -11,23 +11,23 @@ from tests.fakes import KINDS, TinyAgent
 
 
 @pytest.fixture
-def observations():
+def observations() -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (3, 16, 16, 1), dtype=np.uint8)
 
 
-def make_agent(kind):
+def make_agent(kind: str) -> TinyAgent:
     return TinyAgent(kind, observation_shape=(16, 16, 1), num_actions=3, patch=4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_satisfies_the_protocol(kind, observations):
+def test_satisfies_the_protocol(kind: str, observations: np.ndarray) -> None:
     agent = make_agent(kind)
     assert isinstance(agent, Agent)
     for layer, shape in agent.layers.items():
         assert agent.activations(observations, layer).shape == (3, *shape)
 
 
-def test_state_matters_until_an_episode_begins(observations):
+def test_state_matters_until_an_episode_begins(observations: np.ndarray) -> None:
     agent = make_agent("recurrent")
     _, state = agent.step(observations, agent.initial_state(3), np.ones(3, bool))
     later, _ = agent.step(observations, state, np.array([False, True, False]))
@@ -37,7 +37,7 @@ def test_state_matters_until_an_episode_begins(observations):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layer", ["1a", "2a", "input"])
-def test_gradients_are_those_of_small_steps(kind, layer, observations):
+def test_gradients_are_those_of_small_steps(kind: str, layer: str, observations: np.ndarray) -> None:
     agent = make_agent(kind)
     state = agent.initial_state(3)
     output = "greedy" if kind == "q" else "value"
@@ -50,7 +50,7 @@ def test_gradients_are_those_of_small_steps(kind, layer, observations):
     np.testing.assert_allclose((gradient * direction).sum((1, 2, 3)), difference, rtol=5e-3, atol=1e-9)
 
 
-def test_integrated_gradients_tend_to_the_difference_of_the_scores(observations):
+def test_integrated_gradients_tend_to_the_difference_of_the_scores(observations: np.ndarray) -> None:
     agent = make_agent("policy")
     result = attribute(agent, observations, "1a", ["value", 1, (0, 2)], steps=400, quadrature="midpoint")
     np.testing.assert_allclose(result.totals, result.scores - result.scores_at_zero, atol=2e-3)
@@ -60,7 +60,7 @@ def test_integrated_gradients_tend_to_the_difference_of_the_scores(observations)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_reads_and_writes_every_site(kind, observations):
+def test_reads_and_writes_every_site(kind: str, observations: np.ndarray) -> None:
     agent = make_agent(kind)
     names = [site.name for site in agent.sites]
     plain = agent.forward(observations, read=names)

@@ -53,14 +53,14 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 
 
 class TestEntries:
-    def test_built_in_entries_are_imported_when_used(self):
+    def test_built_in_entries_are_imported_when_used(self) -> None:
         entries = Registry(GROUP, {"broken": "no_such_module:x", "sqrt": "math:sqrt"})
         assert entries.names() == ("broken", "sqrt")
         assert entries.get("sqrt")(4) == 2
         with pytest.raises(ModuleNotFoundError, match="no_such_module"):
             entries.get("broken")
 
-    def test_registered_entries_override_built_in_ones(self):
+    def test_registered_entries_override_built_in_ones(self) -> None:
         entries = registry()
         entries.register("sqrt", "math:exp")
         entries.register("twice", lambda x: 2 * x)
@@ -71,13 +71,13 @@ class TestEntries:
         entries.unregister("sqrt")
         assert entries.get("sqrt")(4) == 2
 
-    def test_unknown_names(self):
+    def test_unknown_names(self) -> None:
         with pytest.raises(OptionError, match=r"^unknown rule 'sqr'; did you mean 'sqrt'\? available: sqrt, path$"):
             registry().get("sqr")
         with pytest.raises(CheckpointError, match=r"^unknown network 'x'; available: none$"):
             Registry(GROUP, {}, noun="network", error=CheckpointError).get("x")
 
-    def test_plugins(self, plugin: Callable[[str], None]):
+    def test_plugins(self, plugin: Callable[[str], None]) -> None:
         plugin("def rule():\n    return 5\n")
         entries = registry()
         assert entries.names() == ("sqrt", "path", "outside")
@@ -85,7 +85,7 @@ class TestEntries:
         assert "outside" in entries
         assert entries.get("outside")() == 5
 
-    def test_a_plugin_that_cannot_be_imported(self, plugin: Callable[[str], None]):
+    def test_a_plugin_that_cannot_be_imported(self, plugin: Callable[[str], None]) -> None:
         plugin("import no_such_module\n")
         message = r"^the rule 'outside' \(outside_rules:rule\) cannot be loaded: ModuleNotFoundError: .*; update"
         with pytest.raises(OptionError, match=message):
@@ -93,7 +93,7 @@ class TestEntries:
 
 
 class TestSource:
-    def test_built_in_entries_have_none(self):
+    def test_built_in_entries_have_none(self) -> None:
         entries = registry()
         assert entries.source("sqrt") == ""
         entries.register("sqrt", "math:exp")
@@ -118,15 +118,15 @@ class TestSource:
             ("class A: pass\nrule = A()\nrule.k = 1", "class A: pass\nrule = A()\nrule.k = 2"),
         ],
     )
-    def test_redefinition_without_a_file(self, before: str, after: str):
+    def test_redefinition_without_a_file(self, before: str, after: str) -> None:
         assert source_of(defined(before)) == source_of(defined(before))
         assert source_of(defined(before)) != source_of(defined(after))
 
-    def test_values(self):
+    def test_values(self) -> None:
         assert source_of(np.zeros(3)) != source_of(np.ones(3))
         assert source_of(functools.partial(pow, 2)) != source_of(functools.partial(pow, 3))
 
-    def test_an_edited_module(self, plugin: Callable[[str], None]):
+    def test_an_edited_module(self, plugin: Callable[[str], None]) -> None:
         text = "K = 1\ndef rule():\n    return K\n"
         sources = []
         for version in (text, text, text.replace("1", "2")):
@@ -134,11 +134,11 @@ class TestSource:
             sources.append(registry().source("outside"))
         assert sources[0] == sources[1] != sources[2]
 
-    def test_cyclic_references(self):
+    def test_cyclic_references(self) -> None:
         rule = defined("def rule(n): return rule(n - 1)")
         assert source_of(rule) == source_of(rule)
 
-    def test_same_in_every_process(self):
+    def test_same_in_every_process(self) -> None:
         program = (
             "from rl_clarity.registry import Registry; r = Registry('g', {})\n"
             'exec(\'def rule(n): return n in {"a", "b", "c"}\')\n'

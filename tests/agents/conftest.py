@@ -1,4 +1,4 @@
-"""What tests of PyTorch modules share; it is loaded where PyTorch is not at hand, too."""
+"""Fixture for tests of PyTorch modules; PyTorch is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def single_thread() -> Iterator[None]:
-    """Threads of two libraries get in each other's way."""
+    """Run PyTorch on one thread, so that its threads do not compete with those of TensorFlow."""
     import torch
 
     before = torch.get_num_threads()

@@ -15,8 +15,8 @@ def path_gradients(
     agent: Any,
     observations: np.ndarray,
     site: str,
-    points: Sequence[float],
-    weights: Sequence[float],
+    points: Sequence[float] | np.ndarray,
+    weights: Sequence[float] | np.ndarray,
     scores: Sequence[Score],
     state: State = None,
 ) -> SimpleNamespace:

@@ -1,3 +1,5 @@
+"""Heads of a network, by the names and widths of its outputs."""
+
 from __future__ import annotations
 
 import pytest
@@ -20,7 +22,9 @@ from rl_clarity.errors import OptionError
         (["dense_3"], [6], ("q_values",)),
     ],
 )
-def test_outputs_are_known_by_name_or_width(names, widths, heads):
+def test_heads_are_recognized_by_name_or_width(
+    names: list[str | None], widths: list[int | None], heads: tuple[str, ...]
+) -> None:
     assert find_heads(names, widths) == heads
 
 
@@ -35,12 +39,12 @@ def test_outputs_are_known_by_name_or_width(names, widths, heads):
         (["v"], [1]),
     ],
 )
-def test_unclear_outputs_are_an_error_that_says_how_to_name_them(names, widths):
+def test_error_for_ambiguous_outputs_names_the_option(names: list[str | None], widths: list[int | None]) -> None:
     with pytest.raises(OptionError, match=r"heads=\('policy_logits', 'values'\)"):
         find_heads(names, widths)
 
 
-def test_heads_that_are_given_are_checked():
+def test_explicit_heads_are_checked() -> None:
     assert check_heads(["values", "policy_logits"], 2) == ("values", "policy_logits")
     for wrong, count in ((["policy_logits"], 1), (["q_values", "values"], 2), ([], 0), (["q_values"], 2)):
         with pytest.raises(OptionError, match="heads="):

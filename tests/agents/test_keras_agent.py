@@ -1,14 +1,15 @@
-"""What every agent on a Keras model keeps to, whatever its network, with or without a state."""
+"""Properties of Keras agents that hold for every network, with or without a state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
+from rl_clarity.agents import keras_agent
 from rl_clarity.agents.capabilities import before_step
-from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.network import Network
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.agents.sites import feature_maps
@@ -17,6 +18,9 @@ from rl_clarity.formats import baby_a3c, cleanrl, procgen_pytorch, sb3
 from rl_clarity.formats.architectures import build
 from tests import state_dicts
 from tests.agents.paths import path_gradients
+
+KerasAgent: Any = keras_agent.KerasAgent
+"""Not typed, because the network decides which outputs are None."""
 
 NETWORKS: dict[str, Callable[[], Network]] = {
     "clear": lambda: build("clear", (16, 16, 3), 5, seed=1),
@@ -34,27 +38,27 @@ RECURRENT = ("ppo_atari_lstm", "gru", "baby_a3c", "sb3")
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
-def agent(request):
-    made = KerasAgent(NETWORKS[request.param](), batch_size=8, gradient_batch_size=8)
-    made.metadata = {"network": request.param}
-    return made
+def agent(request: pytest.FixtureRequest) -> Any:
+    agent = KerasAgent(NETWORKS[request.param](), batch_size=8, gradient_batch_size=8)
+    agent.metadata = {"network": request.param}
+    return agent
 
 
-def pictures(agent: KerasAgent, count: int, seed: int = 0) -> np.ndarray:
+def random_observations(agent: Any, count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (count, *agent.observation_shape), np.uint8)
 
 
-def some_state(agent: KerasAgent, count: int) -> State:
+def random_state(agent: Any, count: int) -> State:
     rng = np.random.default_rng(5)
     state = agent.initial_state(count)
     return state and tuple(rng.normal(0, 0.5, part.shape).astype(np.float32) for part in state)
 
 
-def an_output(agent: KerasAgent) -> str:
+def default_output(agent: Any) -> str:
     return "greedy" if "q_values" in agent.heads else "value"
 
 
-def test_satisfies_the_protocol(agent):
+def test_satisfies_the_protocol(agent: Any) -> None:
     assert isinstance(agent, Agent)
     assert (agent.initial_state(3) is None) == (agent.metadata["network"] not in RECURRENT)
     assert agent.layers
@@ -63,15 +67,15 @@ def test_satisfies_the_protocol(agent):
     assert len({operation.name for operation in feature_maps(agent.sites)}) == len(feature_maps(agent.sites))
 
 
-def test_integrated_gradients_sum_to_the_difference_of_the_score_as_steps_grow(agent):
-    """On every layer, by-passed or not, with a state held fixed."""
-    observations, state = pictures(agent, 2), some_state(agent, 2)
+def test_completeness_gap_vanishes_as_steps_increase(agent: Any) -> None:
+    """On layers that are bypassed or not, with a fixed state."""
+    observations, state = random_observations(agent, 2), random_state(agent, 2)
     for layer in (next(iter(agent.layers)), list(agent.layers)[-1]):
         gaps = []
         for steps in (4, 128):
             points = (np.arange(steps) + 0.5) / steps
             path = path_gradients(
-                agent, observations, layer, points, np.full(steps, 1 / steps), [an_output(agent), 1], state
+                agent, observations, layer, points, np.full(steps, 1 / steps), [default_output(agent), 1], state
             )
             totals = (path.activations * path.gradients).sum(axis=(2, 3, 4))
             scale = max(np.abs(path.scores).max(), np.abs(path.scores_at_zero).max())
@@ -80,8 +84,8 @@ def test_integrated_gradients_sum_to_the_difference_of_the_score_as_steps_grow(a
         assert gaps[1] < max(0.3 * gaps[0], 5e-3)
 
 
-def test_the_state_matters_and_is_held_fixed(agent):
-    observations, state = pictures(agent, 2), some_state(agent, 2)
+def test_gradients_are_computed_at_the_state(agent: Any) -> None:
+    observations, state = random_observations(agent, 2), random_state(agent, 2)
     if state is None:
         return
     layer = list(agent.layers)[-1]
@@ -92,32 +96,32 @@ def test_the_state_matters_and_is_held_fixed(agent):
     assert np.allclose(with_state.scores[0], outputs.policy_logits[:, 1], atol=1e-5)
     assert np.allclose(without.scores[0], agent.forward(observations).policy_logits[:, 1], atol=1e-5)
     assert not np.allclose(with_state.scores, without.scores, atol=1e-3)
-    assert np.array_equal(with_state.activations, without.activations)  # the layers lie before the memory
+    assert np.array_equal(with_state.activations, without.activations)  # the layers come before the recurrent cell
 
 
-def test_replay_over_ends_of_episodes(agent):
-    """Steps from the states before them, in any company, give the same outputs as in play."""
+def test_replay_from_saved_states_across_episodes(agent: Any) -> None:
+    """Steps from the saved states, in a batch of any composition, return the outputs of the rollout."""
     rng = np.random.default_rng(1)
     firsts = rng.random((6, 3)) < 0.3
     firsts[0] = True
-    seen = np.stack([pictures(agent, 3, seed=t) for t in range(6)])
+    observations = np.stack([random_observations(agent, 3, seed=t) for t in range(6)])
     state = agent.initial_state(3)
     if state is None:
         return
     saved, played = [], []
-    for observations, first in zip(seen, firsts, strict=True):
+    for frames, first in zip(observations, firsts, strict=True):
         saved.append(before_step(agent, state, first))
-        outputs, state = agent.step(observations, state, first)
+        outputs, state = agent.step(frames, state, first)
         played.append(outputs)
     states = tuple(np.concatenate(parts) for parts in zip(*saved, strict=True))
-    replayed, _ = agent.step(seen.reshape(18, *agent.observation_shape), states, np.zeros(18, bool))
+    replayed, _ = agent.step(observations.reshape(18, *agent.observation_shape), states, np.zeros(18, bool))
     for name in ("policy_logits", "values"):
-        wanted = np.concatenate([getattr(outputs, name) for outputs in played])
-        assert np.abs(getattr(replayed, name) - wanted).max() < 1e-5
+        expected = np.concatenate([getattr(outputs, name) for outputs in played])
+        assert np.abs(getattr(replayed, name) - expected).max() < 1e-5
 
 
-def test_an_observation_does_not_depend_on_its_batch(agent):
-    observations, state = pictures(agent, 21), some_state(agent, 21)
+def test_outputs_do_not_depend_on_the_batch(agent: Any) -> None:
+    observations, state = random_observations(agent, 21), random_state(agent, 21)
     many, after = agent.step(observations, state, np.zeros(21, bool))
     few, after_few = agent.step(observations[18:], state and tuple(s[18:] for s in state), np.zeros(3, bool))
     for name in ("policy_logits", "values", "q_values"):
@@ -127,16 +131,18 @@ def test_an_observation_does_not_depend_on_its_batch(agent):
         assert np.allclose(one[18:], other, atol=1e-5)
 
 
-def test_gradients_at_given_activations_are_those_of_the_path(agent):
-    observations, state = pictures(agent, 2), some_state(agent, 2)
+def test_gradients_at_values_equal_those_along_a_path(agent: Any) -> None:
+    observations, state = random_observations(agent, 2), random_state(agent, 2)
     layer = next(iter(agent.layers))
-    path = path_gradients(agent, observations, layer, np.array([0.5]), np.ones(1), [an_output(agent)], state)
-    gradients = agent.gradients(observations, layer, [an_output(agent)], values=0.5 * path.activations, state=state)
+    path = path_gradients(agent, observations, layer, np.array([0.5]), np.ones(1), [default_output(agent)], state)
+    gradients = agent.gradients(
+        observations, layer, [default_output(agent)], values=0.5 * path.activations, state=state
+    )
     assert np.allclose(gradients, path.gradients, atol=1e-6 * max(1, np.abs(path.gradients).max()))
 
 
-def test_the_gradient_of_the_input_predicts_a_change(agent):
-    observations, state = pictures(agent, 1), some_state(agent, 1)
+def test_input_gradients_predict_small_changes(agent: Any) -> None:
+    observations, state = random_observations(agent, 1), random_state(agent, 1)
     gradients = agent.gradients(observations, "input", [1], state=state)[0, 0]
     at = np.unravel_index(np.abs(gradients).argmax(), gradients.shape)
     changed = observations.copy()
@@ -148,9 +154,9 @@ def test_the_gradient_of_the_input_predicts_a_change(agent):
     assert np.isclose(difference, gradients[at] * step, rtol=0.05, atol=2e-6)
 
 
-def test_greedy_is_the_best_action_at_the_observation_held_fixed():
+def test_greedy_is_the_best_action_at_the_observation() -> None:
     agent = KerasAgent(NETWORKS["dqn_atari"](), gradient_batch_size=8)
-    observations = pictures(agent, 6)
+    observations = random_observations(agent, 6)
     best = agent.forward(observations).q_values.argmax(1)
     layer = next(iter(agent.layers))
     greedy = path_gradients(agent, observations, layer, np.array([0.1, 1.0]), np.full(2, 0.5), ["greedy"])
@@ -164,9 +170,9 @@ def test_greedy_is_the_best_action_at_the_observation_held_fixed():
         agent.gradients(observations, layer, ["value"])
 
 
-def test_channels_may_come_first():
+def test_channels_may_come_first() -> None:
     agent = KerasAgent(NETWORKS["ppo_atari_lstm"](), gradient_batch_size=8)
-    last = pictures(agent, 2)
+    last = random_observations(agent, 2)
     first = last.transpose(0, 3, 1, 2)
     assert np.array_equal(agent.forward(first).values, agent.forward(last).values)
     layer = list(agent.layers)[1]
@@ -179,19 +185,19 @@ def test_channels_may_come_first():
         agent.forward(last.transpose(0, 1, 3, 2))
 
 
-def test_layers_are_found_by_any_of_their_names():
+def test_layers_have_several_names() -> None:
     agent = KerasAgent(NETWORKS["ppo_procgen"]())
-    observations = pictures(agent, 1)
-    wanted = agent.activations(observations, "network/1/res_block0/relu0")
+    observations = random_observations(agent, 1)
+    expected = agent.activations(observations, "network/1/res_block0/relu0")
     for name in ("1/res_block0/relu0", "network.1.res_block0.relu0"):
-        assert np.array_equal(agent.activations(observations, name), wanted)
+        assert np.array_equal(agent.activations(observations, name), expected)
     assert agent.activations(observations, "network.1.conv").shape == (1, 32, 32, 6)
     with pytest.raises(OptionError, match=r"'res_block0/relu9'.*did you mean"):
         agent.activations(observations, "res_block0/relu9")
 
 
-def test_no_observations_at_all():
+def test_empty_batches() -> None:
     agent = KerasAgent(NETWORKS["clear"]())
-    outputs = agent.forward(pictures(agent, 0))
+    outputs = agent.forward(random_observations(agent, 0))
     assert outputs.policy_logits.shape == (0, 5)
-    assert agent.activations(pictures(agent, 0), "4a").shape[0] == 0
+    assert agent.activations(random_observations(agent, 0), "4a").shape[0] == 0

@@ -15,6 +15,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.protocol import Outputs
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.formats import cleanrl
@@ -43,28 +44,28 @@ AGENTS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.fixture(params=AGENTS)
-def agent(request, single_thread):
+def agent(request: pytest.FixtureRequest, single_thread: None) -> Any:
     return AGENTS[request.param]()
 
 
 @pytest.fixture
-def observations(agent):
+def observations(agent: Any) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (3, *agent.observation_shape), np.uint8)
 
 
 @pytest.fixture
-def state(agent):
+def state(agent: Any) -> Any:
     rng = np.random.default_rng(1)
     initial = agent.initial_state(3)
     return initial and tuple(rng.normal(0, 0.5, part.shape).astype(np.float32) for part in initial)
 
 
-def results(outputs) -> list[np.ndarray]:
+def results(outputs: Outputs) -> list[np.ndarray]:
     arrays = [outputs.policy_logits, outputs.values, outputs.q_values, *(outputs.state or ())]
     return [array for array in arrays if array is not None]
 
 
-def test_every_site_is_read_and_writing_what_was_read_changes_nothing(agent, observations, state):
+def test_writing_the_values_read_at_a_site_changes_nothing(agent: Any, observations: np.ndarray, state: Any) -> None:
     names = [site.name for site in agent.sites]
     assert len(set(names)) == len(names)
     assert names[0] == "input"
@@ -86,7 +87,9 @@ def test_every_site_is_read_and_writing_what_was_read_changes_nothing(agent, obs
                 assert np.array_equal(one, other)
 
 
-def test_zeros_at_a_layer_give_the_scores_at_zero_of_integrated_gradients(agent, observations, state):
+def test_zeros_at_a_layer_give_the_scores_at_zero_of_integrated_gradients(
+    agent: Any, observations: np.ndarray, state: Any
+) -> None:
     layer = list(agent.layers)[-1]
     result = attribute(agent, observations, layer, [0, 1], steps=1, state=state)
     outputs = agent.forward(observations, state, write={layer: np.zeros((3, *agent.layers[layer]))})
@@ -94,22 +97,22 @@ def test_zeros_at_a_layer_give_the_scores_at_zero_of_integrated_gradients(agent,
     assert np.allclose(scores[:, :2].T, result.scores_at_zero, atol=1e-6)
 
 
-def test_several_sites_are_written_in_the_order_of_computation(agent, observations, state):
+def test_edits_are_applied_in_the_order_of_computation(agent: Any, observations: np.ndarray, state: Any) -> None:
     first, last = next(iter(agent.layers)), list(agent.layers)[-1]
-    seen = {}
+    recorded = {}
 
-    def halve(values):
+    def halve(values: np.ndarray) -> np.ndarray:
         return values * 0.5
 
-    def record(values):
-        seen["last"] = values
+    def record(values: np.ndarray) -> np.ndarray:
+        recorded["last"] = values
         return np.zeros_like(values)
 
     edits = {last: record, first: halve} if first != last else {last: record}
     outputs = agent.forward(observations, state, write=edits, read=[first, last])
     if first != last:
         halved = agent.forward(observations, state, write={first: halve}, read=[last])
-        assert np.array_equal(seen["last"], halved.sites[last])
+        assert np.array_equal(recorded["last"], halved.sites[last])
         assert np.array_equal(outputs.sites[first], 0.5 * agent.activations(observations, first, state))
     assert not outputs.sites[last].any()
     head = agent.heads[0]
@@ -118,16 +121,16 @@ def test_several_sites_are_written_in_the_order_of_computation(agent, observatio
     assert np.allclose(difference, 1, atol=1e-5)
 
 
-def test_a_written_state_is_the_state_before_the_step(agent, observations, state):
+def test_writing_a_state_replaces_the_state_before_the_step(agent: Any, observations: np.ndarray, state: Any) -> None:
     if state is None:
         return
-    wanted = agent.forward(observations, state)
+    expected = agent.forward(observations, state)
     written = agent.forward(observations, write={f"state/{i}": part for i, part in enumerate(state)})
-    for one, other in zip(results(wanted), results(written), strict=True):
+    for one, other in zip(results(expected), results(written), strict=True):
         assert np.array_equal(one, other)
 
 
-def test_gradients_predict_small_changes_at_any_site(agent, observations, state):
+def test_gradients_predict_small_changes_at_any_site(agent: Any, observations: np.ndarray, state: Any) -> None:
     dense = [site.name for site in agent.sites if site.kind == "dense"]
     states = [site.name for site in agent.sites if site.kind == "state"]
     rng = np.random.default_rng(2)
@@ -147,13 +150,13 @@ def test_gradients_predict_small_changes_at_any_site(agent, observations, state)
         assert np.allclose(at_values, gradients, rtol=1e-4, atol=1e-5 * np.abs(gradients).max())
 
 
-def test_the_gradient_of_a_head_is_its_weight(agent, observations, state):
+def test_the_gradient_of_a_head_is_its_weight(agent: Any, observations: np.ndarray, state: Any) -> None:
     gradients = agent.gradients(observations, agent.heads[0], [1, (0, 1)], state=state)
     assert np.array_equal(gradients[0], np.tile(np.eye(agent.num_actions)[1], (3, 1)))
     assert np.array_equal(gradients[1, :, :2], np.ones((3, 2)))
 
 
-def test_invalid_sites_and_values(agent, observations):
+def test_invalid_sites_and_values_are_rejected(agent: Any, observations: np.ndarray) -> None:
     layer = next(iter(agent.layers))
     with pytest.raises(OptionError, match=r"unknown layer 'inputs'.*did you mean 'input'"):
         agent.forward(observations, read=["inputs"])
@@ -163,20 +166,20 @@ def test_invalid_sites_and_values(agent, observations):
         agent.gradients(observations, layer, [0], values=np.zeros((3, 2)))
 
 
-def use(agent: Any) -> None:
-    seen = np.zeros((2, *agent.observation_shape), np.uint8)
+def use_every_method(agent: Any) -> None:
+    observations = np.zeros((2, *agent.observation_shape), np.uint8)
     layer, shape = next(iter(agent.layers.items()))
-    agent.forward(seen, read=[layer, agent.heads[0]], write={layer: lambda values: values})
-    agent.activations(seen, layer)
-    attribute(agent, seen, layer, [0], steps=2)
-    agent.gradients(seen, "input", [0])
-    agent.gradient_of_direction(seen / np.float32(255), layer, np.ones((2, shape[-1]), np.float32))
+    agent.forward(observations, read=[layer, agent.heads[0]], write={layer: lambda values: values})
+    agent.activations(observations, layer)
+    attribute(agent, observations, layer, [0], steps=2)
+    agent.gradients(observations, "input", [0])
+    agent.gradient_of_direction(observations / np.float32(255), layer, np.ones((2, shape[-1]), np.float32))
 
 
 @pytest.mark.parametrize("name", ["policy", "recurrent", "baby_a3c", "torch", "torch recurrent"])
-def test_agents_are_freed(name, single_thread):
-    agent = rl_clarity_agent(name)
-    use(agent)
+def test_agents_are_freed(name: str, single_thread: None) -> None:
+    agent = make_agent(name)
+    use_every_method(agent)
     parameters = agent.module if name.startswith("torch") else agent.network.model.weights[0]
     references = [weakref.ref(agent), weakref.ref(parameters)]
     del agent, parameters
@@ -184,7 +187,7 @@ def test_agents_are_freed(name, single_thread):
     assert [reference() for reference in references] == [None, None]
 
 
-def rl_clarity_agent(name: str) -> Any:
+def make_agent(name: str) -> Any:
     return KerasAgent(NETWORKS[name]()) if name in NETWORKS else AGENTS[name]()
 
 
@@ -215,7 +218,7 @@ print(resident() - first)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_large_agents_explained_in_turn_do_not_add_up_in_memory():
+def test_memory_of_large_agents_is_freed() -> None:
     result = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=True)
     assert float(result.stdout) < 60, "MiB more after the second agent of 100 MB"
 
@@ -248,14 +251,14 @@ print(rl_clarity.integrated_gradients(agent, seen, "relu", "greedy").shape)
 """
 
 
-def test_torch_agents_need_neither_keras_nor_its_backends():
+def test_torch_agents_need_neither_keras_nor_its_backends() -> None:
     pytest.importorskip("torch")
     result = subprocess.run([sys.executable, "-c", WITHOUT_KERAS], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "(3, 10, 10, 4)"
 
 
-def test_outputs_named_as_their_operations_are_one_site():
+def test_heads_named_like_their_operations_are_listed_once() -> None:
     inputs = keras.Input((12, 12, 3), name="input")
     x = keras.layers.Flatten()(keras.layers.Conv2D(4, 3, activation="relu")(inputs))
     heads = [keras.layers.Dense(5, name="policy_logits")(x), keras.layers.Dense(1, name="v")(x)]

@@ -1,6 +1,10 @@
-"""Agents on PyTorch modules: layers by hooks, gradients by autograd, and the same numbers as in Keras."""
+"""PyTorch agents: layers by hooks, gradients by autograd, the same results as with Keras."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,44 +14,50 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import rl_clarity  # noqa: E402
-from rl_clarity.agents.keras_agent import KerasAgent  # noqa: E402
+from rl_clarity.agents import (
+    keras_agent,
+    torch_agent,
+)
 from rl_clarity.agents.protocol import Agent  # noqa: E402
 from rl_clarity.agents.sites import feature_maps  # noqa: E402
-from rl_clarity.agents.torch_agent import TorchAgent  # noqa: E402
 from rl_clarity.errors import OptionError  # noqa: E402
 from rl_clarity.formats import load_agent  # noqa: E402
 from tests import state_dicts  # noqa: E402
 from tests.agents.paths import path_gradients  # noqa: E402
-from tests.agents.torch_modules import SHAPE, Nature, Recurrent, Residual, Towers, loaded, pictures  # noqa: E402
+from tests.agents.torch_modules import SHAPE, Nature, Recurrent, Residual, Towers, loaded, random_observations  # noqa: E402
 from tests.formats import torch_writer  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 
+KerasAgent: Any = keras_agent.KerasAgent
+TorchAgent: Any = torch_agent.TorchAgent
+"""Not typed, because the network decides which outputs are None."""
+
 
 @pytest.fixture
-def three(tmp_path):
-    """One network: from a file, as a Keras model, as a module."""
+def same_network(tmp_path: Path) -> tuple[Any, Any, Any]:
+    """One network from a file, as a Keras model, and as a module."""
     path = tmp_path / "agent.pt"
     path.write_bytes(torch_writer.save(state_dicts.ppo_atari(side=44)))
-    from_file = load_agent(path, observation_shape=SHAPE)
+    from_file: Any = load_agent(path, observation_shape=SHAPE)
     return from_file, KerasAgent(from_file.network.model), TorchAgent(loaded(Nature()), SHAPE)
 
 
-def test_one_network_three_ways(three):
-    observations = pictures()
+def test_file_keras_model_and_module_give_the_same_results(same_network: tuple[Any, Any, Any]) -> None:
+    observations = random_observations()
     points, weights = np.array([0.2, 0.6, 1.0]), np.array([0.3, 0.4, 0.3])
-    layers = [list(agent.layers) for agent in three]
+    layers = [list(agent.layers) for agent in same_network]
     assert layers[2] == ["network.1", "network.3", "network.5"]
-    assert [list(agent.layers.values()) for agent in three][1:] == [list(three[0].layers.values())] * 2
+    assert [list(agent.layers.values()) for agent in same_network][1:] == [list(same_network[0].layers.values())] * 2
     reference = None
-    for agent, names in zip(three, layers, strict=True):
+    for agent, names in zip(same_network, layers, strict=True):
         outputs = agent.forward(observations)
         path = path_gradients(agent, observations, names[1], points, weights, ["value", 2, (0, 1)])
-        given = agent.gradients(
+        at_values = agent.gradients(
             observations, names[0], ["value"], values=agent.activations(observations, names[0]) * 0.5
         )
-        of_input = agent.gradients(observations, "input", [3])
-        found = [
+        at_input = agent.gradients(observations, "input", [3])
+        results = [
             outputs.policy_logits,
             outputs.values,
             path.activations,
@@ -55,13 +65,13 @@ def test_one_network_three_ways(three):
             path.scores,
             path.scores_at_zero,
         ]
-        found += [given, of_input]
-        reference = reference or found
-        for one, other in zip(found, reference, strict=True):
+        results += [at_values, at_input]
+        reference = reference or results
+        for one, other in zip(results, reference, strict=True):
             assert np.abs(one - other).max() < 1e-4 * np.abs(other).max()
 
 
-def test_satisfies_the_protocol():
+def test_satisfies_the_protocol() -> None:
     agent = TorchAgent(Nature(), SHAPE, {"env_name": "breakout"})
     assert isinstance(agent, Agent)
     assert agent.num_actions == 4
@@ -71,41 +81,40 @@ def test_satisfies_the_protocol():
     assert all(o.after_bottleneck for o in feature_maps(agent.sites))
 
 
-def test_parts_that_work_in_place_give_the_same():
+def test_inplace_modules_give_the_same_results() -> None:
     plain, inplace = (TorchAgent(loaded(Nature(inplace=flag)), SHAPE) for flag in (False, True))
     for layer in ("network.0", "network.1", "network.2"):
-        one, other = (agent.activations(pictures(), layer) for agent in (plain, inplace))
+        one, other = (agent.activations(random_observations(), layer) for agent in (plain, inplace))
         assert np.array_equal(one, other)
-        one, other = (agent.gradients(pictures(), layer, ["value"]) for agent in (plain, inplace))
+        one, other = (agent.gradients(random_observations(), layer, ["value"]) for agent in (plain, inplace))
         assert np.array_equal(one, other)
-    assert plain.activations(pictures(), "network.0").min() < 0
+    assert plain.activations(random_observations(), "network.0").min() < 0
 
 
-def test_the_module_is_left_as_it_was():
+def test_the_module_is_not_changed() -> None:
     module = loaded(Nature())
     agent = TorchAgent(module, SHAPE)
     before = {name: parameter.clone() for name, parameter in module.named_parameters()}
     assert feature_maps(agent.sites)
-    agent.gradients(pictures(), "network.1", ["value"])
+    agent.gradients(random_observations(), "network.1", ["value"])
     assert all(parameter.requires_grad and parameter.grad is None for parameter in module.parameters())
     assert all(torch.equal(parameter, before[name]) for name, parameter in module.named_parameters())
     assert not any(part._forward_hooks for part in module.modules())
 
 
-def test_residual_blocks_are_told_from_chains():
+def test_layers_inside_residual_blocks_are_no_bottlenecks() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.stem, self.pool, self.block = nn.Conv2d(4, 6, 8, stride=4), nn.MaxPool2d(3, 2, 1), Residual()
             self.last, self.flat, self.q = nn.ReLU(), nn.Flatten(), nn.Linear(6 * 25, 4)
 
-        def forward(self, x):
+        def forward(self, x: Any) -> Any:
             return self.q(self.flat(self.last(self.block(self.pool(self.stem(x))))))
 
     agent = TorchAgent(Net(), SHAPE)
     assert agent.heads == ("q_values",)
-    found = {o.name: (o.kind, o.after_bottleneck) for o in feature_maps(agent.sites)}
-    assert found == {
+    assert {o.name: (o.kind, o.after_bottleneck) for o in feature_maps(agent.sites)} == {
         "stem": ("conv2d", True),
         "pool": ("maxpool", True),
         "block.relu0": ("relu", True),
@@ -115,88 +124,92 @@ def test_residual_blocks_are_told_from_chains():
         "block": ("residual", True),
         "last": ("relu", True),
     }
-    path = path_gradients(agent, pictures(), "block.relu1", np.ones(1), np.ones(1), ["greedy"])
-    assert np.allclose(path.scores[0], agent.forward(pictures()).q_values.max(1), atol=1e-5)
+    path = path_gradients(agent, random_observations(), "block.relu1", np.ones(1), np.ones(1), ["greedy"])
+    assert np.allclose(path.scores[0], agent.forward(random_observations()).q_values.max(1), atol=1e-5)
 
 
-def test_heads_that_share_nothing_and_a_part_that_is_called_twice():
+def test_separate_networks_for_each_head_and_a_module_called_twice() -> None:
     agent = TorchAgent(Towers(), SHAPE)
     assert list(agent.layers) == ["relu", "relu_1"]
     assert all(o.after_bottleneck for o in feature_maps(agent.sites))
-    of_policy, of_value = (agent.gradients(pictures(), layer, ["value", 0]) for layer in ("relu", "relu_1"))
-    assert np.all(of_policy[0] == 0)
-    assert np.any(of_policy[1] != 0)
-    assert np.any(of_value[0] != 0)
-    assert np.all(of_value[1] == 0)
+    policy_layer, value_layer = (
+        agent.gradients(random_observations(), layer, ["value", 0]) for layer in ("relu", "relu_1")
+    )
+    assert np.all(policy_layer[0] == 0)
+    assert np.any(policy_layer[1] != 0)
+    assert np.any(value_layer[0] != 0)
+    assert np.all(value_layer[1] == 0)
 
 
-def test_a_recurrent_module():
+def test_recurrent_modules() -> None:
     module = Recurrent()
     agent = TorchAgent(module, SHAPE, initial_state=np.full(8, 0.25))
     assert list(agent.layers) == ["body.1"]  # an ELU, where there is no ReLU
     state = agent.initial_state(3)
     assert state[0].shape == (3, 8)
-    outputs, after = agent.step(pictures(), state, np.ones(3, bool))
-    x = torch.from_numpy(pictures().transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255))
+    outputs, after = agent.step(random_observations(), state, np.ones(3, bool))
+    x = torch.from_numpy(random_observations().transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255))
     with torch.no_grad():
-        logits, _, wanted = module(x, torch.full((3, 8), 0.25))
+        logits, _, expected = module(x, torch.full((3, 8), 0.25))
     assert np.allclose(outputs.policy_logits, logits.numpy(), atol=1e-6)
-    assert np.allclose(after[0], wanted.numpy(), atol=1e-6)
-    again, _ = agent.step(pictures(), after, np.array([True, False, False]))
+    assert np.allclose(after[0], expected.numpy(), atol=1e-6)
+    again, _ = agent.step(random_observations(), after, np.array([True, False, False]))
     assert np.allclose(again.policy_logits[0], outputs.policy_logits[0], atol=1e-6)
     with_state, without = (
-        path_gradients(agent, pictures(), "body.1", np.ones(1), np.ones(1), [1], s) for s in (after, None)
+        path_gradients(agent, random_observations(), "body.1", np.ones(1), np.ones(1), [1], s) for s in (after, None)
     )
     assert np.allclose(with_state.scores[0, 1:], again.policy_logits[1:, 1], atol=1e-5)
     assert not np.allclose(with_state.gradients, without.gradients)
 
 
-def test_a_tuple_of_states_and_a_module_called_in_its_own_way():
+def test_tuples_of_states_and_custom_forward_functions() -> None:
     class Lstm(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.conv, self.relu, self.lstm = nn.Conv2d(4, 3, 8, stride=8), nn.ReLU(), nn.LSTM(75, 6)
             self.pi, self.v = nn.Linear(6, 4), nn.Linear(6, 1)
 
-    def forward(module, x, state):
+    def forward(module: Any, x: Any, state: Any) -> Any:
         x, after = module.lstm(module.relu(module.conv(x)).flatten(1)[None], tuple(part[None] for part in state))
         return module.pi(x[0]), module.v(x[0]), tuple(part[0] for part in after)
 
     agent = TorchAgent(Lstm(), SHAPE, initial_state=(np.zeros(6), np.zeros(6)), forward=forward)
-    _, state = agent.step(pictures(), agent.initial_state(3), np.ones(3, bool))
+    _, state = agent.step(random_observations(), agent.initial_state(3), np.ones(3, bool))
     assert [part.shape for part in state] == [(3, 6), (3, 6)]
-    assert np.any(agent.gradients(pictures(), "relu", ["value"], state=state) != 0)
+    assert np.any(agent.gradients(random_observations(), "relu", ["value"], state=state) != 0)
 
 
-def test_modules_that_take_the_channels_last_and_whole_numbers():
+def test_modules_with_channels_last_and_unscaled_input() -> None:
     class Last(Nature):
-        def forward(self, x):
+        def forward(self, x: Any) -> Any:
             return super().forward(x.permute(0, 3, 1, 2) / 255)
 
     plain = TorchAgent(loaded(Nature()), SHAPE)
     last = TorchAgent(loaded(Last()), SHAPE, channels_first=False, input_divisor=1)
-    one, other = plain.forward(pictures()), last.forward(pictures())
+    one, other = plain.forward(random_observations()), last.forward(random_observations())
     assert np.allclose(one.policy_logits, other.policy_logits, atol=1e-5)
-    one, other = (agent.gradients(pictures(), "input", ["value"]) for agent in (plain, last))
-    assert np.abs(one - other).max() < 1e-4 * np.abs(one).max()
+    gradients, others = (agent.gradients(random_observations(), "input", ["value"]) for agent in (plain, last))
+    assert np.abs(gradients - others).max() < 1e-4 * np.abs(gradients).max()
 
 
-def test_what_is_no_module():
+def test_objects_that_are_not_modules_are_rejected() -> None:
     with pytest.raises(OptionError, match=r"dict is not a torch\.nn\.Module"):
         TorchAgent({}, SHAPE)
 
 
-def test_what_excites_a_direction_climbs_its_gradient(three):
-    images = pictures(2) / np.float32(255)
+def test_gradients_of_directions_agree(same_network: tuple[Any, Any, Any]) -> None:
+    images = random_observations(2) / np.float32(255)
     directions = np.random.default_rng(1).normal(size=(2, 32)).astype(np.float32)
-    found = [agent.gradient_of_direction(images, next(iter(agent.layers)), directions) for agent in three]
-    for values, gradients in found[1:]:
-        assert np.allclose(values, found[0][0], atol=1e-5)
-        assert np.abs(gradients - found[0][1]).max() < 1e-4 * np.abs(gradients).max()
+    expected, *others = [
+        agent.gradient_of_direction(images, next(iter(agent.layers)), directions) for agent in same_network
+    ]
+    for values, gradients in others:
+        assert np.allclose(values, expected[0], atol=1e-5)
+        assert np.abs(gradients - expected[1]).max() < 1e-4 * np.abs(gradients).max()
 
 
 @pytest.mark.slow
-def test_one_network_three_ways_gives_one_page(three, tmp_path):
+def test_file_keras_model_and_module_give_the_same_page(same_network: tuple[Any, Any, Any], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     trajectories = {
         "observations": rng.integers(0, 256, (1, 6, *SHAPE), np.uint8),
@@ -205,40 +218,47 @@ def test_one_network_three_ways_gives_one_page(three, tmp_path):
         "firsts": np.arange(6)[None] == 3,
     }
     varied = rng.integers(0, 256, (8, *SHAPE), np.uint8)
-    found = []
-    for i, agent in enumerate(three):
-        options = {"layer_kwargs": {"discard_first_n": 2}, "attr_policy": True, "gae_gamma": 0.9, "gae_lambda": 0.8}
+    results = []
+    for i, agent in enumerate(same_network):
+        options: dict[str, Any] = {
+            "layer_kwargs": {"discard_first_n": 2},
+            "attr_policy": True,
+            "gae_gamma": 0.9,
+            "gae_lambda": 0.8,
+        }
         page = rl_clarity.generate(agent, trajectories, varied, tmp_path / str(i), **options).results()
         (layer,) = page.layers
         totals = page.totals(layer, 0)
         series = page.series(0)
-        found.append([series["values"], series["logits"], series["advantages"], *(t.gap for t in totals.values())])
-    for other in found[1:]:
-        for one, same in zip(found[0], other, strict=True):
+        results.append([series["values"], series["logits"], series["advantages"], *(t.gap for t in totals.values())])
+    for other in results[1:]:
+        for one, same in zip(results[0], other, strict=True):
             np.testing.assert_allclose(one, same, rtol=1e-3, atol=1e-4 * np.abs(same).max())
 
 
 @pytest.mark.parametrize("cast", ["double", "half", "bfloat16"])
-def test_other_precisions(cast):
+def test_other_precisions(cast: str) -> None:
     plain = TorchAgent(loaded(Nature()), SHAPE)
     agent = TorchAgent(getattr(loaded(Nature()), cast)(), SHAPE)
-    layer, near = "network.3", 1e-5 if cast == "double" else 0.1
-    found, wanted = (path_gradients(a, pictures(), layer, np.ones(1), np.ones(1), ["value", 2]) for a in (agent, plain))
+    layer, tolerance = "network.3", 1e-5 if cast == "double" else 0.1
+    actual, expected = (
+        path_gradients(a, random_observations(), layer, np.ones(1), np.ones(1), ["value", 2]) for a in (agent, plain)
+    )
     for name in ("activations", "gradients", "scores", "scores_at_zero"):
-        one, other = getattr(found, name), getattr(wanted, name)
+        one, other = getattr(actual, name), getattr(expected, name)
         assert one.dtype == np.float32
-        assert np.abs(one - other).max() <= near * np.abs(other).max()
-    assert np.any(agent.gradients(pictures(), "input", [0]) != 0)
+        assert np.abs(one - other).max() <= tolerance * np.abs(other).max()
+    assert np.any(agent.gradients(random_observations(), "input", [0]) != 0)
 
 
-def test_a_compiled_module_is_the_one_that_it_was_made_of():
+def test_compiled_modules_are_unwrapped() -> None:
     agent = TorchAgent(torch.compile(loaded(Nature())), SHAPE)
     assert list(agent.layers) == ["network.1", "network.3", "network.5"]
-    wanted = TorchAgent(loaded(Nature()), SHAPE).forward(pictures())
-    assert np.array_equal(agent.forward(pictures()).policy_logits, wanted.policy_logits)
+    expected = TorchAgent(loaded(Nature()), SHAPE).forward(random_observations())
+    assert np.array_equal(agent.forward(random_observations()).policy_logits, expected.policy_logits)
 
 
-def partly_compiled():
+def partly_compiled() -> Any:
     module = Nature()
     module.network = torch.compile(module.network)
     return module
@@ -260,6 +280,8 @@ def partly_compiled():
         (lambda: torch.jit.trace(Nature(), torch.zeros(1, 4, 44, 44)), {}, "torch.jit has no parts"),
     ],
 )
-def test_what_cannot_be_run_or_looked_into_names_the_way_out(make, options, words):
+def test_errors_for_unusable_modules_explain_the_fix(
+    make: Callable[..., Any], options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(OptionError, match=f"(?s){words}"):
         TorchAgent(make(), **{"observation_shape": SHAPE, **options})

@@ -1,8 +1,10 @@
-"""What a PyTorch module may return: heads by name, place and width, probabilities, states."""
+"""Outputs of PyTorch modules: heads by name, position and width; probabilities; states."""
 
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +13,14 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from rl_clarity.agents.torch_agent import TorchAgent  # noqa: E402
+from rl_clarity.agents import torch_agent  # noqa: E402
 from rl_clarity.errors import OptionError  # noqa: E402
-from tests.agents.torch_modules import SHAPE, Nature, Recurrent, loaded, pictures  # noqa: E402
+from tests.agents.torch_modules import SHAPE, Nature, Recurrent, loaded, random_observations  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("single_thread")
+
+TorchAgent: Any = torch_agent.TorchAgent
+"""Not typed, because the network decides which outputs are None."""
 
 Named = namedtuple("Named", "value policy")
 
@@ -29,14 +34,14 @@ Named = namedtuple("Named", "value policy")
         lambda logits, value: (torch.distributions.Categorical(logits=logits), value[:, 0]),
     ],
 )
-def test_outputs_of_any_arrangement(arrange):
+def test_outputs_may_be_tuples_dicts_and_distributions(arrange: Callable[[Any, Any], Any]) -> None:
     class Net(Nature):
-        def forward(self, x):
+        def forward(self, x: Any) -> Any:
             return arrange(*super().forward(x))
 
-    found, wanted = (TorchAgent(loaded(kind()), SHAPE).forward(pictures()) for kind in (Net, Nature))
-    assert np.allclose(found.values, wanted.values)
-    shift = found.policy_logits - wanted.policy_logits  # a distribution has normalised its logits
+    actual, expected = (TorchAgent(loaded(kind()), SHAPE).forward(random_observations()) for kind in (Net, Nature))
+    assert np.allclose(actual.values, expected.values)
+    shift = actual.policy_logits - expected.policy_logits  # a distribution normalizes its logits
     assert np.allclose(shift, shift[:, :1], atol=1e-5)
 
 
@@ -50,9 +55,11 @@ def test_outputs_of_any_arrangement(arrange):
         (lambda x: {"q": x.mean((2, 3))}, {"initial_state": np.zeros(3)}, "'q'"),
     ],
 )
-def test_what_is_no_agent_is_told_what_is_needed(result, options, words):
+def test_errors_for_unusable_outputs_explain_the_fix(
+    result: Callable[[Any], Any], options: dict[str, Any], words: str
+) -> None:
     class Net(nn.Module):
-        def forward(self, x, *_):
+        def forward(self, x: Any, *_: Any) -> Any:
             return result(x)
 
     with pytest.raises(OptionError, match=words):
@@ -60,29 +67,29 @@ def test_what_is_no_agent_is_told_what_is_needed(result, options, words):
 
 
 class Softmax(Nature):
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         logits, value = super().forward(x)
         return logits.softmax(-1), value
 
 
-@pytest.mark.parametrize("how", [lambda m: m, nn.Module.half])
-def test_probabilities_are_no_logits(how):
+@pytest.mark.parametrize("convert", [lambda m: m, nn.Module.half])
+def test_probabilities_are_rejected(convert: Callable[[Any], Any]) -> None:
     with pytest.raises(OptionError, match=r"is probabilities \(not negative, with a sum of 1\).*returns the logits"):
-        TorchAgent(how(loaded(Softmax())), SHAPE)
+        TorchAgent(convert(loaded(Softmax())), SHAPE)
 
 
-def test_probabilities_alone():
+def test_probabilities_without_a_value_are_rejected() -> None:
     class Alone(Nature):
-        def forward(self, x):
+        def forward(self, x: Any) -> Any:
             return super().forward(x)[0].softmax(-1)
 
     with pytest.raises(OptionError, match="is probabilities"):
         TorchAgent(loaded(Alone()), SHAPE)
 
 
-def test_outputs_called_probabilities():
+def test_outputs_named_probabilities_are_rejected() -> None:
     class Named(Nature):
-        def forward(self, x):
+        def forward(self, x: Any) -> Any:
             logits, value = super().forward(x)
             return {"action_probs": logits, "value": value}
 
@@ -90,9 +97,9 @@ def test_outputs_called_probabilities():
         TorchAgent(Named(), SHAPE)
 
 
-def test_a_value_has_one_column():
+def test_values_must_have_one_column() -> None:
     class Wide(Nature):
-        def forward(self, x):
+        def forward(self, x: Any) -> Any:
             logits, value = super().forward(x)
             return {"policy_logits": logits, "values": value.expand(-1, 6)}
 
@@ -101,31 +108,31 @@ def test_a_value_has_one_column():
             TorchAgent(Wide(), SHAPE, heads=heads)
 
 
-def test_outputs_that_are_left_out():
+def test_outputs_can_be_ignored() -> None:
     class Four(Nature):
-        def forward(self, x):
+        def forward(self, x: Any) -> Any:
             logits, value = super().forward(x)
             return logits, logits[..., None, None], value, {"loss": 3.0}
 
     with pytest.raises(OptionError, match=r"\(2, 4, 1, 1\).*None.*leaves an output out"):
         TorchAgent(loaded(Four()), SHAPE)
     agent = TorchAgent(loaded(Four()), SHAPE, heads=("policy_logits", None, "values", None))
-    wanted = TorchAgent(loaded(Nature()), SHAPE).forward(pictures())
-    assert np.array_equal(agent.forward(pictures()).policy_logits, wanted.policy_logits)
-    assert np.array_equal(agent.forward(pictures()).values, wanted.values)
-    assert agent.gradients(pictures(), "network.1", ["value", 1]).shape == (2, 3, 10, 10, 32)
+    expected = TorchAgent(loaded(Nature()), SHAPE).forward(random_observations())
+    assert np.array_equal(agent.forward(random_observations()).policy_logits, expected.policy_logits)
+    assert np.array_equal(agent.forward(random_observations()).values, expected.values)
+    assert agent.gradients(random_observations(), "network.1", ["value", 1]).shape == (2, 3, 10, 10, 32)
 
 
-def test_a_state_that_is_not_said_to_be_one():
-    def forward(module, x, _):
+def test_states_need_an_initial_state() -> None:
+    def forward(module: Any, x: Any, _: Any) -> Any:
         return module(x, torch.zeros(len(x), 8))
 
     with pytest.raises(OptionError, match=r"unnamed of width 8.*a recurrent module's state, pass initial_state"):
         TorchAgent(Recurrent(), SHAPE, forward=forward)
 
 
-def test_a_state_that_comes_back_in_another_shape():
-    def forward(module, x, state):
+def test_states_must_keep_their_shape() -> None:
+    def forward(module: Any, x: Any, state: Any) -> Any:
         logits, value, after = module(x, state)
         return logits, value, after[None]
 

@@ -1,6 +1,8 @@
-"""Small PyTorch modules for tests. Only those that have found PyTorch import this."""
+"""Small PyTorch modules for tests; importing it needs PyTorch."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +32,7 @@ class Nature(nn.Module):
         self.actor = nn.Linear(24, 4)
         self.critic = nn.Linear(24, 1)
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         x = self.network(x)
         return self.actor(x), self.critic(x)
 
@@ -42,7 +44,7 @@ class Recurrent(nn.Module):
         self.cell = nn.GRUCell(6 * 25, 8)
         self.actor, self.critic = nn.Linear(8, 4), nn.Linear(8, 1)
 
-    def forward(self, x, state):
+    def forward(self, x: Any, state: Any) -> Any:
         state = self.cell(self.body(x), state)
         return self.actor(state), self.critic(state), state
 
@@ -57,12 +59,12 @@ class Residual(nn.Module):
             nn.Conv2d(6, 6, 3, padding=1),
         )
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         return x + self.conv1(self.relu1(self.conv0(self.relu0(x))))
 
 
 class Towers(nn.Module):
-    """Heads that share nothing, one ReLU for all."""
+    """Separate networks for policy and value, with one shared ReLU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,13 +72,13 @@ class Towers(nn.Module):
         self.pi, self.vf = nn.Conv2d(4, 3, 8, stride=8), nn.Conv2d(4, 3, 8, stride=8)
         self.actor, self.critic = nn.Linear(75, 4), nn.Linear(75, 1)
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         policy, value = (self.relu(conv(x)).flatten(1) for conv in (self.pi, self.vf))
         return {"logits": self.actor(policy), "value": self.critic(value).squeeze(-1)}
 
 
-def pictures(count: int = 3) -> np.ndarray:
-    """Noise: where a picture is flat, maxima are not unique, and neither are their gradients."""
+def random_observations(count: int = 3) -> np.ndarray:
+    """Noise, because maxima in uniform regions are not unique, and neither are their gradients."""
     return np.random.default_rng(0).integers(0, 256, (count, *SHAPE), np.uint8)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from rl_clarity.agents.protocol import State
 from rl_clarity.analyses.attribution import attribute, multi_path_attributions
 from rl_clarity.analyses.attribution.analysis import (
     PATH_FRAMES,
@@ -29,7 +32,7 @@ class Counting(TinyAgent):
 
     calls: list[int]
 
-    def _gradients(self, site, values, selection, state):
+    def _gradients(self, site: str, values: np.ndarray, selection: np.ndarray, state: State) -> np.ndarray:
         self.calls.append(selection.shape[1])
         return super()._gradients(site, values, selection, state)
 
@@ -49,7 +52,7 @@ def reduction(agent: TinyAgent) -> ChannelReduction:
     return ChannelReduction.fit(attribute(agent, observations(4), "2a").values[0], 4)
 
 
-def test_a_group_is_the_sum_of_its_logits_along_the_same_paths(agent):
+def test_a_group_is_the_sum_of_its_logits_along_the_same_paths(agent: Any) -> None:
     subject = make_subject(agent, attr_policy=True, action_combos=COMBOS, **PATHS)
     (layer,) = [layer for layer in page_layers(agent, subject.options) if layer.name == "2a"]
     reduced = reduction(agent)
@@ -74,7 +77,7 @@ def test_a_group_is_the_sum_of_its_logits_along_the_same_paths(agent):
     assert any(len(group.actions) > 1 for group in subject.info.action_groups)
 
 
-def test_frames_in_parts_follow_the_same_paths(agent):
+def test_frames_in_parts_follow_the_same_paths(agent: Any) -> None:
     subject = make_subject(agent, attr_policy=True, **PATHS)
     layer, seen, reduced = page_layers(agent, subject.options)[-1], observations(PATH_FRAMES + 3), reduction(agent)
     whole, last = (
@@ -83,7 +86,7 @@ def test_frames_in_parts_follow_the_same_paths(agent):
     assert np.allclose(whole[-2:], last, atol=1e-6)
 
 
-def test_paths_take_memory_for_each_score(agent):
+def test_paths_take_memory_for_each_score(agent: Any) -> None:
     counts = [
         held_scores(make_subject(agent, attr_policy=policy, **PATHS))
         - held_scores(make_subject(agent, attr_policy=policy))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from rl_clarity.environments import EnvironmentSpec, make
+from rl_clarity.environments import EnvironmentSpec, Step, VectorEnvironment, make
 from rl_clarity.environments.atari import area_resize, gray, parse_name
 from rl_clarity.environments.protocol import snapshot
 from rl_clarity.errors import EnvironmentSetupError
@@ -13,12 +15,12 @@ from rl_clarity.errors import EnvironmentSetupError
 ale_py = pytest.importorskip("ale_py")
 
 
-def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: object):
+def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: object) -> Any:
     spec = EnvironmentSpec(kind="atari", name=name, options=options)
     return make(spec, num_envs, seed, full_resolution=full_resolution)
 
 
-def play(environment, num_steps, seed=0):
+def play(environment: VectorEnvironment, num_steps: int, seed: int = 0) -> list[Step]:
     rng = np.random.default_rng(seed)
     steps = [environment.reset()]
     for _ in range(num_steps):
@@ -27,7 +29,7 @@ def play(environment, num_steps, seed=0):
     return steps
 
 
-def test_observations_are_stacked_grey_pictures_newest_last():
+def test_observations_are_stacked_grey_pictures_newest_last() -> None:
     environment = make_game("breakout", frame_stack=4)
     assert environment.observation_shape == (84, 84, 4)
     first, *rest = play(environment, 6)
@@ -39,12 +41,12 @@ def test_observations_are_stacked_grey_pictures_newest_last():
     np.testing.assert_array_equal(rest[-1].observations[..., :3], rest[-2].observations[..., 1:])
 
 
-def test_grey_is_opencvs():
+def test_grey_is_opencvs() -> None:
     colours = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [10, 20, 30], [255, 255, 255], [1, 2, 3], [200, 100, 50]]
     np.testing.assert_array_equal(gray(np.array(colours, np.uint8)), [76, 150, 29, 18, 255, 2, 124])
 
 
-def test_resize_is_opencvs_inter_area():
+def test_resize_is_opencvs_inter_area() -> None:
     picture = (np.arange(21).reshape(7, 3) ** 2 % 256 % 251).astype(np.uint8)
     np.testing.assert_array_equal(area_resize(picture, 4, 2), [[5, 11], [50, 69], [133, 143], [110, 84]])
     i, j = np.indices((210, 160))
@@ -60,7 +62,7 @@ def test_resize_is_opencvs_inter_area():
     assert abs(int(area_resize(screen).sum(dtype=int)) - 884537) <= 10  # ties may round the other way
 
 
-def test_actions_are_the_games_buttons():
+def test_actions_are_the_games_buttons() -> None:
     environment = make_game("spaceinvaders")
     assert environment.action_combos == ((), ("FIRE",), ("RIGHT",), ("LEFT",), ("RIGHT", "FIRE"), ("LEFT", "FIRE"))
     assert make_game("breakout", full_action_space=True).num_actions == 18
@@ -76,16 +78,16 @@ def test_actions_are_the_games_buttons():
         ("PongDeterministic-v0", "pong", "0"),
     ],
 )
-def test_names(name, game, version):
+def test_names(name: str, game: str, version: str | None) -> None:
     assert parse_name(name) == (game, version)
 
 
-def test_unknown_name_names_the_nearest():
+def test_unknown_name_names_the_nearest() -> None:
     with pytest.raises(EnvironmentSetupError, match="did you mean breakout"):
         make_game("brekout")
 
 
-def test_same_seed_same_trajectories():
+def test_same_seed_same_trajectories() -> None:
     one, two = (play(make_game("breakout", seed=5, use_sticky_actions=1), 40) for _ in range(2))
     for a, b in zip(one, two, strict=True):
         np.testing.assert_array_equal(a.observations, b.observations)
@@ -94,8 +96,8 @@ def test_same_seed_same_trajectories():
     assert any((a.observations != b.observations).any() for a, b in zip(one, other, strict=True))
 
 
-def test_sticky_actions_by_option_or_version():
-    def last(name, **options):
+def test_sticky_actions_by_option_or_version() -> None:
+    def last(name: str, **options: Any) -> np.ndarray:
         return play(make_game(name, num_envs=1, seed=5, **options), 60)[-1].observations
 
     steady, sticky = last("pong"), last("pong", use_sticky_actions=1)
@@ -105,8 +107,8 @@ def test_sticky_actions_by_option_or_version():
     np.testing.assert_array_equal(last("PongNoFrameskip-v0", use_sticky_actions=0), steady)
 
 
-def test_an_episode_is_a_game_or_a_life():
-    def ends(**options):
+def test_an_episode_is_a_game_or_a_life() -> None:
+    def ends(**options: Any) -> int:
         return sum(step.firsts.sum() for step in play(make_game("breakout", num_envs=1, **options), 400)[1:])
 
     games, lives = ends(), ends(episodic_life=True)
@@ -114,7 +116,7 @@ def test_an_episode_is_a_game_or_a_life():
     assert lives >= 4 * games
 
 
-def test_a_game_out_of_time_is_truncated_with_its_final_observation():
+def test_a_game_out_of_time_is_truncated_with_its_final_observation() -> None:
     environment = make_game("pong", num_envs=2, max_frames=200, frame_stack=2)
     steps = play(environment, 60)
     cut = [step for step in steps if step.truncated.any()]
@@ -128,7 +130,7 @@ def test_a_game_out_of_time_is_truncated_with_its_final_observation():
             assert final[..., 0].any()
 
 
-def test_games_start_after_a_random_number_of_no_ops():
+def test_games_start_after_a_random_number_of_no_ops() -> None:
     observations = make_game("freeway", num_envs=8).reset().observations
     assert len({picture.tobytes() for picture in observations}) > 1
     observations = make_game("freeway", num_envs=8, noop_max=0).reset().observations
@@ -138,28 +140,28 @@ def test_games_start_after_a_random_number_of_no_ops():
 class ScriptedEmulator:
     """In place of an ALE: the screen shows the frame's number, odd frames inverted; it remembers what was pressed."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.pressed = []
 
-    def act(self, action):
+    def act(self, action: Any) -> int:
         self.pressed.append(action.name)
         return 1
 
-    def getScreenRGB(self):  # noqa: N802
+    def getScreenRGB(self) -> np.ndarray:  # noqa: N802
         frame = len(self.pressed)
         return np.full((210, 160, 3), 255 - frame if frame % 2 else frame, np.uint8)
 
-    def reset_game(self):
+    def reset_game(self) -> None:
         self.pressed.append("reset")
 
-    def game_over(self):
+    def game_over(self) -> bool:
         return False
 
-    def lives(self):
+    def lives(self) -> int:
         return 3
 
 
-def test_an_action_is_held_for_four_frames_of_whose_last_two_the_brighter_pixels_are_seen():
+def test_an_action_is_held_for_four_frames_of_whose_last_two_the_brighter_pixels_are_seen() -> None:
     environment = make_game("breakout", 1, noop_max=0)
     (game,) = environment._games
     game._ale = emulator = ScriptedEmulator()
@@ -168,7 +170,7 @@ def test_an_action_is_held_for_four_frames_of_whose_last_two_the_brighter_pixels
     assert game.screen.max() == 255 - 3
 
 
-def test_frames_that_an_action_is_held_for_can_be_drawn():
+def test_frames_that_an_action_is_held_for_can_be_drawn() -> None:
     (game,) = make_game("breakout", 1, noop_max=0, frame_skip=[2, 5], frame_pooling=False)._games
     game._ale = emulator = ScriptedEmulator()
     held = []
@@ -181,7 +183,7 @@ def test_frames_that_an_action_is_held_for_can_be_drawn():
     assert set(held) == {2, 3, 4}
 
 
-def test_every_start_presses_fire_where_the_game_waits_for_it():
+def test_every_start_presses_fire_where_the_game_waits_for_it() -> None:
     (game,) = make_game("breakout", 1, noop_max=0)._games
     game._ale = emulator = ScriptedEmulator()
     game.start_episode(new_game=True)
@@ -195,7 +197,7 @@ def test_every_start_presses_fire_where_the_game_waits_for_it():
     assert emulator.pressed == ["reset"]
 
 
-def test_pictures_are_in_colour():
+def test_pictures_are_in_colour() -> None:
     environment = make_game("breakout", full_resolution=True)
     environment.reset()
     assert environment.render().shape == (2, 210, 160, 3)
@@ -203,12 +205,12 @@ def test_pictures_are_in_colour():
 
 
 @pytest.mark.parametrize("options", [{"frame_skip": 0}, {"preprocessing": "gray"}, {"sticky": 1}, {"frame_stack": -1}])
-def test_wrong_options_are_errors(options):
+def test_wrong_options_are_errors(options: dict[str, Any]) -> None:
     with pytest.raises(EnvironmentSetupError, match=next(iter(options))):
         make_game("pong", **options)
 
 
-def test_games_are_put_back_to_where_they_stood():
+def test_games_are_put_back_to_where_they_stood() -> None:
     options = {"use_sticky_actions": True, "episodic_life": True, "frame_stack": 2, "frame_skip": (2, 5)}
     environment, other = make_game("breakout", seed=1, **options), make_game("breakout", seed=2, **options)
     environment.reset()
@@ -227,7 +229,7 @@ def test_games_are_put_back_to_where_they_stood():
     assert ended, "the test wants starts, which are drawn at random, too"
 
 
-def test_a_life_is_an_episode_but_not_a_game():
+def test_a_life_is_an_episode_but_not_a_game() -> None:
     steps = play(make_game("breakout", num_envs=1, episodic_life=True), 700)[1:]
     lives = sum(bool(step.firsts[0]) for step in steps)
     games = sum(bool(step.new_games[0]) for step in steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,32 +16,32 @@ from rl_clarity.errors import EnvironmentSetupError
 class FakeVecEnv:
     """Behaves as `coinrun.coinrunenv.CoinRunVecEnv`: buffers that are written again, nothing drawn before a step."""
 
-    def __init__(self, num_envs):
+    def __init__(self, num_envs: int) -> None:
         self.num_envs = num_envs
         self.observation_space = types.SimpleNamespace(shape=(64, 64, 3))
         self.observations = np.zeros((num_envs, 64, 64, 3), np.uint8)
         self.time, self.actions = 0, None
 
-    def step_async(self, actions):
+    def step_async(self, actions: np.ndarray) -> None:
         assert actions.dtype == np.int32
         assert (actions < 7).all()
         self.actions = actions
 
-    def step_wait(self):
+    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         self.time += 1
         self.observations += 1
         dones = np.array([self.time % 1002 == 0, self.time % 500 == 0])
         return self.observations, np.ones(self.num_envs, np.float32), dones, [{}] * self.num_envs
 
-    def get_images(self):
+    def get_images(self) -> np.ndarray:
         return np.zeros((self.num_envs, 512, 512, 3), np.uint8)
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
 @pytest.fixture
-def coinrun(monkeypatch):
+def coinrun(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The package; `calls` holds what it was told."""
     calls = {}
     package, config = types.ModuleType("coinrun"), types.ModuleType("coinrun.config")
@@ -52,7 +53,7 @@ def coinrun(monkeypatch):
     return calls
 
 
-def test_extra_actions_do_nothing(coinrun):
+def test_extra_actions_do_nothing(coinrun: dict[str, Any]) -> None:
     environment = make(EnvironmentSpec("coinrun_old", "coinrun_old", {"extra_actions": 2, "num_levels": 500}), 2, 9)
     assert environment.num_actions == 9
     assert environment.action_combos[3] == ("UP",)
@@ -64,7 +65,7 @@ def test_extra_actions_do_nothing(coinrun):
     assert coinrun["init"]["rand_seed"] == 9
 
 
-def test_steps_and_time(coinrun):
+def test_steps_and_time(coinrun: dict[str, Any]) -> None:
     environment = make(EnvironmentSpec("coinrun_old", "coinrun_old"), 2, 0, full_resolution=True)
     assert environment.num_actions == 7
     start = environment.reset()
@@ -78,7 +79,7 @@ def test_steps_and_time(coinrun):
     assert environment.render().shape == (2, 512, 512, 3)
 
 
-def test_without_the_package_the_error_says_where_it_is(monkeypatch):
+def test_without_the_package_the_error_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "coinrun", None)
     with pytest.raises(EnvironmentSetupError, match=r"https://github\.com/openai/coinrun"):
         make(EnvironmentSpec("coinrun_old", "coinrun_old"), 1, 0)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from rl_clarity.environments import EnvironmentSpec, make
+from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make
 from rl_clarity.environments.gymnasium_vector import GymnasiumVectorEnvironment
 from rl_clarity.environments.images import image_layout
 from rl_clarity.errors import EnvironmentSetupError
@@ -19,38 +21,40 @@ class Counter(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
 
-    def __init__(self, actions=None, meanings=None, render_mode=None):
+    def __init__(self, actions: Any = None, meanings: list[str] | None = None, render_mode: str | None = None) -> None:
         self.observation_space = Box(0, 255, (9, 12, 3), np.uint8)
         self.action_space = actions or Discrete(3)
         self.render_mode = render_mode
         if meanings is not None:
             self.get_action_meanings = lambda: meanings
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed: int = None, options: dict[str, Any] = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.level, self.time = int(self.np_random.integers(100)), 0
         return self._observe(), {}
 
-    def step(self, action):
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.action, self.time = action, self.time + 1
         return self._observe(), 0.5, action == 1, self.time == 6, {}
 
-    def _observe(self):
+    def _observe(self) -> np.ndarray:
         return np.full((9, 12, 3), self.time + self.level, np.uint8)
 
-    def render(self):
+    def render(self) -> np.ndarray:
         return np.full((30, 40, 3), self.time, np.uint8)
 
 
 gymnasium.register("ClarityCounter-v0", Counter)
 
 
-def make_counters(num_envs=2, seed=0, *, full_resolution=False, name="ClarityCounter-v0", **options):
+def make_counters(
+    num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, name: str = "ClarityCounter-v0", **options: Any
+) -> VectorEnvironment:
     spec = EnvironmentSpec(kind="gymnasium", name=name, options=options)
     return make(spec, num_envs, seed, full_resolution=full_resolution)
 
 
-def check_ends(environment):
+def check_ends(environment: VectorEnvironment) -> None:
     start = environment.reset().observations
     for time in range(1, 6):
         step = environment.step(np.array([0, 0]))
@@ -66,16 +70,16 @@ def check_ends(environment):
     assert not environment.step(np.array([0, 0])).firsts.any()
 
 
-def test_ended_and_cut_episodes_are_told_apart():
+def test_ended_and_cut_episodes_are_told_apart() -> None:
     check_ends(make_counters())
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
-def test_vector_environments_of_the_user(mode):
+def test_vector_environments_of_the_user(mode: Any) -> None:
     check_ends(GymnasiumVectorEnvironment(SyncVectorEnv([Counter, Counter], autoreset_mode=mode), seed=0))
 
 
-def test_a_vector_environment_that_resets_a_step_late_says_so():
+def test_a_vector_environment_that_resets_a_step_late_says_so() -> None:
     environment = GymnasiumVectorEnvironment(SyncVectorEnv([Counter, Counter]), seed=0)
     start = environment.reset().observations
     steps = [environment.step(np.array([0, time == 3])) for time in range(8)]
@@ -88,8 +92,8 @@ def test_a_vector_environment_that_resets_a_step_late_says_so():
     np.testing.assert_array_equal(steps[7].observations[0], steps[6].observations[0] + 1)
 
 
-def test_same_seed_same_trajectories():
-    def levels(seed):
+def test_same_seed_same_trajectories() -> None:
+    def levels(seed: int) -> list[list[int]]:
         environment = make_counters(4, seed)
         return [environment.reset().observations[:, 0, 0, 0].tolist() for _ in range(3)]
 
@@ -98,13 +102,13 @@ def test_same_seed_same_trajectories():
     assert len(set(levels(3)[0])) > 1
 
 
-def test_actions_have_the_names_the_environment_gives_them():
+def test_actions_have_the_names_the_environment_gives_them() -> None:
     assert make_counters().action_combos == (("0",), ("1",), ("2",))
     named = make_counters(make_kwargs={"meanings": ["NOOP", "UPLEFTFIRE", "turn"]})
     assert named.action_combos == ((), ("UP", "LEFT", "FIRE"), ("turn",))
 
 
-def test_actions_that_do_not_start_at_zero():
+def test_actions_that_do_not_start_at_zero() -> None:
     made = []
     environment = make_counters(1, factory=lambda: made.append(Counter(Discrete(3, start=5))) or made[-1])
     environment.reset()
@@ -112,7 +116,7 @@ def test_actions_that_do_not_start_at_zero():
     assert made[0].action == 7
 
 
-def test_pictures():
+def test_pictures() -> None:
     environment = make_counters(full_resolution=True)
     environment.reset()
     environment.step(np.array([0, 0]))
@@ -134,7 +138,7 @@ def test_pictures():
         ((4, 3, 84, 80), (84, 80, 12)),
     ],
 )
-def test_layouts(shape, expected):
+def test_layouts(shape: tuple[int, ...], expected: Any) -> None:
     rng = np.random.default_rng(0)
     layout = image_layout(Box(0, 255, shape, np.uint8))
     assert layout.shape == expected
@@ -151,11 +155,11 @@ def test_layouts(shape, expected):
         assert converted[1, height, width, channel] == pixel[-1]
 
 
-def test_channels_can_be_said():
+def test_channels_can_be_said() -> None:
     assert image_layout(Box(0, 255, (12, 64, 10), np.uint8), channels_first=True).shape == (64, 10, 12)
 
 
-def test_floats_become_bytes():
+def test_floats_become_bytes() -> None:
     zero_to_one = image_layout(Box(0.0, 1.0, (8, 8), np.float32))
     np.testing.assert_array_equal(zero_to_one.convert(np.full((1, 8, 8), 0.5))[0, 0, 0], [128])
     centred = image_layout(Box(-1.0, 1.0, (8, 8), np.float32))
@@ -175,12 +179,12 @@ def test_floats_become_bytes():
         (Dict(image=Box(0, 255, (64, 64, 3), np.uint8), goal=Discrete(2)), "'image'"),
     ],
 )
-def test_spaces_that_hold_no_image_are_errors(space, message):
+def test_spaces_that_hold_no_image_are_errors(space: Any, message: str) -> None:
     with pytest.raises(EnvironmentSetupError, match=message):
         image_layout(space)
 
 
-def test_actions_that_are_not_discrete_are_errors():
+def test_actions_that_are_not_discrete_are_errors() -> None:
     with pytest.raises(EnvironmentSetupError, match=r"MultiDiscrete.*must be Discrete"):
         make_counters(make_kwargs={"actions": MultiDiscrete([2, 3])})
 
@@ -193,11 +197,11 @@ def test_actions_that_are_not_discrete_are_errors():
         ("no_such_module:Game-v0", "no_such_module"),
     ],
 )
-def test_unknown_ids_are_errors_that_say_what_to_do(name, message):
+def test_unknown_ids_are_errors_that_say_what_to_do(name: str, message: str) -> None:
     with pytest.raises(EnvironmentSetupError, match=message):
         make_counters(name=name)
 
 
-def test_unknown_options_are_errors():
+def test_unknown_options_are_errors() -> None:
     with pytest.raises(EnvironmentSetupError, match="make_kwargs"):
         make_counters(make_kwarg={})

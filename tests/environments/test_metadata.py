@@ -8,7 +8,7 @@ from rl_clarity.environments import spec_from_metadata
 from rl_clarity.errors import EnvironmentSetupError
 
 
-def test_procgen_is_the_default_and_training_options_are_left_out():
+def test_procgen_is_the_default_and_training_options_are_left_out() -> None:
     spec = spec_from_metadata(
         {
             "env_name": "coinrun",
@@ -28,7 +28,7 @@ def test_procgen_is_the_default_and_training_options_are_left_out():
     assert (spec.epsilon_greedy, spec.reward_scale) == (0.1, 0.5)
 
 
-def test_atari_by_env_id_ends_episodes_as_its_library_does():
+def test_atari_by_env_id_ends_episodes_as_its_library_does() -> None:
     spec = spec_from_metadata({"env_kind": "atari", "env_id": "breakout", "frame_stack": 4, "use_sticky_actions": 1})
     assert (spec.kind, spec.name) == ("atari", "breakout")
     assert dict(spec.options) == {"frame_stack": 4, "use_sticky_actions": 1, "episodic_life": True}
@@ -38,17 +38,17 @@ def test_atari_by_env_id_ends_episodes_as_its_library_does():
     assert said.options["episodic_life"] is False
 
 
-def test_coinrun_old_has_extra_actions_if_the_policy_has():
+def test_coinrun_old_has_extra_actions_if_the_policy_has() -> None:
     metadata = {"env_name": "coinrun_old", "paint_vel_info": 1, "start_level": 0}
     assert spec_from_metadata(metadata).kind == "coinrun_old"
     assert dict(spec_from_metadata(metadata, num_actions=7).options) == {"paint_vel_info": 1}
     assert dict(spec_from_metadata(metadata, num_actions=9).options) == {"paint_vel_info": 1, "extra_actions": 2}
 
 
-def test_gymnasium_keeps_the_case_of_its_ids():
+def test_gymnasium_keeps_the_case_of_its_ids() -> None:
     assert spec_from_metadata({"env_kind": "gymnasium", "env_id": "CarRacing-v3"}).name == "CarRacing-v3"
 
 
-def test_no_name_is_an_error():
+def test_no_name_is_an_error() -> None:
     with pytest.raises(EnvironmentSetupError, match="neither env_name nor env_id"):
         spec_from_metadata({"gamma": 0.99})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from rl_clarity.errors import EnvironmentSetupError
 procgen = pytest.importorskip("procgen")
 
 
-def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: object):
+def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: object) -> Any:
     return make(EnvironmentSpec(name=name, options=options), num_envs, seed, full_resolution=full_resolution)
 
 
@@ -26,7 +28,7 @@ def play(environment: VectorEnvironment, num_steps: int, seed: int = 0) -> list[
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_every_game_plays(game):
+def test_every_game_plays(game: str) -> None:
     environment = make_game(game)
     assert environment.observation_shape == (64, 64, 3)
     assert environment.num_actions == len(environment.action_combos) == 15
@@ -40,7 +42,7 @@ def test_every_game_plays(game):
     assert first.observations.std() > 0
 
 
-def test_same_seed_same_trajectories_whatever_the_threads():
+def test_same_seed_same_trajectories_whatever_the_threads() -> None:
     one = play(make_game("coinrun", 4, 7, num_threads=0), 100)
     two = play(make_game("coinrun", 4, 7, num_threads=3), 100)
     other = play(make_game("coinrun", 4, 8), 100)
@@ -51,7 +53,7 @@ def test_same_seed_same_trajectories_whatever_the_threads():
     assert any((a.observations != b.observations).any() for a, b in zip(one, other, strict=True))
 
 
-def test_environments_can_be_put_back_to_where_they_stood():
+def test_environments_can_be_put_back_to_where_they_stood() -> None:
     environment = make_game("starpilot", 3, 7)
     environment.reset()
     for _ in range(50):
@@ -72,19 +74,19 @@ def test_environments_can_be_put_back_to_where_they_stood():
     other.close()
 
 
-def test_games_with_generated_assets_do_not_offer_what_procgen_cannot():
+def test_games_with_generated_assets_do_not_offer_what_procgen_cannot() -> None:
     environment = make_game("coinrun", use_generated_assets=True)
     assert not hasattr(environment, "snapshot")
     environment.close()
 
 
-def test_gym_ids_are_names_too():
+def test_gym_ids_are_names_too() -> None:
     environment = make_game("procgen:procgen-bigfish-v0")
     assert environment.game == "bigfish"
     environment.close()
 
 
-def test_name_ignores_case_and_combos_are_procgens_own():
+def test_name_ignores_case_and_combos_are_procgens_own() -> None:
     environment = make_game("CoinRun")
     assert environment.action_combos[7] == ("RIGHT",)
     assert environment.action_combos[4] == ()
@@ -92,7 +94,7 @@ def test_name_ignores_case_and_combos_are_procgens_own():
 
 
 @pytest.mark.parametrize(("game", "mode"), [("maze", "easy"), ("leaper", "hard"), ("coinrun", "hard")])
-def test_timeout_is_truncation_and_matches_the_game(game, mode):
+def test_timeout_is_truncation_and_matches_the_game(game: str, mode: Any) -> None:
     environment = make_game(game, 4, distribution_mode=mode)
     environment.reset()
     limit = timeout(game, mode)
@@ -110,25 +112,25 @@ def test_timeout_is_truncation_and_matches_the_game(game, mode):
 class ScriptedEpisodes:
     """In place of a single game of Procgen: episodes of these lengths, each with its level completed or not."""
 
-    def __init__(self, *episodes):
+    def __init__(self, *episodes: tuple[int, bool]) -> None:
         self.ends = {sum(length for length, _ in episodes[: i + 1]): done for i, (_, done) in enumerate(episodes)}
         self.time = 0
 
-    def act(self, actions):
+    def act(self, actions: np.ndarray) -> None:
         self.time += 1
 
-    def observe(self):
+    def observe(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
         observations = {"rgb": np.zeros((1, 64, 64, 3), np.uint8)}
         return np.zeros(1, np.float32), observations, np.array([self.time in self.ends])
 
-    def get_info(self):
+    def get_info(self) -> list[dict[str, Any]]:
         return [{"prev_level_complete": self.ends.get(self.time, False)}]
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
-def test_an_episode_is_cut_by_its_own_time_and_not_if_its_level_was_completed():
+def test_an_episode_is_cut_by_its_own_time_and_not_if_its_level_was_completed() -> None:
     environment = make_game("coinrun", 1)
     environment._env.close()
     environment._env = ScriptedEpisodes((600, False), (999, False), (1000, True), (1000, False))
@@ -137,14 +139,14 @@ def test_an_episode_is_cut_by_its_own_time_and_not_if_its_level_was_completed():
     assert np.flatnonzero([step.truncated[0] for step in steps]).tolist() == [3598]
 
 
-def test_end_of_a_game_that_time_did_not_end_is_no_truncation():
+def test_end_of_a_game_that_time_did_not_end_is_no_truncation() -> None:
     steps = play(make_game("starpilot", 8), 300)
     ended = np.array([step.firsts for step in steps[1:]])
     assert ended.any()
     assert not np.array([step.truncated for step in steps]).any()
 
 
-def test_options_reach_the_game():
+def test_options_reach_the_game() -> None:
     one_level = next(step.observations for step in play(make_game("maze", 3, num_levels=1, start_level=5), 0))
     assert (one_level == one_level[:1]).all()
     many_levels = next(step.observations for step in play(make_game("maze", 3), 0))
@@ -162,7 +164,7 @@ def test_options_reach_the_game():
         {"use_generated_assets": True},
     ],
 )
-def test_options_change_what_is_seen(options):
+def test_options_change_what_is_seen(options: dict[str, Any]) -> None:
     """`debug_mode` is passed on, too; it changes nothing in these games."""
     usual, other = (play(make_game("coinrun", **given), 6)[-1].observations for given in ({}, options))
     assert (usual != other).any()
@@ -170,7 +172,7 @@ def test_options_change_what_is_seen(options):
     np.testing.assert_array_equal(same, other)
 
 
-def test_sequential_levels_stay_in_one_episode_each_with_its_own_time():
+def test_sequential_levels_stay_in_one_episode_each_with_its_own_time() -> None:
     environment = make_game("coinrun", 8, 1, distribution_mode="easy", use_sequential_levels=True, num_levels=0)
     raw = procgen.ProcgenGym3Env(
         8, "coinrun", rand_seed=1, distribution_mode="easy", use_sequential_levels=True, num_threads=0
@@ -196,7 +198,7 @@ def test_sequential_levels_stay_in_one_episode_each_with_its_own_time():
 
 
 @pytest.mark.parametrize("options", [{}, {"use_generated_assets": True}])
-def test_pictures_are_those_procgen_renders(options):
+def test_pictures_are_those_procgen_renders(options: dict[str, Any]) -> None:
     environment = make_game("bigfish", 9, 3, full_resolution=True, **options)
     direct = procgen.ProcgenGym3Env(9, "bigfish", rand_seed=3, render_mode="rgb_array", **options)
     environment.reset()
@@ -210,7 +212,7 @@ def test_pictures_are_those_procgen_renders(options):
     direct.close()
 
 
-def test_a_second_reset_begins_new_episodes():
+def test_a_second_reset_begins_new_episodes() -> None:
     environment = make_game("coinrun", 3)
     environment.reset()
     environment.step(np.full(3, 7))
@@ -232,17 +234,19 @@ def test_a_second_reset_begins_new_episodes():
         ("maze", {"distribution_mode": "exploration", "num_levels": 4}, "exploration"),
     ],
 )
-def test_what_would_abort_the_process_is_an_error_that_says_what_to_do(name, options, message):
+def test_what_would_abort_the_process_is_an_error_that_says_what_to_do(
+    name: str, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(EnvironmentSetupError, match=message):
         make_game(name, **options)
 
 
-def test_exploration_has_one_level():
+def test_exploration_has_one_level() -> None:
     observations = play(make_game("maze", 3, distribution_mode="exploration"), 0)[0].observations
     assert (observations == observations[:1]).all()
 
 
-def test_no_pictures_unless_asked_for():
+def test_no_pictures_unless_asked_for() -> None:
     environment = make_game("coinrun")
     with pytest.raises(EnvironmentSetupError, match="full_resolution=True"):
         environment.render()

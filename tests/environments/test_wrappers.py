@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,42 +24,42 @@ class Recorder:
     num_actions = 5
     action_combos = tuple((str(i),) for i in range(5))
 
-    def __init__(self, length=1000):
+    def __init__(self, length: int = 1000) -> None:
         self.length, self.time, self.actions, self.closed = length, 0, [], False
 
-    def _step(self, first):
+    def _step(self, first: bool) -> Step:
         observations = np.full((3, 2, 2, 1), (self.time + 1) % 256, np.uint8)
         firsts = np.full(3, first)
         cut = np.array([first and self.time > 0, False, False])
         final = {0: observations[0] + 100} if cut[0] else {}
         return Step(observations, np.full(3, 2, np.float32), firsts, cut, final)
 
-    def reset(self):
+    def reset(self) -> Step:
         self.time = 0
         return self._step(True)
 
-    def step(self, actions):
+    def step(self, actions: np.ndarray) -> Step:
         self.actions.append(actions)
         self.time += 1
         return self._step(self.time % self.length == 0)
 
-    def render(self):
+    def render(self) -> np.ndarray:
         return np.full((3, 4, 4, 3), self.time, np.uint8)
 
-    def close(self):
+    def close(self) -> None:
         self.closed = True
 
 
 class Resumable(Recorder):
-    def snapshot(self):
+    def snapshot(self) -> dict[str, np.ndarray]:
         return {"time": np.array(self.time)}
 
-    def restore(self, snapshot):
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
         self.time = int(snapshot["time"])
 
 
 @pytest.mark.parametrize(("padding", "expected"), [("zeros", [0, 0, 5]), ("first", [5, 5, 5])])
-def test_frame_stack_begins_anew_with_each_episode(padding, expected):
+def test_frame_stack_begins_anew_with_each_episode(padding: str, expected: Any) -> None:
     environment = FrameStack(Recorder(length=4), 3, padding)
     assert environment.observation_shape == (2, 2, 3)
     environment.reset()
@@ -68,14 +70,14 @@ def test_frame_stack_begins_anew_with_each_episode(padding, expected):
     assert shown[4].observations[1, 0, 0].tolist() == [*expected[1:], 6]
 
 
-def test_stacked_observations_do_not_change_afterwards():
+def test_stacked_observations_do_not_change_afterwards() -> None:
     environment = FrameStack(Recorder(), 2)
     first = environment.reset().observations
     first[:] = 77
     assert environment.step(np.zeros(3, int)).observations[0, 0, 0].tolist() == [1, 2]
 
 
-def test_epsilon_greedy_replaces_a_share_of_actions():
+def test_epsilon_greedy_replaces_a_share_of_actions() -> None:
     recorder = Recorder()
     environment = EpsilonGreedy(recorder, 0.5, seed=1)
     environment.reset()
@@ -88,8 +90,8 @@ def test_epsilon_greedy_replaces_a_share_of_actions():
     assert counts.min() > 0.8 * counts.mean()
 
 
-def test_epsilon_greedy_is_seeded():
-    def taken(seed):
+def test_epsilon_greedy_is_seeded() -> None:
+    def taken(seed: int) -> np.ndarray:
         recorder = Recorder()
         environment = EpsilonGreedy(recorder, 0.5, seed)
         for _ in range(20):
@@ -100,14 +102,14 @@ def test_epsilon_greedy_is_seeded():
     assert (taken(1) != taken(2)).any()
 
 
-def test_reward_scale():
+def test_reward_scale() -> None:
     environment = RewardScale(Recorder(), 0.1)
     step = environment.step(np.zeros(3, int))
     np.testing.assert_allclose(step.rewards, 0.2)
     assert step.rewards.dtype == np.float32
 
 
-def test_wrappers_pass_on_the_rest():
+def test_wrappers_pass_on_the_rest() -> None:
     recorder = Recorder()
     environment = RewardScale(FrameStack(EpsilonGreedy(recorder, 0.1, 0), 2), 2)
     environment.reset()
@@ -128,7 +130,7 @@ def test_wrappers_pass_on_the_rest():
         (EnvironmentSpec(name="coinrun", options={"frame_stack_padding": "black"}), 1, "known|zeros"),
     ],
 )
-def test_what_make_refuses(spec, num_envs, message):
+def test_what_make_refuses(spec: EnvironmentSpec, num_envs: int, message: str) -> None:
     pytest.importorskip("procgen")
     if "frame_stack_padding" in spec.options:
         spec = EnvironmentSpec(name="coinrun", options={"frame_stack": 2, "frame_stack_padding": "black"})
@@ -137,14 +139,16 @@ def test_what_make_refuses(spec, num_envs, message):
 
 
 @pytest.mark.parametrize(("kind", "module", "extra"), [("procgen", "procgen", "procgen"), ("atari", "ale_py", "atari")])
-def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch, kind, module, extra):
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, kind: str, module: Any, extra: str
+) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     name = {"procgen": "coinrun", "atari": "breakout"}[kind]
     with pytest.raises(EnvironmentSetupError, match=rf'pip install "rl-clarity\[{extra}\]"'):
         make(EnvironmentSpec(kind=kind, name=name), 1, 0)
 
 
-def test_importing_the_package_imports_no_environment():
+def test_importing_the_package_imports_no_environment() -> None:
     program = (
         "import sys, rl_clarity.environments; "
         "print([m for m in ('procgen', 'gym', 'ale_py', 'gymnasium', 'tensorflow') if m in sys.modules])"
@@ -153,11 +157,11 @@ def test_importing_the_package_imports_no_environment():
     assert result.stdout.strip() == "[]"
 
 
-def wrapped(environment):
+def wrapped(environment: Any) -> EpsilonGreedy:
     return EpsilonGreedy(RewardScale(FrameStack(environment, 3), 0.5), 0.5, seed=3)
 
 
-def test_wrappers_are_put_back_to_where_they_stood():
+def test_wrappers_are_put_back_to_where_they_stood() -> None:
     environment, other = (wrapped(Resumable(length=7)) for _ in range(2))
     environment.reset()
     other.reset()
@@ -170,10 +174,10 @@ def test_wrappers_are_put_back_to_where_they_stood():
     np.testing.assert_array_equal(actions_of(environment)[5:], actions_of(other))
 
 
-def actions_of(environment):
+def actions_of(environment: Any) -> list[np.ndarray]:
     return environment.environment.environment.environment.actions
 
 
-def test_around_what_cannot_be_put_back_they_cannot_either():
+def test_around_what_cannot_be_put_back_they_cannot_either() -> None:
     assert snapshot(Recorder()) is None
     assert snapshot(wrapped(Recorder())) is None

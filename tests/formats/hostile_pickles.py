@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import struct
 from pathlib import Path
+from typing import Any
 
 from tests.formats.torch_writer import call, constant, name, pickled
 
@@ -15,7 +16,7 @@ class Payload:
     def __init__(self, marker: Path) -> None:
         self.marker = marker
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
         return exec, (f"open({str(self.marker)!r}, 'w').close()",)
 
 

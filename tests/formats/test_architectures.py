@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from rl_clarity import formats
 from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.network import Network
 from rl_clarity.errors import CheckpointError
 from rl_clarity.formats.architectures import ARCHITECTURES, build
 from tests.formats.test_torch_networks import pictures
+from tests.golden_data import Golden
 
 
 def within(found: np.ndarray, wanted: np.ndarray) -> bool:
     return bool(np.abs(found - wanted).max() <= 1e-4 * np.abs(wanted).max())
 
 
-def test_golden_forward_pass(golden):
+def test_golden_forward_pass(golden: Golden) -> None:
     outputs = formats.load_agent(golden.checkpoint).forward(golden.expected["observations"])
     assert within(outputs.policy_logits, golden.expected["policy_logits"])
     assert within(outputs.values, golden.expected["values"])
 
 
-def test_golden_layers(golden):
+def test_golden_layers(golden: Golden) -> None:
     agent = formats.load_agent(golden.checkpoint)
     assert list(agent.layers) == [str(name) for name in golden.expected["all_layer_keys"]]
     for layer in golden.layers:
@@ -32,7 +36,7 @@ def test_golden_layers(golden):
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_fresh_network_is_decided_by_its_seed(name):
+def test_a_fresh_network_is_decided_by_its_seed(name: str) -> None:
     shape = (44, 44, 4)
     one, same, other = (build(name, shape, 5, seed=seed).parameters() for seed in (3, 3, 4))
     assert all(np.array_equal(one[key], same[key]) for key in one)
@@ -40,7 +44,7 @@ def test_a_fresh_network_is_decided_by_its_seed(name):
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_parameters_survive_a_round_trip(name):
+def test_parameters_survive_a_round_trip(name: str) -> None:
     shape = (44, 44, 4)
     network = build(name, shape, 5, seed=1)
     copy = build(name, shape, 5, parameters=network.parameters())
@@ -50,7 +54,7 @@ def test_parameters_survive_a_round_trip(name):
     )
 
 
-def test_options_of_impala():
+def test_options_of_impala() -> None:
     network = build("impala", (64, 64, 3), 5, {"stack_channels": "8_12", "emb_size": "32", "gamma": 0.9})
     agent = KerasAgent(network)
     assert agent.layers["Relu"] == (32, 32, 8)
@@ -67,12 +71,12 @@ def test_options_of_impala():
         ({"emb_size": None}, "emb_size"),
     ],
 )
-def test_impossible_options_of_impala(options, words):
+def test_impossible_options_of_impala(options: dict[str, Any], words: str) -> None:
     with pytest.raises(CheckpointError, match=words):
         build("impala", (64, 64, 3), 5, options)
 
 
-def test_an_unknown_network_names_the_nearest():
+def test_an_unknown_network_names_the_nearest() -> None:
     with pytest.raises(CheckpointError, match=r"'claer'; did you mean 'clear'.*clear, impala, nature"):
         build("claer", (64, 64, 3), 5)
 
@@ -81,23 +85,23 @@ class TestParametersThatDoNotFit:
     SHAPE = (44, 44, 4)
     NAME = "ppo2_model/pi/c2/w:0"
 
-    def load(self, **changed):
+    def load(self, **changed: Any) -> Network:
         parameters = {**build("nature", self.SHAPE, 5).parameters(), **changed}
         return build("nature", self.SHAPE, 5, parameters={k: v for k, v in parameters.items() if v is not None})
 
-    def test_wrong_shape_names_both(self):
+    def test_wrong_shape_names_both(self) -> None:
         with pytest.raises(CheckpointError, match=rf"{self.NAME}.*\(4, 4, 32, 63\).*needs \(4, 4, 32, 64\)"):
             self.load(**{self.NAME: np.zeros((4, 4, 32, 63), np.float32)})
 
-    def test_missing_names_what_is_there(self):
+    def test_missing_names_what_is_there(self) -> None:
         with pytest.raises(CheckpointError, match=rf"{self.NAME}.*\(4, 4, 32, 64\) is missing.*ppo2_model/pi/c1/w:0"):
             self.load(**{self.NAME: None})
 
-    def test_extra_names_its_shape(self):
+    def test_extra_names_its_shape(self) -> None:
         with pytest.raises(CheckpointError, match=r"does not have.*'ppo2_model/pi/c4/w:0' \(7,\)"):
             self.load(**{"ppo2_model/pi/c4/w:0": np.zeros(7, np.float32)})
 
     @pytest.mark.parametrize("value", [np.nan, np.inf])
-    def test_not_finite_names_how_many(self, value):
+    def test_not_finite_names_how_many(self, value: Any) -> None:
         with pytest.raises(CheckpointError, match=rf"{self.NAME}.*32768 values that are NaN or infinite"):
             self.load(**{self.NAME: np.full((4, 4, 32, 64), value, np.float32)})

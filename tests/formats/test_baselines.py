@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
+from pathlib import Path
+from typing import Any
 
 import joblib
 import numpy as np
@@ -13,9 +15,10 @@ from rl_clarity import formats
 from rl_clarity.errors import CheckpointError
 from rl_clarity.formats import baselines, safe_joblib
 from rl_clarity.formats.architectures import build
+from tests.golden_data import Golden
 
 
-def test_reads_what_joblib_reads(golden):
+def test_reads_what_joblib_reads(golden: Golden) -> None:
     ours, theirs = safe_joblib.load(golden.checkpoint), joblib.load(golden.checkpoint)
     assert list(ours) == list(theirs)
     assert ours["args"] == theirs["args"]
@@ -41,7 +44,7 @@ CONTENT = {
 
 @pytest.mark.parametrize("protocol", [3, 4, 5])
 @pytest.mark.parametrize("compress", [0, ("zlib", 3), ("gzip", 3), ("bz2", 3), ("xz", 3), ("lzma", 3)])
-def test_reads_every_packing_and_protocol(tmp_path, protocol, compress):
+def test_reads_every_packing_and_protocol(tmp_path: Path, protocol: int, compress: Any) -> None:
     path = tmp_path / "file"
     joblib.dump(CONTENT, path, compress=compress, protocol=protocol)
     found = safe_joblib.load(path)
@@ -51,7 +54,7 @@ def test_reads_every_packing_and_protocol(tmp_path, protocol, compress):
         assert np.asarray(found["params"][name]).dtype.kind == np.asarray(array).dtype.kind
 
 
-def test_reads_numpys_own_pickles(tmp_path):
+def test_reads_numpys_own_pickles(tmp_path: Path) -> None:
     """Arrays that were pickled whole, as they are inside objects that joblib does not look into."""
     path = tmp_path / "file"
     path.write_bytes(
@@ -62,7 +65,7 @@ def test_reads_numpys_own_pickles(tmp_path):
     assert found["args"] == {"n": 3}
 
 
-def test_what_is_written_can_be_read_by_joblib_too(tmp_path):
+def test_what_is_written_can_be_read_by_joblib_too(tmp_path: Path) -> None:
     parameters = build("nature", (44, 44, 4), 5).parameters()
     args = {"cnn": "nature", "env_name": "pong", "observation_shape": [44, 44, 4]}
     path = tmp_path / "new" / "model.jd"
@@ -82,14 +85,14 @@ def test_what_is_written_can_be_read_by_joblib_too(tmp_path):
         ({"frame_stack": 2}, r"\(7, 7, 3, 16\).*needs \(7, 7, 6, 16\)"),
     ],
 )
-def test_metadata_that_does_not_fit_the_tensors(tmp_path, args, words):
+def test_metadata_that_does_not_fit_the_tensors(tmp_path: Path, args: dict[str, Any], words: str) -> None:
     path = tmp_path / "model.jd"
     baselines.write(path, build("clear", (64, 64, 3), 5).parameters(), args)
     with pytest.raises(CheckpointError, match=f"model.jd: .*{words}"):
         formats.load_agent(path)
 
 
-def test_what_is_given_goes_before_what_the_file_says(tmp_path):
+def test_what_is_given_goes_before_what_the_file_says(tmp_path: Path) -> None:
     path = tmp_path / "model.jd"
     baselines.write(path, build("nature", (84, 84, 4), 5).parameters(), {"cnn": "claer", "gamma": 0.9})
     agent = formats.load_agent(path, cnn="nature", env_kind="atari", frame_stack=4)
@@ -98,7 +101,7 @@ def test_what_is_given_goes_before_what_the_file_says(tmp_path):
     assert agent.metadata["gamma"] == 0.9
 
 
-def test_a_policy_head_is_needed(tmp_path):
+def test_a_policy_head_is_needed(tmp_path: Path) -> None:
     for head in (None, np.zeros(5, np.float32), np.zeros((5, 0), np.float32)):
         buffer = io.BytesIO()
         joblib.dump({"params": {} if head is None else {baselines.POLICY_HEAD: head}, "args": {}}, buffer)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rl_clarity import formats
 from rl_clarity.agents.capabilities import before_step
+from rl_clarity.agents.protocol import Outputs
 from rl_clarity.cli import main
 
 TOLERANCE = 1e-4
@@ -53,7 +56,7 @@ IMPALA_LAYERS["procgen-pytorch-recurrent"] = IMPALA_LAYERS["procgen-pytorch"]
 
 
 @pytest.fixture(scope="module", params=CASES)
-def case(request, shared_formats):
+def case(request: pytest.FixtureRequest, shared_formats: Path) -> Case_:
     name = request.param
     with np.load(shared_formats / name / "expected.npz") as arrays:
         expected = {key: arrays[key] for key in arrays.files}
@@ -61,7 +64,7 @@ def case(request, shared_formats):
     return name, path, expected, formats.load_agent(path, env_name="somewhere")
 
 
-def difference(outputs, expected, at=slice(None)) -> float:
+def difference(outputs: Outputs, expected: Any, at: Any = slice(None)) -> float:
     names = [name for name in ("policy_logits", "values", "q_values") if name in expected]
     assert {name for name in ("policy_logits", "values", "q_values") if getattr(outputs, name) is not None} == set(
         names
@@ -69,7 +72,7 @@ def difference(outputs, expected, at=slice(None)) -> float:
     return max(float(np.abs(getattr(outputs, name) - expected[name][at]).max()) for name in names)
 
 
-def test_is_recognised_by_its_content(case, tmp_path):
+def test_is_recognised_by_its_content(case: Case_, tmp_path: Path) -> None:
     name, path, _, _ = case
     nameless = tmp_path / "file"
     nameless.write_bytes(path.read_bytes())
@@ -80,7 +83,7 @@ def test_is_recognised_by_its_content(case, tmp_path):
     assert any("env_name" in note for note in checkpoint.notes)
 
 
-def test_outputs(case):
+def test_outputs(case: Case_) -> None:
     name, _, expected, agent = case
     observations = expected["observations"]
     if "firsts" in expected:
@@ -97,7 +100,7 @@ def test_outputs(case):
     assert agent.metadata["env_name"] == "somewhere", name
 
 
-def test_activations(case):
+def test_activations(case: Case_) -> None:
     name, _, expected, agent = case
     observations = expected["observations"]
     frames = observations[0] if "firsts" in expected else observations[:2]
@@ -108,7 +111,7 @@ def test_activations(case):
         assert np.abs(agent.activations(frames, layer) - wanted).max() < TOLERANCE
 
 
-def test_its_native_copy_is_the_same_agent(case, tmp_path):
+def test_its_native_copy_is_the_same_agent(case: Case_, tmp_path: Path) -> None:
     _, path, expected, agent = case
     written = formats.read(path, env_name="somewhere")
     assert main(["convert", str(path), str(tmp_path / "copy.safetensors"), "--metadata", "env_name", "somewhere"]) == 0
@@ -122,7 +125,7 @@ def test_its_native_copy_is_the_same_agent(case, tmp_path):
             assert np.array_equal(getattr(before, name), getattr(after, name))
 
 
-def test_replay_from_saved_states_gives_the_saved_outputs(case):
+def test_replay_from_saved_states_gives_the_saved_outputs(case: Case_) -> None:
     """Over the ends of episodes: what attribution starts from is the state before a step, reset included."""
     _, _, expected, agent = case
     if "firsts" not in expected:
@@ -142,30 +145,30 @@ def test_replay_from_saved_states_gives_the_saved_outputs(case):
 
 
 @pytest.fixture(scope="module")
-def folder(shared_formats):
+def folder(shared_formats: Path) -> Path:
     return shared_formats / "baby-a3c"
 
 
 @pytest.fixture(scope="module")
-def expected(folder):
+def expected(folder: Path) -> Arrays:
     with np.load(folder / "breakout-v4" / "expected.npz") as arrays:
         return {key: arrays[key] for key in arrays.files}
 
 
 @pytest.fixture(scope="module")
-def agent(folder):
+def agent(folder: Path) -> Any:
     return formats.load_agent(folder / "breakout-v4" / "model.80.tar", env_name="breakout")
 
 
 class TestBabyA3C:
-    def test_preprocessing_is_exact(self, agent, expected):
+    def test_preprocessing_is_exact(self, agent: Any, expected: Any) -> None:
         for part in ("", "start."):
             observations = agent.preprocess(expected[f"{part}observations"])
             assert observations.dtype == np.float32
             assert np.array_equal(observations, expected[f"{part}preprocessed"])
 
     @pytest.mark.parametrize("part", ["", "start."])
-    def test_outputs(self, agent, expected, part):
+    def test_outputs(self, agent: Any, expected: Any, part: str) -> None:
         observations = agent.preprocess(expected[f"{part}observations"])
         state = agent.initial_state(1) if part else (expected["initial_hidden"][None],)
         for t, observation in enumerate(observations):
@@ -174,7 +177,7 @@ class TestBabyA3C:
             assert np.abs(outputs.values[0] - expected[f"{part}values"][t]) < TOLERANCE
             assert np.abs(state[0][0] - expected[f"{part}hidden"][t]).max() < TOLERANCE
 
-    def test_activations(self, agent, expected):
+    def test_activations(self, agent: Any, expected: Any) -> None:
         observations = expected["preprocessed"][:2]
         assert list(agent.layers) == ["conv1", "conv2", "conv3", "conv4"]
         for layer in agent.layers:
@@ -182,7 +185,7 @@ class TestBabyA3C:
             assert np.abs(agent.activations(observations, f"{layer}.elu") - wanted).max() < TOLERANCE
             assert np.abs(agent.activations(observations, layer) - wanted).max() > 0.01  # before the ELU
 
-    def test_its_native_copy_is_the_same_agent(self, folder, agent, expected, tmp_path):
+    def test_its_native_copy_is_the_same_agent(self, folder: Path, agent: Any, expected: Any, tmp_path: Path) -> None:
         source = str(folder / "breakout-v4" / "model.80.tar")
         assert main(["convert", source, str(tmp_path / "copy.safetensors"), "--metadata", "env_name", "breakout"]) == 0
         copy = formats.load_agent(tmp_path / "copy.safetensors")
@@ -191,13 +194,13 @@ class TestBabyA3C:
         assert np.array_equal(frames, expected["preprocessed"][:4])
         assert np.array_equal(copy.forward(frames).policy_logits, agent.forward(frames).policy_logits)
 
-    def test_whole_numbers_stand_for_the_same_observations(self, agent, expected):
+    def test_whole_numbers_stand_for_the_same_observations(self, agent: Any, expected: Any) -> None:
         floats = expected["preprocessed"][:3]
         whole = np.rint(floats * 255).astype(np.uint8)
         assert np.array_equal(agent.forward(whole).policy_logits, agent.forward(floats).policy_logits)
 
     @pytest.mark.parametrize("n", [1, 50, 100])
-    def test_a_series_in_training(self, folder, n):
+    def test_a_series_in_training(self, folder: Path, n: int) -> None:
         folder = folder / "models_model7-02-17-20-41"
         with np.load(folder / "expected.npz") as arrays:
             agent = formats.load_agent(folder / f"model.{n}.tar")
@@ -209,7 +212,7 @@ class TestBabyA3C:
                 assert np.abs(state[0][0] - arrays[f"{n}.hidden"][t]).max() < TOLERANCE
 
 
-def test_observations_may_have_their_channels_first_or_last(shared_formats):
+def test_observations_may_have_their_channels_first_or_last(shared_formats: Path) -> None:
     agent = formats.load_agent(shared_formats / "cleanrl-ppo-atari" / "agent.pt")
     with np.load(shared_formats / "cleanrl-ppo-atari" / "expected.npz") as arrays:
         first = arrays["observations"]
@@ -220,14 +223,14 @@ def test_observations_may_have_their_channels_first_or_last(shared_formats):
     assert np.array_equal(of_first, of_last.transpose(0, 1, 4, 2, 3))
 
 
-def test_the_target_network_is_not_used(shared_formats):
+def test_the_target_network_is_not_used(shared_formats: Path) -> None:
     path = shared_formats / "sb3-dqn" / "dqn-BreakoutNoFrameskip-v4.zip"
     checkpoint = formats.read(path)
     online, target = (checkpoint.parameters[f"{name}.q_net.0.weight"] for name in ("q_net", "q_net_target"))
     assert not np.array_equal(online, target)
 
 
-def test_later_episodes_do_not_start_from_the_learned_initial_state(shared_formats):
+def test_later_episodes_do_not_start_from_the_learned_initial_state(shared_formats: Path) -> None:
     """The program's own flaw, which its numbers have: a reset makes the state zero."""
     agent = formats.load_agent(shared_formats / "procgen-pytorch-recurrent" / "model_200015872.pth")
     initial = agent.initial_state(2)

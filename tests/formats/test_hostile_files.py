@@ -32,7 +32,7 @@ def build(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_is_refused(kind, tmp_path):
+def test_is_refused(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("keras")  # before memory is measured
     marker = tmp_path / "it ran"
     path = tmp_path / "checkpoint"
@@ -56,7 +56,7 @@ def test_is_refused(kind, tmp_path):
     assert not large
 
 
-def test_the_corpus_is_dangerous(tmp_path):
+def test_the_corpus_is_dangerous(tmp_path: Path) -> None:
     """With Python's own loader, much of it runs."""
     ran = 0
     for data in hostile_pickles.running(tmp_path / "marker").values():
@@ -67,7 +67,7 @@ def test_the_corpus_is_dangerous(tmp_path):
     assert ran >= 8
 
 
-def test_pickles_in_the_data_of_sb3_are_not_even_read(tmp_path):
+def test_pickles_in_the_data_of_sb3_are_not_even_read(tmp_path: Path) -> None:
     path = tmp_path / "model.zip"
     poison = {":type:": "<class 'function'>", ":serialized:": "not base64 \u2603"}
     path.write_bytes(sb3_zip(state_dicts.sb3(), data=sb3_data(lr_schedule=poison, policy_class=poison)))
@@ -86,7 +86,7 @@ def test_pickles_in_the_data_of_sb3_are_not_even_read(tmp_path):
         ("a tensor beyond its storage", ["beyond its storage"]),
     ],
 )
-def test_the_error_says_what_is_wrong_and_what_to_do(tmp_path, what, words):
+def test_the_error_says_what_is_wrong_and_what_to_do(tmp_path: Path, what: str, words: str) -> None:
     path = tmp_path / "checkpoint.pt"
     path.write_bytes(hostile_files.torch_files(tmp_path / "marker")[what])
     with pytest.raises(CheckpointError) as raised:
@@ -112,7 +112,9 @@ def test_the_error_says_what_is_wrong_and_what_to_do(tmp_path, what, words):
         ),
     ],
 )
-def test_the_script_for_other_programs_objects_is_a_program(tmp_path, file, content, words):
+def test_the_script_for_other_programs_objects_is_a_program(
+    tmp_path: Path, file: str, content: bytes, words: str
+) -> None:
     path = tmp_path / file
     path.write_bytes(content)
     with pytest.raises(CheckpointError) as raised:
@@ -126,7 +128,7 @@ def test_the_script_for_other_programs_objects_is_a_program(tmp_path, file, cont
 
 
 @pytest.mark.slow
-def test_the_script_for_a_pickled_module_works(tmp_path, monkeypatch):
+def test_the_script_for_a_pickled_module_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a user would: the file's own class at hand, the script as it stands."""
     torch = pytest.importorskip("torch")
     (tmp_path / "my_agent.py").write_text(
@@ -151,7 +153,7 @@ def test_the_script_for_a_pickled_module_works(tmp_path, monkeypatch):
     assert (tmp_path / "state_dict.pt").is_file()
 
 
-def test_rllib_is_told_how_to_convert(tmp_path):
+def test_rllib_is_told_how_to_convert(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint_000100"
     folder.mkdir()
     (folder / "rllib_checkpoint.json").write_text("{}")
@@ -170,14 +172,14 @@ def test_rllib_is_told_how_to_convert(tmp_path):
         (torch_writer.save({"w": np.zeros((2, 3), np.float32)}), r"unsupported program.*w \(2, 3\).*TorchAgent"),
     ],
 )
-def test_an_unknown_file_is_told_what_is_known(tmp_path, content, words):
+def test_an_unknown_file_is_told_what_is_known(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=f"(?s){words}"):
         formats.read(path)
 
 
-def test_a_missing_file_and_a_folder(tmp_path):
+def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="No such file"):
         formats.read(tmp_path / "missing.jd")
     (tmp_path / "model.jd").touch()
@@ -200,7 +202,7 @@ def whole_files() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", whole_files())
-def test_flipped_bits_and_cuts_end_in_an_error_or_in_other_numbers(kind, tmp_path):
+def test_flipped_bits_and_cuts_end_in_an_error_or_in_other_numbers(kind: str, tmp_path: Path) -> None:
     """Only what has a checksum can tell other numbers; nothing else than CheckpointError is raised."""
     whole = whole_files()[kind]
     path = tmp_path / "checkpoint"

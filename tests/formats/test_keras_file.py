@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import h5py
@@ -92,7 +93,7 @@ def shaken(model: Any, seed: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_gives_what_the_model_gives(kind, tmp_path):
+def test_gives_what_the_model_gives(kind: str, tmp_path: Path) -> None:
     model = shaken(MODELS[kind]())
     path = tmp_path / "file"
     path.write_bytes(keras_bytes(model, tmp_path))
@@ -111,7 +112,7 @@ def test_gives_what_the_model_gives(kind, tmp_path):
     assert np.array_equal(formats.load_agent(copy).forward(OBSERVATIONS).values, outputs.values)
 
 
-def test_layers_of_nested_models_have_both_names(tmp_path):
+def test_layers_of_nested_models_have_both_names(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(keras_bytes(nested(), tmp_path))
     agent = formats.load_agent(tmp_path / "file")
     assert [o.name for o in feature_maps(agent.sites) if o.kind == "relu"] == [
@@ -122,7 +123,7 @@ def test_layers_of_nested_models_have_both_names(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory):
+def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return keras_bytes(shaken(plain()), tmp_path_factory.mktemp("keras"))
 
 
@@ -229,7 +230,7 @@ WEIGHTS: dict[str, tuple[Callable[[h5py.File], Any], str]] = {
 }
 
 
-def refused(tmp_path, data: bytes, words: str) -> None:
+def refused(tmp_path: Path, data: bytes, words: str) -> None:
     path = tmp_path / "file.keras"
     path.write_bytes(data)
     with pytest.raises(CheckpointError, match=f"(?s){words}") as error:
@@ -238,18 +239,18 @@ def refused(tmp_path, data: bytes, words: str) -> None:
 
 
 @pytest.mark.parametrize("what", CONFIGS)
-def test_configurations_that_are_refused(good, what, tmp_path):
+def test_configurations_that_are_refused(good: bytes, what: str, tmp_path: Path) -> None:
     edit, words = CONFIGS[what]
     refused(tmp_path, edited(good, edit), words)
 
 
 @pytest.mark.parametrize("what", WEIGHTS)
-def test_weights_that_are_refused(good, what, tmp_path):
+def test_weights_that_are_refused(good: bytes, what: str, tmp_path: Path) -> None:
     edit, words = WEIGHTS[what]
     refused(tmp_path, with_weights(good, edit), words)
 
 
-def test_members_that_are_broken(good, tmp_path):
+def test_members_that_are_broken(good: bytes, tmp_path: Path) -> None:
     refused(tmp_path, with_members(good, {"config.json": b"{"}), "not valid JSON")
     refused(tmp_path, with_members(good, {"config.json": b'{"a":' * 100_000}), "not valid JSON")
     refused(tmp_path, with_members(good, {"model.weights.h5": b"\x89HDF"}), "damaged")
@@ -257,7 +258,7 @@ def test_members_that_are_broken(good, tmp_path):
     refused(tmp_path, good[: len(good) // 2], "damaged")
 
 
-def test_flipped_bits_are_noticed(good, tmp_path):
+def test_flipped_bits_are_noticed(good: bytes, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     path = tmp_path / "file.keras"
     path.write_bytes(good)
@@ -275,7 +276,7 @@ def test_flipped_bits_are_noticed(good, tmp_path):
         assert all(np.array_equal(found.parameters[name], array) for name, array in whole.parameters.items())
 
 
-def test_outputs_that_are_not_clear_can_be_named(tmp_path):
+def test_outputs_that_are_not_clear_can_be_named(tmp_path: Path) -> None:
     inputs = keras.Input(SHAPE)
     x = L.Flatten()(L.Conv2D(2, 3, activation="relu")(inputs))
     model = keras.Model(inputs, [L.Dense(1, name="a")(x), L.Dense(1, name="b")(x)])
@@ -286,7 +287,7 @@ def test_outputs_that_are_not_clear_can_be_named(tmp_path):
     assert np.abs(agent.forward(OBSERVATIONS).values - wanted[0][:, 0]).max() < 1e-5
 
 
-def test_probabilities_are_no_logits(tmp_path):
+def test_probabilities_are_no_logits(tmp_path: Path) -> None:
     inputs = keras.Input(SHAPE)
     x = L.Flatten()(L.Conv2D(2, 3, activation="relu")(inputs))
     model = keras.Model(inputs, [L.Dense(4, activation="softmax", name="policy")(x), L.Dense(1, name="value")(x)])

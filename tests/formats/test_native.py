@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +20,13 @@ from tests.formats import torch_writer
 
 
 @pytest.fixture
-def checkpoint(tmp_path):
+def checkpoint(tmp_path: Path) -> Checkpoint:
     path = tmp_path / "agent.pt"
     path.write_bytes(torch_writer.save(state_dicts.ppo_atari(lstm=True)))
     return formats.read(path, env_name="breakout", gamma=0.9)
 
 
-def test_round_trip(checkpoint, tmp_path):
+def test_round_trip(checkpoint: Checkpoint, tmp_path: Path) -> None:
     path = tmp_path / "out" / "converted.safetensors"
     native.write(path, checkpoint)
     copy = formats.read(path)
@@ -36,13 +37,13 @@ def test_round_trip(checkpoint, tmp_path):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_the_same_checkpoint_gives_the_same_bytes(checkpoint, tmp_path):
+def test_the_same_checkpoint_gives_the_same_bytes(checkpoint: Checkpoint, tmp_path: Path) -> None:
     for name in "ab":
         native.write(tmp_path / name, checkpoint)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_baselines_checkpoints_convert_too(tmp_path):
+def test_baselines_checkpoints_convert_too(tmp_path: Path) -> None:
     path = tmp_path / "model.jd"
     baselines.write(
         path, build("nature", (44, 44, 4), 5).parameters(), {"cnn": "nature", "observation_shape": [44, 44, 4]}
@@ -56,7 +57,7 @@ def test_baselines_checkpoints_convert_too(tmp_path):
     assert (tmp_path / "out.safetensors").read_bytes() == (tmp_path / "again.safetensors").read_bytes()
 
 
-def test_what_makes_no_agent_is_not_converted(tmp_path):
+def test_what_makes_no_agent_is_not_converted(tmp_path: Path) -> None:
     arrays = state_dicts.ppo_atari()
     arrays["actor.bias"][0] = np.nan
     (tmp_path / "agent.pt").write_bytes(torch_writer.save(arrays))
@@ -65,17 +66,17 @@ def test_what_makes_no_agent_is_not_converted(tmp_path):
     assert not (tmp_path / "out.safetensors").exists()
 
 
-def test_other_programs_read_the_tensors(checkpoint, tmp_path):
+def test_other_programs_read_the_tensors(checkpoint: Checkpoint, tmp_path: Path) -> None:
     native.write(tmp_path / "a", checkpoint)
     found = safetensors_numpy.load((tmp_path / "a").read_bytes())
     assert all(np.array_equal(found[name], array) for name, array in checkpoint.parameters.items())
 
 
-def with_parameters(arrays):
+def with_parameters(arrays: Any) -> Checkpoint:
     return Checkpoint(Path("agent"), "cleanrl", "ppo_atari", arrays, {})
 
 
-def test_tensors_of_all_types(tmp_path):
+def test_tensors_of_all_types(tmp_path: Path) -> None:
     codes = ("<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1")
     arrays = {code: np.arange(6).reshape(2, 3).astype(code) for code in codes}
     arrays |= {"big endian": np.arange(3, dtype=">f4"), "none": np.zeros((0, 2), np.float32), "one": np.float32(3)}
@@ -88,19 +89,19 @@ def test_tensors_of_all_types(tmp_path):
         assert parameters[name].dtype == np.asarray(array).dtype.newbyteorder("=")
 
 
-def test_safetensors_of_other_programs_are_unknown(tmp_path):
+def test_safetensors_of_other_programs_are_unknown(tmp_path: Path) -> None:
     safetensors_numpy.save_file({"w": np.zeros(3, np.float32)}, tmp_path / "a", {"format": "pt"})
     with pytest.raises(CheckpointError, match="unknown format"):
         formats.read(tmp_path / "a")
 
 
-def test_a_type_that_safetensors_does_not_have(tmp_path):
+def test_a_type_that_safetensors_does_not_have(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="complex"):
         native.write(tmp_path / "a", with_parameters({"w": np.zeros(3, "complex128")}))
     assert not list(tmp_path.iterdir())
 
 
-def test_the_header_is_plain_json(checkpoint, tmp_path):
+def test_the_header_is_plain_json(checkpoint: Checkpoint, tmp_path: Path) -> None:
     native.write(tmp_path / "a", checkpoint)
     data = (tmp_path / "a").read_bytes()
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])

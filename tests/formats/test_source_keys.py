@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_a_redefined_network(checkpoint: formats.Checkpoint) -> None:
     before = sample_keys()
     clear = ARCHITECTURES.get("clear")
 
-    def body(builder, x, options):
+    def body(builder: Any, x: Any, options: dict[str, Any]) -> Any:
         return clear.body(builder, x, options)
 
     ARCHITECTURES.register("clear", replace(clear, body=body))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 from rl_clarity import formats
 from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
 from rl_clarity.errors import EnvironmentSetupError
-from rl_clarity.formats.checkpoint import CheckpointFile
+from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile
 from tests import state_dicts
 from tests.formats import torch_writer
 from tests.formats.other_files import sb3_data, sb3_zip
@@ -33,13 +36,13 @@ PARAMETERS = {
 
 
 @pytest.fixture(scope="module", params=FILES)
-def loaded(request, tmp_path_factory):
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Checkpoint]:
     path = tmp_path_factory.mktemp(request.param) / "model"
     path.write_bytes(FILES[request.param]())
     return request.param, formats.read(path, env_name="coinrun")
 
 
-def test_is_recognised_and_read(loaded):
+def test_is_recognised_and_read(loaded: tuple[str, Checkpoint]) -> None:
     name, checkpoint = loaded
     assert checkpoint.network == name
     if name in PARAMETERS:
@@ -48,7 +51,7 @@ def test_is_recognised_and_read(loaded):
         assert all(np.array_equal(checkpoint.parameters[key], array) for key, array in wanted.items())
 
 
-def test_the_metadata_make_an_environment(loaded):
+def test_the_metadata_make_an_environment(loaded: tuple[str, Checkpoint]) -> None:
     name, checkpoint = loaded
     agent = formats.build_agent(checkpoint)
     spec = spec_from_metadata(agent.metadata, num_actions=agent.num_actions)
@@ -63,14 +66,14 @@ def test_the_metadata_make_an_environment(loaded):
     assert 0 < agent.metadata["gamma"] < 1
 
 
-def test_an_environment_without_a_name_is_asked_for(tmp_path):
+def test_an_environment_without_a_name_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "agent.pt"
     path.write_bytes(FILES["ppo_procgen"]())
     with pytest.raises(EnvironmentSetupError, match="env_name"):
         spec_from_metadata(formats.load_agent(path).metadata)
 
 
-def test_other_types_of_numbers(tmp_path):
+def test_other_types_of_numbers(tmp_path: Path) -> None:
     """Counters are whole numbers, some programs save doubles: the network has float32."""
     arrays = {name: array.astype(np.float64) for name, array in state_dicts.ppo_atari().items()}
     path = tmp_path / "agent.pt"
@@ -82,7 +85,7 @@ def test_other_types_of_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_reads_what_torch_saves(tmp_path, stream):
+def test_reads_what_torch_saves(tmp_path: Path, stream: bool) -> None:
     torch = pytest.importorskip("torch")
     whole = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4)
     content = {
@@ -109,23 +112,23 @@ def test_reads_what_torch_saves(tmp_path, stream):
 
 
 class TestSb3:
-    def read(self, tmp_path, arrays=None, **data):
+    def read(self, tmp_path: Path, arrays: Any = None, **data: Any) -> Checkpoint:
         path = tmp_path / "model.zip"
         path.write_bytes(sb3_zip(state_dicts.sb3() if arrays is None else arrays, data=sb3_data(**data)))
         return formats.read(path)
 
-    def test_metadata_are_the_files(self, tmp_path):
+    def test_metadata_are_the_files(self, tmp_path: Path) -> None:
         metadata = self.read(tmp_path).metadata
         assert metadata["gamma"] == 0.97
         assert metadata["lambda"] == 0.9
         assert metadata["frame_stack"] == 4
 
-    def test_pictures_that_are_not_ataris(self, tmp_path):
+    def test_pictures_that_are_not_ataris(self, tmp_path: Path) -> None:
         checkpoint = self.read(tmp_path, state_dicts.sb3(channels=3, side=44), shape=(3, 44, 44))
         assert checkpoint.metadata["env_kind"] == "gymnasium"
         assert formats.build_agent(checkpoint).observation_shape == (44, 44, 3)
 
-    def test_pictures_that_are_not_scaled(self, tmp_path):
+    def test_pictures_that_are_not_scaled(self, tmp_path: Path) -> None:
         observations = np.random.default_rng(0).integers(0, 256, (2, 84, 84, 4), np.uint8)
         plain, raw = (
             formats.build_agent(self.read(tmp_path, policy_kwargs={"normalize_images": scaled}))
@@ -138,7 +141,7 @@ class TestSb3:
             > 10 * plain.gradients(observations, "input", ["value"]).std()
         )
 
-    def test_the_activation_between_dense_layers(self, tmp_path):
+    def test_the_activation_between_dense_layers(self, tmp_path: Path) -> None:
         arrays = state_dicts.sb3(net_arch=(6,))
         observations = np.random.default_rng(0).integers(0, 256, (2, 84, 84, 4), np.uint8)
         values = []

@@ -26,7 +26,7 @@ def close(found: np.ndarray, wanted: np.ndarray) -> bool:
     return bool(np.abs(found - wanted.reshape(found.shape)).max() < TOLERANCE * max(1, np.abs(wanted).max()))
 
 
-def test_ppo_atari():
+def test_ppo_atari() -> None:
     p = state_dicts.ppo_atari()
     o = pictures((3, 84, 84, 4))
     outputs = KerasAgent(cleanrl.ppo_atari(p, (84, 84, 4))).forward(o)
@@ -35,7 +35,7 @@ def test_ppo_atari():
     assert close(outputs.values, ref.dense(x, p, "critic"))
 
 
-def test_ppo_atari_lstm_over_an_end_of_an_episode():
+def test_ppo_atari_lstm_over_an_end_of_an_episode() -> None:
     p = state_dicts.ppo_atari(lstm=True, channels=1)
     agent = KerasAgent(cleanrl.ppo_atari(p, (84, 84, 1)))
     state = agent.initial_state(2)
@@ -52,7 +52,7 @@ def test_ppo_atari_lstm_over_an_end_of_an_episode():
         assert close(state[1], c)
 
 
-def test_dqn_atari_has_action_values():
+def test_dqn_atari_has_action_values() -> None:
     p = state_dicts.dqn_atari()
     o = pictures((2, 84, 84, 4))
     outputs = KerasAgent(cleanrl.dqn_atari(p, (84, 84, 4))).forward(o)
@@ -62,7 +62,7 @@ def test_dqn_atari_has_action_values():
     assert close(outputs.q_values, ref.dense(x, p, "network.9"))
 
 
-def test_ppo_procgen():
+def test_ppo_procgen() -> None:
     p = state_dicts.ppo_procgen()
     o = pictures((2, 64, 64, 3))
     outputs = KerasAgent(cleanrl.ppo_procgen(p, (64, 64, 3))).forward(o)
@@ -73,7 +73,7 @@ def test_ppo_procgen():
 
 
 @pytest.mark.parametrize("initial", [False, True])
-def test_procgen_pytorch_with_a_gru(initial):
+def test_procgen_pytorch_with_a_gru(initial: bool) -> None:
     p = state_dicts.procgen_pytorch(gru=True, initial=initial)
     agent = KerasAgent(procgen_pytorch.build_network(p, (64, 64, 3)))
     state = agent.initial_state(2)
@@ -90,7 +90,7 @@ def test_procgen_pytorch_with_a_gru(initial):
         assert close(state[0], h)
 
 
-def test_procgen_pytorch_without_a_gru():
+def test_procgen_pytorch_without_a_gru() -> None:
     p = state_dicts.procgen_pytorch()
     o = pictures((2, 64, 64, 3))
     agent = KerasAgent(procgen_pytorch.build_network(p, (64, 64, 3)))
@@ -99,7 +99,7 @@ def test_procgen_pytorch_without_a_gru():
     assert close(agent.forward(o).values, ref.dense(ref.relu(ref.dense(x, p, "embedder.fc")), p, "fc_value"))
 
 
-def test_baby_a3c_is_padded_on_both_sides():
+def test_baby_a3c_is_padded_on_both_sides() -> None:
     p = state_dicts.baby_a3c()
     o = pictures((2, 80, 80, 1))
     agent = KerasAgent(baby_a3c.build_network(p, (80, 80, 1)))
@@ -115,7 +115,7 @@ def test_baby_a3c_is_padded_on_both_sides():
 
 @pytest.mark.parametrize("net_arch", [(), (12, 6)])
 @pytest.mark.parametrize("shared", [True, False])
-def test_sb3(shared, net_arch):
+def test_sb3(shared: bool, net_arch: tuple[int, ...]) -> None:
     p = state_dicts.sb3(shared=shared, net_arch=net_arch)
     o = pictures((2, 84, 84, 4))
     agent = KerasAgent(sb3.actor_critic(p, (84, 84, 4)))
@@ -131,7 +131,7 @@ def test_sb3(shared, net_arch):
     assert len(agent.layers) == (3 if shared else 6)
 
 
-def test_sb3_recurrent():
+def test_sb3_recurrent() -> None:
     p = state_dicts.sb3(lstm=True)
     o = pictures((2, 84, 84, 4))
     agent = KerasAgent(sb3.actor_critic(p, (84, 84, 4)))
@@ -145,7 +145,7 @@ def test_sb3_recurrent():
         assert close(found, wanted)
 
 
-def test_sb3_dqn_uses_the_online_network():
+def test_sb3_dqn_uses_the_online_network() -> None:
     p = state_dicts.sb3_dqn(net_arch=(10,))
     o = pictures((2, 84, 84, 4))
     outputs = KerasAgent(sb3.q_network(p, (84, 84, 4))).forward(o)
@@ -172,7 +172,7 @@ BUILDERS = {
 
 @pytest.mark.parametrize("kind", BUILDERS)
 class TestParametersThatDoNotFit:
-    def test_wrong_shape(self, kind):
+    def test_wrong_shape(self, kind: str) -> None:
         make, build, shape, name = BUILDERS[kind]
         p = make()
         p[name] = np.zeros((*p[name].shape[:-1], p[name].shape[-1] + 1), np.float32)
@@ -180,32 +180,32 @@ class TestParametersThatDoNotFit:
             build(p, shape)
         assert "needs" in str(error.value)
 
-    def test_missing(self, kind):
+    def test_missing(self, kind: str) -> None:
         make, build, shape, name = BUILDERS[kind]
         p = make()
         del p[name]
         with pytest.raises(CheckpointError, match="is missing"):
             build(p, shape)
 
-    def test_extra(self, kind):
+    def test_extra(self, kind: str) -> None:
         make, build, shape, _ = BUILDERS[kind]
         with pytest.raises(CheckpointError, match=r"does not have.*'surplus' \(2, 3\)"):
             build({**make(), "surplus": np.zeros((2, 3), np.float32)}, shape)
 
-    def test_not_finite(self, kind):
+    def test_not_finite(self, kind: str) -> None:
         make, build, shape, name = BUILDERS[kind]
         p = make()
         p[name].flat[0] = np.nan
         with pytest.raises(CheckpointError, match=f"'{name}'.*1 values that are NaN"):
             build(p, shape)
 
-    def test_another_picture_size(self, kind):
+    def test_another_picture_size(self, kind: str) -> None:
         make, build, shape, _ = BUILDERS[kind]
         with pytest.raises(CheckpointError, match="needs"):
             build(make(), (shape[0] + 16, *shape[1:]))
 
 
-def test_stored_layouts_survive_a_round_trip():
+def test_stored_layouts_survive_a_round_trip() -> None:
     """What a network hands out is what it was made from: names, shapes, numbers."""
     p = state_dicts.procgen_pytorch(gru=True)
     out = procgen_pytorch.build_network(p, (64, 64, 3)).parameters()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,9 +15,10 @@ from rl_clarity.recordings.advantages import (
     generalized_advantage_estimation,
 )
 from rl_clarity.recordings.samples import Trajectories
+from tests.golden_data import Golden
 
 
-def test_advantages_equal_the_original_implementation(golden):
+def test_advantages_equal_the_original_implementation(golden: Golden) -> None:
     expected = golden.expected
     dones = dones_from_firsts(expected["gae.firsts"])
     np.testing.assert_array_equal(dones, expected["gae.dones"])
@@ -26,24 +29,24 @@ def test_advantages_equal_the_original_implementation(golden):
     np.testing.assert_allclose(advantages, expected["gae.advantages"], atol=1e-6 * scale, rtol=0)
 
 
-def test_bookmarks_equal_the_original_implementation(golden):
+def test_bookmarks_equal_the_original_implementation(golden: Golden) -> None:
     high, low = find_bookmarks(golden.expected["gae.advantages"], golden.expected["gae.firsts"])
     np.testing.assert_array_equal(high, golden.expected["gae.bookmarks_high"])
     np.testing.assert_array_equal(low, golden.expected["gae.bookmarks_low"])
 
 
-def estimate(rewards, values, dones, **arguments):
+def estimate(rewards: Any, values: np.ndarray, dones: Any, **arguments: Any) -> list[float]:
     rows = [np.array([row], float) for row in (rewards, values, dones)]
     extra = {key: np.array([value]) for key, value in arguments.items()}
     return generalized_advantage_estimation(*rows, gamma=0.5, lam=0.5, **extra)[0].tolist()
 
 
-def test_advantages_computed_by_hand():
+def test_advantages_computed_by_hand() -> None:
     # deltas: 1 + 0.5 x 4 - 2 = 1, 0 + 0.5 x 8 - 4 = 0, 1 - 8 = -7 (ended), and the last is 0
     assert estimate([1, 0, 1, 5], [2, 4, 8, 1], [0, 0, 1, 0]) == [1 + 0.25 * (0.25 * -7), 0.25 * -7, -7, 0]
 
 
-def test_truncated_episodes_are_bootstrapped_from_their_final_values():
+def test_truncated_episodes_are_bootstrapped_from_their_final_values() -> None:
     rewards, values, dones = [1, 0, 1, 5, 0], [2, 4, 8, 1, 1], [0, 0, 1, 0, 0]
     truncated = [False, False, True, False, False]
     bootstrapped = estimate(rewards, values, dones, truncated=truncated, final_values=[9.0, 9.0, 6.0, 9.0, 9.0])
@@ -55,12 +58,12 @@ def test_truncated_episodes_are_bootstrapped_from_their_final_values():
     assert estimate(rewards, values, [0] * 5, truncated=truncated) == ended
 
 
-def test_shapes_must_agree():
+def test_shapes_must_agree() -> None:
     with pytest.raises(SamplesError, match=r"values have shape \(2, 4\), but rewards \(2, 3\)"):
         generalized_advantage_estimation(np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((2, 3)), gamma=1, lam=1)
 
 
-def make_trajectories(**arrays):
+def make_trajectories(**arrays: Any) -> Trajectories:
     n, t = 2, 4
     base = {
         "observations": np.zeros((n, t, 8, 8, 1), np.uint8),
@@ -74,18 +77,18 @@ def make_trajectories(**arrays):
 @pytest.mark.parametrize(
     "arguments", [{"gamma": 5}, {"gamma": -0.1}, {"gamma": float("nan")}, {"lam": 1.1}, {"lam": "1"}]
 )
-def test_discounts_outside_0_to_1(arguments):
+def test_discounts_outside_0_to_1(arguments: dict[str, Any]) -> None:
     ((name, value),) = arguments.items()
     with pytest.raises(OptionError, match=rf"{name}={value!r} must be a number from 0 to 1"):
         generalized_advantage_estimation(*np.zeros((3, 1, 4)), **{"gamma": 0.9, "lam": 0.9, **arguments})
 
 
-def test_final_values_need_truncated():
+def test_final_values_need_truncated() -> None:
     with pytest.raises(SamplesError, match="final_values need truncated"):
         generalized_advantage_estimation(*np.zeros((3, 1, 4)), gamma=1, lam=1, final_values=np.zeros((1, 4)))
 
 
-def test_advantages_of_trajectories_use_truncation():
+def test_advantages_of_trajectories_use_truncation() -> None:
     values = np.arange(8, dtype=np.float32).reshape(2, 4)
     truncated = np.zeros((2, 4), bool)
     truncated[0, 1] = True
@@ -97,7 +100,7 @@ def test_advantages_of_trajectories_use_truncation():
     np.testing.assert_array_equal(bootstrapped[1], plain[1])
 
 
-def test_advantages_of_action_values():
+def test_advantages_of_action_values() -> None:
     q_values = np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32)
     trajectories = make_trajectories(q_values=q_values)
     advantages = compute_advantages(trajectories, 0.9, 0.8)
@@ -105,12 +108,12 @@ def test_advantages_of_action_values():
     assert (advantages <= 0).all()
 
 
-def test_advantages_need_values():
+def test_advantages_need_values() -> None:
     with pytest.raises(SamplesError, match="neither values nor action values"):
         compute_advantages(make_trajectories(), 0.9, 0.8)
 
 
-def test_bookmarks_have_one_step_of_each_sign_an_episode():
+def test_bookmarks_have_one_step_of_each_sign_an_episode() -> None:
     advantages = np.array([[1.0, 3.0, -1.0, 2.0, 5.0], [-1.0, -2.0, -3.0, 0.0, 0.0]])
     firsts = np.array([[0, 0, 1, 0, 0], [1, 0, 0, 1, 0]], bool)
     high, low = find_bookmarks(advantages, firsts)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
+from rl_clarity.agents.protocol import Outputs, State
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.errors import OptionError
 from rl_clarity.evaluation import AGENT, UNSEEN, text
@@ -15,7 +17,7 @@ from rl_clarity.recordings.rollouts import RandomPolicyAgent
 from tests.fakes import TinyAgent, TinyEnvironment
 
 
-def test_each_environment_plays_its_share_of_complete_episodes():
+def test_each_environment_plays_its_share_of_complete_episodes() -> None:
     environment = TinyEnvironment((2, 3, 50))
     rng = np.random.default_rng(0)
     evaluation = evaluate_in(RandomPolicyAgent(3), environment, 7, rng)
@@ -27,11 +29,11 @@ def test_each_environment_plays_its_share_of_complete_episodes():
     ("episodes", "environments"),
     [(1, 1), (50, 50), (64, 64), (67, 64), (100, 50), (101, 64), (127, 64), (384, 64), (499, 64), (500, 50)],
 )
-def test_number_of_environments(episodes, environments):
+def test_number_of_environments(episodes: int, environments: int) -> None:
     assert choose_num_envs(episodes) == environments
 
 
-def test_a_prime_number_of_episodes_uses_all_environments(monkeypatch):
+def test_a_prime_number_of_episodes_uses_all_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = TinyEnvironment((2, 3, 5, 7) * 16)
     monkeypatch.setattr("rl_clarity.recordings.evaluation.make", lambda spec, n, seed: {64: environment}[n])
     evaluation = evaluate(RandomPolicyAgent(3), EnvironmentSpec(), 101, seed=0)
@@ -39,7 +41,7 @@ def test_a_prime_number_of_episodes_uses_all_environments(monkeypatch):
     assert not evaluation.cut
 
 
-def test_returns_are_sums_of_rewards():
+def test_returns_are_sums_of_rewards() -> None:
     environment = TinyEnvironment((4, 6), cut=[False, True])
     agent = TinyAgent("q", observation_shape=(16, 16, 1), num_actions=3, patch=4)
     evaluation = evaluate_in(agent, environment, 4, np.random.default_rng(0))
@@ -48,7 +50,7 @@ def test_returns_are_sums_of_rewards():
     assert evaluation.truncated.tolist() == [False, False, True, True]
 
 
-def test_statistics():
+def test_statistics() -> None:
     evaluation = Evaluation(*(np.array(a) for a in ([0.0, 10.0, 10.0, 0.0], [1] * 4, [0] * 4, [False] * 4)))
     assert evaluation.mean == 5
     assert evaluation.standard_error == pytest.approx(np.sqrt(100 / 3) / 2)
@@ -58,14 +60,14 @@ def test_statistics():
     assert evaluation.bootstrap_interval(np.random.default_rng(0), confidence=0.5) == (2.5, 7.5)
 
 
-def test_the_random_policy_is_uniform():
+def test_the_random_policy_is_uniform() -> None:
     environment = TinyEnvironment((3000,))
     evaluate_in(RandomPolicyAgent(3), environment, 1, np.random.default_rng(0))
     counts = np.bincount(np.concatenate(environment.actions))
     assert counts.min() > 900
 
 
-def test_evaluation_is_seeded_and_rewards_are_unscaled():
+def test_evaluation_is_seeded_and_rewards_are_unscaled() -> None:
     pytest.importorskip("procgen")
     spec = EnvironmentSpec(name="starpilot", reward_scale=0.5)
     one = evaluate(RandomPolicyAgent(15), spec, 6, seed=1)
@@ -75,21 +77,21 @@ def test_evaluation_is_seeded_and_rewards_are_unscaled():
     assert all(value == round(value) for value in one.returns)
 
 
-def test_atari_episodes_are_whole_games():
+def test_atari_episodes_are_whole_games() -> None:
     pytest.importorskip("ale_py")
     spec = EnvironmentSpec("atari", "breakout", {"episodic_life": True, "frame_stack": 4})
     lengths = evaluate(RandomPolicyAgent(4), spec, 2, seed=0).lengths
     assert lengths.min() > 100
 
 
-def test_progress_counts_episodes():
+def test_progress_counts_episodes() -> None:
     calls = []
     rng = np.random.default_rng(0)
     evaluate_in(RandomPolicyAgent(3), TinyEnvironment((2, 3)), 2, rng, progress=lambda *args: calls.append(args))
     assert calls == [(0, 2), (1, 2), (2, 2)]
 
 
-def test_long_episodes_are_cut_and_reported():
+def test_long_episodes_are_cut_and_reported() -> None:
     environment = TinyEnvironment((4, 10**9))
     evaluation = evaluate_in(RandomPolicyAgent(3), environment, 4, np.random.default_rng(0), max_steps=6)
     assert evaluation.lengths.tolist() == [4, 4, 6, 6]
@@ -99,7 +101,7 @@ def test_long_episodes_are_cut_and_reported():
     assert "not ended" not in text({AGENT: dataclasses.replace(evaluation, cut=0)})
 
 
-def test_first_line_of_the_report():
+def test_first_line_of_the_report() -> None:
     evaluation = Evaluation(*(np.array(a) for a in ([0.0, 10.0, 10.0, 0.0], [1, 2, 3, 6], [0] * 4, [False] * 4)))
     lines = text({AGENT: evaluation, UNSEEN: evaluation}).splitlines()
     assert lines[0] == "mean return 5.00 +- 2.89 over 4 episodes"
@@ -107,14 +109,14 @@ def test_first_line_of_the_report():
     assert lines[2] == "unseen levels: mean return 5.00 +- 2.89 over 4 episodes"
 
 
-def test_recurrent_state_is_reset_between_episodes():
+def test_recurrent_state_is_reset_between_episodes() -> None:
     agent = TinyAgent("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
     calls = []
 
     class RecordingAgent:
         num_actions, initial_state, preprocess = 3, staticmethod(agent.initial_state), staticmethod(agent.preprocess)
 
-        def step(self, observations, state, firsts):
+        def step(self, observations: np.ndarray, state: Any, firsts: np.ndarray) -> tuple[Outputs, State]:
             calls.append((firsts.copy(), state))
             return agent.step(observations, state, firsts)
 
@@ -124,7 +126,7 @@ def test_recurrent_state_is_reset_between_episodes():
     assert any(np.abs(state[0]).max() > 0 for _, state in calls[1:])
 
 
-def test_unseen_levels_follow_the_training_levels():
+def test_unseen_levels_follow_the_training_levels() -> None:
     spec = EnvironmentSpec(name="coinrun", options={"num_levels": 200, "start_level": 7, "distribution_mode": "easy"})
     others = unseen_levels(spec)
     assert others is not None
@@ -133,7 +135,7 @@ def test_unseen_levels_follow_the_training_levels():
     assert unseen_levels(EnvironmentSpec("atari", "breakout")) is None
 
 
-def test_procgen_plays_the_unseen_levels():
+def test_procgen_plays_the_unseen_levels() -> None:
     pytest.importorskip("procgen")
     spec = EnvironmentSpec(name="coinrun", options={"num_levels": 2**31 - 1 - 1000})
     environment = make(unseen_levels(spec), 16, 0)
@@ -150,7 +152,7 @@ def test_procgen_plays_the_unseen_levels():
         (1, {"max_steps": -3}, "max_steps=-3 must be at least 1"),
     ],
 )
-def test_invalid_counts(episodes, options, message):
+def test_invalid_counts(episodes: int, options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as raised:
         evaluate(RandomPolicyAgent(15), EnvironmentSpec(name="coinrun"), episodes, seed=0, **options)
     assert str(raised.value) == message

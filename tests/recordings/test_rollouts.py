@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,16 +22,22 @@ from tests.fakes import KINDS, TinyAgent, TinyEnvironment
 LENGTHS = (5, 7, 100)
 
 
-def make_agent(kind="policy", **arguments):
+def make_agent(kind: str = "policy", **arguments: Any) -> TinyAgent:
     return TinyAgent(kind, observation_shape=(16, 16, 1), num_actions=3, patch=4, **arguments)
 
 
-def collect(kind="policy", num_steps=20, seed=0, environment=None, **arguments):
+def collect(
+    kind: str = "policy",
+    num_steps: int = 20,
+    seed: int = 0,
+    environment: TinyEnvironment | None = None,
+    **arguments: Any,
+) -> Any:
     environment = environment or TinyEnvironment(LENGTHS)
     return collect_trajectories(make_agent(kind), environment, num_steps, np.random.default_rng(seed), **arguments)
 
 
-def test_trajectories_are_consecutive_steps_after_the_first():
+def test_trajectories_are_consecutive_steps_after_the_first() -> None:
     environment = TinyEnvironment(LENGTHS)
     trajectories = collect(environment=environment)
     number, time = trajectories.observations[..., 0, 0, 0], trajectories.observations[..., 0, 1, 0]
@@ -42,7 +50,7 @@ def test_trajectories_are_consecutive_steps_after_the_first():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_outputs_belong_to_their_observations(kind):
+def test_outputs_belong_to_their_observations(kind: str) -> None:
     agent, trajectories = make_agent(kind), collect(kind)
     state = None if kind != "recurrent" else tuple(part[:, 9] for part in trajectories.states)
     outputs, _ = agent.step(trajectories.observations[:, 9], state, np.zeros(3, bool))
@@ -55,7 +63,7 @@ def test_outputs_belong_to_their_observations(kind):
         np.testing.assert_array_equal(trajectories.actions, trajectories.q_values.argmax(-1))
 
 
-def test_states_are_before_the_step_and_reset_with_an_episode():
+def test_states_are_before_the_step_and_reset_with_an_episode() -> None:
     agent, trajectories = make_agent("recurrent"), collect("recurrent")
     (states,) = trajectories.states
     assert states.shape == (3, 20, 6)
@@ -66,10 +74,10 @@ def test_states_are_before_the_step_and_reset_with_an_episode():
         np.testing.assert_array_equal(after[going_on], states[going_on, t + 1])
 
 
-def test_agents_with_their_own_reset():
+def test_agents_with_their_own_reset() -> None:
     @dataclasses.dataclass(frozen=True)
     class Learnt(TinyAgent):
-        def reset(self, state, firsts):
+        def reset(self, state: Any, firsts: np.ndarray) -> tuple[np.ndarray, ...]:
             return (np.where(firsts[:, None], 0.5, state[0]).astype(np.float32),)
 
     agent = Learnt("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
@@ -78,7 +86,7 @@ def test_agents_with_their_own_reset():
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "q"])
-def test_truncated_episodes_have_final_values(kind):
+def test_truncated_episodes_have_final_values(kind: str) -> None:
     environment = TinyEnvironment(LENGTHS, cut=[True, False, False])
     trajectories = collect(kind, environment=environment)
     np.testing.assert_array_equal(np.flatnonzero(trajectories.truncated[0]), [3, 8, 13, 18])
@@ -96,14 +104,14 @@ def test_truncated_episodes_have_final_values(kind):
     assert expected != 0
 
 
-def test_same_seed_same_trajectories():
+def test_same_seed_same_trajectories() -> None:
     one, two, other = collect(seed=1), collect(seed=1), collect(seed=2)
     for name, array in to_arrays(one).items():
         np.testing.assert_array_equal(array, to_arrays(two)[name])
     assert (one.actions != other.actions).any()
 
 
-def test_actions_are_sampled_from_the_policy():
+def test_actions_are_sampled_from_the_policy() -> None:
     logits = np.tile(np.log([[0.5, 0.2, 0.3]]), (40_000, 1)).astype(np.float32)
     actions = choose_actions(Outputs(policy_logits=logits + 7), np.random.default_rng(0))
     np.testing.assert_allclose(np.bincount(actions) / 40_000, [0.5, 0.2, 0.3], atol=0.01)
@@ -111,7 +119,7 @@ def test_actions_are_sampled_from_the_policy():
     assert choose_actions(Outputs(policy_logits=certain), np.random.default_rng(0)).tolist() == [0, 2]
 
 
-def test_arrays_in_files_equal_those_in_memory(tmp_path, monkeypatch):
+def test_arrays_in_files_equal_those_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rl_clarity.recordings.array_stores._BUFFERED_BYTES", 3000)  # several blocks
     in_memory = to_arrays(collect("recurrent", full_resolution=True))
     in_files = to_arrays(collect("recurrent", full_resolution=True, store=FileStore(tmp_path)))
@@ -123,7 +131,7 @@ def test_arrays_in_files_equal_those_in_memory(tmp_path, monkeypatch):
         np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), in_memory[name])
 
 
-def test_rendered_frames_show_the_observations():
+def test_rendered_frames_show_the_observations() -> None:
     environment = TinyEnvironment(LENGTHS)
     trajectories = collect(environment=environment, full_resolution=True)
     assert trajectories.observations_full.shape == (3, 20, 20, 24, 3)
@@ -133,7 +141,7 @@ def test_rendered_frames_show_the_observations():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_nth_observation_is_kept(kind):
+def test_every_nth_observation_is_kept(kind: str) -> None:
     environment = TinyEnvironment((1000, 1000))
     rng = np.random.default_rng(0)
     observations = collect_observations(make_agent(kind), environment, 3, 4, rng, full_resolution=True)
@@ -148,28 +156,28 @@ def test_every_nth_observation_is_kept(kind):
         assert observations.states[0].any()
 
 
-def test_ages_of_observations():
+def test_ages_of_observations() -> None:
     rng = np.random.default_rng(0)
     observations = collect_observations(make_agent(), TinyEnvironment(LENGTHS), 5, 6, rng)
     np.testing.assert_array_equal(observations.ages, observations.observations[:, 0, 1, 0])
 
 
-def test_burn_in_comes_before_the_first_observation():
+def test_burn_in_comes_before_the_first_observation() -> None:
     rng = np.random.default_rng(0)
     observations = collect_observations(make_agent(), TinyEnvironment((1000,)), 2, 4, rng, burn_in=10)
     assert observations.observations[:, 0, 1, 0].tolist() == [13, 17]
 
 
-def test_progress_counts_environment_steps():
+def test_progress_counts_environment_steps() -> None:
     seen = []
     collect(num_steps=4, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(3, 12), (6, 12), (9, 12), (12, 12)]
 
 
-def test_frames_are_preprocessed_by_the_agent():
+def test_frames_are_preprocessed_by_the_agent() -> None:
     @dataclasses.dataclass(frozen=True)
     class Inverting(TinyAgent):
-        def preprocess(self, frames):
+        def preprocess(self, frames: np.ndarray) -> np.ndarray:
             return 255 - frames
 
     agent = Inverting(observation_shape=(16, 16, 1), num_actions=3, patch=4)
@@ -177,10 +185,10 @@ def test_frames_are_preprocessed_by_the_agent():
     assert trajectories.observations[0, :, 0, 1, 0].tolist() == [254, 253, 252, 251]
 
 
-def test_procgen_is_deterministic():
+def test_procgen_is_deterministic() -> None:
     pytest.importorskip("procgen")
 
-    def samples(seed):
+    def samples(seed: int) -> dict[str, np.ndarray]:
         environment = make(EnvironmentSpec(name="starpilot", epsilon_greedy=0.1, options={"frame_stack": 2}), 3, seed)
         agent = TinyAgent("recurrent", observation_shape=(64, 64, 6))
         trajectories = collect_trajectories(agent, environment, 150, np.random.default_rng(seed))
@@ -197,7 +205,7 @@ def test_procgen_is_deterministic():
 class RunRight(RandomPolicyAgent):
     """Mostly runs and jumps to the right, which gets far in CoinRun."""
 
-    def step(self, observations, state, firsts):
+    def step(self, observations: np.ndarray, state: Any, firsts: np.ndarray) -> tuple[Outputs, None]:
         logits = np.zeros((len(observations), self.num_actions), np.float32)
         logits[:, [7, 8]] = 4.5, 4.9
         return Outputs(logits, np.zeros(len(observations), np.float32)), None
@@ -208,10 +216,10 @@ class RunRight(RandomPolicyAgent):
     ("game", "agent", "mean_age"),
     [("coinrun", RunRight(15), 30), ("starpilot", RandomPolicyAgent(15), 45), ("bigfish", RandomPolicyAgent(15), 75)],
 )
-def test_observations_are_as_late_in_episodes_as_in_the_original(game, agent, mean_age):
+def test_observations_are_as_late_in_episodes_as_in_the_original(game: str, agent: Any, mean_age: float) -> None:
     pytest.importorskip("procgen")
 
-    def ages(plan, seed):
+    def ages(plan: dict[str, Any], seed: int) -> np.ndarray:
         environment = make(EnvironmentSpec(name=game), plan["num_envs"], seed)
         rng = np.random.default_rng(seed)
         observations = collect_observations(agent, environment, plan["num_obs"], plan["obs_every"], rng)
@@ -224,7 +232,7 @@ def test_observations_are_as_late_in_episodes_as_in_the_original(game, agent, me
     assert scipy.stats.ks_2samp(original, fewer).statistic <= 0.05
 
 
-def test_agent_and_environment_must_match():
+def test_agent_and_environment_must_match() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(SamplesError, match="the agent has 15 actions, the environment 3"):
         collect_trajectories(TinyAgent(), TinyEnvironment((5,)), 3, rng)
@@ -232,9 +240,9 @@ def test_agent_and_environment_must_match():
         collect_trajectories(TinyAgent(num_actions=3), TinyEnvironment((5,)), 3, rng)
 
 
-def test_observations_are_kept_as_uint8_if_preprocess_returns_floats():
+def test_observations_are_kept_as_uint8_if_preprocess_returns_floats() -> None:
     class Halved(TinyAgent):
-        def preprocess(self, frames):
+        def preprocess(self, frames: np.ndarray) -> np.ndarray:
             return (frames // 2).astype(np.float32) / 255
 
     agent = Halved("policy", observation_shape=(16, 16, 1), num_actions=3, patch=4)

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,16 +36,16 @@ from tests.saved import save_samples
 AGENT = TinyAgent("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
 
 
-def make_trajectories(seed=0, num_steps=6, **arguments):
+def make_trajectories(seed: int = 0, num_steps: int = 6, **arguments: Any) -> Any:
     rng = np.random.default_rng(seed)
     return collect_trajectories(AGENT, TinyEnvironment((5, 3)), num_steps, rng, **arguments)
 
 
-def make_observations():
+def make_observations() -> Observations:
     return collect_observations(AGENT, TinyEnvironment((5, 3)), 3, 4, np.random.default_rng(0))
 
 
-def assert_equal(one, two):
+def assert_equal(one: Any, two: Any) -> None:
     one, two = to_arrays(one), to_arrays(two)
     assert one.keys() == two.keys()
     for name in one:
@@ -51,7 +53,7 @@ def assert_equal(one, two):
         assert one[name].dtype == two[name].dtype
 
 
-def test_round_trip(tmp_path):
+def test_round_trip(tmp_path: Path) -> None:
     trajectories, observations = make_trajectories(), make_observations()
     save_samples(tmp_path / "t", trajectories, {"seed": np.int64(3), "args": {"gamma": np.float32(0.5)}})
     save_samples(tmp_path / "o", observations)
@@ -61,7 +63,7 @@ def test_round_trip(tmp_path):
     assert isinstance(load_trajectories(tmp_path / "t").observations, np.memmap)
 
 
-def test_samples_are_written_while_they_are_collected(tmp_path):
+def test_samples_are_written_while_they_are_collected(tmp_path: Path) -> None:
     with SamplesWriter(tmp_path / "t") as writer:
         trajectories = make_trajectories(store=writer.store)
         writer.commit(trajectories)
@@ -69,18 +71,18 @@ def test_samples_are_written_while_they_are_collected(tmp_path):
     assert_equal(trajectories, make_trajectories())
 
 
-def test_new_samples_replace_old_ones(tmp_path):
+def test_new_samples_replace_old_ones(tmp_path: Path) -> None:
     save_samples(tmp_path, make_trajectories())
     save_samples(tmp_path, make_trajectories(num_steps=9))
     assert load_trajectories(tmp_path).rewards.shape == (2, 9)
     assert len(list(tmp_path.glob("arrays-*"))) == 1
 
 
-def test_an_error_keeps_the_old_samples(tmp_path):
+def test_an_error_keeps_the_old_samples(tmp_path: Path) -> None:
     old = make_trajectories()
     save_samples(tmp_path, old)
 
-    def write_and_fail():
+    def write_and_fail() -> None:
         with SamplesWriter(tmp_path) as writer:
             make_trajectories(seed=1, store=writer.store)
             raise RuntimeError("stopped")
@@ -91,7 +93,7 @@ def test_an_error_keeps_the_old_samples(tmp_path):
     assert len(list(tmp_path.glob("arrays-*"))) == 1
 
 
-def test_a_killed_writer_keeps_the_old_samples_and_the_next_cleans_up(tmp_path):
+def test_a_killed_writer_keeps_the_old_samples_and_the_next_cleans_up(tmp_path: Path) -> None:
     old = make_trajectories()
     save_samples(tmp_path, old)
     program = (
@@ -114,61 +116,61 @@ def test_a_killed_writer_keeps_the_old_samples_and_the_next_cleans_up(tmp_path):
     assert len(list(tmp_path.glob("arrays-*"))) == 1
 
 
-def array_file(folder, name="observations"):
+def array_file(folder: Path, name: str = "observations") -> Path:
     return folder / json.loads((folder / INDEX).read_text())["arrays"][name]["file"]
 
 
-def truncate(folder):
+def truncate(folder: Path) -> None:
     with array_file(folder).open("r+b") as file:
         file.truncate(200)
 
 
-def remove(folder):
+def remove(folder: Path) -> None:
     array_file(folder).unlink()
 
 
-def empty_index(folder):
+def empty_index(folder: Path) -> None:
     (folder / INDEX).write_text("")
 
 
-def other_version(folder):
+def other_version(folder: Path) -> None:
     index = json.loads((folder / INDEX).read_text())
     (folder / INDEX).write_text(json.dumps({**index, "version": 99}))
 
 
-def other_shape(folder):
+def other_shape(folder: Path) -> None:
     np.save(array_file(folder, "actions"), np.load(array_file(folder, "actions")).T)
 
 
-def pickle_inside(folder):
+def pickle_inside(folder: Path) -> None:
     size = array_file(folder, "actions").stat().st_size
     with array_file(folder, "actions").open("wb") as file:
         np.save(file, np.array([{"a": 1}], dtype=object), allow_pickle=True)
         file.truncate(size)
 
 
-def outside(folder):
+def outside(folder: Path) -> None:
     index = json.loads((folder / INDEX).read_text())
     index["arrays"]["actions"]["file"] = "../../secret.npy"
     (folder / INDEX).write_text(json.dumps(index))
 
 
-def without_arrays(folder):
+def without_arrays(folder: Path) -> None:
     (folder / INDEX).write_text(json.dumps({"format": "rl_clarity samples", "version": 1, "kind": "trajectories"}))
 
 
-def facts_in_a_list(folder):
+def facts_in_a_list(folder: Path) -> None:
     index = json.loads((folder / INDEX).read_text())
     (folder / INDEX).write_text(json.dumps({**index, "facts": [1]}))
 
 
-def a_number_for_a_file(folder):
+def a_number_for_a_file(folder: Path) -> None:
     index = json.loads((folder / INDEX).read_text())
     index["arrays"]["actions"]["file"] = 7
     (folder / INDEX).write_text(json.dumps(index))
 
 
-def deeply_nested(folder):
+def deeply_nested(folder: Path) -> None:
     (folder / INDEX).write_text("[" * 200_000)
 
 
@@ -188,14 +190,14 @@ def deeply_nested(folder):
         (deeply_nested, "samples.json is missing or damaged"),
     ],
 )
-def test_damaged_samples(tmp_path, damage, message):
+def test_damaged_samples(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
     save_samples(tmp_path, make_trajectories())
     damage(tmp_path)
     with pytest.raises(SamplesError, match=rf"(?s){message}.*resample=True"):
         load_trajectories(tmp_path)
 
 
-def test_missing_samples_and_samples_of_the_other_kind(tmp_path):
+def test_missing_samples_and_samples_of_the_other_kind(tmp_path: Path) -> None:
     with pytest.raises(SamplesError, match=r"no saved samples in .*; collect new samples with resample=True"):
         load_trajectories(tmp_path / "nothing")
     save_samples(tmp_path, make_observations())
@@ -203,7 +205,7 @@ def test_missing_samples_and_samples_of_the_other_kind(tmp_path):
         load_trajectories(tmp_path)
 
 
-def test_paths_that_are_not_writable(tmp_path):
+def test_paths_that_are_not_writable(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SamplesError, match="cannot write samples"):
         save_samples(tmp_path / "file" / "t", make_trajectories())
@@ -211,8 +213,8 @@ def test_paths_that_are_not_writable(tmp_path):
         save_metadata(tmp_path / "file" / "m.json", {})
 
 
-def test_a_full_disk_leaves_no_files(tmp_path, monkeypatch):
-    def full(*_):
+def test_a_full_disk_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
@@ -222,7 +224,7 @@ def test_a_full_disk_leaves_no_files(tmp_path, monkeypatch):
     assert not (tmp_path / INDEX).exists()
 
 
-def test_metadata(tmp_path):
+def test_metadata(tmp_path: Path) -> None:
     path = tmp_path / "a" / "m.json"
     save_metadata(path, {"env_name": "coinrun", "gamma": np.float64(0.999), "levels": np.arange(2)})
     assert load_metadata(path) == {"env_name": "coinrun", "gamma": 0.999, "levels": [0, 1]}
@@ -232,20 +234,20 @@ def test_metadata(tmp_path):
         load_metadata(path)
 
 
-def test_wrong_array_names():
+def test_wrong_array_names() -> None:
     with pytest.raises(SamplesError, match="lack actions, firsts, rewards"):
         from_arrays(Trajectories, {"observations": np.zeros(1)})
     with pytest.raises(SamplesError, match="unknown seeds"):
         from_arrays(Observations, {"observations": np.zeros(1), "seeds": np.zeros(1)})
 
 
-def test_parts_of_a_state_keep_their_order():
+def test_parts_of_a_state_keep_their_order() -> None:
     arrays = {f"states.{i}": np.array(i) for i in range(12)}
     samples = from_arrays(Observations, {"observations": np.zeros(1), **dict(sorted(arrays.items()))})
     assert [int(part) for part in samples.states] == list(range(12))
 
 
-def test_paths_are_beside_the_checkpoint(tmp_path):
+def test_paths_are_beside_the_checkpoint(tmp_path: Path) -> None:
     paths = sample_paths(tmp_path / "best.model.jd", LoadOptions(trajectories_path=Path("my/t")))
     assert paths.model == tmp_path / "rl-clarity" / "best.model.model.jd"
     assert paths.metadata == tmp_path / "rl-clarity" / "best.model.metadata.json"
@@ -254,7 +256,9 @@ def test_paths_are_beside_the_checkpoint(tmp_path):
     assert not (tmp_path / "rl-clarity").exists()
 
 
-def test_paths_are_in_the_cache_if_the_folder_is_read_only_or_remote(tmp_path, monkeypatch):
+def test_paths_are_in_the_cache_if_the_folder_is_read_only_or_remote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storage_module.platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
     remote = sample_paths("gs://bucket/a/c.jd", LoadOptions())
     assert remote.observations.parent.parent == tmp_path / "cache" / "rl-clarity" / "samples"
@@ -263,7 +267,7 @@ def test_paths_are_in_the_cache_if_the_folder_is_read_only_or_remote(tmp_path, m
     assert tmp_path / "cache" in sample_paths(tmp_path / "c.jd", LoadOptions()).metadata.parents
 
 
-def test_temporary_paths_are_new_each_time(tmp_path, monkeypatch):
+def test_temporary_paths_are_new_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage_module.tempfile, "tempdir", str(tmp_path))
     one, two = (sample_paths("c.jd", LoadOptions(temp_files=True)) for _ in range(2))
     assert one.trajectories != two.trajectories
@@ -291,8 +295,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
 
 
-def test_memory_does_not_grow_with_the_number_of_steps(tmp_path):
-    def peak(num_steps):
+def test_memory_does_not_grow_with_the_number_of_steps(tmp_path: Path) -> None:
+    def peak(num_steps: int) -> float:
         arguments = [sys.executable, "-c", MEASURE, str(tmp_path / str(num_steps)), str(num_steps)]
         return float(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout)
 
@@ -300,7 +304,7 @@ def test_memory_does_not_grow_with_the_number_of_steps(tmp_path):
     assert long - short < 60, f"{short:.0f} MiB became {long:.0f}"
 
 
-def test_release_keeps_array_contents(tmp_path):
+def test_release_keeps_array_contents(tmp_path: Path) -> None:
     save_samples(tmp_path, make_trajectories())
     observations = load_trajectories(tmp_path).observations
     before = observations.copy()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,24 +14,27 @@ from rl_clarity import formats
 from rl_clarity.analyses.attribution import integrated_gradients
 from rl_clarity.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
+from tests.golden_data import Golden
 
 
 @pytest.fixture(scope="module")
-def attribution(golden):
+def attribution(golden: Golden) -> np.ndarray:
     agent = formats.load_agent(golden.checkpoint)
     return integrated_gradients(agent, golden.expected["observations"], str(golden.expected["nmf.layer"]))
 
 
 @pytest.fixture(scope="module")
-def reduction(golden):
+def reduction(golden: Golden) -> ChannelReduction:
     return ChannelReduction(golden.expected["nmf.components"])
 
 
-def relative(actual, expected):
+def relative(actual: np.ndarray, expected: Any) -> float:
     return np.abs(actual - expected).max() / np.abs(expected).max()
 
 
-def test_transform_is_at_least_as_accurate_as_the_original(golden, attribution, reduction):
+def test_transform_is_at_least_as_accurate_as_the_original(
+    golden: Golden, attribution: np.ndarray, reduction: ChannelReduction
+) -> None:
     for sign, name in ((1, "pos"), (-1, "neg")):
         x = np.maximum(sign * attribution, 0)
         expected = golden.expected[f"nmf.attr_{name}_transformed"]
@@ -39,36 +45,40 @@ def test_transform_is_at_least_as_accurate_as_the_original(golden, attribution, 
         assert relative(actual, expected) < 1e-3
 
 
-def test_reconstruction_error_equals_the_original(golden, attribution, reduction):
+def test_reconstruction_error_equals_the_original(
+    golden: Golden, attribution: np.ndarray, reduction: ChannelReduction
+) -> None:
     expected = float(golden.expected["nmf.reconstruction_error"])
     assert reduction.reconstruction_error(attribution) == pytest.approx(expected, rel=1e-5)
 
 
-def test_signed_transform_is_in_units_of_attribution(golden, attribution, reduction):
+def test_signed_transform_is_in_units_of_attribution(
+    golden: Golden, attribution: np.ndarray, reduction: ChannelReduction
+) -> None:
     channels, residual = reduction.signed_transform(attribution)
     assert relative(channels, golden.expected["render.channels"]) < 1e-4
     assert relative(residual, golden.expected["render.residual"]) < 1e-4
     assert np.allclose(channels.sum(-1) + residual[..., 0], attribution.sum(-1), atol=1e-5 * np.abs(attribution).max())
 
 
-def test_fit_is_as_accurate_as_the_original(golden, attribution):
+def test_fit_is_as_accurate_as_the_original(golden: Golden, attribution: np.ndarray) -> None:
     fitted = ChannelReduction.fit(attribution, 8)
     assert fitted.reconstruction_error(attribution) <= float(golden.expected["nmf.reconstruction_error"]) * 1.001
 
 
-def test_fit_on_sampled_rows_is_within_a_percent(attribution):
+def test_fit_on_sampled_rows_is_within_a_percent(attribution: np.ndarray) -> None:
     drawn = ChannelReduction.fit(attribution, 8, max_rows=1000)
     assert drawn.reconstruction_error(attribution) <= 1.01 * ChannelReduction.fit(
         attribution, 8, max_rows=None
     ).reconstruction_error(attribution)
 
 
-def test_same_seed_same_components(attribution):
+def test_same_seed_same_components(attribution: np.ndarray) -> None:
     first, second = (ChannelReduction.fit(attribution, 8, 3, max_rows=500).components for _ in range(2))
     assert np.array_equal(first, second)
 
 
-def test_components_are_ordered_by_total_attribution(attribution):
+def test_components_are_ordered_by_total_attribution(attribution: np.ndarray) -> None:
     reduction = ChannelReduction.fit(attribution, 8)
     carried = sum(
         reduction.transform(np.maximum(sign * attribution, 0)).sum((0, 1, 2)) * reduction.components.sum(1)
@@ -78,7 +88,7 @@ def test_components_are_ordered_by_total_attribution(attribution):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 12))
-def test_transform_meets_the_optimality_conditions(seed, features, channels):
+def test_transform_meets_the_optimality_conditions(seed: int, features: int, channels: int) -> None:
     rng = np.random.default_rng(seed)
     components = rng.random((features, channels)).astype(np.float32) * (rng.random((features, channels)) < 0.6)
     x = rng.random((5, channels)).astype(np.float32) * 10.0 ** rng.integers(-3, 4)
@@ -91,7 +101,7 @@ def test_transform_meets_the_optimality_conditions(seed, features, channels):
     assert np.all(np.abs(slope[weights > 1e-3 * weights.max(initial=0)]) <= 2e-3 * scale)  # none could shrink
 
 
-def test_a_layer_without_attribution_has_empty_channels():
+def test_a_layer_without_attribution_has_empty_channels() -> None:
     nothing = np.zeros((2, 3, 3, 5), np.float32)
     reduction = ChannelReduction.fit(nothing, 4)
     channels, residual = reduction.signed_transform(nothing + 1)
@@ -100,14 +110,14 @@ def test_a_layer_without_attribution_has_empty_channels():
     assert np.allclose(residual, 5)
 
 
-def test_no_more_features_than_channels():
+def test_no_more_features_than_channels() -> None:
     attribution = np.random.default_rng(0).normal(size=(4, 3, 3, 2)).astype(np.float32)
     reduction = ChannelReduction.fit(attribution, 8)
     assert reduction.components.shape == (2, 2)
     assert reduction.reconstruction_error(attribution) < 1e-2
 
 
-def test_negative_components_and_zero_features():
+def test_negative_components_and_zero_features() -> None:
     with pytest.raises(OptionError, match="not negative"):
         ChannelReduction(np.array([[1.0, -1.0]]))
     with pytest.raises(OptionError, match="nmf_features=0"):
@@ -133,11 +143,11 @@ def test_negative_components_and_zero_features():
         (lambda r: ChannelReduction.fit(3.0), "must be an array"),
     ],
 )
-def test_invalid_arguments(use, words):
+def test_invalid_arguments(use: Callable[[Any], Any], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         use(ChannelReduction(np.array([[1.0, 0, 0, 1], [0, 1, 1, 0]])))
 
 
-def test_attribution_may_be_a_list():
+def test_attribution_may_be_a_list() -> None:
     reduction = ChannelReduction.fit([[1.0, 0.0], [0.0, 2.0]], 2)
     assert reduction.transform([[1.0, 0.0]]).shape == (1, 2)

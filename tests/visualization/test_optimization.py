@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.errors import ClarityError
-from rl_clarity.visualization.optimization import optimize_images
+from rl_clarity.visualization.optimization import OptimizedImages, optimize_images
 
 
 def colored_stripes(images: np.ndarray, layer: str, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -18,7 +18,7 @@ def colored_stripes(images: np.ndarray, layer: str, directions: np.ndarray) -> t
     return (gradients * images).sum(axis=(1, 2, 3)), gradients
 
 
-def optimized(seed: int = 0, **options: float):
+def optimized(seed: int = 0, **options: float) -> OptimizedImages:
     rng = np.random.default_rng(seed)
     return optimize_images(colored_stripes, "stripes", np.eye(2), (8, 8, 3), rng, **{"steps": 60, **options})
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rl_clarity import formats
+from rl_clarity.agents.protocol import Site
 from rl_clarity.analyses.attribution import (
     attribute,
     input_gradients,
@@ -20,20 +22,21 @@ from rl_clarity.analyses.attribution.quadrature import RULES, quadrature
 from rl_clarity.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
 from tests.fakes import TinyAgent
+from tests.golden_data import Golden
 
 
 @pytest.fixture(scope="module")
-def agent(golden):
+def agent(golden: Golden) -> Any:
     return formats.load_agent(golden.checkpoint)
 
 
 @pytest.fixture(scope="module")
-def observations(golden):
+def observations(golden: Golden) -> np.ndarray:
     return golden.expected["observations"][:3]
 
 
 @pytest.mark.parametrize("output", ["value", 1, (0, 2)])
-def test_sums_to_the_difference_of_the_score_as_steps_grow(agent, observations, output):
+def test_sums_to_the_difference_of_the_score_as_steps_grow(agent: Any, observations: np.ndarray, output: Any) -> None:
     layer = select_layers(agent, bottleneck_only=False)[-2]
     gaps = [
         np.abs(attribute(agent, observations, layer, (output,), steps=steps).completeness_gap).max()
@@ -44,14 +47,14 @@ def test_sums_to_the_difference_of_the_score_as_steps_grow(agent, observations, 
     assert gaps[2] <= gaps[1] <= gaps[0]
 
 
-def test_a_group_is_the_sum_of_its_logits(agent, observations):
+def test_a_group_is_the_sum_of_its_logits(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[-1]
     group = integrated_gradients(agent, observations, layer, (0, 3, 4))
     single = attribute(agent, observations, layer, (0, 3, 4)).values.sum(axis=0)
     assert np.allclose(group, single, atol=1e-5 * np.abs(group).max())
 
 
-def test_outputs_together_equal_outputs_alone(agent, observations):
+def test_outputs_together_equal_outputs_alone(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[0]
     together = attribute(agent, observations, layer, ("value", 1), steps=2).values
     for row, output in zip(together, ("value", 1), strict=True):
@@ -59,14 +62,14 @@ def test_outputs_together_equal_outputs_alone(agent, observations):
         assert np.allclose(row, alone, atol=1e-5 * np.abs(alone).max())
 
 
-def test_an_observation_does_not_depend_on_its_batch(agent, observations):
+def test_an_observation_does_not_depend_on_its_batch(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[-1]
     many = integrated_gradients(agent, np.repeat(observations, 30, axis=0), layer, steps=2)
     few = integrated_gradients(agent, observations, layer, steps=2)
     assert np.allclose(many[::30], few, atol=1e-5 * np.abs(few).max())
 
 
-def test_input_gradients_predict_small_changes(agent, observations):
+def test_input_gradients_predict_small_changes(agent: Any, observations: np.ndarray) -> None:
     gradients = input_gradients(agent, observations)
     row, column, channel = np.unravel_index(np.abs(gradients[0]).argmax(), gradients[0].shape)
     nudged = observations[:1].copy()
@@ -77,11 +80,11 @@ def test_input_gradients_predict_small_changes(agent, observations):
 
 
 @pytest.mark.parametrize("golden", ["nature"], indirect=True)
-def test_drawn_paths_are_decided_by_the_generator(agent, observations):
+def test_drawn_paths_are_decided_by_the_generator(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[-1]
     reduction = ChannelReduction.fit(integrated_gradients(agent, observations, layer), features=4)
 
-    def draw(seed):
+    def draw(seed: int) -> np.ndarray:
         rng = np.random.default_rng(seed)
         return multi_path_attribution(agent, observations, layer, reduction, steps=3, max_paths=2, rng=rng)
 
@@ -92,10 +95,12 @@ def test_drawn_paths_are_decided_by_the_generator(agent, observations):
 @pytest.mark.parametrize("golden", ["nature"], indirect=True)
 class TestSeveralPaths:
     @pytest.fixture
-    def reduction(self, agent, observations):
+    def reduction(self, agent: Any, observations: np.ndarray) -> ChannelReduction:
         return ChannelReduction.fit(integrated_gradients(agent, observations, select_layers(agent)[-1]), features=4)
 
-    def test_scores_that_share_paths_add_up(self, agent, observations, reduction):
+    def test_scores_that_share_paths_add_up(
+        self, agent: Any, observations: np.ndarray, reduction: ChannelReduction
+    ) -> None:
         layer, outputs = select_layers(agent)[-1], ["value", 0, 3, (0, 3)]
         options = {"steps": 3, "max_paths": 2}
         found = multi_path_attributions(agent, observations, layer, reduction, outputs, **options)
@@ -116,7 +121,9 @@ class TestSeveralPaths:
             ({"layer": "1"}, "reduction has .* channels, layer '1' has .*fit a"),
         ],
     )
-    def test_arguments_that_say_nothing(self, agent, observations, reduction, options, words):
+    def test_arguments_that_say_nothing(
+        self, agent: Any, observations: np.ndarray, reduction: ChannelReduction, options: dict[str, Any], words: str
+    ) -> None:
         first, *_, last = select_layers(agent)
         if options.get("layer"):
             options, words = {"layer": first}, words.replace("'1'", f"'{first}'")
@@ -127,13 +134,13 @@ class TestSeveralPaths:
 
 @pytest.mark.parametrize("golden", ["clear"], indirect=True)
 class TestSelectLayers:
-    def test_by_part_of_the_full_name(self, agent):
+    def test_by_part_of_the_full_name(self, agent: Any) -> None:
         assert select_layers(agent, name_contains_one_of=["2b", "pi/4"]) == ["2b", "4a"]
 
-    def test_discards_the_first(self, agent):
+    def test_discards_the_first(self, agent: Any) -> None:
         assert select_layers(agent, discard_first_n=3) == ["3a", "4a"]
 
-    def test_by_kind(self, agent):
+    def test_by_kind(self, agent: Any) -> None:
         assert select_layers(agent, op_is_one_of=["conv2d"])[:2] == ["1a", "2a"]
         mixed = select_layers(agent, op_is_one_of=["relu", "conv2d"])
         assert mixed[:2] == ["1a/conv2d", "1a/Relu"]
@@ -148,30 +155,30 @@ class TestSelectLayers:
             ({"name_contains_one_of": "2b"}, r"must be a sequence: \['2b'\]"),
         ],
     )
-    def test_nothing_left_says_what_there_is(self, agent, options, named):
+    def test_nothing_left_says_what_there_is(self, agent: Any, options: dict[str, Any], named: str) -> None:
         with pytest.raises(OptionError, match=f"(?s)layer_kwargs.*{named}"):
             select_layers(agent, **options)
 
-    def test_unknown_layer_names_the_nearest(self, agent, observations):
+    def test_unknown_layer_names_the_nearest(self, agent: Any, observations: np.ndarray) -> None:
         with pytest.raises(OptionError, match=r"'2c'.*did you mean '2"):
             integrated_gradients(agent, observations, "2c")
 
     @pytest.mark.parametrize("steps", [0, -1, 2.5, "a", None, True])
-    def test_steps_that_are_none(self, agent, observations, steps):
+    def test_steps_that_are_none(self, agent: Any, observations: np.ndarray, steps: Any) -> None:
         with pytest.raises(OptionError, match=f"steps={steps!r} must be a positive integer"):
             integrated_gradients(agent, observations, "4a", steps=steps)
 
-    def test_unknown_output_names_what_there_is(self, agent, observations):
+    def test_unknown_output_names_what_there_is(self, agent: Any, observations: np.ndarray) -> None:
         with pytest.raises(OptionError, match="15"):
             integrated_gradients(agent, observations, "4a", 15)
         with pytest.raises(OptionError, match=r"'greedy'.*'value'"):
             integrated_gradients(agent, observations, "4a", "greedy")
 
 
-def test_a_network_without_relus_has_other_layers_in_their_place():
+def test_a_network_without_relus_has_other_layers_in_their_place() -> None:
     class Elus(TinyAgent):
         @property
-        def sites(self):
+        def sites(self) -> list[Site]:
             return [dataclasses.replace(site, kind=site.kind.replace("relu", "elu")) for site in super().sites]
 
     assert select_layers(Elus()) == ["1a", "2a"]
@@ -182,14 +189,14 @@ def test_a_network_without_relus_has_other_layers_in_their_place():
 
 @pytest.mark.parametrize("rule", RULES.names())
 @pytest.mark.parametrize("steps", [1, 5, 32])
-def test_weights_sum_to_one_and_points_lie_on_the_path(rule, steps):
+def test_weights_sum_to_one_and_points_lie_on_the_path(rule: str, steps: Any) -> None:
     points, weights = quadrature(rule, steps)
     assert weights.sum() == pytest.approx(1)
     assert points.min() > 0
     assert points.max() <= 1
 
 
-def test_a_custom_rule_is_used_and_changes_cache_keys():
+def test_a_custom_rule_is_used_and_changes_cache_keys() -> None:
     observations = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
     agent, sources = TinyAgent(), [RULES.source("riemann")]
     wanted = integrated_gradients(agent, observations, "1a", steps=1)
@@ -203,12 +210,12 @@ def test_a_custom_rule_is_used_and_changes_cache_keys():
     assert len(set(sources)) == 3
 
 
-def test_gauss_legendre_is_exact_for_polynomials():
+def test_gauss_legendre_is_exact_for_polynomials() -> None:
     points, weights = quadrature("gauss-legendre", 3)
     assert (weights * points**5).sum() == pytest.approx(1 / 6)
 
 
 @pytest.mark.parametrize(("rule", "steps"), [("simpson", 3), ("riemann", 0), ("riemann", 2.5), ("riemann", "a")])
-def test_unknown_rules_and_steps_are_refused(rule, steps):
+def test_unknown_rules_and_steps_are_refused(rule: str, steps: Any) -> None:
     with pytest.raises(OptionError):
         quadrature(rule, steps)

@@ -2,66 +2,69 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from rl_clarity import formats
 from rl_clarity.analyses.attribution import input_gradients, integrated_gradients, multi_path_attribution, select_layers
 from rl_clarity.reduction import ChannelReduction
+from tests.golden_data import Golden
 
 
 @pytest.fixture(scope="module")
-def agent(golden):
+def agent(golden: Golden) -> Any:
     return formats.load_agent(golden.checkpoint)
 
 
-def assert_close(actual, expected, tolerance=1e-4):
+def assert_close(actual: np.ndarray, expected: Any, tolerance: float = 1e-4) -> None:
     assert actual.shape == expected.shape
     assert np.abs(actual - expected).max() <= tolerance * np.abs(expected).max()
 
 
-def test_layers_are_named_as_in_the_original(golden, agent):
+def test_layers_are_named_as_in_the_original(golden: Golden, agent: Any) -> None:
     assert select_layers(agent) == golden.expected["layer_keys"].tolist()
     assert select_layers(agent, bottleneck_only=False) == golden.expected["all_layer_keys"].tolist()
 
 
-def golden_layers(golden):
+def golden_layers(golden: Golden) -> list[str]:
     return [key.removesuffix(".ig_value_10") for key in golden.expected if key.endswith(".ig_value_10")]
 
 
 @pytest.mark.parametrize(("key", "output"), [("ig_value_10", "value"), ("ig_logit2_10", 2)])
-def test_integrated_gradients(golden, agent, key, output):
+def test_integrated_gradients(golden: Golden, agent: Any, key: str, output: Any) -> None:
     for layer in golden_layers(golden):
         expected = golden.expected[f"{layer}.{key}"]
         observations = golden.expected["observations"][: len(expected)]
         assert_close(integrated_gradients(agent, observations, layer, output), expected)
 
 
-def test_one_step_is_gradient_times_activation(golden, agent):
+def test_one_step_is_gradient_times_activation(golden: Golden, agent: Any) -> None:
     for layer in golden_layers(golden):
         expected = golden.expected[f"{layer}.grad_times_act_value"]
         observations = golden.expected["observations"][: len(expected)]
         assert_close(integrated_gradients(agent, observations, layer, steps=1), expected)
 
 
-def test_activations(golden, agent):
+def test_activations(golden: Golden, agent: Any) -> None:
     for layer in golden_layers(golden):
         expected = golden.expected[f"{layer}.activations"]
         assert_close(agent.activations(golden.expected["observations"][: len(expected)], layer), expected)
 
 
-def test_input_gradients(golden, agent):
+def test_input_gradients(golden: Golden, agent: Any) -> None:
     expected = golden.expected["input_gradient_of_value"]
     assert_close(input_gradients(agent, golden.expected["observations"][: len(expected)]), expected)
 
 
-def test_outputs(golden, agent):
+def test_outputs(golden: Golden, agent: Any) -> None:
     outputs = agent.forward(golden.expected["observations"])
     assert_close(outputs.policy_logits, golden.expected["policy_logits"])
     assert_close(outputs.values, golden.expected["values"])
 
 
-def test_multi_path(golden, agent):
+def test_multi_path(golden: Golden, agent: Any) -> None:
     expected = golden.expected["nmf.multi_path_value_10_all"]
     layer = str(golden.expected["nmf.layer"])
     reduction = ChannelReduction(golden.expected["nmf.components"])

@@ -1,23 +1,26 @@
-"""Networks that users bring: Keras models and PyTorch modules of many shapes, and one network in three guises."""
+"""Custom Keras models: outputs, states, scale of the input, shapes of the input."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
 
-from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents import keras_agent
 from rl_clarity.agents.sites import feature_maps
 from rl_clarity.errors import OptionError
 from tests.agents.paths import path_gradients
 
-L = keras.layers
+L: Any = keras.layers
+KerasAgent: Any = keras_agent.KerasAgent
+"""Not typed, because the network decides which outputs are None."""
 SHAPE = (20, 16, 3)
 
 
-def pictures(count: int, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
+def random_observations(count: int, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (count, *shape), np.uint8)
 
 
@@ -26,40 +29,43 @@ def body(inputs: Any) -> Any:
     return L.Flatten()(L.Conv2D(4, 3, activation="relu", name="c2")(x))
 
 
-def two(inputs: Any, first: Any, second: Any) -> list[Any]:
+def two_heads(inputs: Any, first: Any, second: Any) -> list[Any]:
     x = body(inputs)
     return [first(x), second(x)]
 
 
-def twins(inputs: Any) -> Any:
+def duplicate_names(inputs: Any) -> Any:
     """Two models whose layers have the same name."""
     towers = [keras.Sequential([L.Conv2D(2, 3, name="conv"), L.Flatten()], name=name) for name in "ab"]
     return L.Dense(4)(L.Concatenate()([tower(inputs) for tower in towers]))
 
 
 class TestKerasModels:
-    def test_outputs_are_found_in_any_order(self):
+    def test_outputs_may_come_in_any_order(self) -> None:
         inputs = keras.Input(SHAPE)
         x = body(inputs)
         logits, value = L.Dense(5)(x), L.Dense(1)(x)
         for outputs in ([logits, value], [value, logits], {"value": value, "policy": logits}):
             model = keras.Model(inputs, outputs)
-            found = KerasAgent(model).forward(pictures(2))
-            wanted = keras.Model(inputs, [logits, value]).predict(pictures(2) / np.float32(255), verbose=0)
-            assert np.allclose(found.policy_logits, wanted[0], atol=1e-6)
-            assert np.allclose(found.values, wanted[1][:, 0], atol=1e-6)
+            actual = KerasAgent(model).forward(random_observations(2))
+            expected = keras.Model(inputs, [logits, value]).predict(random_observations(2) / np.float32(255), verbose=0)
+            assert np.allclose(actual.policy_logits, expected[0], atol=1e-6)
+            assert np.allclose(actual.values, expected[1][:, 0], atol=1e-6)
 
-    def test_the_model_itself_is_not_changed(self):
+    def test_the_model_is_not_changed(self) -> None:
         model = keras.Sequential([keras.Input(SHAPE), L.Conv2D(4, 3, activation="relu"), L.Flatten(), L.Dense(6)])
-        names, before = [layer.name for layer in model.layers], model.predict(pictures(1), verbose=0)
+        names, before = [layer.name for layer in model.layers], model.predict(random_observations(1), verbose=0)
         agent = KerasAgent(model)
-        agent.forward(pictures(1))
+        agent.forward(random_observations(1))
         assert [layer.name for layer in model.layers] == names
-        assert np.array_equal(model.predict(pictures(1), verbose=0), before)
-        model.layers[-1].bias.assign(model.layers[-1].bias + 1)  # the variables are the model's own
-        assert np.allclose(agent.forward(pictures(1)).q_values, model.predict(pictures(1) / np.float32(255), verbose=0))
+        assert np.array_equal(model.predict(random_observations(1), verbose=0), before)
+        model.layers[-1].bias.assign(model.layers[-1].bias + 1)  # the agent shares the model's variables
+        assert np.allclose(
+            agent.forward(random_observations(1)).q_values,
+            model.predict(random_observations(1) / np.float32(255), verbose=0),
+        )
 
-    def test_models_that_scale_their_input_are_given_whole_numbers(self):
+    def test_models_that_scale_their_input_get_values_up_to_255(self) -> None:
         for options, first in (
             ({"dtype": "uint8"}, L.Rescaling(1 / 255)),
             ({}, L.Rescaling(1 / 255)),
@@ -68,12 +74,12 @@ class TestKerasModels:
         ):
             inputs = keras.Input(SHAPE, **options)
             model = keras.Model(inputs, L.Dense(4)(body(first(inputs))))
-            wanted = model.predict(pictures(2), verbose=0)
-            assert np.allclose(KerasAgent(model).forward(pictures(2)).q_values, wanted, atol=1e-5)
+            expected = model.predict(random_observations(2), verbose=0)
+            assert np.allclose(KerasAgent(model).forward(random_observations(2)).q_values, expected, atol=1e-5)
         model = keras.Model(inputs, L.Dense(4)(body(inputs)))
-        assert not np.allclose(KerasAgent(model, input_divisor=255).forward(pictures(2)).q_values, wanted)
+        assert not np.allclose(KerasAgent(model, input_divisor=255).forward(random_observations(2)).q_values, expected)
 
-    def test_models_within_models_are_laid_flat(self):
+    def test_nested_models_are_flattened(self) -> None:
         block_input = keras.Input((9, 7, 4))
         y = L.ReLU(name="inner_relu")(L.Conv2D(4, 3, padding="same", name="inner")(block_input))
         block = keras.Model(block_input, L.Add()([block_input, y]), name="block")
@@ -83,50 +89,53 @@ class TestKerasModels:
         agent = KerasAgent(model)
         assert list(agent.layers) == ["c1", "inner_relu"]
         assert {o.name: o.after_bottleneck for o in feature_maps(agent.sites)}["inner_relu"] is False
-        assert np.allclose(agent.forward(pictures(2)).q_values, model.predict(pictures(2) / np.float32(255), verbose=0))
+        assert np.allclose(
+            agent.forward(random_observations(2)).q_values,
+            model.predict(random_observations(2) / np.float32(255), verbose=0),
+        )
 
-    def test_a_recurrent_model_has_its_state_as_further_inputs_and_outputs(self):
+    def test_recurrent_models_have_states_as_inputs_and_outputs(self) -> None:
         inputs, h = keras.Input(SHAPE), keras.Input((6,), name="h")
         after = L.Dense(6, activation="tanh")(L.Concatenate()([body(inputs), h]))
         model = keras.Model([inputs, h], [L.Dense(5, name="policy")(after), L.Dense(1, name="value")(after), after])
         agent = KerasAgent(model, initial_state=[np.full(6, 0.5)])
         state = agent.initial_state(2)
         assert np.array_equal(state[0], np.full((2, 6), 0.5, np.float32))
-        outputs, state = agent.step(pictures(2), state, np.array([True, True]))
-        wanted = model.predict([pictures(2) / np.float32(255), np.full((2, 6), 0.5)], verbose=0)
-        assert np.allclose(outputs.policy_logits, wanted[0], atol=1e-5)
-        assert np.allclose(state[0], wanted[2], atol=1e-5)
-        again, _ = agent.step(pictures(2), state, np.array([True, False]))
+        outputs, state = agent.step(random_observations(2), state, np.array([True, True]))
+        expected = model.predict([random_observations(2) / np.float32(255), np.full((2, 6), 0.5)], verbose=0)
+        assert np.allclose(outputs.policy_logits, expected[0], atol=1e-5)
+        assert np.allclose(state[0], expected[2], atol=1e-5)
+        again, _ = agent.step(random_observations(2), state, np.array([True, False]))
         assert np.allclose(again.policy_logits[0], outputs.policy_logits[0], atol=1e-5)
         assert not np.allclose(again.policy_logits[1], outputs.policy_logits[1], atol=1e-3)
 
     @pytest.mark.parametrize(
         ("make", "words"),
         [
-            (lambda x: keras.Model(x, two(x, L.Dense(5), L.Dense(5))), r"heads=\('policy_logits', 'values'\)"),
+            (lambda x: keras.Model(x, two_heads(x, L.Dense(5), L.Dense(5))), r"heads=\('policy_logits', 'values'\)"),
             (lambda x: keras.Model(x, L.Conv2D(2, 3)(x)), r"\(None, 18, 14, 2\)"),
             (
-                lambda x: keras.Model(x, two(x, L.Dense(4, activation="softmax"), L.Dense(1))),
+                lambda x: keras.Model(x, two_heads(x, L.Dense(4, activation="softmax"), L.Dense(1))),
                 "probabilities.*returns the logits",
             ),
             (
                 lambda x: keras.Model(
-                    x, two(x, keras.Sequential([L.Dense(4), L.Softmax(), L.Reshape((4,))]), L.Dense(1))
+                    x, two_heads(x, keras.Sequential([L.Dense(4), L.Softmax(), L.Reshape((4,))]), L.Dense(1))
                 ),
                 "probabilities.*returns the logits",
             ),
             (lambda x: keras.Model(x, L.Dense(4, activation="softmax")(body(x))), "probabilities.*returns the logits"),
-            (lambda x: keras.Model(x, twins(x)), '"conv" is used 2 times'),
+            (lambda x: keras.Model(x, duplicate_names(x)), '"conv" is used 2 times'),
             (lambda _: keras.Sequential([L.Dense(3)]), "no graph"),
             (lambda _: L.Dense(3), "Dense has no graph.*TorchAgent"),
             (lambda _: keras.Sequential([keras.Input((7,)), L.Dense(3)]), r"\(7,\).*height, width, channels"),
         ],
     )
-    def test_what_is_no_agent_is_told_what_is_needed(self, make, words):
+    def test_errors_for_unusable_models_explain_the_fix(self, make: Callable[..., Any], words: str) -> None:
         with pytest.raises(OptionError, match=words):
             KerasAgent(make(keras.Input(SHAPE)))
 
-    def test_a_state_that_does_not_fit(self):
+    def test_states_of_mismatched_shapes_are_rejected(self) -> None:
         inputs, h = keras.Input(SHAPE), keras.Input((6,))
         x = L.Concatenate()([body(inputs), h])
         model = keras.Model([inputs, h], [L.Dense(5)(x), L.Dense(1)(x), L.Dense(7)(x)])
@@ -137,13 +146,13 @@ class TestKerasModels:
             KerasAgent(model, initial_state=[np.zeros(5)])
 
 
-def scaled_by(first: Any, shape: tuple[int, ...] = SHAPE, **options: Any) -> Any:
+def model_with_preprocessing(first: Any, shape: tuple[int, ...] = SHAPE, **options: Any) -> Any:
     inputs = keras.Input(shape, **options)
     return keras.Model(inputs, L.Dense(4)(body(first(inputs))))
 
 
 class TestScaleOfTheInput:
-    """What a model does to its input before its first weights decides whether it is given 0 to 255 or 0 to 1."""
+    """Operations before a model's first weights decide whether its input ranges from 0 to 255 or from 0 to 1."""
 
     @pytest.mark.parametrize(
         "first",
@@ -157,18 +166,18 @@ class TestScaleOfTheInput:
             lambda x: L.Rescaling(1 / 255)(x) * 2.0,
         ],
     )
-    def test_scaled_before_the_first_weights(self, first):
-        model = scaled_by(first)
-        wanted = model.predict(pictures(2).astype(np.float32), verbose=0)
-        assert np.allclose(KerasAgent(model).forward(pictures(2)).q_values, wanted, atol=1e-4)
+    def test_scaling_before_the_first_weights_is_recognized(self, first: Any) -> None:
+        model = model_with_preprocessing(first)
+        expected = model.predict(random_observations(2).astype(np.float32), verbose=0)
+        assert np.allclose(KerasAgent(model).forward(random_observations(2)).q_values, expected, atol=1e-4)
 
-    def test_what_comes_after_a_layer_with_weights_does_not_count(self):
+    def test_scaling_after_the_first_weights_is_ignored(self) -> None:
         inputs = keras.Input(SHAPE)
         x = L.Conv2D(4, 3, strides=2, activation="relu")(inputs)
         x = L.Rescaling(0.01)(L.Normalization(mean=[0.5] * 4, variance=[9.0] * 4)(x))
         model = keras.Model(inputs, L.Dense(4)(L.Flatten()(x / 30.0)))
-        wanted = model.predict(pictures(2) / np.float32(255), verbose=0)
-        assert np.allclose(KerasAgent(model).forward(pictures(2)).q_values, wanted, atol=1e-6)
+        expected = model.predict(random_observations(2) / np.float32(255), verbose=0)
+        assert np.allclose(KerasAgent(model).forward(random_observations(2)).q_values, expected, atol=1e-6)
 
     @pytest.mark.parametrize(
         "first",
@@ -179,29 +188,31 @@ class TestScaleOfTheInput:
             lambda x: L.Concatenate()([x, x / 255.0]),
         ],
     )
-    def test_what_is_not_clear_has_to_be_said(self, first):
-        model = scaled_by(first)
+    def test_ambiguous_scaling_needs_the_option(self, first: Any) -> None:
+        model = model_with_preprocessing(first)
         with pytest.raises(OptionError, match=r"input_divisor=1 if .* 0 to 255, input_divisor=255 if .* 0 to 1"):
             KerasAgent(model)
-        wanted = model.predict(pictures(2) / np.float32(255), verbose=0)
-        assert np.allclose(KerasAgent(model, input_divisor=255).forward(pictures(2)).q_values, wanted, atol=1e-4)
+        expected = model.predict(random_observations(2) / np.float32(255), verbose=0)
+        assert np.allclose(
+            KerasAgent(model, input_divisor=255).forward(random_observations(2)).q_values, expected, atol=1e-4
+        )
 
-    def test_a_layer_of_the_users_own_that_scales_inside(self):
-        class Encoder(L.Layer):
+    def test_scaling_inside_custom_layers_needs_the_option(self) -> None:
+        class Encoder(keras.layers.Layer):
             def __init__(self) -> None:
                 super().__init__()
                 self.scale, self.conv = L.Rescaling(1 / 255), L.Conv2D(4, 3)
 
-            def call(self, x):
+            def call(self, x: Any) -> Any:
                 return self.conv(self.scale(x))
 
         with pytest.raises(OptionError, match=r"Encoder.*input_divisor"):
-            KerasAgent(scaled_by(Encoder()))
+            KerasAgent(model_with_preprocessing(Encoder()))
 
 
 class TestInputsOfOtherShapes:
-    def test_a_dict_of_inputs_and_outputs(self):
-        """Keras goes through them in the order of the alphabet."""
+    def test_a_dict_of_inputs_and_outputs(self) -> None:
+        """Keras sorts them by name."""
         obs, h, c = keras.Input(SHAPE, name="obs"), keras.Input((6,), name="h"), keras.Input((6,), name="c")
         x = L.Concatenate()([body(obs), h, c])
         states = {"h": L.Dense(6, activation="tanh")(x), "c": L.Dense(6)(x)}
@@ -209,50 +220,50 @@ class TestInputsOfOtherShapes:
         model = keras.Model({"obs": obs, "h": h, "c": c}, outputs)
         agent = KerasAgent(model)
         assert agent.observation_shape == SHAPE
-        given = np.random.default_rng(0).normal(size=(2, 2, 6)).astype(np.float32)
-        found, after = agent.step(pictures(2), tuple(given), np.zeros(2, bool))
-        named = {"obs": pictures(2) / np.float32(255), "c": given[0], "h": given[1]}  # parts in Keras's order
-        wanted = model.predict(named, verbose=0)
-        assert np.allclose(found.policy_logits, wanted["logits"], atol=1e-5)
-        assert np.allclose(after[0], wanted["c"], atol=1e-5)
-        assert np.allclose(after[1], wanted["h"], atol=1e-5)
+        state = np.random.default_rng(0).normal(size=(2, 2, 6)).astype(np.float32)
+        actual, after = agent.step(random_observations(2), tuple(state), np.zeros(2, bool))
+        named = {"obs": random_observations(2) / np.float32(255), "c": state[0], "h": state[1]}
+        expected = model.predict(named, verbose=0)
+        assert np.allclose(actual.policy_logits, expected["logits"], atol=1e-5)
+        assert np.allclose(after[0], expected["c"], atol=1e-5)
+        assert np.allclose(after[1], expected["h"], atol=1e-5)
         assert not np.allclose(after[0], after[1])
 
-    def test_pictures_that_are_not_the_first_input(self):
+    def test_observations_may_be_the_second_input(self) -> None:
         h, inputs = keras.Input((6,)), keras.Input(SHAPE)
         after = L.Dense(6, activation="tanh")(L.Concatenate()([body(inputs), h]))
         agent = KerasAgent(keras.Model([h, inputs], [L.Dense(5)(after), L.Dense(1)(after), after]))
         assert agent.observation_shape == SHAPE
         assert agent.initial_state(2)[0].shape == (2, 6)
 
-    def test_a_second_input_that_is_no_state(self):
+    def test_inputs_that_are_not_states_are_rejected(self) -> None:
         inputs, vector = keras.Input(SHAPE), keras.Input((7,))
         x = L.Concatenate()([body(inputs), vector])
         model = keras.Model([inputs, vector], [L.Dense(5)(x), L.Dense(1)(x)])
         with pytest.raises(OptionError, match=r"parts of a recurrent state.*For other inputs"):
             KerasAgent(model)
 
-    def test_grey_pictures_without_an_axis_of_channels(self):
+    def test_grayscale_observations_without_a_channel_axis(self) -> None:
         inputs = keras.Input((20, 16))
         model = keras.Model(inputs, L.Dense(4)(body(L.Reshape((20, 16, 1))(inputs))))
         agent = KerasAgent(model)
         assert agent.observation_shape == (20, 16, 1)
-        wanted = model.predict(pictures(2, (20, 16)) / np.float32(255), verbose=0)
-        assert np.allclose(agent.forward(pictures(2, (20, 16))[..., None]).q_values, wanted, atol=1e-6)
+        expected = model.predict(random_observations(2, (20, 16)) / np.float32(255), verbose=0)
+        assert np.allclose(agent.forward(random_observations(2, (20, 16))[..., None]).q_values, expected, atol=1e-6)
 
-    def test_channels_that_come_first(self):
+    def test_models_with_channels_first(self) -> None:
         inputs = keras.Input((3, 20, 16))
         model = keras.Model(inputs, L.Dense(4)(body(L.Permute((2, 3, 1))(inputs))))
         with pytest.raises(OptionError, match=r"\(3, 20, 16\).*channels_first=True"):
             KerasAgent(model)
         agent = KerasAgent(model, channels_first=True)
         assert agent.observation_shape == SHAPE
-        wanted = model.predict(pictures(2).transpose(0, 3, 1, 2) / np.float32(255), verbose=0)
-        for seen in (pictures(2), pictures(2).transpose(0, 3, 1, 2)):
-            assert np.allclose(agent.forward(seen).q_values, wanted, atol=1e-6)
-        assert agent.gradients(pictures(2), "input", [1]).shape == (1, 2, *SHAPE)
+        expected = model.predict(random_observations(2).transpose(0, 3, 1, 2) / np.float32(255), verbose=0)
+        for observations in (random_observations(2), random_observations(2).transpose(0, 3, 1, 2)):
+            assert np.allclose(agent.forward(observations).q_values, expected, atol=1e-6)
+        assert agent.gradients(random_observations(2), "input", [1]).shape == (1, 2, *SHAPE)
 
-    def test_layers_that_have_the_channels_first(self):
+    def test_layers_with_channels_first_are_rejected(self) -> None:
         inputs = keras.Input((3, 20, 16))
         model = keras.Model(inputs, L.Dense(4)(L.Flatten()(L.Conv2D(4, 3, data_format="channels_first")(inputs))))
         with pytest.raises(OptionError, match=r"data_format='channels_first'.*channels_last"):
@@ -260,38 +271,38 @@ class TestInputsOfOtherShapes:
 
 
 class TestOutputs:
-    def test_outputs_that_are_left_out(self):
+    def test_outputs_can_be_ignored(self) -> None:
         inputs = keras.Input(SHAPE)
         x = body(inputs)
         embedding, logits, value = L.Dense(7)(x), L.Dense(5)(x), L.Dense(1)(x)
         model = keras.Model(inputs, [embedding, logits, L.Conv2D(2, 3)(inputs), value])
         with pytest.raises(OptionError):
             KerasAgent(model)
-        found = KerasAgent(model, heads=(None, "policy_logits", None, "values")).forward(pictures(2))
-        wanted = model.predict(pictures(2) / np.float32(255), verbose=0)
-        assert np.allclose(found.policy_logits, wanted[1], atol=1e-6)
-        assert np.allclose(found.values, wanted[3][:, 0], atol=1e-6)
+        actual = KerasAgent(model, heads=(None, "policy_logits", None, "values")).forward(random_observations(2))
+        expected = model.predict(random_observations(2) / np.float32(255), verbose=0)
+        assert np.allclose(actual.policy_logits, expected[1], atol=1e-6)
+        assert np.allclose(actual.values, expected[3][:, 0], atol=1e-6)
         with pytest.raises(OptionError, match="None for every output to leave out"):
             KerasAgent(model, heads=(None, "policy_logits", None, None))
 
-    def test_outputs_called_probabilities(self):
+    def test_outputs_named_probabilities_are_rejected(self) -> None:
         inputs = keras.Input(SHAPE)
         x = body(inputs)
         probabilities = L.Identity(name="action_probs")(L.Softmax()(L.Dense(5)(x)))
         with pytest.raises(OptionError, match=r"'action_probs' is probabilities.*returns the logits"):
             KerasAgent(keras.Model(inputs, [probabilities, L.Dense(1)(x)]))
 
-    def test_half_precision_is_explained_in_float32(self):
+    def test_half_precision_models_have_float32_results(self) -> None:
         keras.mixed_precision.set_global_policy("mixed_float16")
         try:
             inputs = keras.Input(SHAPE)
-            model = keras.Model(inputs, two(inputs, L.Dense(5), L.Dense(1)))
+            model = keras.Model(inputs, two_heads(inputs, L.Dense(5), L.Dense(1)))
         finally:
             keras.mixed_precision.set_global_policy("float32")
         agent = KerasAgent(model)
-        assert agent.forward(pictures(2)).policy_logits.dtype == np.float32
-        path = path_gradients(agent, pictures(2), "c1", np.ones(1), np.ones(1), ["value", 2])
+        assert agent.forward(random_observations(2)).policy_logits.dtype == np.float32
+        path = path_gradients(agent, random_observations(2), "c1", np.ones(1), np.ones(1), ["value", 2])
         assert path.gradients.dtype == path.activations.dtype == np.float32
         assert np.any(path.gradients[1] != 0)
-        assert np.allclose(path.scores[0], agent.forward(pictures(2)).values, atol=1e-2)
-        assert np.any(agent.gradients(pictures(2), "input", ["value"]) != 0)
+        assert np.allclose(path.scores[0], agent.forward(random_observations(2)).values, atol=1e-2)
+        assert np.any(agent.gradients(random_observations(2), "input", ["value"]) != 0)
