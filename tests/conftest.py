@@ -17,20 +17,20 @@ from tests.golden_data import NETWORKS, Golden, load_golden
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# The first call of a network compiles it, so an example's time says nothing; the same examples in every run.
+# The first call of a network compiles it, so deadlines are meaningless; every run uses the same examples.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session", params=NETWORKS)
 def golden(request: pytest.FixtureRequest) -> Golden:
-    """Each network in turn; `@pytest.mark.parametrize("golden", ["clear"], indirect=True)` chooses."""
+    """Run a test for every network; `@pytest.mark.parametrize("golden", ["clear"], indirect=True)` selects some."""
     return load_golden(request.param)
 
 
 @pytest.fixture(scope="session")
 def shared_formats() -> Path:
-    """Folder of checkpoints that other programs made, one sub-folder a format; too large for the repository."""
+    """Folder of checkpoints from other programs, a subfolder for each format; too large for the repository."""
     folder = Path(os.environ.get("RL_CLARITY_FORMATS") or REPOSITORY.parent / "shared" / "formats")
     if not folder.is_dir():
         pytest.skip(f"no checkpoints of other programs in {folder}: set RL_CLARITY_FORMATS to their folder")
@@ -39,7 +39,7 @@ def shared_formats() -> Path:
 
 @pytest.fixture(scope="session")
 def chromium_browser(chromium: Path) -> Iterator[Browser]:
-    """One browser for all tests: a second Playwright cannot be started in the same thread."""
+    """One browser for all tests, because Playwright cannot be started twice in a thread."""
     with sync_playwright() as playwright:
         arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
         browser = playwright.chromium.launch(executable_path=str(chromium), args=arguments)
@@ -49,8 +49,8 @@ def chromium_browser(chromium: Path) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def chromium() -> Path:
-    """Program file of a Chromium: RL_CLARITY_CHROMIUM, or the first that is found."""
-    found = find_chromium()
-    if found is None:
+    """Path of Chromium: RL_CLARITY_CHROMIUM, or the first one found."""
+    path = find_chromium()
+    if path is None:
         pytest.skip("no Chromium: `make test` sets one up, RL_CLARITY_CHROMIUM names one")
-    return found
+    return path

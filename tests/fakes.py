@@ -1,4 +1,4 @@
-"""A small agent in NumPy that satisfies the Agent protocol: for tests of all that does not need a real network."""
+"""A small agent and a small environment in NumPy, for tests that do not need real ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TinyAgent:
     """patches @ kernel -> relu `1a` -> @ kernel -> relu `2a` -> @ dense (+ state @ recurrent) -> tanh -> heads.
 
     `kind` is "policy" (logits and values), "recurrent" (the same with a state) or "q" (action values). Its weights
-    are drawn from `seed`; everything it computes is exact to float64's rounding, then float32.
+    are sampled with `seed`. It computes in float64 and returns float32.
     """
 
     kind: str = "policy"
@@ -30,7 +30,7 @@ class TinyAgent:
     patch: int = 8
     seed: int = 0
     sharpness: float = 4.0
-    """How much the logits differ: 0 is a uniformly random policy."""
+    """Scale of the logits; 0 is a uniformly random policy."""
 
     @property
     def sites(self) -> Sequence[Site]:
@@ -144,9 +144,9 @@ class TinyAgent:
         }
 
     def _first_layer(self, observations: np.ndarray) -> np.ndarray:
-        return self._first_layer_of(np.asarray(observations) / 255)
+        return self._first_layer_from_pixels(np.asarray(observations) / 255)
 
-    def _first_layer_of(self, pixels: np.ndarray) -> np.ndarray:
+    def _first_layer_from_pixels(self, pixels: np.ndarray) -> np.ndarray:
         return np.maximum(self._patches(pixels) @ self._weights()["first"], 0)
 
     def _second_layer(self, first_layer: np.ndarray) -> np.ndarray:
@@ -162,7 +162,7 @@ class TinyAgent:
 
     def _scores_from(self, site: str, values: np.ndarray, state: State) -> np.ndarray:
         if site == "input":
-            values = self._first_layer_of(values)
+            values = self._first_layer_from_pixels(values)
         if site == "input" or self._is_first(site):
             values = self._second_layer(values)
         return self._scores(values, state)[0]
@@ -170,7 +170,7 @@ class TinyAgent:
     def _gradients(self, site: str, values: np.ndarray, selection: np.ndarray, state: State) -> np.ndarray:
         """Gradient (S, B, ...) of the selected scores (B, S, n) at values of a layer or of the input."""
         weights = self._weights()
-        first_layer = self._first_layer_of(values) if site == "input" else values
+        first_layer = self._first_layer_from_pixels(values) if site == "input" else values
         at_first = site == "input" or self._is_first(site)
         second_layer = self._second_layer(first_layer) if at_first else values
         _, hidden = self._scores(second_layer, state)
@@ -230,9 +230,9 @@ class TinyTail:
 
 
 class TinyEnvironment:
-    """N environments whose observations tell their number and their time: pixel 0 is 10 x number + 1, pixel 1 the step.
+    """N environments whose observations encode their number and time: pixel 0 is 10 x number + 1, pixel 1 the step.
 
-    Environment i ends after `lengths[i]` steps; where `cut[i]`, time cut it, with a final observation whose pixel 2
+    Environment i ends after `lengths[i]` steps; where `cut[i]`, it is truncated, with a final observation whose pixel 2
     is 255. The reward is 1 for action 0.
     """
 
@@ -250,8 +250,8 @@ class TinyEnvironment:
 
     def reset(self) -> Step:
         self.time[:] = 0
-        nothing = np.zeros(self.num_envs, np.float32)
-        return Step(self._observe(), nothing, np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool))
+        rewards = np.zeros(self.num_envs, np.float32)
+        return Step(self._observe(), rewards, np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool))
 
     def step(self, actions: np.ndarray) -> Step:
         self.actions.append(np.array(actions))

@@ -1,4 +1,4 @@
-"""What the original program computed from three networks with made-up parameters (see `scripts/make_golden.py`).
+"""Results of the original implementation for three networks with random parameters (`scripts/make_golden.py`).
 
 | key | meaning |
 |---|---|
@@ -10,7 +10,7 @@
 | nmf.reconstruction_error | relative: norm of X - WH / norm of X |
 | nmf.multi_path_value_10_all | of the first 2 observations, over all paths |
 | vis.feature3_subS_expE, vis.thumb3 (each with .grid) | dataset examples of feature 3; not for `nature` |
-| render.channels, .residual, .scale, .{abs,pos,neg}_{prin,all,3,res} | reduced attribution, its RGBA pictures |
+| render.channels, .residual, .scale, .{abs,pos,neg}_{prin,all,3,res} | reduced attribution, its RGBA images |
 | gae.values, .rewards, .firsts, .dones, .advantages, .bookmarks_{high,low} | gamma 0.999, lambda 0.95 |
 | colors.features8, .actions | hexadecimal |
 """
@@ -30,7 +30,7 @@ NETWORKS = ("clear", "impala", "nature")
 
 @dataclass(frozen=True)
 class Golden:
-    """One network's checkpoint and the numbers it must lead to."""
+    """A network's checkpoint and the expected results."""
 
     network: str
     checkpoint: Path
@@ -47,7 +47,7 @@ class Golden:
 
 
 def load_golden(network: str) -> Golden:
-    """Read one network's golden numbers, none of which can be written to."""
+    """Load the checkpoint and the read-only expected results of a network."""
     directory = GOLDEN_DIRECTORY / network
     with np.load(directory / "expected.npz") as arrays:
         expected = {key: arrays[key] for key in arrays.files}

@@ -1,4 +1,4 @@
-"""Samples that are on disk before a test begins."""
+"""Write samples for tests to disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rl_clarity.recordings.storage import SamplesWriter
 
 
 def save_samples(folder: Path, samples: Trajectories | Observations, facts: Mapping[str, Any] | None = None) -> None:
-    """Write samples that are in memory, array by array, as a run does while it plays."""
+    """Write samples array by array, as a run does while it collects them."""
     with SamplesWriter(folder) as writer:
         for name, array in to_arrays(samples).items():
             file = writer.store.create(name, array.shape, array.dtype, axis=0)

@@ -1,4 +1,4 @@
-"""Made-up parameters of other programs' networks, small, by the names that those programs save them under."""
+"""Random parameters of small networks, under the names with which other programs save them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # filters, kernel size, stride
 
 
 def layer(rng: np.random.Generator, name: str, shape: Sequence[int]) -> Arrays:
-    """Weight (out, in, ...) and bias (out,) of a layer, of a size that keeps activations near 1."""
+    """Weight (out, in, ...) and bias (out,) of a layer, scaled to keep activations near 1."""
     scale = (2 / np.prod(shape[1:])) ** 0.5
     weight = rng.normal(0, scale, shape)
     return {
@@ -32,7 +32,7 @@ def cell(rng: np.random.Generator, name: str, inputs: int, size: int, gates: int
 
 
 def nature(rng: np.random.Generator, prefix: str, channels: int, side: int) -> tuple[Arrays, int]:
-    """The convolutions, and how many numbers they end in."""
+    """Parameters of the convolutions, and the size of their flattened output."""
     arrays: Arrays = {}
     for i, (filters, size, stride) in enumerate(NATURE):
         arrays |= layer(rng, f"{prefix}.{2 * i}", (filters, channels, size, size))
@@ -43,7 +43,7 @@ def nature(rng: np.random.Generator, prefix: str, channels: int, side: int) -> t
 def impala(
     rng: np.random.Generator, block: str, start: int, residuals: Sequence[str], convs: Sequence[str], side: int = 64
 ) -> tuple[Arrays, int]:
-    """Three blocks of 4, 6 and 6 channels, and how many numbers they end in."""
+    """Parameters of three blocks of 4, 6 and 6 channels, and the size of their flattened output."""
     arrays: Arrays = {}
     before = 3
     for i, filters in enumerate((4, 6, 6)):
@@ -113,30 +113,30 @@ def sb3(
     channels: int = 4,
     side: int = 84,
 ) -> Arrays:
-    """PPO's or RecurrentPPO's; the names of the body's aliases too."""
+    """Parameters of PPO or RecurrentPPO, under all names of the feature extractor."""
     rng = np.random.default_rng(seed)
     arrays: Arrays = {}
     bodies = []
     for _ in range(1 if shared else 2):
         body, flat = nature(rng, "cnn", channels, side)
         bodies.append(body | layer(rng, "linear.0", (24, flat)))
-    for name, body in (("features_extractor", 0), ("pi_features_extractor", 0), ("vf_features_extractor", -1)):
-        arrays |= {f"{name}.{key}": array for key, array in bodies[body].items()}
+    for name, index in (("features_extractor", 0), ("pi_features_extractor", 0), ("vf_features_extractor", -1)):
+        arrays |= {f"{name}.{key}": array for key, array in bodies[index].items()}
     size = 24
     if lstm:
         arrays |= cell(rng, "lstm_actor", 24, 8, 4) | cell(rng, "lstm_critic", 24, 8, 4)
         size = 8
     for i, units in enumerate(net_arch):
-        for which in ("policy", "value"):
-            arrays |= layer(rng, f"mlp_extractor.{which}_net.{2 * i}", (units, size))
+        for head in ("policy", "value"):
+            arrays |= layer(rng, f"mlp_extractor.{head}_net.{2 * i}", (units, size))
         size = units
     return arrays | layer(rng, "action_net", (4, size)) | layer(rng, "value_net", (1, size))
 
 
 def sb3_dqn(seed: int = 0, *, net_arch: Sequence[int] = ()) -> Arrays:
     arrays: Arrays = {}
-    for name, own_seed in (("q_net", seed), ("q_net_target", seed + 1)):
-        rng = np.random.default_rng(own_seed)
+    for name, network_seed in (("q_net", seed), ("q_net_target", seed + 1)):
+        rng = np.random.default_rng(network_seed)
         body, flat = nature(rng, f"{name}.features_extractor.cnn", 4, 84)
         arrays |= body | layer(rng, f"{name}.features_extractor.linear.0", (24, flat))
         size = 24

@@ -1,6 +1,8 @@
-"""The fake agent satisfies the protocol that tests with it rely on."""
+"""The fake agent satisfies the protocol."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +29,7 @@ def test_satisfies_the_protocol(kind: str, observations: np.ndarray) -> None:
         assert agent.activations(observations, layer).shape == (3, *shape)
 
 
-def test_state_matters_until_an_episode_begins(observations: np.ndarray) -> None:
+def test_states_are_reset_with_each_episode(observations: np.ndarray) -> None:
     agent = make_agent("recurrent")
     _, state = agent.step(observations, agent.initial_state(3), np.ones(3, bool))
     later, _ = agent.step(observations, state, np.array([False, True, False]))
@@ -37,7 +39,7 @@ def test_state_matters_until_an_episode_begins(observations: np.ndarray) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layer", ["1a", "2a", "input"])
-def test_gradients_are_those_of_small_steps(kind: str, layer: str, observations: np.ndarray) -> None:
+def test_gradients_equal_finite_differences(kind: str, layer: str, observations: np.ndarray) -> None:
     agent = make_agent(kind)
     state = agent.initial_state(3)
     output = "greedy" if kind == "q" else "value"
@@ -50,11 +52,11 @@ def test_gradients_are_those_of_small_steps(kind: str, layer: str, observations:
     np.testing.assert_allclose((gradient * direction).sum((1, 2, 3)), difference, rtol=5e-3, atol=1e-9)
 
 
-def test_integrated_gradients_tend_to_the_difference_of_the_scores(observations: np.ndarray) -> None:
+def test_integrated_gradients_are_complete(observations: np.ndarray) -> None:
     agent = make_agent("policy")
     result = attribute(agent, observations, "1a", ["value", 1, (0, 2)], steps=400, quadrature="midpoint")
     np.testing.assert_allclose(result.totals, result.scores - result.scores_at_zero, atol=2e-3)
-    forward = agent.forward(observations)
+    forward: Any = agent.forward(observations)
     np.testing.assert_allclose(result.scores[0], forward.values, rtol=1e-5)
     np.testing.assert_allclose(result.scores[2], forward.policy_logits[:, [0, 2]].sum(1), rtol=1e-4)
 

@@ -1,4 +1,4 @@
-"""The agents that ship with the package, from a working copy and from an installed wheel."""
+"""Agents shipped with the package, in a working copy and in an installed wheel."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from rl_clarity.errors import CheckpointError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCES = ("rl_clarity", "svelte3", "svelte_src", "models")
-ABOUT = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "NOTICE")
-MOST_BYTES = 4_000_000
+PROJECT_FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "NOTICE")
+MAX_BYTES = 4_000_000
 
 
-def test_shipped_agents_are_listed_and_opened_by_name() -> None:
+def test_shipped_agents_are_listed_and_loaded_by_name() -> None:
     names = models.names()
     assert "coinrun" in names
     assert names == sorted(path.stem for path in (REPOSITORY / "models").glob("*.jd"))
     for name in names:
         agent = rl_clarity.load_agent(f"models:{name}")
-        facts = json.loads((REPOSITORY / "models" / f"{name}.json").read_text())
-        assert agent.metadata["env_name"] == facts["args"]["env_name"]
+        description = json.loads((REPOSITORY / "models" / f"{name}.json").read_text())
+        assert agent.metadata["env_name"] == description["args"]["env_name"]
         assert agent.num_actions == 15
 
 
-def test_every_agent_has_a_card_and_a_line_in_the_index() -> None:
+def test_every_agent_has_a_model_card_and_an_index_entry() -> None:
     index = (REPOSITORY / "models" / "README.md").read_text()
     for name in models.names():
         card = (REPOSITORY / "models" / f"{name}.md").read_text()
@@ -41,33 +41,33 @@ def test_every_agent_has_a_card_and_a_line_in_the_index() -> None:
         assert f"[{name}]({name}.md)" in index
 
 
-def test_what_ships_is_small() -> None:
+def test_shipped_files_are_small() -> None:
     for path in (REPOSITORY / "models").iterdir():
         if path.is_file():
-            assert path.stat().st_size <= MOST_BYTES, path.name
+            assert path.stat().st_size <= MAX_BYTES, path.name
 
 
-def test_they_are_at_hand_after_the_import_alone() -> None:
+def test_models_are_available_after_import() -> None:
     code = "import rl_clarity; print(*rl_clarity.models.names())"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, capture_output=True, text=True)
     assert done.stdout.split() == models.names()
 
 
-def test_they_are_converted_by_name(tmp_path: Path) -> None:
+def test_shipped_agents_are_converted_by_name(tmp_path: Path) -> None:
     target = tmp_path / "agent.safetensors"
     checkpoint = rl_clarity.convert("models:coinrun", target, gamma=0.5)
     assert checkpoint.network == "clear"
     assert rl_clarity.load_agent(target).metadata["gamma"] == 0.5
 
 
-def test_an_unknown_name_names_the_nearest() -> None:
+def test_unknown_names_suggest_the_nearest() -> None:
     with pytest.raises(CheckpointError, match="did you mean models:coinrun"):
         models.model_file("coinrum")
     with pytest.raises(CheckpointError, match=r"available: .*coinrun"):
         rl_clarity.load_agent("models:nothing-like-it")
 
 
-OPEN = """
+LOAD_ALL = """
 import rl_clarity
 from rl_clarity import models
 print(rl_clarity.__file__, *models.names())
@@ -78,15 +78,15 @@ for name in models.names():
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_brings_them_along(tmp_path: Path) -> None:
-    """Nothing is downloaded: the wheel uses the dependencies that are installed here."""
+def test_installed_wheels_contain_the_models(tmp_path: Path) -> None:
+    """The wheel uses the installed dependencies; nothing is downloaded."""
     pytest.importorskip("setuptools", minversion="77")
     source, installed = tmp_path / "source", tmp_path / "installed"
     source.mkdir()
     for name in SOURCES:
         ignored = shutil.ignore_patterns("__pycache__", "node_modules", "rl-clarity")
         shutil.copytree(REPOSITORY / name, source / name, ignore=ignored)
-    for name in ABOUT:
+    for name in PROJECT_FILES:
         shutil.copy(REPOSITORY / name, source)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     offline = ["--no-deps", "--no-index"]
@@ -104,9 +104,9 @@ def test_an_installed_wheel_brings_them_along(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=outside, env=environment, check=True, capture_output=True, text=True)
         return done.stdout.splitlines()
 
-    first, *opened = run("-c", OPEN)
+    first, *loaded = run("-c", LOAD_ALL)
     assert first.split() == [str(installed / "rl_clarity" / "__init__.py"), *models.names()]
-    assert [line.split()[:2] for line in opened] == [[name, "15"] for name in models.names()]
+    assert [line.split()[:2] for line in loaded] == [[name, "15"] for name in models.names()]
     summary = json.loads(run("-m", "rl_clarity", "inspect", "models:coinrun", "--json")[0])
     assert summary["network"] == "clear"
     assert (installed / "rl_clarity" / "_models" / "README.md").exists()

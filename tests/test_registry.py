@@ -19,19 +19,19 @@ from rl_clarity.registry import Registry
 GROUP = "rl_clarity.test_rules"
 
 
-def registry() -> Registry[Any]:
+def make_registry() -> Registry[Any]:
     return Registry(GROUP, {"sqrt": "math:sqrt", "path": "os.path"}, noun="rule")
 
 
-def defined(source: str) -> Any:
-    """`rule`, as a notebook defines it: without a file."""
+def define(source: str) -> Any:
+    """Return `rule`, defined without a file, as in a notebook."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(source, "<cell>", "exec"), namespace)
     return namespace["rule"]
 
 
-def source_of(value: Any) -> str:
-    entries = registry()
+def source_hash(value: Any) -> str:
+    entries = make_registry()
     entries.register("rule", value)
     return entries.source("rule")
 
@@ -54,14 +54,14 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 
 class TestEntries:
     def test_built_in_entries_are_imported_when_used(self) -> None:
-        entries = Registry(GROUP, {"broken": "no_such_module:x", "sqrt": "math:sqrt"})
+        entries: Registry[Any] = Registry(GROUP, {"broken": "no_such_module:x", "sqrt": "math:sqrt"})
         assert entries.names() == ("broken", "sqrt")
         assert entries.get("sqrt")(4) == 2
         with pytest.raises(ModuleNotFoundError, match="no_such_module"):
             entries.get("broken")
 
     def test_registered_entries_override_built_in_ones(self) -> None:
-        entries = registry()
+        entries = make_registry()
         entries.register("sqrt", "math:exp")
         entries.register("twice", lambda x: 2 * x)
         assert entries.get("sqrt")(0) == 1
@@ -71,30 +71,30 @@ class TestEntries:
         entries.unregister("sqrt")
         assert entries.get("sqrt")(4) == 2
 
-    def test_unknown_names(self) -> None:
+    def test_unknown_names_are_rejected(self) -> None:
         with pytest.raises(OptionError, match=r"^unknown rule 'sqr'; did you mean 'sqrt'\? available: sqrt, path$"):
-            registry().get("sqr")
+            make_registry().get("sqr")
         with pytest.raises(CheckpointError, match=r"^unknown network 'x'; available: none$"):
             Registry(GROUP, {}, noun="network", error=CheckpointError).get("x")
 
-    def test_plugins(self, plugin: Callable[[str], None]) -> None:
+    def test_plugins_are_loaded_when_used(self, plugin: Callable[[str], None]) -> None:
         plugin("def rule():\n    return 5\n")
-        entries = registry()
+        entries = make_registry()
         assert entries.names() == ("sqrt", "path", "outside")
         assert "outside_rules" not in sys.modules
         assert "outside" in entries
         assert entries.get("outside")() == 5
 
-    def test_a_plugin_that_cannot_be_imported(self, plugin: Callable[[str], None]) -> None:
+    def test_plugins_that_cannot_be_imported(self, plugin: Callable[[str], None]) -> None:
         plugin("import no_such_module\n")
         message = r"^the rule 'outside' \(outside_rules:rule\) cannot be loaded: ModuleNotFoundError: .*; update"
         with pytest.raises(OptionError, match=message):
-            registry().get("outside")
+            make_registry().get("outside")
 
 
 class TestSource:
-    def test_built_in_entries_have_none(self) -> None:
-        entries = registry()
+    def test_built_in_entries_have_no_source(self) -> None:
+        entries = make_registry()
         assert entries.source("sqrt") == ""
         entries.register("sqrt", "math:exp")
         assert entries.source("sqrt") != ""
@@ -118,27 +118,27 @@ class TestSource:
             ("class A: pass\nrule = A()\nrule.k = 1", "class A: pass\nrule = A()\nrule.k = 2"),
         ],
     )
-    def test_redefinition_without_a_file(self, before: str, after: str) -> None:
-        assert source_of(defined(before)) == source_of(defined(before))
-        assert source_of(defined(before)) != source_of(defined(after))
+    def test_redefinitions_without_a_file_change_the_source(self, before: str, after: str) -> None:
+        assert source_hash(define(before)) == source_hash(define(before))
+        assert source_hash(define(before)) != source_hash(define(after))
 
-    def test_values(self) -> None:
-        assert source_of(np.zeros(3)) != source_of(np.ones(3))
-        assert source_of(functools.partial(pow, 2)) != source_of(functools.partial(pow, 3))
+    def test_different_values_have_different_sources(self) -> None:
+        assert source_hash(np.zeros(3)) != source_hash(np.ones(3))
+        assert source_hash(functools.partial(pow, 2)) != source_hash(functools.partial(pow, 3))
 
-    def test_an_edited_module(self, plugin: Callable[[str], None]) -> None:
+    def test_edited_modules_change_the_source(self, plugin: Callable[[str], None]) -> None:
         text = "K = 1\ndef rule():\n    return K\n"
         sources = []
         for version in (text, text, text.replace("1", "2")):
             plugin(version)
-            sources.append(registry().source("outside"))
+            sources.append(make_registry().source("outside"))
         assert sources[0] == sources[1] != sources[2]
 
     def test_cyclic_references(self) -> None:
-        rule = defined("def rule(n): return rule(n - 1)")
-        assert source_of(rule) == source_of(rule)
+        rule = define("def rule(n): return rule(n - 1)")
+        assert source_hash(rule) == source_hash(rule)
 
-    def test_same_in_every_process(self) -> None:
+    def test_sources_are_the_same_in_every_process(self) -> None:
         program = (
             "from rl_clarity.registry import Registry; r = Registry('g', {})\n"
             'exec(\'def rule(n): return n in {"a", "b", "c"}\')\n'

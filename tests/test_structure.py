@@ -1,4 +1,4 @@
-"""How the package hangs together: what an import loads, which layer may import which, where the package's files are."""
+"""Structure of the package: light imports, imports between layers, package files."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def subrange(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imported_parts(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and part of every import of this package, those inside functions too."""
+def imported_members(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and imported member of LAYERS for every import, including those inside functions."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -60,14 +60,14 @@ def imported_parts(path: Path) -> Iterator[tuple[int, str]]:
 
 def test_every_module_is_in_a_layer() -> None:
     missing = {subrange(path) for path in PACKAGE.rglob("*.py")} - set(LEVEL)
-    assert not missing, "add them to LAYERS, which says what may import what, and to CONTRIBUTING.md"
+    assert not missing, "add them to LAYERS, which defines what may import what, and to CONTRIBUTING.md"
 
 
 def test_imports_go_only_upwards() -> None:
     wrong = [
         f"{path.relative_to(PACKAGE)}:{line} imports {part}"
         for path in PACKAGE.rglob("*.py")
-        for line, part in imported_parts(path)
+        for line, part in imported_members(path)
         if LEVEL[part] > LEVEL.get(subrange(path), 0)
     ]
     assert not wrong
@@ -80,6 +80,6 @@ def test_import_is_light(statement: str) -> None:
     assert result.stdout.split() == []
 
 
-def test_files_that_come_with_the_package_are_found() -> None:
+def test_package_files_are_found() -> None:
     assert (resources.models_directory() / "README.md").is_file()
     assert resources.svelte_source_directory().is_dir()

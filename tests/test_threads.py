@@ -27,18 +27,18 @@ def test_results_are_in_the_order_of_the_items(monkeypatch: pytest.MonkeyPatch, 
     assert count > 1 or used == {threading.get_ident()}
 
 
-def test_an_error_of_one_item_is_raised() -> None:
+def test_errors_are_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         threads.in_threads(lambda x: 1 // x, [2, 1, 0])
 
 
-def test_linear_algebra_has_its_threads_again() -> None:
+def test_threads_of_linear_algebra_are_restored() -> None:
     before = threads.thread_count()
     assert threads.in_threads(lambda _: threads.thread_count(), range(3)) == [1, 1, 1]
     assert threads.thread_count() == before
 
 
-def test_a_reduction_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reductions_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     attribution = rng.standard_normal((3 * BLOCK + 7, 12), dtype=np.float32)
     reduction = ChannelReduction(np.abs(rng.standard_normal((5, 12))))

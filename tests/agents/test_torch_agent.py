@@ -14,10 +14,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import rl_clarity  # noqa: E402
-from rl_clarity.agents import (
-    keras_agent,
-    torch_agent,
-)
+from rl_clarity.agents import keras_agent, torch_agent  # noqa: E402
 from rl_clarity.agents.protocol import Agent  # noqa: E402
 from rl_clarity.agents.sites import feature_maps  # noqa: E402
 from rl_clarity.errors import OptionError  # noqa: E402

@@ -32,7 +32,7 @@ class Nature(nn.Module):
         self.actor = nn.Linear(24, 4)
         self.critic = nn.Linear(24, 1)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x = self.network(x)
         return self.actor(x), self.critic(x)
 

@@ -1,4 +1,4 @@
-"""A subject without a page: a small agent and a few samples."""
+"""Subjects of analyses without a page: a small agent and a few samples."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def make_subject(agent: TinyAgent | None = None, metadata: dict[str, Any] | None
     agent = agent or TinyAgent()
     shape = (1, 2, *agent.observation_shape)
     scores = np.zeros((1, 2, agent.num_actions), np.float32)
-    heads = {"q_values": scores} if agent.kind == "q" else {"policy_logits": scores}
+    heads: dict[str, Any] = {"q_values": scores} if agent.kind == "q" else {"policy_logits": scores}
     observations = np.zeros(shape, np.uint8)
     zeros = np.zeros((1, 2))
-    played = Trajectories(observations, zeros, zeros, zeros.astype(bool), **heads)
+    trajectories = Trajectories(observations, zeros, zeros, zeros.astype(bool), **heads)
     parsed = parse(InterfaceOptions, options)
     return Subject(
         agent=agent,
-        info=describe_agent(agent, played, metadata or {}, parsed),
-        trajectories=played,
+        info=describe_agent(agent, trajectories, metadata or {}, parsed),
+        trajectories=trajectories,
         observations=Observations(observations[0]),
         metadata=metadata or {},
         options=parsed,

@@ -1,6 +1,8 @@
-"""What a page says of an agent, and which layers and outputs it explains, follow from agent, samples and options."""
+"""Description of an agent, attributed outputs and layers of a page."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -36,7 +38,7 @@ def test_labels_of_actions(combo: tuple[str, ...], label: str) -> None:
     assert action_label(combo) == label
 
 
-def test_groups() -> None:
+def test_action_groups() -> None:
     combos = [("LEFT",), (), ("LEFT", "UP"), ("A",)]
     assert action_groups(combos, [lambda combo: "LEFT" in combo, lambda combo: not combo]) == [[0, 2], [1]]
     groups = make_subject(TinyAgent(num_actions=4), action_combos=combos).info.action_groups
@@ -45,12 +47,12 @@ def test_groups() -> None:
 
 def test_custom_groups_are_named_by_their_actions() -> None:
     combos = [("LEFT",), (), ("UP",)]
-    options = {"action_combos": combos, "action_group_fns": (lambda combo: combo,)}
+    options: dict[str, Any] = {"action_combos": combos, "action_group_fns": (lambda combo: combo,)}
     groups = make_subject(TinyAgent(num_actions=3), **options).info.action_groups
     assert [group.label for group in groups] == ["← / ↑"]
 
 
-def test_each_logit_is_differentiated_once() -> None:
+def test_every_logit_is_differentiated_once() -> None:
     combos = [("LEFT",), ("LEFT", "UP"), ()]
     subject = make_subject(TinyAgent(num_actions=3), action_combos=combos, attr_policy=True)
     ids = [output.id for output in attributed_outputs(subject)]
@@ -58,7 +60,7 @@ def test_each_logit_is_differentiated_once() -> None:
     assert scores_to_compute(subject) == ["value", 0, 1, 2]
 
 
-def test_action_values() -> None:
+def test_outputs_of_action_values() -> None:
     subject = make_subject(TinyAgent("q", num_actions=2), attr_policy=True)
     assert [output.id for output in attributed_outputs(subject)] == ["greedy", "action-0", "action-1"]
     assert subject.info.action_groups == ()
@@ -76,30 +78,30 @@ def test_metadata_and_options_override_defaults() -> None:
     assert discounts(make_subject(metadata=metadata, gae_gamma=0.5, gae_lambda=0.25)) == (0.5, 0.25)
 
 
-def test_a_gamma_of_0_is_a_gamma() -> None:
+def test_gamma_of_0() -> None:
     assert discounts(make_subject(metadata={"gamma": 0.9, "lambda": 0.9}, gae_gamma=0, gae_lambda=0)) == (0, 0)
 
 
-def test_layers_have_at_most_their_own_channels() -> None:
+def test_layers_have_at_most_their_number_of_channels() -> None:
     subject = make_subject(nmf_features=11)
     layers = page_layers(subject.agent, subject.options)
     assert [(layer.name, layer.channels) for layer in layers] == [("1a", 11), ("2a", 10)]
 
 
-def test_a_layer_may_be_named_like_the_input() -> None:
+def test_the_input_may_be_named_like_a_layer_in_another_case() -> None:
     subject = make_subject(input_layer_include=True, input_layer_name="1A")
     layers = page_layers(subject.agent, subject.options)
     assert [layer.name for layer in layers] == ["1A", "1a", "2a"]
     assert len({layer.slug.lower() for layer in layers}) == 3
 
 
-def test_the_input_may_not_have_a_layers_name() -> None:
+def test_the_input_must_not_have_the_name_of_a_layer() -> None:
     subject = make_subject(input_layer_include=True, input_layer_name="1a")
     with pytest.raises(OptionError, match="input_layer_name='1a'"):
         page_layers(subject.agent, subject.options)
 
 
 @pytest.mark.parametrize(("channels", "stack", "expected"), [(4, 4, 4), (12, 4, 4), (3, 1, 1), (3, None, 1), (3, 2, 1)])
-def test_frames_of_an_observation(channels: int, stack: int | None, expected: int) -> None:
+def test_number_of_stacked_frames(channels: int, stack: int | None, expected: int) -> None:
     agent = TinyAgent(observation_shape=(16, 16, channels))
     assert make_subject(agent, metadata={"frame_stack": stack}).stack == expected

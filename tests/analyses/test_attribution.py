@@ -1,7 +1,8 @@
-"""All outputs of a frame are explained along the same paths."""
+"""Attribution along several paths, which all outputs of a frame share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,13 @@ from rl_clarity.reduction import ChannelReduction
 from tests.analyses.subjects import make_subject
 from tests.fakes import TinyAgent
 
-PATHS = {"attr_max_paths": 2, "attr_integrate_steps": 3}
+PATHS: dict[str, Any] = {"attr_max_paths": 2, "attr_integrate_steps": 3}
 COMBOS = [("LEFT",), ("LEFT", "UP"), ("RIGHT",), ()]
 SEED = [0, 0, 0]
 
 
 class Counting(TinyAgent):
-    """Counts how often it is differentiated."""
+    """Records how many scores each gradient has."""
 
     calls: list[int]
 
@@ -39,9 +40,9 @@ class Counting(TinyAgent):
 
 @pytest.fixture
 def agent() -> Counting:
-    made = Counting(num_actions=4, observation_shape=(32, 32, 3))
-    object.__setattr__(made, "calls", [])
-    return made
+    agent = Counting(num_actions=4, observation_shape=(32, 32, 3))
+    object.__setattr__(agent, "calls", [])
+    return agent
 
 
 def observations(count: int) -> np.ndarray:
@@ -52,23 +53,25 @@ def reduction(agent: TinyAgent) -> ChannelReduction:
     return ChannelReduction.fit(attribute(agent, observations(4), "2a").values[0], 4)
 
 
-def test_a_group_is_the_sum_of_its_logits_along_the_same_paths(agent: Any) -> None:
+def test_groups_are_sums_of_logits_along_the_same_paths(agent: Any) -> None:
     subject = make_subject(agent, attr_policy=True, action_combos=COMBOS, **PATHS)
     (layer,) = [layer for layer in page_layers(agent, subject.options) if layer.name == "2a"]
     reduced = reduction(agent)
     agent.calls.clear()
-    attributed = explain(subject, layer, reduced, observations(2), None, SEED, 64)
+    attributed: Any = explain(subject, layer, reduced, observations(2), None, SEED, 64)
     scores = scores_to_compute(subject)
     assert agent.calls == [len(scores)] * (1 + 2 * 3)  # the straight path; one pass per point of the others
-    options = {"steps": 3, "max_paths": 2}
+    options: dict[str, Any] = {"steps": 3, "max_paths": 2}
     for output in attributed_outputs(subject):
-        actions = [output.action] if output.group is None else subject.info.action_groups[output.group].actions
-        wanted = ["value"] if output.kind == "value" else actions
-        alone = sum(
+        if output.kind == "value":
+            summed: Sequence[Any] = ["value"]
+        else:
+            summed = [output.action] if output.group is None else subject.info.action_groups[output.group].actions
+        alone: Any = sum(
             multi_path_attributions(
                 agent, observations(2), layer.full_name, reduced, [score], rng=np.random.default_rng(SEED), **options
             )[0]
-            for score in wanted
+            for score in summed
         )
         channels, residual = reduced.signed_transform(alone)
         assert np.allclose(attributed[output.id].channels, channels, atol=1e-5)
@@ -77,16 +80,16 @@ def test_a_group_is_the_sum_of_its_logits_along_the_same_paths(agent: Any) -> No
     assert any(len(group.actions) > 1 for group in subject.info.action_groups)
 
 
-def test_frames_in_parts_follow_the_same_paths(agent: Any) -> None:
+def test_attribution_in_batches_follows_the_same_paths(agent: Any) -> None:
     subject = make_subject(agent, attr_policy=True, **PATHS)
-    layer, seen, reduced = page_layers(agent, subject.options)[-1], observations(PATH_FRAMES + 3), reduction(agent)
-    whole, last = (
-        explain(subject, layer, reduced, part, None, SEED, 64)["action-1"].channels for part in (seen, seen[-2:])
+    layer, frames, reduced = page_layers(agent, subject.options)[-1], observations(PATH_FRAMES + 3), reduction(agent)
+    together, last = (
+        explain(subject, layer, reduced, part, None, SEED, 64)["action-1"].channels for part in (frames, frames[-2:])
     )
-    assert np.allclose(whole[-2:], last, atol=1e-6)
+    assert np.allclose(together[-2:], last, atol=1e-6)
 
 
-def test_paths_take_memory_for_each_score(agent: Any) -> None:
+def test_memory_of_paths_grows_with_scores(agent: Any) -> None:
     counts = [
         held_scores(make_subject(agent, attr_policy=policy, **PATHS))
         - held_scores(make_subject(agent, attr_policy=policy))

@@ -15,7 +15,7 @@ from rl_clarity.errors import EnvironmentSetupError
 ale_py = pytest.importorskip("ale_py")
 
 
-def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: object) -> Any:
+def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: Any) -> Any:
     spec = EnvironmentSpec(kind="atari", name=name, options=options)
     return make(spec, num_envs, seed, full_resolution=full_resolution)
 
@@ -29,7 +29,7 @@ def play(environment: VectorEnvironment, num_steps: int, seed: int = 0) -> list[
     return steps
 
 
-def test_observations_are_stacked_grey_pictures_newest_last() -> None:
+def test_observations_are_stacked_grayscale_frames_newest_last() -> None:
     environment = make_game("breakout", frame_stack=4)
     assert environment.observation_shape == (84, 84, 4)
     first, *rest = play(environment, 6)
@@ -41,14 +41,14 @@ def test_observations_are_stacked_grey_pictures_newest_last() -> None:
     np.testing.assert_array_equal(rest[-1].observations[..., :3], rest[-2].observations[..., 1:])
 
 
-def test_grey_is_opencvs() -> None:
-    colours = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [10, 20, 30], [255, 255, 255], [1, 2, 3], [200, 100, 50]]
-    np.testing.assert_array_equal(gray(np.array(colours, np.uint8)), [76, 150, 29, 18, 255, 2, 124])
+def test_grayscale_equals_opencv() -> None:
+    colors = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [10, 20, 30], [255, 255, 255], [1, 2, 3], [200, 100, 50]]
+    np.testing.assert_array_equal(gray(np.array(colors, np.uint8)), [76, 150, 29, 18, 255, 2, 124])
 
 
-def test_resize_is_opencvs_inter_area() -> None:
-    picture = (np.arange(21).reshape(7, 3) ** 2 % 256 % 251).astype(np.uint8)
-    np.testing.assert_array_equal(area_resize(picture, 4, 2), [[5, 11], [50, 69], [133, 143], [110, 84]])
+def test_resizing_equals_opencv_inter_area() -> None:
+    frame = (np.arange(21).reshape(7, 3) ** 2 % 256 % 251).astype(np.uint8)
+    np.testing.assert_array_equal(area_resize(frame, 4, 2), [[5, 11], [50, 69], [133, 143], [110, 84]])
     i, j = np.indices((210, 160))
     screen = ((i * i * 3 + j * j * 7 + i * j) % 251).astype(np.uint8)
     expected = [
@@ -59,10 +59,10 @@ def test_resize_is_opencvs_inter_area() -> None:
         [87, 116, 152, 136, 157],
     ]
     np.testing.assert_array_equal(area_resize(screen)[::17, ::17], expected)
-    assert abs(int(area_resize(screen).sum(dtype=int)) - 884537) <= 10  # ties may round the other way
+    assert abs(int(area_resize(screen).sum(dtype=int)) - 884537) <= 10  # ties may be rounded differently
 
 
-def test_actions_are_the_games_buttons() -> None:
+def test_actions_are_named_by_buttons() -> None:
     environment = make_game("spaceinvaders")
     assert environment.action_combos == ((), ("FIRE",), ("RIGHT",), ("LEFT",), ("RIGHT", "FIRE"), ("LEFT", "FIRE"))
     assert make_game("breakout", full_action_space=True).num_actions == 18
@@ -82,7 +82,7 @@ def test_names(name: str, game: str, version: str | None) -> None:
     assert parse_name(name) == (game, version)
 
 
-def test_unknown_name_names_the_nearest() -> None:
+def test_unknown_games_suggest_the_nearest() -> None:
     with pytest.raises(EnvironmentSetupError, match="did you mean breakout"):
         make_game("brekout")
 
@@ -107,7 +107,7 @@ def test_sticky_actions_by_option_or_version() -> None:
     np.testing.assert_array_equal(last("PongNoFrameskip-v0", use_sticky_actions=0), steady)
 
 
-def test_an_episode_is_a_game_or_a_life() -> None:
+def test_episodes_are_games_or_lives() -> None:
     def ends(**options: Any) -> int:
         return sum(step.firsts.sum() for step in play(make_game("breakout", num_envs=1, **options), 400)[1:])
 
@@ -116,7 +116,7 @@ def test_an_episode_is_a_game_or_a_life() -> None:
     assert lives >= 4 * games
 
 
-def test_a_game_out_of_time_is_truncated_with_its_final_observation() -> None:
+def test_time_limits_truncate_with_a_final_observation() -> None:
     environment = make_game("pong", num_envs=2, max_frames=200, frame_stack=2)
     steps = play(environment, 60)
     cut = [step for step in steps if step.truncated.any()]
@@ -132,16 +132,16 @@ def test_a_game_out_of_time_is_truncated_with_its_final_observation() -> None:
 
 def test_games_start_after_a_random_number_of_no_ops() -> None:
     observations = make_game("freeway", num_envs=8).reset().observations
-    assert len({picture.tobytes() for picture in observations}) > 1
+    assert len({frame.tobytes() for frame in observations}) > 1
     observations = make_game("freeway", num_envs=8, noop_max=0).reset().observations
-    assert len({picture.tobytes() for picture in observations}) == 1
+    assert len({frame.tobytes() for frame in observations}) == 1
 
 
 class ScriptedEmulator:
-    """In place of an ALE: the screen shows the frame's number, odd frames inverted; it remembers what was pressed."""
+    """Replaces an ALE: the screen shows the number of the frame, inverted in odd frames; records actions."""
 
     def __init__(self) -> None:
-        self.pressed = []
+        self.pressed: list[str] = []
 
     def act(self, action: Any) -> int:
         self.pressed.append(action.name)
@@ -161,7 +161,7 @@ class ScriptedEmulator:
         return 3
 
 
-def test_an_action_is_held_for_four_frames_of_whose_last_two_the_brighter_pixels_are_seen() -> None:
+def test_actions_are_repeated_for_four_frames_and_the_last_two_are_max_pooled() -> None:
     environment = make_game("breakout", 1, noop_max=0)
     (game,) = environment._games
     game._ale = emulator = ScriptedEmulator()
@@ -170,20 +170,20 @@ def test_an_action_is_held_for_four_frames_of_whose_last_two_the_brighter_pixels
     assert game.screen.max() == 255 - 3
 
 
-def test_frames_that_an_action_is_held_for_can_be_drawn() -> None:
+def test_frame_skip_can_be_random() -> None:
     (game,) = make_game("breakout", 1, noop_max=0, frame_skip=[2, 5], frame_pooling=False)._games
     game._ale = emulator = ScriptedEmulator()
-    held = []
+    repeats = []
     for _ in range(30):
         before = len(emulator.pressed)
         game.repeat(0)
-        held.append(len(emulator.pressed) - before)
+        repeats.append(len(emulator.pressed) - before)
         frame = len(emulator.pressed)
         assert game.screen.max() == (255 - frame if frame % 2 else frame)
-    assert set(held) == {2, 3, 4}
+    assert set(repeats) == {2, 3, 4}
 
 
-def test_every_start_presses_fire_where_the_game_waits_for_it() -> None:
+def test_games_that_wait_for_fire_are_started_with_it() -> None:
     (game,) = make_game("breakout", 1, noop_max=0)._games
     game._ale = emulator = ScriptedEmulator()
     game.start_episode(new_game=True)
@@ -197,7 +197,7 @@ def test_every_start_presses_fire_where_the_game_waits_for_it() -> None:
     assert emulator.pressed == ["reset"]
 
 
-def test_pictures_are_in_colour() -> None:
+def test_rendered_frames_are_in_color() -> None:
     environment = make_game("breakout", full_resolution=True)
     environment.reset()
     assert environment.render().shape == (2, 210, 160, 3)
@@ -205,13 +205,18 @@ def test_pictures_are_in_colour() -> None:
 
 
 @pytest.mark.parametrize("options", [{"frame_skip": 0}, {"preprocessing": "gray"}, {"sticky": 1}, {"frame_stack": -1}])
-def test_wrong_options_are_errors(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(EnvironmentSetupError, match=next(iter(options))):
         make_game("pong", **options)
 
 
-def test_games_are_put_back_to_where_they_stood() -> None:
-    options = {"use_sticky_actions": True, "episodic_life": True, "frame_stack": 2, "frame_skip": (2, 5)}
+def test_snapshots_restore_games() -> None:
+    options: dict[str, Any] = {
+        "use_sticky_actions": True,
+        "episodic_life": True,
+        "frame_stack": 2,
+        "frame_skip": (2, 5),
+    }
     environment, other = make_game("breakout", seed=1, **options), make_game("breakout", seed=2, **options)
     environment.reset()
     other.reset()
@@ -226,12 +231,12 @@ def test_games_are_put_back_to_where_they_stood() -> None:
         for name in ("observations", "rewards", "firsts", "new_games"):
             np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name), err_msg=name)
         ended += expected.firsts.sum()
-    assert ended, "the test wants starts, which are drawn at random, too"
+    assert ended, "the test needs ends of episodes, whose random starts must be restored too"
 
 
-def test_a_life_is_an_episode_but_not_a_game() -> None:
+def test_lives_are_episodes_but_not_games() -> None:
     steps = play(make_game("breakout", num_envs=1, episodic_life=True), 700)[1:]
     lives = sum(bool(step.firsts[0]) for step in steps)
-    games = sum(bool(step.new_games[0]) for step in steps)
+    games = sum(bool(step.new_games[0]) for step in steps if step.new_games is not None)
     assert games >= 2
     assert games * 5 <= lives < (games + 1) * 5  # a game of Breakout has five lives

@@ -1,4 +1,4 @@
-"""CoinRun's first environment, played here by a stand-in for its package."""
+"""The first version of CoinRun, with a fake of its package."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from rl_clarity.errors import EnvironmentSetupError
 
 
 class FakeVecEnv:
-    """Behaves as `coinrun.coinrunenv.CoinRunVecEnv`: buffers that are written again, nothing drawn before a step."""
+    """Behaves as `coinrun.coinrunenv.CoinRunVecEnv`: buffers are reused, nothing is rendered before the first step."""
 
     def __init__(self, num_envs: int) -> None:
         self.num_envs = num_envs
         self.observation_space = types.SimpleNamespace(shape=(64, 64, 3))
         self.observations = np.zeros((num_envs, 64, 64, 3), np.uint8)
-        self.time, self.actions = 0, None
+        self.time = 0
+        self.actions: np.ndarray | None = None
 
     def step_async(self, actions: np.ndarray) -> None:
         assert actions.dtype == np.int32
@@ -42,9 +43,10 @@ class FakeVecEnv:
 
 @pytest.fixture
 def coinrun(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The package; `calls` holds what it was told."""
-    calls = {}
-    package, config = types.ModuleType("coinrun"), types.ModuleType("coinrun.config")
+    """Install a fake package, and return the arguments it is called with."""
+    calls: dict[str, Any] = {}
+    package: Any = types.ModuleType("coinrun")
+    config: Any = types.ModuleType("coinrun.config")
     config.Config = types.SimpleNamespace(initialize_args=lambda **kwargs: calls.update(config=kwargs))
     package.init_args_and_threads = lambda **kwargs: calls.update(init=kwargs)
     package.make = lambda env_id, num_envs: calls.setdefault("environment", FakeVecEnv(num_envs))
@@ -53,7 +55,7 @@ def coinrun(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return calls
 
 
-def test_extra_actions_do_nothing(coinrun: dict[str, Any]) -> None:
+def test_extra_actions_are_no_ops(coinrun: dict[str, Any]) -> None:
     environment = make(EnvironmentSpec("coinrun_old", "coinrun_old", {"extra_actions": 2, "num_levels": 500}), 2, 9)
     assert environment.num_actions == 9
     assert environment.action_combos[3] == ("UP",)
@@ -65,7 +67,7 @@ def test_extra_actions_do_nothing(coinrun: dict[str, Any]) -> None:
     assert coinrun["init"]["rand_seed"] == 9
 
 
-def test_steps_and_time(coinrun: dict[str, Any]) -> None:
+def test_steps_and_time_limit(coinrun: dict[str, Any]) -> None:
     environment = make(EnvironmentSpec("coinrun_old", "coinrun_old"), 2, 0, full_resolution=True)
     assert environment.num_actions == 7
     start = environment.reset()
@@ -79,7 +81,7 @@ def test_steps_and_time(coinrun: dict[str, Any]) -> None:
     assert environment.render().shape == (2, 512, 512, 3)
 
 
-def test_without_the_package_the_error_says_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_the_package_gives_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "coinrun", None)
     with pytest.raises(EnvironmentSetupError, match=r"https://github\.com/openai/coinrun"):
         make(EnvironmentSpec("coinrun_old", "coinrun_old"), 1, 0)

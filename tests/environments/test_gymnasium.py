@@ -16,8 +16,8 @@ from rl_clarity.environments.images import image_layout
 from rl_clarity.errors import EnvironmentSetupError
 
 
-class Counter(gymnasium.Env):
-    """Shows the step's number; action 1 ends the episode, the sixth step cuts it."""
+class Counter(gymnasium.Env[np.ndarray, Any]):
+    """Shows the number of the step; action 1 terminates the episode, the sixth step truncates it."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
 
@@ -28,7 +28,9 @@ class Counter(gymnasium.Env):
         if meanings is not None:
             self.get_action_meanings = lambda: meanings
 
-    def reset(self, *, seed: int = None, options: dict[str, Any] = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.level, self.time = int(self.np_random.integers(100)), 0
         return self._observe(), {}
@@ -44,7 +46,7 @@ class Counter(gymnasium.Env):
         return np.full((30, 40, 3), self.time, np.uint8)
 
 
-gymnasium.register("ClarityCounter-v0", Counter)
+gymnasium.register("ClarityCounter-v0", lambda **options: Counter(**options))
 
 
 def make_counters(
@@ -54,7 +56,7 @@ def make_counters(
     return make(spec, num_envs, seed, full_resolution=full_resolution)
 
 
-def check_ends(environment: VectorEnvironment) -> None:
+def check_ends_of_episodes(environment: VectorEnvironment) -> None:
     start = environment.reset().observations
     for time in range(1, 6):
         step = environment.step(np.array([0, 0]))
@@ -70,16 +72,16 @@ def check_ends(environment: VectorEnvironment) -> None:
     assert not environment.step(np.array([0, 0])).firsts.any()
 
 
-def test_ended_and_cut_episodes_are_told_apart() -> None:
-    check_ends(make_counters())
+def test_terminated_and_truncated_episodes_differ() -> None:
+    check_ends_of_episodes(make_counters())
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
-def test_vector_environments_of_the_user(mode: Any) -> None:
-    check_ends(GymnasiumVectorEnvironment(SyncVectorEnv([Counter, Counter], autoreset_mode=mode), seed=0))
+def test_custom_vector_environments(mode: Any) -> None:
+    check_ends_of_episodes(GymnasiumVectorEnvironment(SyncVectorEnv([Counter, Counter], autoreset_mode=mode), seed=0))
 
 
-def test_a_vector_environment_that_resets_a_step_late_says_so() -> None:
+def test_next_step_autoreset_has_idle_steps() -> None:
     environment = GymnasiumVectorEnvironment(SyncVectorEnv([Counter, Counter]), seed=0)
     start = environment.reset().observations
     steps = [environment.step(np.array([0, time == 3])) for time in range(8)]
@@ -102,21 +104,21 @@ def test_same_seed_same_trajectories() -> None:
     assert len(set(levels(3)[0])) > 1
 
 
-def test_actions_have_the_names_the_environment_gives_them() -> None:
+def test_action_meanings_of_the_environment() -> None:
     assert make_counters().action_combos == (("0",), ("1",), ("2",))
     named = make_counters(make_kwargs={"meanings": ["NOOP", "UPLEFTFIRE", "turn"]})
     assert named.action_combos == ((), ("UP", "LEFT", "FIRE"), ("turn",))
 
 
 def test_actions_that_do_not_start_at_zero() -> None:
-    made = []
-    environment = make_counters(1, factory=lambda: made.append(Counter(Discrete(3, start=5))) or made[-1])
+    counter = Counter(Discrete(3, start=5))
+    environment = make_counters(1, factory=lambda: counter)
     environment.reset()
     environment.step(np.array([2]))
-    assert made[0].action == 7
+    assert counter.action == 7
 
 
-def test_pictures() -> None:
+def test_rendering() -> None:
     environment = make_counters(full_resolution=True)
     environment.reset()
     environment.step(np.array([0, 0]))
@@ -145,21 +147,21 @@ def test_layouts(shape: tuple[int, ...], expected: Any) -> None:
     observations = rng.integers(0, 256, (2, *shape), dtype=np.uint8)
     converted = layout.convert(observations)
     assert converted.shape == (2, *expected)
-    height, width, channel = 50, 40, expected[2] - 1  # newest picture, last colour
+    height, width, channel = 50, 40, expected[2] - 1  # newest frame, last color
     newest = observations[1, -1] if len(shape) == 4 else observations[1]
     if newest.ndim == 2:
         assert converted[1, height, width, channel] == newest[height, width]
     else:
-        colours_first = newest.shape[0] < newest.shape[-1]
-        pixel = newest[:, height, width] if colours_first else newest[height, width]
+        colors_first = newest.shape[0] < newest.shape[-1]
+        pixel = newest[:, height, width] if colors_first else newest[height, width]
         assert converted[1, height, width, channel] == pixel[-1]
 
 
-def test_channels_can_be_said() -> None:
+def test_channels_first_option() -> None:
     assert image_layout(Box(0, 255, (12, 64, 10), np.uint8), channels_first=True).shape == (64, 10, 12)
 
 
-def test_floats_become_bytes() -> None:
+def test_floats_are_converted_to_uint8() -> None:
     zero_to_one = image_layout(Box(0.0, 1.0, (8, 8), np.float32))
     np.testing.assert_array_equal(zero_to_one.convert(np.full((1, 8, 8), 0.5))[0, 0, 0], [128])
     centred = image_layout(Box(-1.0, 1.0, (8, 8), np.float32))
@@ -179,12 +181,12 @@ def test_floats_become_bytes() -> None:
         (Dict(image=Box(0, 255, (64, 64, 3), np.uint8), goal=Discrete(2)), "'image'"),
     ],
 )
-def test_spaces_that_hold_no_image_are_errors(space: Any, message: str) -> None:
+def test_spaces_without_an_image_are_rejected(space: Any, message: str) -> None:
     with pytest.raises(EnvironmentSetupError, match=message):
         image_layout(space)
 
 
-def test_actions_that_are_not_discrete_are_errors() -> None:
+def test_actions_that_are_not_discrete_are_rejected() -> None:
     with pytest.raises(EnvironmentSetupError, match=r"MultiDiscrete.*must be Discrete"):
         make_counters(make_kwargs={"actions": MultiDiscrete([2, 3])})
 
@@ -197,11 +199,11 @@ def test_actions_that_are_not_discrete_are_errors() -> None:
         ("no_such_module:Game-v0", "no_such_module"),
     ],
 )
-def test_unknown_ids_are_errors_that_say_what_to_do(name: str, message: str) -> None:
+def test_errors_for_unknown_ids_explain_the_fix(name: str, message: str) -> None:
     with pytest.raises(EnvironmentSetupError, match=message):
         make_counters(name=name)
 
 
-def test_unknown_options_are_errors() -> None:
+def test_unknown_options_are_rejected() -> None:
     with pytest.raises(EnvironmentSetupError, match="make_kwargs"):
         make_counters(make_kwarg={})

@@ -1,4 +1,4 @@
-"""A kind of environment from outside the package: its options, metadata both ways, and cache keys."""
+"""Custom kinds of environments: options, metadata in both directions, cache keys."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from rl_clarity.environments import KINDS, EnvironmentKind, EnvironmentSpec, Step, make, source_key, spec_from_metadata
 from rl_clarity.environments.kinds import CALLER_ONLY
+from rl_clarity.environments.protocol import Combo
 from rl_clarity.errors import EnvironmentSetupError
 
 
@@ -23,7 +24,8 @@ class BallOptions:
 class Ball:
     """A column that moves by `speed` pixels."""
 
-    observation_shape, num_actions, action_combos = (8, 8, 1), 2, ((), ("UP",))
+    observation_shape, num_actions = (8, 8, 1), 2
+    action_combos: tuple[Combo, ...] = ((), ("UP",))
 
     def __init__(self, num_envs: int, options: BallOptions) -> None:
         self.num_envs, self.options, self.column = num_envs, options, 0
@@ -57,7 +59,7 @@ def ball() -> Iterator[None]:
     KINDS.unregister("gymnasium")
 
 
-def test_options_are_read_from_metadata_and_played() -> None:
+def test_options_are_read_from_metadata() -> None:
     metadata = {"env_kind": "ball", "env_name": "red", "speed": 3, "device": "gpu", "frame_stack": 2, "gamma": 0.9}
     spec = spec_from_metadata(metadata)
     assert dict(spec.options) == {"frame_stack": 2, "speed": 3}
@@ -73,7 +75,7 @@ def test_metadata_round_trip() -> None:
     assert spec_from_metadata(spec.metadata()) == spec
 
 
-def test_options_that_only_the_caller_gives() -> None:
+def test_options_that_are_not_metadata() -> None:
     assert make(EnvironmentSpec("ball", "red", {"device": "gpu"}), 1, 0).options.device == "gpu"  # type: ignore[attr-defined]
 
 
@@ -85,14 +87,14 @@ def test_options_that_only_the_caller_gives() -> None:
         ({"bounce": 2}, "bounce=2 must be true or false"),
     ],
 )
-def test_wrong_options(options: dict[str, object], message: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, object], message: str) -> None:
     with pytest.raises(EnvironmentSetupError, match=message):
         make(EnvironmentSpec("ball", "red", options), 1, 0)
 
 
-def test_a_redefined_kind_has_another_source_key() -> None:
+def test_redefined_kinds_have_another_source_key() -> None:
     assert source_key(EnvironmentSpec("gymnasium", "CarRacing-v3")) == ""
-    own = source_key(EnvironmentSpec("ball", "red"))
-    assert own != ""
+    custom = source_key(EnvironmentSpec("ball", "red"))
+    assert custom != ""
     KINDS.register("gymnasium", EnvironmentKind(make_ball))
-    assert source_key(EnvironmentSpec("gymnasium", "CarRacing-v3")) not in ("", own)
+    assert source_key(EnvironmentSpec("gymnasium", "CarRacing-v3")) not in ("", custom)

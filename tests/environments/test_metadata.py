@@ -1,4 +1,4 @@
-"""From a checkpoint's arguments to an environment."""
+"""Environments described by the metadata of checkpoints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rl_clarity.environments import spec_from_metadata
 from rl_clarity.errors import EnvironmentSetupError
 
 
-def test_procgen_is_the_default_and_training_options_are_left_out() -> None:
+def test_procgen_is_the_default_and_training_options_are_ignored() -> None:
     spec = spec_from_metadata(
         {
             "env_name": "coinrun",
@@ -28,27 +28,27 @@ def test_procgen_is_the_default_and_training_options_are_left_out() -> None:
     assert (spec.epsilon_greedy, spec.reward_scale) == (0.1, 0.5)
 
 
-def test_atari_by_env_id_ends_episodes_as_its_library_does() -> None:
+def test_episodes_of_atari_end_as_in_the_library() -> None:
     spec = spec_from_metadata({"env_kind": "atari", "env_id": "breakout", "frame_stack": 4, "use_sticky_actions": 1})
     assert (spec.kind, spec.name) == ("atari", "breakout")
     assert dict(spec.options) == {"frame_stack": 4, "use_sticky_actions": 1, "episodic_life": True}
     other = spec_from_metadata({"env_kind": "atari", "env_id": "breakout", "library": "stable_baselines3"})
     assert "episodic_life" not in other.options
-    said = spec_from_metadata({"env_kind": "atari", "env_id": "breakout", "episodic_life": False})
-    assert said.options["episodic_life"] is False
+    explicit = spec_from_metadata({"env_kind": "atari", "env_id": "breakout", "episodic_life": False})
+    assert explicit.options["episodic_life"] is False
 
 
-def test_coinrun_old_has_extra_actions_if_the_policy_has() -> None:
+def test_coinrun_old_has_the_extra_actions_of_the_policy() -> None:
     metadata = {"env_name": "coinrun_old", "paint_vel_info": 1, "start_level": 0}
     assert spec_from_metadata(metadata).kind == "coinrun_old"
     assert dict(spec_from_metadata(metadata, num_actions=7).options) == {"paint_vel_info": 1}
     assert dict(spec_from_metadata(metadata, num_actions=9).options) == {"paint_vel_info": 1, "extra_actions": 2}
 
 
-def test_gymnasium_keeps_the_case_of_its_ids() -> None:
+def test_gymnasium_ids_are_case_sensitive() -> None:
     assert spec_from_metadata({"env_kind": "gymnasium", "env_id": "CarRacing-v3"}).name == "CarRacing-v3"
 
 
-def test_no_name_is_an_error() -> None:
+def test_missing_names_are_rejected() -> None:
     with pytest.raises(EnvironmentSetupError, match="neither env_name nor env_id"):
         spec_from_metadata({"gamma": 0.99})

@@ -14,7 +14,7 @@ from rl_clarity.errors import EnvironmentSetupError
 procgen = pytest.importorskip("procgen")
 
 
-def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: object) -> Any:
+def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: Any) -> Any:
     return make(EnvironmentSpec(name=name, options=options), num_envs, seed, full_resolution=full_resolution)
 
 
@@ -42,7 +42,7 @@ def test_every_game_plays(game: str) -> None:
     assert first.observations.std() > 0
 
 
-def test_same_seed_same_trajectories_whatever_the_threads() -> None:
+def test_same_seed_same_trajectories_for_any_number_of_threads() -> None:
     one = play(make_game("coinrun", 4, 7, num_threads=0), 100)
     two = play(make_game("coinrun", 4, 7, num_threads=3), 100)
     other = play(make_game("coinrun", 4, 8), 100)
@@ -53,7 +53,7 @@ def test_same_seed_same_trajectories_whatever_the_threads() -> None:
     assert any((a.observations != b.observations).any() for a, b in zip(one, other, strict=True))
 
 
-def test_environments_can_be_put_back_to_where_they_stood() -> None:
+def test_snapshots_restore_environments() -> None:
     environment = make_game("starpilot", 3, 7)
     environment.reset()
     for _ in range(50):
@@ -74,19 +74,19 @@ def test_environments_can_be_put_back_to_where_they_stood() -> None:
     other.close()
 
 
-def test_games_with_generated_assets_do_not_offer_what_procgen_cannot() -> None:
+def test_games_with_generated_assets_have_no_snapshots() -> None:
     environment = make_game("coinrun", use_generated_assets=True)
     assert not hasattr(environment, "snapshot")
     environment.close()
 
 
-def test_gym_ids_are_names_too() -> None:
+def test_gym_ids_are_accepted_as_names() -> None:
     environment = make_game("procgen:procgen-bigfish-v0")
     assert environment.game == "bigfish"
     environment.close()
 
 
-def test_name_ignores_case_and_combos_are_procgens_own() -> None:
+def test_names_ignore_case_and_combos_are_those_of_procgen() -> None:
     environment = make_game("CoinRun")
     assert environment.action_combos[7] == ("RIGHT",)
     assert environment.action_combos[4] == ()
@@ -94,7 +94,7 @@ def test_name_ignores_case_and_combos_are_procgens_own() -> None:
 
 
 @pytest.mark.parametrize(("game", "mode"), [("maze", "easy"), ("leaper", "hard"), ("coinrun", "hard")])
-def test_timeout_is_truncation_and_matches_the_game(game: str, mode: Any) -> None:
+def test_timeouts_are_truncations(game: str, mode: Any) -> None:
     environment = make_game(game, 4, distribution_mode=mode)
     environment.reset()
     limit = timeout(game, mode)
@@ -110,7 +110,7 @@ def test_timeout_is_truncation_and_matches_the_game(game: str, mode: Any) -> Non
 
 
 class ScriptedEpisodes:
-    """In place of a single game of Procgen: episodes of these lengths, each with its level completed or not."""
+    """Replaces a Procgen game: episodes of the given lengths, whose levels are completed or not."""
 
     def __init__(self, *episodes: tuple[int, bool]) -> None:
         self.ends = {sum(length for length, _ in episodes[: i + 1]): done for i, (_, done) in enumerate(episodes)}
@@ -130,7 +130,7 @@ class ScriptedEpisodes:
         pass
 
 
-def test_an_episode_is_cut_by_its_own_time_and_not_if_its_level_was_completed() -> None:
+def test_episodes_are_truncated_at_their_timeout_unless_the_level_was_completed() -> None:
     environment = make_game("coinrun", 1)
     environment._env.close()
     environment._env = ScriptedEpisodes((600, False), (999, False), (1000, True), (1000, False))
@@ -139,7 +139,7 @@ def test_an_episode_is_cut_by_its_own_time_and_not_if_its_level_was_completed() 
     assert np.flatnonzero([step.truncated[0] for step in steps]).tolist() == [3598]
 
 
-def test_end_of_a_game_that_time_did_not_end_is_no_truncation() -> None:
+def test_games_that_end_before_the_timeout_are_not_truncated() -> None:
     steps = play(make_game("starpilot", 8), 300)
     ended = np.array([step.firsts for step in steps[1:]])
     assert ended.any()
@@ -164,15 +164,15 @@ def test_options_reach_the_game() -> None:
         {"use_generated_assets": True},
     ],
 )
-def test_options_change_what_is_seen(options: dict[str, Any]) -> None:
-    """`debug_mode` is passed on, too; it changes nothing in these games."""
-    usual, other = (play(make_game("coinrun", **given), 6)[-1].observations for given in ({}, options))
-    assert (usual != other).any()
-    same = play(make_game("coinrun", **options, debug_mode=1), 6)[-1].observations
-    np.testing.assert_array_equal(same, other)
+def test_options_change_the_observations(options: dict[str, Any]) -> None:
+    """`debug_mode` is accepted, but changes nothing in these games."""
+    default, changed = (play(make_game("coinrun", **kwargs), 6)[-1].observations for kwargs in ({}, options))
+    assert (default != changed).any()
+    debug = play(make_game("coinrun", **options, debug_mode=1), 6)[-1].observations
+    np.testing.assert_array_equal(debug, changed)
 
 
-def test_sequential_levels_stay_in_one_episode_each_with_its_own_time() -> None:
+def test_sequential_levels_share_an_episode_but_have_their_own_timeouts() -> None:
     environment = make_game("coinrun", 8, 1, distribution_mode="easy", use_sequential_levels=True, num_levels=0)
     raw = procgen.ProcgenGym3Env(
         8, "coinrun", rand_seed=1, distribution_mode="easy", use_sequential_levels=True, num_threads=0
@@ -198,7 +198,7 @@ def test_sequential_levels_stay_in_one_episode_each_with_its_own_time() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"use_generated_assets": True}])
-def test_pictures_are_those_procgen_renders(options: dict[str, Any]) -> None:
+def test_rendered_frames_are_those_of_procgen(options: dict[str, Any]) -> None:
     environment = make_game("bigfish", 9, 3, full_resolution=True, **options)
     direct = procgen.ProcgenGym3Env(9, "bigfish", rand_seed=3, render_mode="rgb_array", **options)
     environment.reset()
@@ -212,7 +212,7 @@ def test_pictures_are_those_procgen_renders(options: dict[str, Any]) -> None:
     direct.close()
 
 
-def test_a_second_reset_begins_new_episodes() -> None:
+def test_a_second_reset_starts_new_episodes() -> None:
     environment = make_game("coinrun", 3)
     environment.reset()
     environment.step(np.full(3, 7))
@@ -234,19 +234,17 @@ def test_a_second_reset_begins_new_episodes() -> None:
         ("maze", {"distribution_mode": "exploration", "num_levels": 4}, "exploration"),
     ],
 )
-def test_what_would_abort_the_process_is_an_error_that_says_what_to_do(
-    name: str, options: dict[str, Any], message: str
-) -> None:
+def test_errors_for_options_that_would_abort_the_process(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(EnvironmentSetupError, match=message):
         make_game(name, **options)
 
 
-def test_exploration_has_one_level() -> None:
+def test_exploration_mode_has_one_level() -> None:
     observations = play(make_game("maze", 3, distribution_mode="exploration"), 0)[0].observations
     assert (observations == observations[:1]).all()
 
 
-def test_no_pictures_unless_asked_for() -> None:
+def test_rendering_needs_full_resolution() -> None:
     environment = make_game("coinrun")
     with pytest.raises(EnvironmentSetupError, match="full_resolution=True"):
         environment.render()

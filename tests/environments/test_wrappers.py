@@ -1,4 +1,4 @@
-"""Wrappers for any kind of environment, and what `make` says when it cannot."""
+"""Wrappers for environments of any kind, and errors of `make`."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ import numpy as np
 import pytest
 
 from rl_clarity.environments import EnvironmentSpec, Step, make
-from rl_clarity.environments.protocol import snapshot
+from rl_clarity.environments.protocol import Combo, VectorEnvironment, snapshot
 from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
 from rl_clarity.errors import EnvironmentSetupError
 
 
 class Recorder:
-    """Shows the time; a new episode every `length` steps, cut by time in environment 0."""
+    """Shows the time; a new episode every `length` steps, truncated in environment 0."""
 
     num_envs = 3
     observation_shape = (2, 2, 1)
     num_actions = 5
-    action_combos = tuple((str(i),) for i in range(5))
+    action_combos: tuple[Combo, ...] = tuple((str(i),) for i in range(5))
 
     def __init__(self, length: int = 1000) -> None:
-        self.length, self.time, self.actions, self.closed = length, 0, [], False
+        self.length, self.time, self.closed = length, 0, False
+        self.actions: list[np.ndarray] = []
 
     def _step(self, first: bool) -> Step:
         observations = np.full((3, 2, 2, 1), (self.time + 1) % 256, np.uint8)
         firsts = np.full(3, first)
-        cut = np.array([first and self.time > 0, False, False])
-        final = {0: observations[0] + 100} if cut[0] else {}
-        return Step(observations, np.full(3, 2, np.float32), firsts, cut, final)
+        truncated = np.array([first and self.time > 0, False, False])
+        final = {0: observations[0] + 100} if truncated[0] else {}
+        return Step(observations, np.full(3, 2, np.float32), firsts, truncated, final)
 
     def reset(self) -> Step:
         self.time = 0
@@ -59,18 +60,18 @@ class Resumable(Recorder):
 
 
 @pytest.mark.parametrize(("padding", "expected"), [("zeros", [0, 0, 5]), ("first", [5, 5, 5])])
-def test_frame_stack_begins_anew_with_each_episode(padding: str, expected: Any) -> None:
+def test_frame_stack_is_reset_with_each_episode(padding: str, expected: Any) -> None:
     environment = FrameStack(Recorder(length=4), 3, padding)
     assert environment.observation_shape == (2, 2, 3)
     environment.reset()
-    shown = [environment.step(np.zeros(3, int)) for _ in range(5)]
-    assert shown[2].observations[1, 0, 0].tolist() == [2, 3, 4]
-    assert shown[3].observations[1, 0, 0].tolist() == expected
-    assert shown[3].final_observations[0][0, 0].tolist() == [3, 4, 105]
-    assert shown[4].observations[1, 0, 0].tolist() == [*expected[1:], 6]
+    steps = [environment.step(np.zeros(3, int)) for _ in range(5)]
+    assert steps[2].observations[1, 0, 0].tolist() == [2, 3, 4]
+    assert steps[3].observations[1, 0, 0].tolist() == expected
+    assert steps[3].final_observations[0][0, 0].tolist() == [3, 4, 105]
+    assert steps[4].observations[1, 0, 0].tolist() == [*expected[1:], 6]
 
 
-def test_stacked_observations_do_not_change_afterwards() -> None:
+def test_modified_observations_do_not_change_later_ones() -> None:
     environment = FrameStack(Recorder(), 2)
     first = environment.reset().observations
     first[:] = 77
@@ -84,22 +85,22 @@ def test_epsilon_greedy_replaces_a_share_of_actions() -> None:
     for _ in range(2000):
         environment.step(np.full(3, 4))
     actions = np.array(recorder.actions)
-    # 0.5 of the actions are uniform over 5, so 0.4 differ from the given one.
+    # 0.5 of the actions are uniform over 5, so 0.4 differ from the agent's.
     assert abs((actions != 4).mean() - 0.4) < 0.02
     counts = np.bincount(actions[actions != 4], minlength=4)
     assert counts.min() > 0.8 * counts.mean()
 
 
 def test_epsilon_greedy_is_seeded() -> None:
-    def taken(seed: int) -> np.ndarray:
+    def actions_taken(seed: int) -> np.ndarray:
         recorder = Recorder()
         environment = EpsilonGreedy(recorder, 0.5, seed)
         for _ in range(20):
             environment.step(np.zeros(3, int))
         return np.array(recorder.actions)
 
-    np.testing.assert_array_equal(taken(1), taken(1))
-    assert (taken(1) != taken(2)).any()
+    np.testing.assert_array_equal(actions_taken(1), actions_taken(1))
+    assert (actions_taken(1) != actions_taken(2)).any()
 
 
 def test_reward_scale() -> None:
@@ -109,7 +110,7 @@ def test_reward_scale() -> None:
     assert step.rewards.dtype == np.float32
 
 
-def test_wrappers_pass_on_the_rest() -> None:
+def test_wrappers_forward_everything_else() -> None:
     recorder = Recorder()
     environment = RewardScale(FrameStack(EpsilonGreedy(recorder, 0.1, 0), 2), 2)
     environment.reset()
@@ -130,7 +131,7 @@ def test_wrappers_pass_on_the_rest() -> None:
         (EnvironmentSpec(name="coinrun", options={"frame_stack_padding": "black"}), 1, "known|zeros"),
     ],
 )
-def test_what_make_refuses(spec: EnvironmentSpec, num_envs: int, message: str) -> None:
+def test_invalid_arguments_of_make(spec: EnvironmentSpec, num_envs: int, message: str) -> None:
     pytest.importorskip("procgen")
     if "frame_stack_padding" in spec.options:
         spec = EnvironmentSpec(name="coinrun", options={"frame_stack": 2, "frame_stack_padding": "black"})
@@ -139,7 +140,7 @@ def test_what_make_refuses(spec: EnvironmentSpec, num_envs: int, message: str) -
 
 
 @pytest.mark.parametrize(("kind", "module", "extra"), [("procgen", "procgen", "procgen"), ("atari", "ale_py", "atari")])
-def test_a_missing_package_is_named_with_the_command_that_installs_it(
+def test_errors_for_missing_packages_give_the_command_that_installs_them(
     monkeypatch: pytest.MonkeyPatch, kind: str, module: Any, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -148,7 +149,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
         make(EnvironmentSpec(kind=kind, name=name), 1, 0)
 
 
-def test_importing_the_package_imports_no_environment() -> None:
+def test_import_does_not_import_environments() -> None:
     program = (
         "import sys, rl_clarity.environments; "
         "print([m for m in ('procgen', 'gym', 'ale_py', 'gymnasium', 'tensorflow') if m in sys.modules])"
@@ -157,27 +158,29 @@ def test_importing_the_package_imports_no_environment() -> None:
     assert result.stdout.strip() == "[]"
 
 
-def wrapped(environment: Any) -> EpsilonGreedy:
+def wrap(environment: VectorEnvironment) -> EpsilonGreedy:
     return EpsilonGreedy(RewardScale(FrameStack(environment, 3), 0.5), 0.5, seed=3)
 
 
-def test_wrappers_are_put_back_to_where_they_stood() -> None:
-    environment, other = (wrapped(Resumable(length=7)) for _ in range(2))
+def test_snapshots_restore_wrappers() -> None:
+    environment, other = (wrap(Resumable(length=7)) for _ in range(2))
     environment.reset()
     other.reset()
     for _ in range(5):
         environment.step(np.zeros(3, int))
-    other.restore(snapshot(environment))
+    saved = snapshot(environment)
+    assert saved is not None
+    other.restore(saved)
     for _ in range(10):
         expected, actual = environment.step(np.zeros(3, int)), other.step(np.zeros(3, int))
         np.testing.assert_array_equal(actual.observations, expected.observations)
-    np.testing.assert_array_equal(actions_of(environment)[5:], actions_of(other))
+    np.testing.assert_array_equal(recorded_actions(environment)[5:], recorded_actions(other))
 
 
-def actions_of(environment: Any) -> list[np.ndarray]:
+def recorded_actions(environment: Any) -> Any:
     return environment.environment.environment.environment.actions
 
 
-def test_around_what_cannot_be_put_back_they_cannot_either() -> None:
+def test_wrappers_have_no_snapshots_if_their_environment_has_none() -> None:
     assert snapshot(Recorder()) is None
-    assert snapshot(wrapped(Recorder())) is None
+    assert snapshot(wrap(Recorder())) is None

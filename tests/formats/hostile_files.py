@@ -1,4 +1,4 @@
-"""A corpus of hostile and broken checkpoints, made on the spot: by format, bytes by what is wrong with them."""
+"""Hostile and damaged checkpoints, generated: for each format, bytes by what is wrong with them."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ def joblib_files(marker: Path) -> Corpus:
         "bz2": lambda data: bz2.compress(data, 1),
         "xz": lambda data: lzma.compress(data, preset=0),
     }
-    good = dumped({"params": {"ppo2_model/pi/w:0": np.ones((3, 4), np.float32)}, "args": {"cnn": "clear"}})
+    valid = dumped({"params": {"ppo2_model/pi/w:0": np.ones((3, 4), np.float32)}, "args": {"cnn": "clear"}})
     bomb = bytes_header(BOMB) + bytes(BOMB)
     return {
         **hostile_pickles.running(marker),
         **hostile_pickles.huge(),
         **hostile_pickles.broken(),
         "an array of objects": dumped({"params": {"w": objects}}),
-        "an array of objects, pickled whole": pickle.dumps({"params": {"w": objects}}, protocol=4),
-        "an array of objects, packed": dumped({"params": {"w": objects}}, compress=("zlib", 3)),
+        "an array of objects, pickled by NumPy": pickle.dumps({"params": {"w": objects}}, protocol=4),
+        "an array of objects, compressed": dumped({"params": {"w": objects}}, compress=("zlib", 3)),
         "a scalar of objects": pickled(call(name("numpy.core.multiarray", "scalar"), dtype("O8"), constant("x"))),
         "an array of records": dumped({"params": {"w": np.zeros(2, [("a", "f4"), ("b", object)])}}),
         "an array of text": dumped({"params": {"w": np.array(["a", "b"])}}),
         "an array larger than the file": joblib_array((1 << 30, 1 << 8)),
         "an array of negative size": joblib_array((-4, 2)),
-        "an array whose shape is no tuple": joblib_array("(4,)"),
+        "an array whose shape is not a tuple": joblib_array("(4,)"),
         "an array that is reconstructed large": pickled(
             call(
                 name("numpy.core.multiarray", "_reconstruct"),
@@ -68,20 +68,20 @@ def joblib_files(marker: Path) -> Corpus:
         ),
         "a wrapper without a state": pickled(call(name("joblib.numpy_pickle", "NumpyArrayWrapper"))),
         "not a dict": dumped([1, 2, 3]),
-        "params that are no dict": dumped({"params": [np.zeros(3)]}),
-        "a parameter that is no array": dumped({"params": {"w": "text"}}),
-        "args that are no dict": dumped({"params": {}, "args": [1]}),
-        "observations of negative size": policy_of({"cnn": "clear", "observation_shape": [-4, 64, 3]}),
-        "a kind of environment that is a list": policy_of({"cnn": "clear", "env_kind": ["procgen"]}),
-        "a network that is a dict": policy_of({"cnn": {"name": "clear"}}),
-        "frames without end": policy_of({"cnn": "clear", "frame_stack": 10**12}),
+        "params that are not a dict": dumped({"params": [np.zeros(3)]}),
+        "a parameter that is not an array": dumped({"params": {"w": "text"}}),
+        "args that are not a dict": dumped({"params": {}, "args": [1]}),
+        "observations of negative size": policy_file({"cnn": "clear", "observation_shape": [-4, 64, 3]}),
+        "a kind of environment that is a list": policy_file({"cnn": "clear", "env_kind": ["procgen"]}),
+        "a network that is a dict": policy_file({"cnn": {"name": "clear"}}),
+        "an endless frame stack": policy_file({"cnn": "clear", "frame_stack": 10**12}),
         "args that hold an array": dumped({"params": {}, "args": {"x": np.zeros(1000)}}),
         "another library's": dumped({"params": {}, "args": {"library": "rllib"}}),
         **{f"a bomb of {name}": compress(bomb) for name, compress in compressors.items()},
         **{f"{name} that runs code": compress(pickle.dumps(Payload(marker))) for name, compress in compressors.items()},
-        **{f"truncated {name}": compress(good)[:-9] for name, compress in compressors.items()},
-        "a dictionary of 3 GB": xz_with_large_dictionary(good),
-        "truncated": good[: len(good) // 2],
+        **{f"truncated {name}": compress(valid)[:-9] for name, compress in compressors.items()},
+        "a dictionary of 3 GB": xz_with_large_dictionary(valid),
+        "truncated": valid[: len(valid) // 2],
     }
 
 
@@ -90,7 +90,7 @@ def torch_files(marker: Path) -> Corpus:
     arrays = {"network.0.weight": np.ones((2, 3, 1, 1), np.float32)}
     arrays |= {name: np.zeros((1, 1), np.float32) for name in ("network.7.weight", "actor.weight")}
     one = {"0": np.ones(6, np.float32).tobytes()}
-    good, stream = torch_writer.save(arrays), torch_writer.save_stream(arrays)
+    valid, stream = torch_writer.save(arrays), torch_writer.save_stream(arrays)
 
     def with_tensor(
         operations: bytes, storages: dict[str, bytes] = one, compression: int = zipfile.ZIP_STORED
@@ -104,7 +104,7 @@ def torch_files(marker: Path) -> Corpus:
         **{f"archive: {what}": torch_writer.archive(data, one) for what, data in pickles.items()},
         **{f"stream: {what}": torch_writer.save_stream(arrays, data) for what, data in pickles.items()},
         "a whole module": torch_writer.archive(pickled(name("__main__", "Agent") + b")\x81"), {}),
-        "a storage of a made-up type": with_tensor(tensor("0", (6,), kind="VoidStorage")),
+        "a storage of an unknown type": with_tensor(tensor("0", (6,), kind="VoidStorage")),
         "a tensor without a storage": with_tensor(
             call(name("torch._utils", "_rebuild_tensor_v2"), *map(constant, (1, 0, (), ())))
         ),
@@ -119,27 +119,27 @@ def torch_files(marker: Path) -> Corpus:
                 *map(constant, (0, "ab", "cd")),
             )
         ),
-        "a storage that is not there": with_tensor(tensor("7", (6,))),
+        "a missing storage": with_tensor(tensor("7", (6,))),
         "a storage that is too short": with_tensor(tensor("0", (600,))),
         "a storage of a path": with_tensor(tensor("../../etc/passwd", (6,))),
-        "a persistent id of another kind": with_tensor(constant(("module", "os", "system")) + pickle.BINPERSID),
-        "a parameter that is no tensor": with_tensor(
+        "another persistent id": with_tensor(constant(("module", "os", "system")) + pickle.BINPERSID),
+        "a parameter that is not a tensor": with_tensor(
             call(name("torch._utils", "_rebuild_parameter"), constant(3), constant(True))
         ),
         "no state dict": torch_writer.archive(pickled(constant({"epoch": 3})), {}),
         "two pickles": zipped({"a/data.pkl": pickled(constant({})), "b/data.pkl": pickled(constant({}))}),
         "an unknown byte order": zipped({"a/data.pkl": pickled(constant({})), "a/byteorder": b"middle"}),
         "a bomb": with_tensor(tensor("0", (BOMB // 4,)), {"0": bytes(BOMB)}, zipfile.ZIP_DEFLATED),
-        "a member twice": duplicated(good),
-        "a damaged storage": good.replace(
+        "a member twice": duplicated(valid),
+        "a damaged storage": valid.replace(
             np.ones(6, np.float32).tobytes(), np.ones(6, np.float32).tobytes()[:-1] + b"\x40"
         ),
-        "encrypted": flagged(good),
-        "no directory": good[:-30],
-        "truncated": good[: len(good) // 2],
+        "encrypted": marked_as_encrypted(valid),
+        "no directory": valid[:-30],
+        "truncated": valid[: len(valid) // 2],
         "a truncated stream": stream[:-3],
         "a stream of another version": torch_writer.save_stream(arrays).replace(b"M\xe9\x03.", b"M\xe8\x03.", 1),
-        "a stream whose keys are no list": stream.replace(
+        "a stream whose keys are not a list": stream.replace(
             pickle.dumps(["90", "91", "92"], protocol=2), pickle.dumps({}, protocol=2)
         ),
     }
@@ -150,12 +150,12 @@ def sb3_files(marker: Path) -> Corpus:
     payload = torch_writer.archive(pickle.dumps(Payload(marker), protocol=2), {})
     return {
         "code in the policy": sb3_zip(arrays, members={"policy.pth": payload}),
-        "data that is no JSON": sb3_zip(arrays, members={"data": b"{"}),
+        "data that is not JSON": sb3_zip(arrays, members={"data": b"{"}),
         "data that is deep": sb3_zip(arrays, members={"data": b"[" * 100_000}),
         "data that is a list": sb3_zip(arrays, data=[1]),
         "data that is a pickle": sb3_zip(arrays, members={"data": pickle.dumps(Payload(marker))}),
         "a shape of two": sb3_zip(arrays, data={**sb3_data(), "observation_space": {"_shape": [4]}}),
-        "a discount that is no number": sb3_zip(arrays, data=sb3_data(gamma=float("nan"))),
+        "a discount that is not a number": sb3_zip(arrays, data=sb3_data(gamma=float("nan"))),
         "a discount of many digits": sb3_zip(arrays, data=sb3_data(gamma=10**4000)),
         "a shape that is text": sb3_zip(arrays, data={**sb3_data(), "observation_space": {"_shape": "4"}}),
         "an MLP": sb3_zip({"mlp_extractor.policy_net.0.weight": np.zeros((2, 2), np.float32)}),
@@ -168,7 +168,14 @@ def sb3_files(marker: Path) -> Corpus:
 
 
 def native_files(_marker: Path) -> Corpus:
-    facts = {"version": 1, "format": "cleanrl", "network": "ppo_atari", "architecture": {}, "metadata": {}, "notes": []}
+    description = {
+        "version": 1,
+        "format": "cleanrl",
+        "network": "ppo_atari",
+        "architecture": {},
+        "metadata": {},
+        "notes": [],
+    }
 
     def file(header: Any, data: bytes = b"", length: int | None = None) -> bytes:
         text = header if isinstance(header, bytes) else json.dumps(header).encode()
@@ -176,16 +183,16 @@ def native_files(_marker: Path) -> Corpus:
 
     def with_entry(**entry: Any) -> bytes:
         full = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **entry}
-        return file({"__metadata__": {"rl_clarity": json.dumps(facts)}, "w": full}, bytes(8))
+        return file({"__metadata__": {"rl_clarity": json.dumps(description)}, "w": full}, bytes(8))
 
-    def with_facts(**changed: Any) -> bytes:
-        return file({"__metadata__": {"rl_clarity": json.dumps({**facts, **changed})}})
+    def with_description(**changed: Any) -> bytes:
+        return file({"__metadata__": {"rl_clarity": json.dumps({**description, **changed})}})
 
     return {
         "a header longer than the file": file({"__metadata__": {"rl_clarity": "{}"}}, length=1 << 25),
-        "a header that is no JSON": file(b"{rl_clarity"),
+        "a header that is not JSON": file(b"{rl_clarity"),
         "a header that is deep": file(b'{"a":' * 100_000),
-        "metadata that is no text": file({"__metadata__": {"rl_clarity": 3}}),
+        "metadata that is not text": file({"__metadata__": {"rl_clarity": 3}}),
         "an unknown type": with_entry(dtype="O"),
         "a shape that does not fit": with_entry(shape=[3]),
         "a negative shape": with_entry(shape=[-2]),
@@ -194,22 +201,24 @@ def native_files(_marker: Path) -> Corpus:
         "a gap": with_entry(shape=[1], data_offsets=[4, 8]),
         "more tensors than any network's": file(
             {str(i): {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(20_000)}
-            | {"__metadata__": {"rl_clarity": json.dumps(facts)}}
+            | {"__metadata__": {"rl_clarity": json.dumps(description)}}
         ),
-        **{f"{name} with nothing in it": with_facts(format=name, network=network) for name, network in EMPTY.items()},
-        "a Keras model that is a number": with_facts(format="keras", architecture={"config": 3}),
-        "observations of text": with_facts(metadata={"observation_shape": ["x", 1, 2]}),
-        "an unknown version": with_facts(version=2),
-        "an unknown format": with_facts(format="os"),
-        "itself as a format": with_facts(format="native"),
-        "an unknown network": with_facts(network="system"),
-        "metadata that is a list": with_facts(metadata=[]),
-        "facts that are no JSON": file({"__metadata__": {"rl_clarity": "{"}}),
-        "facts that are a list": file({"__metadata__": {"rl_clarity": "[]"}}),
+        **{
+            f"{name} without tensors": with_description(format=name, network=network) for name, network in EMPTY.items()
+        },
+        "a Keras model that is a number": with_description(format="keras", architecture={"config": 3}),
+        "observations of text": with_description(metadata={"observation_shape": ["x", 1, 2]}),
+        "an unknown version": with_description(version=2),
+        "an unknown format": with_description(format="os"),
+        "native as its own format": with_description(format="native"),
+        "an unknown network": with_description(network="system"),
+        "metadata that is a list": with_description(metadata=[]),
+        "a description that is not JSON": file({"__metadata__": {"rl_clarity": "{"}}),
+        "a description that is a list": file({"__metadata__": {"rl_clarity": "[]"}}),
     }
 
 
-def policy_of(args: dict[str, Any]) -> bytes:
+def policy_file(args: dict[str, Any]) -> bytes:
     return dumped({"params": {"ppo2_model/pi/w:0": np.zeros((256, 15), np.float32)}, "args": args})
 
 
@@ -244,7 +253,7 @@ def bytes_header(size: int) -> bytes:
 
 
 def xz_with_large_dictionary(data: bytes) -> bytes:
-    """The header says what to set aside for the dictionary, whatever the data's size; its checksum is mended."""
+    """The header declares the size of the dictionary, whatever the data's size; the checksum is valid."""
     packed = bytearray(lzma.compress(data, format=lzma.FORMAT_XZ, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0}]))
     length = (packed[12] + 1) * 4
     at = packed.index(b"\x21\x01", 12) + 2
@@ -261,8 +270,8 @@ def duplicated(data: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def flagged(data: bytes) -> bytes:
-    """Say in the directory that every member is encrypted."""
+def marked_as_encrypted(data: bytes) -> bytes:
+    """Mark every member as encrypted in the directory."""
     changed = bytearray(data)
     at = -1
     while (at := changed.find(b"PK\x01\x02", at + 1)) >= 0:

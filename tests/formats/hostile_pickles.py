@@ -1,4 +1,4 @@
-"""Pickles that try to run code, to reach outside, or to fill the memory; `hostile_files` has the files around them."""
+"""Pickles that run code, access other files or exhaust memory; `hostile_files` puts them in checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.formats.torch_writer import call, constant, name, pickled
 
 
 class Payload:
-    """Pickled, it is an instruction to write a file."""
+    """Writes a file when it is unpickled."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker
@@ -21,7 +21,7 @@ class Payload:
 
 
 def running(marker: Path) -> dict[str, bytes]:
-    """Each runs code that writes `marker`, when Python's own pickle module reads it."""
+    """Pickles that write `marker` when Python's pickle module reads them."""
     code = constant(f"open({str(marker)!r}, 'w').close()")
     shell = constant(f"touch '{marker}'")
     mark, stop = pickle.MARK, pickle.TUPLE1
@@ -59,14 +59,14 @@ def running(marker: Path) -> dict[str, bytes]:
 
 
 def huge() -> dict[str, bytes]:
-    """Small pickles that ask for much memory or time."""
+    """Small pickles that need much memory or time."""
     tenfold = pickle.POP.join(pickle.EMPTY_LIST + mutual(i) for i in range(1, 31))
     return {
-        "bytes that are not there": b"\x80\x04" + pickle.BINBYTES8 + struct.pack("<Q", 1 << 40),
-        "a bytearray that is not there": b"\x80\x05" + pickle.BYTEARRAY8 + struct.pack("<Q", 1 << 35),
-        "a string that is not there": b"\x80\x04" + pickle.BINUNICODE8 + struct.pack("<Q", 1 << 40),
-        "a frame that is not there": b"\x80\x04" + pickle.FRAME + struct.pack("<Q", 1 << 60),
-        "a number that is not there": b"\x80\x02" + pickle.LONG4 + struct.pack("<i", 1 << 30),
+        "missing bytes": b"\x80\x04" + pickle.BINBYTES8 + struct.pack("<Q", 1 << 40),
+        "a missing bytearray": b"\x80\x05" + pickle.BYTEARRAY8 + struct.pack("<Q", 1 << 35),
+        "a missing string": b"\x80\x04" + pickle.BINUNICODE8 + struct.pack("<Q", 1 << 40),
+        "a missing frame": b"\x80\x04" + pickle.FRAME + struct.pack("<Q", 1 << 60),
+        "a missing number": b"\x80\x02" + pickle.LONG4 + struct.pack("<i", 1 << 30),
         "lists that hold one another": b"\x80\x02"
         + constant("laugh")
         + pickle.BINPUT
@@ -76,20 +76,20 @@ def huge() -> dict[str, bytes]:
         + b".",
         "a list that holds itself": pickled(pickle.EMPTY_LIST + b"q\x00h\x00a"),
         "deep nesting": pickled(pickle.EMPTY_LIST * 5_000 + pickle.APPEND * 4_999),
-        "a key that takes for ever to hash": pickled(
+        "a key that is slow to hash": pickled(
             pickle.EMPTY_DICT + pickle.EMPTY_TUPLE + b"".join(b"q\x01h\x01h\x01\x87" for _ in range(40)) + b"Ns"
         ),
     }
 
 
 def mutual(i: int) -> bytes:
-    """Fill a list with the one before it, ten times, and remember it."""
+    """Fill a list with ten references to the previous one, and memoize it."""
     before = bytes([i - 1])
     return pickle.MARK + (pickle.BINGET + before) * 10 + pickle.APPENDS + pickle.BINPUT + bytes([i])
 
 
 def broken() -> dict[str, bytes]:
-    """Not well-formed."""
+    """Malformed pickles."""
     return {
         "nothing": b"\x80\x04",
         "only a stop": b"\x80\x02.",
@@ -102,7 +102,7 @@ def broken() -> dict[str, bytes]:
         "an empty stack": pickled(pickle.TUPLE3),
         "an odd number of items": pickled(pickle.EMPTY_DICT + pickle.MARK + constant(1) + pickle.SETITEMS),
         "a set": b"\x80\x04" + pickle.EMPTY_SET + b".",
-        "a string that is no text": b"\x80\x02" + pickle.BINUNICODE + struct.pack("<I", 2) + b"\xff\xff.",
-        "text in the place of a number": pickled(b"Ixyz\n"),
+        "a string that is not UTF-8": b"\x80\x02" + pickle.BINUNICODE + struct.pack("<I", 2) + b"\xff\xff.",
+        "text instead of a number": pickled(b"Ixyz\n"),
         "a number of many digits": pickled(pickle.LONG + b"9" * 100_000 + b"L\n"),
     }

@@ -1,4 +1,4 @@
-"""Write Stable-Baselines3's zips and Keras's files, from parts that can be broken one by one."""
+"""Write zips of Stable-Baselines3 and files of Keras, whose parts tests can replace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def zipped(members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) 
 
 
 def sb3_data(shape: tuple[int, int, int] = (4, 84, 84), **more: Any) -> dict[str, Any]:
-    """`data` as Stable-Baselines3 writes it: pickles in base64 beside what is plain."""
+    """`data` as Stable-Baselines3 writes it: pickles in base64 beside plain JSON."""
     return {
         "policy_class": {":type:": "<class 'abc.ABCMeta'>", ":serialized:": "gASVCg==", "__module__": "x.policies"},
         "policy_kwargs": {},
@@ -36,7 +36,7 @@ def sb3_data(shape: tuple[int, int, int] = (4, 84, 84), **more: Any) -> dict[str
 
 
 def sb3_zip(arrays: Mapping[str, np.ndarray], data: Any = None, *, members: Mapping[str, bytes] | None = None) -> bytes:
-    """A zip; `members` take the place of those it would have."""
+    """Return a zip; `members` replace or add files."""
     content = {
         "data": json.dumps(sb3_data() if data is None else data).encode(),
         "policy.pth": torch_writer.save(arrays),
@@ -46,14 +46,14 @@ def sb3_zip(arrays: Mapping[str, np.ndarray], data: Any = None, *, members: Mapp
 
 
 def keras_bytes(model: Any, folder: Path) -> bytes:
-    """A model as Keras saves it."""
+    """Save a model with Keras and return the file."""
     path = folder / "model.keras"
     model.save(path)
     return path.read_bytes()
 
 
 def with_members(data: bytes, members: Mapping[str, bytes | None]) -> bytes:
-    """A zip with some members replaced, or left out where there is None."""
+    """Replace members of a zip; None removes one."""
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         content: dict[str, bytes | None] = {info.filename: file.read(info) for info in file.infolist()}
     return zipped({name: data for name, data in {**content, **members}.items() if data is not None})

@@ -1,8 +1,9 @@
-"""What PyTorch's layers compute, in plain NumPy: (B, C, H, W) throughout, with PyTorch's parameters."""
+"""PyTorch's layers in NumPy: arrays (B, C, H, W), PyTorch's parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +14,14 @@ def windows(x: np.ndarray, size: int, stride: int, padding: int, value: float = 
     """(B, C, h, w, size, size)."""
     around = (padding, padding)
     padded = np.pad(x, ((0, 0), (0, 0), around, around), constant_values=value)
-    return np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(2, 3))[:, :, ::stride, ::stride]
+    sliding: Any = np.lib.stride_tricks.sliding_window_view  # NumPy 1 has no overload for several axes
+    return sliding(padded, (size, size), axis=(2, 3))[:, :, ::stride, ::stride]
 
 
 def conv(x: np.ndarray, p: Arrays, name: str, stride: int = 1, padding: int = 0) -> np.ndarray:
     weight = p[f"{name}.weight"].astype(np.float64)
-    seen = windows(x, weight.shape[-1], stride, padding)
-    return np.einsum("bchwij,ocij->bohw", seen, weight) + p[f"{name}.bias"][:, None, None]
+    patches = windows(x, weight.shape[-1], stride, padding)
+    return np.einsum("bchwij,ocij->bohw", patches, weight) + p[f"{name}.bias"][:, None, None]
 
 
 def max_pool(x: np.ndarray) -> np.ndarray:
@@ -43,16 +45,16 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def _gates(x: np.ndarray, h: np.ndarray, p: Arrays, name: str, suffix: str) -> tuple[np.ndarray, np.ndarray]:
-    of_x = x @ p[f"{name}.weight_ih{suffix}"].T + p[f"{name}.bias_ih{suffix}"]
-    of_h = h @ p[f"{name}.weight_hh{suffix}"].T + p[f"{name}.bias_hh{suffix}"]
-    return of_x, of_h
+    from_input = x @ p[f"{name}.weight_ih{suffix}"].T + p[f"{name}.bias_ih{suffix}"]
+    from_state = h @ p[f"{name}.weight_hh{suffix}"].T + p[f"{name}.bias_hh{suffix}"]
+    return from_input, from_state
 
 
 def lstm(
     x: np.ndarray, h: np.ndarray, c: np.ndarray, p: Arrays, name: str, suffix: str = "_l0"
 ) -> tuple[np.ndarray, np.ndarray]:
-    of_x, of_h = _gates(x, h, p, name, suffix)
-    i, f, g, o = np.split(of_x + of_h, 4, axis=1)
+    from_input, from_state = _gates(x, h, p, name, suffix)
+    i, f, g, o = np.split(from_input + from_state, 4, axis=1)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
     return sigmoid(o) * np.tanh(c), c
 

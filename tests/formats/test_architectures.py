@@ -1,4 +1,4 @@
-"""Networks of Baselines: golden numbers, names, and parameters that do not fit."""
+"""Networks of Baselines: golden results, names, mismatched parameters."""
 
 from __future__ import annotations
 
@@ -8,35 +8,38 @@ import numpy as np
 import pytest
 
 from rl_clarity import formats
-from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents import keras_agent
 from rl_clarity.agents.network import Network
 from rl_clarity.errors import CheckpointError
 from rl_clarity.formats.architectures import ARCHITECTURES, build
-from tests.formats.test_torch_networks import pictures
+from tests.formats.test_torch_networks import random_observations
 from tests.golden_data import Golden
 
+KerasAgent: Any = keras_agent.KerasAgent
+"""Not typed, because the network decides which outputs are None."""
 
-def within(found: np.ndarray, wanted: np.ndarray) -> bool:
-    return bool(np.abs(found - wanted).max() <= 1e-4 * np.abs(wanted).max())
+
+def is_close(actual: np.ndarray | None, expected: np.ndarray) -> bool:
+    return actual is not None and bool(np.abs(actual - expected).max() <= 1e-4 * np.abs(expected).max())
 
 
 def test_golden_forward_pass(golden: Golden) -> None:
     outputs = formats.load_agent(golden.checkpoint).forward(golden.expected["observations"])
-    assert within(outputs.policy_logits, golden.expected["policy_logits"])
-    assert within(outputs.values, golden.expected["values"])
+    assert is_close(outputs.policy_logits, golden.expected["policy_logits"])
+    assert is_close(outputs.values, golden.expected["values"])
 
 
 def test_golden_layers(golden: Golden) -> None:
     agent = formats.load_agent(golden.checkpoint)
     assert list(agent.layers) == [str(name) for name in golden.expected["all_layer_keys"]]
     for layer in golden.layers:
-        wanted = golden.expected[f"{layer}.activations"]
-        assert agent.layers[layer] == wanted.shape[1:]
-        assert within(agent.activations(golden.frames(f"{layer}.activations"), layer), wanted)
+        expected = golden.expected[f"{layer}.activations"]
+        assert agent.layers[layer] == expected.shape[1:]
+        assert is_close(agent.activations(golden.frames(f"{layer}.activations"), layer), expected)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_fresh_network_is_decided_by_its_seed(name: str) -> None:
+def test_same_seed_same_network(name: str) -> None:
     shape = (44, 44, 4)
     one, same, other = (build(name, shape, 5, seed=seed).parameters() for seed in (3, 3, 4))
     assert all(np.array_equal(one[key], same[key]) for key in one)
@@ -48,7 +51,7 @@ def test_parameters_survive_a_round_trip(name: str) -> None:
     shape = (44, 44, 4)
     network = build(name, shape, 5, seed=1)
     copy = build(name, shape, 5, parameters=network.parameters())
-    observations = pictures((3, *shape))
+    observations = random_observations((3, *shape))
     assert np.array_equal(
         KerasAgent(network).forward(observations).values, KerasAgent(copy).forward(observations).values
     )
@@ -71,17 +74,17 @@ def test_options_of_impala() -> None:
         ({"emb_size": None}, "emb_size"),
     ],
 )
-def test_impossible_options_of_impala(options: dict[str, Any], words: str) -> None:
+def test_invalid_options_of_impala_are_rejected(options: dict[str, Any], words: str) -> None:
     with pytest.raises(CheckpointError, match=words):
         build("impala", (64, 64, 3), 5, options)
 
 
-def test_an_unknown_network_names_the_nearest() -> None:
+def test_unknown_networks_suggest_the_nearest() -> None:
     with pytest.raises(CheckpointError, match=r"'claer'; did you mean 'clear'.*clear, impala, nature"):
         build("claer", (64, 64, 3), 5)
 
 
-class TestParametersThatDoNotFit:
+class TestMismatchedParameters:
     SHAPE = (44, 44, 4)
     NAME = "ppo2_model/pi/c2/w:0"
 
@@ -89,19 +92,19 @@ class TestParametersThatDoNotFit:
         parameters = {**build("nature", self.SHAPE, 5).parameters(), **changed}
         return build("nature", self.SHAPE, 5, parameters={k: v for k, v in parameters.items() if v is not None})
 
-    def test_wrong_shape_names_both(self) -> None:
+    def test_wrong_shape(self) -> None:
         with pytest.raises(CheckpointError, match=rf"{self.NAME}.*\(4, 4, 32, 63\).*needs \(4, 4, 32, 64\)"):
             self.load(**{self.NAME: np.zeros((4, 4, 32, 63), np.float32)})
 
-    def test_missing_names_what_is_there(self) -> None:
+    def test_missing(self) -> None:
         with pytest.raises(CheckpointError, match=rf"{self.NAME}.*\(4, 4, 32, 64\) is missing.*ppo2_model/pi/c1/w:0"):
             self.load(**{self.NAME: None})
 
-    def test_extra_names_its_shape(self) -> None:
+    def test_extra(self) -> None:
         with pytest.raises(CheckpointError, match=r"does not have.*'ppo2_model/pi/c4/w:0' \(7,\)"):
             self.load(**{"ppo2_model/pi/c4/w:0": np.zeros(7, np.float32)})
 
     @pytest.mark.parametrize("value", [np.nan, np.inf])
-    def test_not_finite_names_how_many(self, value: Any) -> None:
+    def test_not_finite(self, value: float) -> None:
         with pytest.raises(CheckpointError, match=rf"{self.NAME}.*32768 values that are NaN or infinite"):
             self.load(**{self.NAME: np.full((4, 4, 32, 64), value, np.float32)})

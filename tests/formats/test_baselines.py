@@ -1,4 +1,4 @@
-"""joblib files of Baselines: what is in them, however it is packed, and what does not fit."""
+"""joblib files of Baselines: contents, compression, mismatched metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rl_clarity.formats.architectures import build
 from tests.golden_data import Golden
 
 
-def test_reads_what_joblib_reads(golden: Golden) -> None:
+def test_reads_the_same_contents_as_joblib(golden: Golden) -> None:
     ours, theirs = safe_joblib.load(golden.checkpoint), joblib.load(golden.checkpoint)
     assert list(ours) == list(theirs)
     assert ours["args"] == theirs["args"]
@@ -28,7 +28,7 @@ def test_reads_what_joblib_reads(golden: Golden) -> None:
         assert np.array_equal(ours["params"][name], array)
 
 
-CONTENT = {
+CONTENT: dict[str, dict[str, Any]] = {
     "params": {
         "a": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
         "fortran": np.asfortranarray(np.arange(12.0).reshape(3, 4)),
@@ -44,28 +44,28 @@ CONTENT = {
 
 @pytest.mark.parametrize("protocol", [3, 4, 5])
 @pytest.mark.parametrize("compress", [0, ("zlib", 3), ("gzip", 3), ("bz2", 3), ("xz", 3), ("lzma", 3)])
-def test_reads_every_packing_and_protocol(tmp_path: Path, protocol: int, compress: Any) -> None:
+def test_reads_every_compression_and_protocol(tmp_path: Path, protocol: int, compress: Any) -> None:
     path = tmp_path / "file"
     joblib.dump(CONTENT, path, compress=compress, protocol=protocol)
-    found = safe_joblib.load(path)
-    assert found["args"] == CONTENT["args"]
+    loaded = safe_joblib.load(path)
+    assert loaded["args"] == CONTENT["args"]
     for name, array in CONTENT["params"].items():
-        assert np.array_equal(found["params"][name], array), name
-        assert np.asarray(found["params"][name]).dtype.kind == np.asarray(array).dtype.kind
+        assert np.array_equal(loaded["params"][name], array), name
+        assert np.asarray(loaded["params"][name]).dtype.kind == np.asarray(array).dtype.kind
 
 
-def test_reads_numpys_own_pickles(tmp_path: Path) -> None:
-    """Arrays that were pickled whole, as they are inside objects that joblib does not look into."""
+def test_reads_pickles_of_numpy(tmp_path: Path) -> None:
+    """Arrays pickled by NumPy, as inside objects that joblib does not look into."""
     path = tmp_path / "file"
     path.write_bytes(
         pickle.dumps({"params": {"a": np.arange(6.0).reshape(2, 3).T}, "args": {"n": np.int64(3)}}, protocol=4)
     )
-    found = safe_joblib.load(path)
-    assert np.array_equal(found["params"]["a"], np.arange(6.0).reshape(2, 3).T)
-    assert found["args"] == {"n": 3}
+    loaded = safe_joblib.load(path)
+    assert np.array_equal(loaded["params"]["a"], np.arange(6.0).reshape(2, 3).T)
+    assert loaded["args"] == {"n": 3}
 
 
-def test_what_is_written_can_be_read_by_joblib_too(tmp_path: Path) -> None:
+def test_joblib_reads_written_files(tmp_path: Path) -> None:
     parameters = build("nature", (44, 44, 4), 5).parameters()
     args = {"cnn": "nature", "env_name": "pong", "observation_shape": [44, 44, 4]}
     path = tmp_path / "new" / "model.jd"
@@ -85,14 +85,14 @@ def test_what_is_written_can_be_read_by_joblib_too(tmp_path: Path) -> None:
         ({"frame_stack": 2}, r"\(7, 7, 3, 16\).*needs \(7, 7, 6, 16\)"),
     ],
 )
-def test_metadata_that_does_not_fit_the_tensors(tmp_path: Path, args: dict[str, Any], words: str) -> None:
+def test_metadata_must_match_the_tensors(tmp_path: Path, args: dict[str, Any], words: str) -> None:
     path = tmp_path / "model.jd"
     baselines.write(path, build("clear", (64, 64, 3), 5).parameters(), args)
     with pytest.raises(CheckpointError, match=f"model.jd: .*{words}"):
         formats.load_agent(path)
 
 
-def test_what_is_given_goes_before_what_the_file_says(tmp_path: Path) -> None:
+def test_arguments_override_metadata_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "model.jd"
     baselines.write(path, build("nature", (84, 84, 4), 5).parameters(), {"cnn": "claer", "gamma": 0.9})
     agent = formats.load_agent(path, cnn="nature", env_kind="atari", frame_stack=4)
@@ -101,7 +101,7 @@ def test_what_is_given_goes_before_what_the_file_says(tmp_path: Path) -> None:
     assert agent.metadata["gamma"] == 0.9
 
 
-def test_a_policy_head_is_needed(tmp_path: Path) -> None:
+def test_policy_head_is_required(tmp_path: Path) -> None:
     for head in (None, np.zeros(5, np.float32), np.zeros((5, 0), np.float32)):
         buffer = io.BytesIO()
         joblib.dump({"params": {} if head is None else {baselines.POLICY_HEAD: head}, "args": {}}, buffer)

@@ -1,4 +1,4 @@
-"""Checkpoints that other programs made give what those programs compute from them."""
+"""Checkpoints of other programs: the same outputs and activations as in those programs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 
 from rl_clarity import formats
 from rl_clarity.agents.capabilities import before_step
-from rl_clarity.agents.protocol import Outputs
 from rl_clarity.cli import main
 
+load_agent: Any = formats.load_agent
+"""Not typed, because the network decides which outputs are None."""
 TOLERANCE = 1e-4
 
 
@@ -23,7 +24,7 @@ class Case:
     format: str
     network: str
     layers: str = ""
-    """How the layer after a convolution is called, from the convolution's name."""
+    """Name of the layer after a convolution, from the name of the convolution."""
 
 
 CASES = {
@@ -55,16 +56,20 @@ IMPALA_LAYERS = {
 IMPALA_LAYERS["procgen-pytorch-recurrent"] = IMPALA_LAYERS["procgen-pytorch"]
 
 
+Arrays = dict[str, np.ndarray]
+Loaded = tuple[str, Path, Arrays, Any]
+
+
 @pytest.fixture(scope="module", params=CASES)
-def case(request: pytest.FixtureRequest, shared_formats: Path) -> Case_:
+def case(request: pytest.FixtureRequest, shared_formats: Path) -> Loaded:
     name = request.param
     with np.load(shared_formats / name / "expected.npz") as arrays:
         expected = {key: arrays[key] for key in arrays.files}
     path = shared_formats / name / CASES[name].file
-    return name, path, expected, formats.load_agent(path, env_name="somewhere")
+    return name, path, expected, load_agent(path, env_name="somewhere")
 
 
-def difference(outputs: Outputs, expected: Any, at: Any = slice(None)) -> float:
+def difference(outputs: Any, expected: Any, at: Any = slice(None)) -> float:
     names = [name for name in ("policy_logits", "values", "q_values") if name in expected]
     assert {name for name in ("policy_logits", "values", "q_values") if getattr(outputs, name) is not None} == set(
         names
@@ -72,18 +77,18 @@ def difference(outputs: Outputs, expected: Any, at: Any = slice(None)) -> float:
     return max(float(np.abs(getattr(outputs, name) - expected[name][at]).max()) for name in names)
 
 
-def test_is_recognised_by_its_content(case: Case_, tmp_path: Path) -> None:
+def test_formats_are_recognized_by_content(case: Loaded, tmp_path: Path) -> None:
     name, path, _, _ = case
     nameless = tmp_path / "file"
     nameless.write_bytes(path.read_bytes())
     checkpoint = formats.read(nameless, gamma=0.5, env_name="x")
     assert (checkpoint.format, checkpoint.network) == (CASES[name].format, CASES[name].network)
-    assert checkpoint.metadata["gamma"] == 0.5  # what is given goes before what the file says
+    assert checkpoint.metadata["gamma"] == 0.5  # overrides the file's own
     assert checkpoint.metadata["env_name"] == "x"
     assert any("env_name" in note for note in checkpoint.notes)
 
 
-def test_outputs(case: Case_) -> None:
+def test_outputs(case: Loaded) -> None:
     name, _, expected, agent = case
     observations = expected["observations"]
     if "firsts" in expected:
@@ -93,25 +98,25 @@ def test_outputs(case: Case_) -> None:
             assert difference(outputs, expected, t) < TOLERANCE
             hidden = [expected[key][t] for key in expected if key.startswith("hidden")]
             assert len(state) == len(hidden)
-            for part, wanted in zip(state, hidden, strict=True):
-                assert np.abs(part - wanted).max() < TOLERANCE
+            for part, reference in zip(state, hidden, strict=True):
+                assert np.abs(part - reference).max() < TOLERANCE
     else:
         assert difference(agent.forward(observations), expected) < TOLERANCE
     assert agent.metadata["env_name"] == "somewhere", name
 
 
-def test_activations(case: Case_) -> None:
+def test_activations(case: Loaded) -> None:
     name, _, expected, agent = case
     observations = expected["observations"]
     frames = observations[0] if "firsts" in expected else observations[:2]
     convolutions = {key.removeprefix("acts."): key for key in expected if key.startswith("acts.")}
     layers = IMPALA_LAYERS.get(name) or {conv: CASES[name].layers.format(conv) for conv in convolutions}
     for conv, layer in layers.items():
-        wanted = expected[convolutions[conv]]
-        assert np.abs(agent.activations(frames, layer) - wanted).max() < TOLERANCE
+        reference = expected[convolutions[conv]]
+        assert np.abs(agent.activations(frames, layer) - reference).max() < TOLERANCE
 
 
-def test_its_native_copy_is_the_same_agent(case: Case_, tmp_path: Path) -> None:
+def test_native_copies_are_the_same_agent(case: Loaded, tmp_path: Path) -> None:
     _, path, expected, agent = case
     written = formats.read(path, env_name="somewhere")
     assert main(["convert", str(path), str(tmp_path / "copy.safetensors"), "--metadata", "env_name", "somewhere"]) == 0
@@ -119,14 +124,14 @@ def test_its_native_copy_is_the_same_agent(case: Case_, tmp_path: Path) -> None:
     assert (copy.format, copy.network, copy.metadata) == (written.format, written.network, written.metadata)
     assert copy.notes == written.notes
     observations = expected["observations"][0] if "firsts" in expected else expected["observations"]
-    before, after = agent.forward(observations), formats.build_agent(copy).forward(observations)
+    original, converted = agent.forward(observations), formats.build_agent(copy).forward(observations)
     for name in ("policy_logits", "values", "q_values"):
-        if getattr(before, name) is not None:
-            assert np.array_equal(getattr(before, name), getattr(after, name))
+        if getattr(original, name) is not None:
+            assert np.array_equal(getattr(original, name), getattr(converted, name))
 
 
-def test_replay_from_saved_states_gives_the_saved_outputs(case: Case_) -> None:
-    """Over the ends of episodes: what attribution starts from is the state before a step, reset included."""
+def test_replay_from_saved_states_gives_the_saved_outputs(case: Loaded) -> None:
+    """Attribution starts from the states before each step, after resets at the ends of episodes."""
     _, _, expected, agent = case
     if "firsts" not in expected:
         assert agent.initial_state(2) is None
@@ -157,7 +162,7 @@ def expected(folder: Path) -> Arrays:
 
 @pytest.fixture(scope="module")
 def agent(folder: Path) -> Any:
-    return formats.load_agent(folder / "breakout-v4" / "model.80.tar", env_name="breakout")
+    return load_agent(folder / "breakout-v4" / "model.80.tar", env_name="breakout")
 
 
 class TestBabyA3C:
@@ -181,29 +186,29 @@ class TestBabyA3C:
         observations = expected["preprocessed"][:2]
         assert list(agent.layers) == ["conv1", "conv2", "conv3", "conv4"]
         for layer in agent.layers:
-            wanted = expected[f"acts.{layer}"]
-            assert np.abs(agent.activations(observations, f"{layer}.elu") - wanted).max() < TOLERANCE
-            assert np.abs(agent.activations(observations, layer) - wanted).max() > 0.01  # before the ELU
+            reference = expected[f"acts.{layer}"]
+            assert np.abs(agent.activations(observations, f"{layer}.elu") - reference).max() < TOLERANCE
+            assert np.abs(agent.activations(observations, layer) - reference).max() > 0.01  # before the ELU
 
-    def test_its_native_copy_is_the_same_agent(self, folder: Path, agent: Any, expected: Any, tmp_path: Path) -> None:
+    def test_native_copies_are_the_same_agent(self, folder: Path, agent: Any, expected: Any, tmp_path: Path) -> None:
         source = str(folder / "breakout-v4" / "model.80.tar")
         assert main(["convert", source, str(tmp_path / "copy.safetensors"), "--metadata", "env_name", "breakout"]) == 0
-        copy = formats.load_agent(tmp_path / "copy.safetensors")
+        copy = load_agent(tmp_path / "copy.safetensors")
         assert copy.metadata == agent.metadata
         frames = copy.preprocess(expected["observations"][:4])
         assert np.array_equal(frames, expected["preprocessed"][:4])
         assert np.array_equal(copy.forward(frames).policy_logits, agent.forward(frames).policy_logits)
 
-    def test_whole_numbers_stand_for_the_same_observations(self, agent: Any, expected: Any) -> None:
+    def test_uint8_observations_give_the_same_outputs(self, agent: Any, expected: Any) -> None:
         floats = expected["preprocessed"][:3]
         whole = np.rint(floats * 255).astype(np.uint8)
         assert np.array_equal(agent.forward(whole).policy_logits, agent.forward(floats).policy_logits)
 
     @pytest.mark.parametrize("n", [1, 50, 100])
-    def test_a_series_in_training(self, folder: Path, n: int) -> None:
+    def test_checkpoints_during_training(self, folder: Path, n: int) -> None:
         folder = folder / "models_model7-02-17-20-41"
         with np.load(folder / "expected.npz") as arrays:
-            agent = formats.load_agent(folder / f"model.{n}.tar")
+            agent = load_agent(folder / f"model.{n}.tar")
             observations, state = agent.preprocess(arrays["observations"][:6]), None
             assert np.array_equal(observations, arrays["preprocessed"][:6])
             for t, observation in enumerate(observations):
@@ -212,15 +217,15 @@ class TestBabyA3C:
                 assert np.abs(state[0][0] - arrays[f"{n}.hidden"][t]).max() < TOLERANCE
 
 
-def test_observations_may_have_their_channels_first_or_last(shared_formats: Path) -> None:
-    agent = formats.load_agent(shared_formats / "cleanrl-ppo-atari" / "agent.pt")
+def test_observations_may_have_channels_first_or_last(shared_formats: Path) -> None:
+    agent = load_agent(shared_formats / "cleanrl-ppo-atari" / "agent.pt")
     with np.load(shared_formats / "cleanrl-ppo-atari" / "expected.npz") as arrays:
         first = arrays["observations"]
     last = first.transpose(0, 2, 3, 1)
     assert agent.observation_shape == (84, 84, 4)
     assert np.array_equal(agent.forward(first).policy_logits, agent.forward(last).policy_logits)
-    of_first, of_last = (agent.gradients(o[:1], "input", ["value"]) for o in (first, last))
-    assert np.array_equal(of_first, of_last.transpose(0, 1, 4, 2, 3))
+    gradients, others = (agent.gradients(o[:1], "input", ["value"]) for o in (first, last))
+    assert np.array_equal(gradients, others.transpose(0, 1, 4, 2, 3))
 
 
 def test_the_target_network_is_not_used(shared_formats: Path) -> None:
@@ -231,10 +236,12 @@ def test_the_target_network_is_not_used(shared_formats: Path) -> None:
 
 
 def test_later_episodes_do_not_start_from_the_learned_initial_state(shared_formats: Path) -> None:
-    """The program's own flaw, which its numbers have: a reset makes the state zero."""
-    agent = formats.load_agent(shared_formats / "procgen-pytorch-recurrent" / "model_200015872.pth")
+    """As in the original program: after a reset, the state is zero."""
+    agent = load_agent(shared_formats / "procgen-pytorch-recurrent" / "model_200015872.pth")
     initial = agent.initial_state(2)
     assert np.abs(initial[0]).max() > 0.1
-    assert np.array_equal(before_step(agent, initial, np.array([True, True]))[0], initial[0])
+    first: Any = before_step(agent, initial, np.array([True, True]))
+    assert np.array_equal(first[0], initial[0])
     later = (initial[0] + 1,)
-    assert np.array_equal(before_step(agent, later, np.array([True, False]))[0], [initial[0][0] * 0, later[0][1]])
+    reset: Any = before_step(agent, later, np.array([True, False]))
+    assert np.array_equal(reset[0], [initial[0][0] * 0, later[0][1]])

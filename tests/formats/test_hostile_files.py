@@ -1,12 +1,14 @@
-"""Whatever is in a file: nothing of it runs, little memory is used, and what is wrong is said."""
+"""Hostile and damaged checkpoints: no code runs, memory stays small, and the error explains what is wrong."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import pickle
 import textwrap
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,17 +34,17 @@ def build(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_is_refused(kind: str, tmp_path: Path) -> None:
+def test_hostile_files_are_rejected(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("keras")  # before memory is measured
     marker = tmp_path / "it ran"
     path = tmp_path / "checkpoint"
-    survived, unclear, large = [], [], []
+    accepted, unclear, large = [], [], []
     for what, data in FORMATS[kind](marker).items():
         path.write_bytes(data)
         tracemalloc.start()
         try:
             build(path)
-            survived.append(what)
+            accepted.append(what)
         except CheckpointError as error:
             if not str(error).startswith(str(path)) or len(str(error)) > 3000:
                 unclear.append((what, str(error)[:200]))
@@ -51,13 +53,13 @@ def test_is_refused(kind: str, tmp_path: Path) -> None:
         if peak > MEMORY:
             large.append((what, peak))
         assert not marker.exists(), what
-    assert not survived
+    assert not accepted
     assert not unclear
     assert not large
 
 
-def test_the_corpus_is_dangerous(tmp_path: Path) -> None:
-    """With Python's own loader, much of it runs."""
+def test_pickle_runs_the_hostile_files(tmp_path: Path) -> None:
+    """Python's own loader runs the code of many of them."""
     ran = 0
     for data in hostile_pickles.running(tmp_path / "marker").values():
         with contextlib.suppress(Exception):
@@ -67,10 +69,10 @@ def test_the_corpus_is_dangerous(tmp_path: Path) -> None:
     assert ran >= 8
 
 
-def test_pickles_in_the_data_of_sb3_are_not_even_read(tmp_path: Path) -> None:
+def test_pickles_in_the_data_of_sb3_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "model.zip"
-    poison = {":type:": "<class 'function'>", ":serialized:": "not base64 \u2603"}
-    path.write_bytes(sb3_zip(state_dicts.sb3(), data=sb3_data(lr_schedule=poison, policy_class=poison)))
+    hostile = {":type:": "<class 'function'>", ":serialized:": "not base64 \u2603"}
+    path.write_bytes(sb3_zip(state_dicts.sb3(), data=sb3_data(lr_schedule=hostile, policy_class=hostile)))
     checkpoint = formats.read(path)
     assert checkpoint.metadata["gamma"] == 0.97
     assert "serialized" not in str(checkpoint.metadata) + str(checkpoint.architecture)
@@ -86,14 +88,14 @@ def test_pickles_in_the_data_of_sb3_are_not_even_read(tmp_path: Path) -> None:
         ("a tensor beyond its storage", ["beyond its storage"]),
     ],
 )
-def test_the_error_says_what_is_wrong_and_what_to_do(tmp_path: Path, what: str, words: str) -> None:
+def test_errors_name_the_problem_and_the_fix(tmp_path: Path, what: str, words: str) -> None:
     path = tmp_path / "checkpoint.pt"
     path.write_bytes(hostile_files.torch_files(tmp_path / "marker")[what])
     with pytest.raises(CheckpointError) as raised:
         formats.read(path)
     for word in words:
         assert word in str(raised.value)
-    assert ("torch.load" in str(raised.value)) == (what == "a whole module")  # no advice to run what is plainly hostile
+    assert ("torch.load" in str(raised.value)) == (what == "a whole module")  # no advice to run hostile code
 
 
 @pytest.mark.parametrize(
@@ -112,9 +114,7 @@ def test_the_error_says_what_is_wrong_and_what_to_do(tmp_path: Path, what: str, 
         ),
     ],
 )
-def test_the_script_for_other_programs_objects_is_a_program(
-    tmp_path: Path, file: str, content: bytes, words: str
-) -> None:
+def test_suggested_script_for_objects_of_other_programs(tmp_path: Path, file: str, content: bytes, words: str) -> None:
     path = tmp_path / file
     path.write_bytes(content)
     with pytest.raises(CheckpointError) as raised:
@@ -128,8 +128,8 @@ def test_the_script_for_other_programs_objects_is_a_program(
 
 
 @pytest.mark.slow
-def test_the_script_for_a_pickled_module_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a user would: the file's own class at hand, the script as it stands."""
+def test_suggested_script_for_pickled_modules_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the suggested script unchanged where the module's class can be imported."""
     torch = pytest.importorskip("torch")
     (tmp_path / "my_agent.py").write_text(
         "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
@@ -138,22 +138,26 @@ def test_the_script_for_a_pickled_module_works(tmp_path: Path, monkeypatch: pyte
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    import my_agent
-
-    torch.save(my_agent.Net(), tmp_path / "agent.pt")
+    module: Any = importlib.import_module("my_agent")
+    torch.save(module.Net(), tmp_path / "agent.pt")
     with pytest.raises(CheckpointError) as raised:
         formats.read(tmp_path / "agent.pt")
-    collected = []
-    monkeypatch.setattr("rl_clarity.collect", lambda agent, env: collected.append(agent) or (env, agent))
-    monkeypatch.setattr("rl_clarity.generate", lambda agent, *samples: collected.append(samples))
+    collected: list[Any] = []
+
+    def record(*values: Any) -> Any:
+        collected.append(values)
+        return values[::-1]
+
+    monkeypatch.setattr("rl_clarity.collect", record)
+    monkeypatch.setattr("rl_clarity.generate", record)
     exec(textwrap.dedent(str(raised.value).partition("\n")[2]), {"env": "an environment"})
-    agent = collected[0]
-    assert collected[1] == ("an environment", agent, "out")
+    (agent, _), generated = collected
+    assert generated == (agent, "an environment", agent, "out")
     assert agent.forward(np.zeros((2, 64, 64, 3), np.uint8)).policy_logits.shape == (2, 5)
     assert (tmp_path / "state_dict.pt").is_file()
 
 
-def test_rllib_is_told_how_to_convert(tmp_path: Path) -> None:
+def test_error_for_rllib_checkpoints_explains_the_conversion(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint_000100"
     folder.mkdir()
     (folder / "rllib_checkpoint.json").write_text("{}")
@@ -172,14 +176,14 @@ def test_rllib_is_told_how_to_convert(tmp_path: Path) -> None:
         (torch_writer.save({"w": np.zeros((2, 3), np.float32)}), r"unsupported program.*w \(2, 3\).*TorchAgent"),
     ],
 )
-def test_an_unknown_file_is_told_what_is_known(tmp_path: Path, content: bytes, words: str) -> None:
+def test_errors_for_unknown_files(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=f"(?s){words}"):
         formats.read(path)
 
 
-def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+def test_missing_files_and_folders(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="No such file"):
         formats.read(tmp_path / "missing.jd")
     (tmp_path / "model.jd").touch()
@@ -187,7 +191,7 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
         formats.read(tmp_path)
 
 
-def whole_files() -> dict[str, bytes]:
+def valid_files() -> dict[str, bytes]:
     arrays = {"ppo2_model/pi/w:0": np.arange(12, dtype=np.float32).reshape(3, 4)}
     content = {"params": arrays, "args": {"cnn": "clear", "env_name": "coinrun", "lambda": 0.95}}
     small = {name: array[:1, :1] if array.ndim > 1 else array[:1] for name, array in state_dicts.baby_a3c().items()}
@@ -201,17 +205,17 @@ def whole_files() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("kind", whole_files())
-def test_flipped_bits_and_cuts_end_in_an_error_or_in_other_numbers(kind: str, tmp_path: Path) -> None:
-    """Only what has a checksum can tell other numbers; nothing else than CheckpointError is raised."""
-    whole = whole_files()[kind]
+@pytest.mark.parametrize("kind", valid_files())
+def test_flipped_bits_and_truncation_raise_only_checkpoint_errors(kind: str, tmp_path: Path) -> None:
+    """Data without a checksum may change unnoticed."""
+    valid = valid_files()[kind]
     path = tmp_path / "checkpoint"
-    path.write_bytes(whole)
+    path.write_bytes(valid)
     formats.read(path)
     rng = np.random.default_rng(0)
-    refused = 0
+    rejected = 0
     for i in range(200):
-        data = bytearray(whole)
+        data = bytearray(valid)
         if i % 4:
             for at in rng.integers(len(data), size=rng.integers(1, 4)):
                 data[at] ^= 1 << rng.integers(8)
@@ -221,5 +225,5 @@ def test_flipped_bits_and_cuts_end_in_an_error_or_in_other_numbers(kind: str, tm
         try:
             formats.read(path)
         except CheckpointError:
-            refused += 1
-    assert refused > 50
+            rejected += 1
+    assert rejected > 50

@@ -1,4 +1,4 @@
-"""`.keras` files: what Keras saves is read to the bit; what is not known is refused and not run."""
+"""`.keras` files: saved models are read exactly; unknown layers are rejected and never run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rl_clarity.agents.sites import feature_maps
 from rl_clarity.errors import CheckpointError
 from tests.formats.other_files import keras_bytes, keras_config, with_members
 
-L = keras.layers
+L: Any = keras.layers
 SHAPE = (20, 16, 3)
 OBSERVATIONS = np.random.default_rng(0).integers(0, 256, (3, *SHAPE), np.uint8)
 
@@ -35,7 +35,7 @@ def plain() -> Any:
     return keras.Model(inputs, heads(L.Dense(8, activation="tanh")(L.Flatten()(x))))
 
 
-def of_many_layers() -> Any:
+def many_layers() -> Any:
     inputs = keras.Input(SHAPE)
     x = L.ZeroPadding2D(1)(inputs)
     x = L.BatchNormalization()(L.SeparableConv2D(6, 3)(x))
@@ -71,48 +71,49 @@ def outputs_by_name() -> Any:
 
 MODELS: dict[str, Callable[[], Any]] = {
     "plain": plain,
-    "many layers": of_many_layers,
+    "many layers": many_layers,
     "nested": nested,
     "sequential": sequential,
     "outputs by name": outputs_by_name,
 }
 
 
-def shaken(model: Any, seed: int = 0) -> Any:
-    """No variable as it begins, or a wrong one would not show."""
+def randomize(model: Any, seed: int = 0) -> Any:
+    """Change every variable from its initial value, so that a wrong one shows."""
     rng = np.random.default_rng(seed)
     for variable in model.variables:
         if "seed" not in variable.path:
-            spread = (
+            value = (
                 rng.uniform(0.5, 1.5, variable.shape)
                 if "variance" in variable.path
                 else rng.normal(0, 0.3, variable.shape)
             )
-            variable.assign(spread.astype(np.float32))
+            variable.assign(value.astype(np.float32))
     return model
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_gives_what_the_model_gives(kind: str, tmp_path: Path) -> None:
-    model = shaken(MODELS[kind]())
+def test_outputs_equal_those_of_the_model(kind: str, tmp_path: Path) -> None:
+    model = randomize(MODELS[kind]())
     path = tmp_path / "file"
     path.write_bytes(keras_bytes(model, tmp_path))
-    agent = formats.load_agent(path)
+    agent: Any = formats.load_agent(path)
     frames = OBSERVATIONS if kind == "plain" else OBSERVATIONS / np.float32(255)
-    wanted = model.predict(frames, verbose=0)
+    expected = model.predict(frames, verbose=0)
     outputs = agent.forward(OBSERVATIONS)
     if kind == "sequential":
-        assert np.array_equal(outputs.q_values, wanted)
+        assert np.array_equal(outputs.q_values, expected)
         return
-    logits, value = (wanted["logits"], wanted["v"]) if isinstance(wanted, dict) else wanted
+    logits, value = (expected["logits"], expected["v"]) if isinstance(expected, dict) else expected
     assert np.abs(outputs.policy_logits - logits).max() < 1e-5
     assert np.abs(outputs.values - np.reshape(value, -1)).max() < 1e-5
     copy = tmp_path / "native.safetensors"
     formats.convert(path, copy)
-    assert np.array_equal(formats.load_agent(copy).forward(OBSERVATIONS).values, outputs.values)
+    converted: Any = formats.load_agent(copy)
+    assert np.array_equal(converted.forward(OBSERVATIONS).values, outputs.values)
 
 
-def test_layers_of_nested_models_have_both_names(tmp_path: Path) -> None:
+def test_layers_of_nested_models_are_prefixed(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(keras_bytes(nested(), tmp_path))
     agent = formats.load_agent(tmp_path / "file")
     assert [o.name for o in feature_maps(agent.sites) if o.kind == "relu"] == [
@@ -123,8 +124,8 @@ def test_layers_of_nested_models_have_both_names(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    return keras_bytes(shaken(plain()), tmp_path_factory.mktemp("keras"))
+def valid_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return keras_bytes(randomize(plain()), tmp_path_factory.mktemp("keras"))
 
 
 def edited(data: bytes, edit: Callable[[dict[str, Any]], Any]) -> bytes:
@@ -150,8 +151,8 @@ def replace(h5: h5py.File, name: str, **options: Any) -> None:
     h5.create_dataset(name, **options)
 
 
-def twofold(group: h5py.Group, depth: int) -> None:
-    """Each group in the one before twice."""
+def nested_links(group: h5py.Group, depth: int) -> None:
+    """Link each group twice from the one before."""
     for _ in range(depth):
         group["a"] = group.create_group("b")
         group = group["a"]
@@ -162,14 +163,14 @@ def lambda_layer(config: dict[str, Any]) -> None:
     layer(config, "r2").update(class_name="Lambda", config={"name": "r2", "function": code})
 
 
-def own_class(config: dict[str, Any]) -> None:
+def custom_class(config: dict[str, Any]) -> None:
     layer(config, "r2").update(module="os", class_name="system", registered_name="os>system")
 
 
 KERNEL = "layers/conv2d/vars/0"
 CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a Lambda": (lambda_layer, "'r2' is a Lambda.*nothing was run.*KerasAgent"),
-    "a class of somewhere": (own_class, "'r2'.*'os'.*nothing was run"),
+    "a class of another module": (custom_class, "'r2'.*'os'.*nothing was run"),
     "an activation that is an object": (
         lambda c: layer(c, "c1")["config"].update(activation={"module": "os", "class_name": "system", "config": "ls"}),
         "'c1' has the unsupported activation",
@@ -184,9 +185,12 @@ CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda c: layer(c, "c1")["config"].update(filters=400000),
         r"needs \(3, 3, 3, 400000\)",
     ),
-    "a huge picture": (lambda c: layer(c, "frames")["config"].update(batch_shape=[None, 10**6, 10**6, 3]), "1000000"),
-    "no picture": (lambda c: layer(c, "frames")["config"].update(batch_shape=[None, 7]), "height, width"),
-    "a tensor from nowhere": (lambda c: layer(c, "r2").update(inbound_nodes=[]), "inputs that do not exist|KeyError"),
+    "a huge input": (lambda c: layer(c, "frames")["config"].update(batch_shape=[None, 10**6, 10**6, 3]), "1000000"),
+    "an input that is not an image": (
+        lambda c: layer(c, "frames")["config"].update(batch_shape=[None, 7]),
+        "height, width",
+    ),
+    "a missing tensor": (lambda c: layer(c, "r2").update(inbound_nodes=[]), "inputs that do not exist|KeyError"),
     "a missing layer": (lambda c: c["config"]["layers"].pop(2), "inputs that do not exist|Error"),
     "a call with an argument": (
         lambda c: layer(c, "r2")["inbound_nodes"][0].update(kwargs={"mask": "x"}),
@@ -211,17 +215,17 @@ WEIGHTS: dict[str, tuple[Callable[[h5py.File], Any], str]] = {
     ),
     "a link within": (lambda h: h.__setitem__("layers/x", h5py.SoftLink("/layers")), "link.*layers/x"),
     "a loop": (lambda h: h.__setitem__("layers/x", h["layers"]), "second link.*layers/x"),
-    "a few groups with a million paths": (lambda h: twofold(h, 22), "second link"),
+    "a million paths to a few groups": (lambda h: nested_links(h, 22), "second link"),
     "deep": (lambda h: h.create_dataset("x/" * 40 + "y", data=np.zeros(3, "f4")), "nested"),
-    "numbers in another file": (
+    "external data": (
         lambda h: replace(h, KERNEL, shape=(4,), dtype="u1", external=[("/etc/passwd", 0, 4)]),
         "not numbers in this file",
     ),
-    "numbers that are not there": (
+    "more data than the file holds": (
         lambda h: replace(h, KERNEL, shape=(10**6, 10**6), dtype="f4"),
         "more than the file",
     ),
-    "numbers packed small": (
+    "highly compressed data": (
         lambda h: replace(h, KERNEL, data=np.zeros((3000, 3000), "f4"), compression="gzip"),
         "more than the file",
     ),
@@ -230,7 +234,7 @@ WEIGHTS: dict[str, tuple[Callable[[h5py.File], Any], str]] = {
 }
 
 
-def refused(tmp_path: Path, data: bytes, words: str) -> None:
+def assert_rejected(tmp_path: Path, data: bytes, words: str) -> None:
     path = tmp_path / "file.keras"
     path.write_bytes(data)
     with pytest.raises(CheckpointError, match=f"(?s){words}") as error:
@@ -239,56 +243,56 @@ def refused(tmp_path: Path, data: bytes, words: str) -> None:
 
 
 @pytest.mark.parametrize("what", CONFIGS)
-def test_configurations_that_are_refused(good: bytes, what: str, tmp_path: Path) -> None:
+def test_invalid_configurations_are_rejected(valid_file: bytes, what: str, tmp_path: Path) -> None:
     edit, words = CONFIGS[what]
-    refused(tmp_path, edited(good, edit), words)
+    assert_rejected(tmp_path, edited(valid_file, edit), words)
 
 
 @pytest.mark.parametrize("what", WEIGHTS)
-def test_weights_that_are_refused(good: bytes, what: str, tmp_path: Path) -> None:
+def test_invalid_weights_are_rejected(valid_file: bytes, what: str, tmp_path: Path) -> None:
     edit, words = WEIGHTS[what]
-    refused(tmp_path, with_weights(good, edit), words)
+    assert_rejected(tmp_path, with_weights(valid_file, edit), words)
 
 
-def test_members_that_are_broken(good: bytes, tmp_path: Path) -> None:
-    refused(tmp_path, with_members(good, {"config.json": b"{"}), "not valid JSON")
-    refused(tmp_path, with_members(good, {"config.json": b'{"a":' * 100_000}), "not valid JSON")
-    refused(tmp_path, with_members(good, {"model.weights.h5": b"\x89HDF"}), "damaged")
-    refused(tmp_path, with_members(good, {"model.weights.h5": None}), "unknown format")
-    refused(tmp_path, good[: len(good) // 2], "damaged")
+def test_damaged_members_are_rejected(valid_file: bytes, tmp_path: Path) -> None:
+    assert_rejected(tmp_path, with_members(valid_file, {"config.json": b"{"}), "not valid JSON")
+    assert_rejected(tmp_path, with_members(valid_file, {"config.json": b'{"a":' * 100_000}), "not valid JSON")
+    assert_rejected(tmp_path, with_members(valid_file, {"model.weights.h5": b"\x89HDF"}), "damaged")
+    assert_rejected(tmp_path, with_members(valid_file, {"model.weights.h5": None}), "unknown format")
+    assert_rejected(tmp_path, valid_file[: len(valid_file) // 2], "damaged")
 
 
-def test_flipped_bits_are_noticed(good: bytes, tmp_path: Path) -> None:
+def test_flipped_bits_are_detected(valid_file: bytes, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     path = tmp_path / "file.keras"
-    path.write_bytes(good)
-    whole = formats.read(path)
+    path.write_bytes(valid_file)
+    original = formats.read(path)
     for _ in range(60):
-        data = bytearray(good)
+        data = bytearray(valid_file)
         data[rng.integers(len(data))] ^= 1 << rng.integers(8)
         path.write_bytes(data)
         try:
-            found = formats.read(path)
+            damaged = formats.read(path)
         except CheckpointError:
             continue
-        # What has no checksum are names and dates in the directory.
-        assert found.architecture == whole.architecture
-        assert all(np.array_equal(found.parameters[name], array) for name, array in whole.parameters.items())
+        # Only names and dates in the zip directory have no checksum.
+        assert damaged.architecture == original.architecture
+        assert all(np.array_equal(damaged.parameters[name], array) for name, array in original.parameters.items())
 
 
-def test_outputs_that_are_not_clear_can_be_named(tmp_path: Path) -> None:
+def test_ambiguous_outputs_can_be_named(tmp_path: Path) -> None:
     inputs = keras.Input(SHAPE)
     x = L.Flatten()(L.Conv2D(2, 3, activation="relu")(inputs))
     model = keras.Model(inputs, [L.Dense(1, name="a")(x), L.Dense(1, name="b")(x)])
-    data = keras_bytes(shaken(model), tmp_path)
-    refused(tmp_path, data, "a of width 1, b of width 1.*heads=")
-    agent = formats.load_agent(tmp_path / "file.keras", heads=("values", "policy_logits"))
-    wanted = model.predict(OBSERVATIONS / np.float32(255), verbose=0)
-    assert np.abs(agent.forward(OBSERVATIONS).values - wanted[0][:, 0]).max() < 1e-5
+    data = keras_bytes(randomize(model), tmp_path)
+    assert_rejected(tmp_path, data, "a of width 1, b of width 1.*heads=")
+    agent: Any = formats.load_agent(tmp_path / "file.keras", heads=("values", "policy_logits"))
+    expected = model.predict(OBSERVATIONS / np.float32(255), verbose=0)
+    assert np.abs(agent.forward(OBSERVATIONS).values - expected[0][:, 0]).max() < 1e-5
 
 
-def test_probabilities_are_no_logits(tmp_path: Path) -> None:
+def test_probabilities_are_rejected(tmp_path: Path) -> None:
     inputs = keras.Input(SHAPE)
     x = L.Flatten()(L.Conv2D(2, 3, activation="relu")(inputs))
     model = keras.Model(inputs, [L.Dense(4, activation="softmax", name="policy")(x), L.Dense(1, name="value")(x)])
-    refused(tmp_path, keras_bytes(model, tmp_path), "probabilities")
+    assert_rejected(tmp_path, keras_bytes(model, tmp_path), "probabilities")

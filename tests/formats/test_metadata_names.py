@@ -1,4 +1,4 @@
-"""Typing errors in metadata; custom environments may have any metadata."""
+"""Names of metadata: similar names are suggested, other names are kept for custom environments."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rl_clarity.errors import OptionError
 from rl_clarity.models import model_file
 
 
-def test_options_of_all_kinds_are_known() -> None:
+def test_options_of_all_kinds_are_metadata() -> None:
     names = {field.name for kind in KINDS for field in dataclasses.fields(KINDS.get(kind).options)}
-    assert names - option_names({}) == {"num_threads", "factory"}  # from the caller only
+    assert names - option_names({}) == {"num_threads", "factory"}  # only set by callers
 
 
 @pytest.mark.parametrize(("name", "near"), [("env_nam", "env_name"), ("num_level", "num_levels"), ("gama", "gamma")])

@@ -1,4 +1,4 @@
-"""The package's own format: round trips of all kinds of checkpoints, deterministic bytes, other programs."""
+"""Native format: round trips of checkpoints, deterministic bytes, compatibility with safetensors."""
 
 from __future__ import annotations
 
@@ -43,21 +43,22 @@ def test_the_same_checkpoint_gives_the_same_bytes(checkpoint: Checkpoint, tmp_pa
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_baselines_checkpoints_convert_too(tmp_path: Path) -> None:
+def test_conversion_of_baselines_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "model.jd"
     baselines.write(
         path, build("nature", (44, 44, 4), 5).parameters(), {"cnn": "nature", "observation_shape": [44, 44, 4]}
     )
     formats.convert(path, tmp_path / "out.safetensors", env_name="coinrun")
-    before, after = formats.load_agent(path), formats.load_agent(tmp_path / "out.safetensors")
+    agents: list[Any] = [formats.load_agent(path), formats.load_agent(tmp_path / "out.safetensors")]
+    original, converted = agents
     observations = np.random.default_rng(0).integers(0, 256, (2, 44, 44, 4), np.uint8)
-    assert np.array_equal(before.forward(observations).values, after.forward(observations).values)
-    assert after.metadata == {**before.metadata, "env_name": "coinrun"}
+    assert np.array_equal(original.forward(observations).values, converted.forward(observations).values)
+    assert converted.metadata == {**original.metadata, "env_name": "coinrun"}
     formats.convert(tmp_path / "out.safetensors", tmp_path / "again.safetensors")
     assert (tmp_path / "out.safetensors").read_bytes() == (tmp_path / "again.safetensors").read_bytes()
 
 
-def test_what_makes_no_agent_is_not_converted(tmp_path: Path) -> None:
+def test_invalid_checkpoints_are_not_converted(tmp_path: Path) -> None:
     arrays = state_dicts.ppo_atari()
     arrays["actor.bias"][0] = np.nan
     (tmp_path / "agent.pt").write_bytes(torch_writer.save(arrays))
@@ -66,22 +67,26 @@ def test_what_makes_no_agent_is_not_converted(tmp_path: Path) -> None:
     assert not (tmp_path / "out.safetensors").exists()
 
 
-def test_other_programs_read_the_tensors(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_safetensors_reads_the_tensors(checkpoint: Checkpoint, tmp_path: Path) -> None:
     native.write(tmp_path / "a", checkpoint)
-    found = safetensors_numpy.load((tmp_path / "a").read_bytes())
-    assert all(np.array_equal(found[name], array) for name, array in checkpoint.parameters.items())
+    tensors = safetensors_numpy.load((tmp_path / "a").read_bytes())
+    assert all(np.array_equal(tensors[name], array) for name, array in checkpoint.parameters.items())
 
 
-def with_parameters(arrays: Any) -> Checkpoint:
+def make_checkpoint(arrays: dict[str, Any]) -> Checkpoint:
     return Checkpoint(Path("agent"), "cleanrl", "ppo_atari", arrays, {})
 
 
 def test_tensors_of_all_types(tmp_path: Path) -> None:
     codes = ("<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1")
-    arrays = {code: np.arange(6).reshape(2, 3).astype(code) for code in codes}
-    arrays |= {"big endian": np.arange(3, dtype=">f4"), "none": np.zeros((0, 2), np.float32), "one": np.float32(3)}
+    arrays: dict[str, Any] = {code: np.arange(6).reshape(2, 3).astype(code) for code in codes}
+    arrays |= {
+        "big endian": np.arange(3, dtype=">f4"),
+        "none": np.zeros((0, 2), np.float32),
+        "scalar": np.float32(3),
+    }
     arrays |= {"transposed": np.arange(6, dtype=np.float32).reshape(2, 3).T}
-    native.write(tmp_path / "a", with_parameters(arrays))
+    native.write(tmp_path / "a", make_checkpoint(arrays))
     parameters = formats.read(tmp_path / "a").parameters
     assert set(parameters) == set(arrays)
     for name, array in arrays.items():
@@ -89,23 +94,23 @@ def test_tensors_of_all_types(tmp_path: Path) -> None:
         assert parameters[name].dtype == np.asarray(array).dtype.newbyteorder("=")
 
 
-def test_safetensors_of_other_programs_are_unknown(tmp_path: Path) -> None:
+def test_safetensors_of_other_programs_are_rejected(tmp_path: Path) -> None:
     safetensors_numpy.save_file({"w": np.zeros(3, np.float32)}, tmp_path / "a", {"format": "pt"})
     with pytest.raises(CheckpointError, match="unknown format"):
         formats.read(tmp_path / "a")
 
 
-def test_a_type_that_safetensors_does_not_have(tmp_path: Path) -> None:
+def test_unsupported_types_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="complex"):
-        native.write(tmp_path / "a", with_parameters({"w": np.zeros(3, "complex128")}))
+        native.write(tmp_path / "a", make_checkpoint({"w": np.zeros(3, "complex128")}))
     assert not list(tmp_path.iterdir())
 
 
-def test_the_header_is_plain_json(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_header_is_json(checkpoint: Checkpoint, tmp_path: Path) -> None:
     native.write(tmp_path / "a", checkpoint)
     data = (tmp_path / "a").read_bytes()
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    facts = json.loads(header["__metadata__"]["rl_clarity"])
-    assert facts["format"] == "cleanrl"
-    assert facts["network"] == "ppo_atari_lstm"
-    assert facts["metadata"]["gamma"] == 0.9
+    header_metadata = json.loads(header["__metadata__"]["rl_clarity"])
+    assert header_metadata["format"] == "cleanrl"
+    assert header_metadata["network"] == "ppo_atari_lstm"
+    assert header_metadata["metadata"]["gamma"] == 0.9

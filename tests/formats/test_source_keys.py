@@ -1,8 +1,8 @@
-"""Redefined networks and formats change cache keys; the package's own do not."""
+"""Source keys of networks and formats: empty for built-in ones, different after a redefinition."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ def checkpoint() -> formats.Checkpoint:
 
 
 @pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
+def restore_registries() -> Iterator[None]:
     yield
     ARCHITECTURES.unregister("clear")
     formats.FORMATS.unregister("baselines")
@@ -29,18 +29,18 @@ def restored() -> Iterator[None]:
 
 def sample_keys() -> list[object]:
     plan = source.SamplingPlan(TrajectoriesOptions(), ObservationsOptions(), full_resolution=False, seed=0)
-    return source.page_is_of(model_file("coinrun"), LoadOptions(), plan, None, 15)
+    return source.predict_identity(model_file("coinrun"), LoadOptions(), plan, None, 15)
 
 
-def test_the_packages_own_code_has_no_source_key(checkpoint: formats.Checkpoint) -> None:
+def test_built_in_code_has_no_source_key(checkpoint: formats.Checkpoint) -> None:
     assert formats.source_key(checkpoint) == ""
 
 
-def test_a_redefined_network(checkpoint: formats.Checkpoint) -> None:
+def test_redefined_networks_change_the_key(checkpoint: formats.Checkpoint) -> None:
     before = sample_keys()
     clear = ARCHITECTURES.get("clear")
 
-    def body(builder: Any, x: Any, options: dict[str, Any]) -> Any:
+    def body(builder: Any, x: Any, options: Mapping[str, Any]) -> Any:
         return clear.body(builder, x, options)
 
     ARCHITECTURES.register("clear", replace(clear, body=body))
@@ -50,15 +50,15 @@ def test_a_redefined_network(checkpoint: formats.Checkpoint) -> None:
     assert sample_keys() == before
 
 
-def test_a_redefined_network_changes_no_other(checkpoint: formats.Checkpoint) -> None:
+def test_redefined_networks_do_not_change_keys_of_others(checkpoint: formats.Checkpoint) -> None:
     nature = replace(checkpoint, metadata={**checkpoint.metadata, "cnn": "nature"})
     ARCHITECTURES.register("clear", ARCHITECTURES.get("nature"))
     assert formats.source_key(nature) == ""
 
 
-def test_a_redefined_format(checkpoint: formats.Checkpoint) -> None:
+def test_redefined_formats_change_the_key(checkpoint: formats.Checkpoint) -> None:
     before = sample_keys()
-    own = formats.FORMATS.get("baselines")
-    formats.FORMATS.register("baselines", replace(own, read=lambda file: own.read(file)))
+    built_in = formats.FORMATS.get("baselines")
+    formats.FORMATS.register("baselines", replace(built_in, read=lambda file: built_in.read(file)))
     assert formats.source_key(checkpoint) != ""
     assert sample_keys() != before

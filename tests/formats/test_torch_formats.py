@@ -1,4 +1,4 @@
-"""State dicts of other programs, written as `torch.save` writes them: recognised, described, and read to the bit."""
+"""State dicts of other programs, written like `torch.save` does: recognized and read exactly."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile
 from tests import state_dicts
 from tests.formats import torch_writer
 from tests.formats.other_files import sb3_data, sb3_zip
+
+load_agent: Any = formats.load_agent
+build_agent: Any = formats.build_agent
+"""Not typed, because the network decides which outputs are None."""
 
 FILES = {
     "ppo_atari": lambda: torch_writer.save(state_dicts.ppo_atari()),
@@ -42,18 +46,18 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return request.param, formats.read(path, env_name="coinrun")
 
 
-def test_is_recognised_and_read(loaded: tuple[str, Checkpoint]) -> None:
+def test_formats_are_recognized_and_read(loaded: tuple[str, Checkpoint]) -> None:
     name, checkpoint = loaded
     assert checkpoint.network == name
     if name in PARAMETERS:
-        wanted = PARAMETERS[name]()
-        assert set(checkpoint.parameters) == set(wanted)
-        assert all(np.array_equal(checkpoint.parameters[key], array) for key, array in wanted.items())
+        expected = PARAMETERS[name]()
+        assert set(checkpoint.parameters) == set(expected)
+        assert all(np.array_equal(checkpoint.parameters[key], array) for key, array in expected.items())
 
 
-def test_the_metadata_make_an_environment(loaded: tuple[str, Checkpoint]) -> None:
+def test_metadata_describe_the_environment(loaded: tuple[str, Checkpoint]) -> None:
     name, checkpoint = loaded
-    agent = formats.build_agent(checkpoint)
+    agent = build_agent(checkpoint)
     spec = spec_from_metadata(agent.metadata, num_actions=agent.num_actions)
     assert isinstance(spec, EnvironmentSpec)
     assert spec.name == "coinrun"
@@ -66,33 +70,33 @@ def test_the_metadata_make_an_environment(loaded: tuple[str, Checkpoint]) -> Non
     assert 0 < agent.metadata["gamma"] < 1
 
 
-def test_an_environment_without_a_name_is_asked_for(tmp_path: Path) -> None:
+def test_environments_need_a_name(tmp_path: Path) -> None:
     path = tmp_path / "agent.pt"
     path.write_bytes(FILES["ppo_procgen"]())
     with pytest.raises(EnvironmentSetupError, match="env_name"):
-        spec_from_metadata(formats.load_agent(path).metadata)
+        spec_from_metadata(load_agent(path).metadata)
 
 
-def test_other_types_of_numbers(tmp_path: Path) -> None:
-    """Counters are whole numbers, some programs save doubles: the network has float32."""
+def test_parameters_of_other_types_are_converted(tmp_path: Path) -> None:
+    """Counters are integers, and some programs save float64; networks use float32."""
     arrays = {name: array.astype(np.float64) for name, array in state_dicts.ppo_atari().items()}
     path = tmp_path / "agent.pt"
     path.write_bytes(torch_writer.save(arrays))
     observations = np.random.default_rng(0).integers(0, 256, (2, 4, 84, 84), np.uint8)
-    doubles = formats.load_agent(path).forward(observations)
+    doubles = load_agent(path).forward(observations)
     path.write_bytes(torch_writer.save(state_dicts.ppo_atari()))
-    assert np.array_equal(doubles.values, formats.load_agent(path).forward(observations).values)
+    assert np.array_equal(doubles.values, load_agent(path).forward(observations).values)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_reads_what_torch_saves(tmp_path: Path, stream: bool) -> None:
+def test_reads_files_of_torch_save(tmp_path: Path, stream: bool) -> None:
     torch = pytest.importorskip("torch")
-    whole = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4)
-    content = {
+    values = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4)
+    content: dict[str, Any] = {
         "state_dict": {
-            "plain": whole,
-            "transposed": whole.permute(2, 0, 1),
-            "part": whole[1, 1:, ::2],
+            "plain": values,
+            "transposed": values.permute(2, 0, 1),
+            "part": values[1, 1:, ::2],
             "parameter": torch.nn.Parameter(torch.ones(3)),
             "half": torch.tensor([0.5, -2.0], dtype=torch.float16),
             "bfloat16": torch.tensor([0.5, -2.0], dtype=torch.bfloat16),
@@ -104,11 +108,11 @@ def test_reads_what_torch_saves(tmp_path: Path, stream: bool) -> None:
     }
     path = tmp_path / "file"
     torch.save(content, path, _use_new_zipfile_serialization=not stream)
-    found = CheckpointFile(path).tensors()
+    tensors = CheckpointFile(path).tensors()
     for name, tensor in content["state_dict"].items():
-        wanted = tensor.detach().float().numpy() if name == "bfloat16" else tensor.detach().numpy()
-        assert found[name].dtype == wanted.dtype
-        assert np.array_equal(found[name], wanted), name
+        expected = tensor.detach().float().numpy() if name == "bfloat16" else tensor.detach().numpy()
+        assert tensors[name].dtype == expected.dtype
+        assert np.array_equal(tensors[name], expected), name
 
 
 class TestSb3:
@@ -117,36 +121,33 @@ class TestSb3:
         path.write_bytes(sb3_zip(state_dicts.sb3() if arrays is None else arrays, data=sb3_data(**data)))
         return formats.read(path)
 
-    def test_metadata_are_the_files(self, tmp_path: Path) -> None:
+    def test_metadata_are_read_from_the_file(self, tmp_path: Path) -> None:
         metadata = self.read(tmp_path).metadata
         assert metadata["gamma"] == 0.97
         assert metadata["lambda"] == 0.9
         assert metadata["frame_stack"] == 4
 
-    def test_pictures_that_are_not_ataris(self, tmp_path: Path) -> None:
+    def test_observations_other_than_atari(self, tmp_path: Path) -> None:
         checkpoint = self.read(tmp_path, state_dicts.sb3(channels=3, side=44), shape=(3, 44, 44))
         assert checkpoint.metadata["env_kind"] == "gymnasium"
-        assert formats.build_agent(checkpoint).observation_shape == (44, 44, 3)
+        assert build_agent(checkpoint).observation_shape == (44, 44, 3)
 
-    def test_pictures_that_are_not_scaled(self, tmp_path: Path) -> None:
+    def test_unscaled_observations(self, tmp_path: Path) -> None:
         observations = np.random.default_rng(0).integers(0, 256, (2, 84, 84, 4), np.uint8)
         plain, raw = (
-            formats.build_agent(self.read(tmp_path, policy_kwargs={"normalize_images": scaled}))
-            for scaled in (True, False)
+            build_agent(self.read(tmp_path, policy_kwargs={"normalize_images": scaled})) for scaled in (True, False)
         )
         assert np.abs(raw.forward(observations).values).max() > 10 * np.abs(plain.forward(observations).values).max()
-        # The gradient is with respect to observations / 255, whatever the network divides by.
+        # Gradients are with respect to observations / 255 for both.
         assert (
             raw.gradients(observations, "input", ["value"]).std()
             > 10 * plain.gradients(observations, "input", ["value"]).std()
         )
 
-    def test_the_activation_between_dense_layers(self, tmp_path: Path) -> None:
+    def test_activation_function_of_dense_layers(self, tmp_path: Path) -> None:
         arrays = state_dicts.sb3(net_arch=(6,))
         observations = np.random.default_rng(0).integers(0, 256, (2, 84, 84, 4), np.uint8)
         values = []
         for kwargs in ({}, {"activation_fn": "<class 'torch.nn.modules.activation.ReLU'>"}):
-            values.append(
-                formats.build_agent(self.read(tmp_path, arrays, policy_kwargs=kwargs)).forward(observations).values
-            )
+            values.append(build_agent(self.read(tmp_path, arrays, policy_kwargs=kwargs)).forward(observations).values)
         assert not np.allclose(values[0], values[1])

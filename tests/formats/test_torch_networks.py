@@ -1,75 +1,82 @@
-"""Networks of programs on PyTorch compute what PyTorch's layers do, from made-up parameters."""
+"""Networks of PyTorch programs, with random parameters, compared with a reference in NumPy."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents import keras_agent
+from rl_clarity.agents.network import Network
 from rl_clarity.errors import CheckpointError
 from rl_clarity.formats import baby_a3c, cleanrl, procgen_pytorch, sb3
 from tests import state_dicts
 from tests.formats import reference as ref
+from tests.state_dicts import Arrays
 
+KerasAgent: Any = keras_agent.KerasAgent
+"""Not typed, because the network decides which outputs are None."""
 TOLERANCE = 2e-5
 
 
-def pictures(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+def random_observations(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
 
 
-def first(observations: np.ndarray) -> np.ndarray:
+def channels_first(observations: np.ndarray) -> np.ndarray:
     return observations.transpose(0, 3, 1, 2) / 255
 
 
-def close(found: np.ndarray, wanted: np.ndarray) -> bool:
-    return bool(np.abs(found - wanted.reshape(found.shape)).max() < TOLERANCE * max(1, np.abs(wanted).max()))
+def is_close(actual: np.ndarray, expected: np.ndarray) -> bool:
+    return bool(np.abs(actual - expected.reshape(actual.shape)).max() < TOLERANCE * max(1, np.abs(expected).max()))
 
 
 def test_ppo_atari() -> None:
     p = state_dicts.ppo_atari()
-    o = pictures((3, 84, 84, 4))
+    o = random_observations((3, 84, 84, 4))
     outputs = KerasAgent(cleanrl.ppo_atari(p, (84, 84, 4))).forward(o)
-    x = ref.relu(ref.dense(ref.nature(first(o), p, "network"), p, "network.7"))
-    assert close(outputs.policy_logits, ref.dense(x, p, "actor"))
-    assert close(outputs.values, ref.dense(x, p, "critic"))
+    x = ref.relu(ref.dense(ref.nature(channels_first(o), p, "network"), p, "network.7"))
+    assert is_close(outputs.policy_logits, ref.dense(x, p, "actor"))
+    assert is_close(outputs.values, ref.dense(x, p, "critic"))
 
 
-def test_ppo_atari_lstm_over_an_end_of_an_episode() -> None:
+def test_ppo_atari_lstm_across_episodes() -> None:
     p = state_dicts.ppo_atari(lstm=True, channels=1)
     agent = KerasAgent(cleanrl.ppo_atari(p, (84, 84, 1)))
     state = agent.initial_state(2)
     h = c = np.zeros((2, 8))
     for t, firsts in enumerate(([True, True], [False, False], [False, True], [False, False])):
-        o = pictures((2, 84, 84, 1), seed=t)
+        o = random_observations((2, 84, 84, 1), seed=t)
         outputs, state = agent.step(o, state, np.array(firsts))
         keep = 1 - np.array(firsts, float)[:, None]
-        x = ref.relu(ref.dense(ref.nature(first(o), p, "network"), p, "network.7"))
+        x = ref.relu(ref.dense(ref.nature(channels_first(o), p, "network"), p, "network.7"))
         h, c = ref.lstm(x, h * keep, c * keep, p, "lstm")
-        assert close(outputs.policy_logits, ref.dense(h, p, "actor"))
-        assert close(outputs.values, ref.dense(h, p, "critic"))
-        assert close(state[0], h)
-        assert close(state[1], c)
+        assert is_close(outputs.policy_logits, ref.dense(h, p, "actor"))
+        assert is_close(outputs.values, ref.dense(h, p, "critic"))
+        assert is_close(state[0], h)
+        assert is_close(state[1], c)
 
 
 def test_dqn_atari_has_action_values() -> None:
     p = state_dicts.dqn_atari()
-    o = pictures((2, 84, 84, 4))
+    o = random_observations((2, 84, 84, 4))
     outputs = KerasAgent(cleanrl.dqn_atari(p, (84, 84, 4))).forward(o)
-    x = ref.relu(ref.dense(ref.nature(first(o), p, "network"), p, "network.7"))
+    x = ref.relu(ref.dense(ref.nature(channels_first(o), p, "network"), p, "network.7"))
     assert outputs.policy_logits is None
     assert outputs.values is None
-    assert close(outputs.q_values, ref.dense(x, p, "network.9"))
+    assert is_close(outputs.q_values, ref.dense(x, p, "network.9"))
 
 
 def test_ppo_procgen() -> None:
     p = state_dicts.ppo_procgen()
-    o = pictures((2, 64, 64, 3))
+    o = random_observations((2, 64, 64, 3))
     outputs = KerasAgent(cleanrl.ppo_procgen(p, (64, 64, 3))).forward(o)
-    x = ref.impala(first(o), p, "network.{}", 0, ("res_block0", "res_block1"), ("conv0", "conv1"))
+    x = ref.impala(channels_first(o), p, "network.{}", 0, ("res_block0", "res_block1"), ("conv0", "conv1"))
     x = ref.relu(ref.dense(x, p, "network.5"))
-    assert close(outputs.policy_logits, ref.dense(x, p, "actor"))
-    assert close(outputs.values, ref.dense(x, p, "critic"))
+    assert is_close(outputs.policy_logits, ref.dense(x, p, "actor"))
+    assert is_close(outputs.values, ref.dense(x, p, "critic"))
 
 
 @pytest.mark.parametrize("initial", [False, True])
@@ -78,83 +85,87 @@ def test_procgen_pytorch_with_a_gru(initial: bool) -> None:
     agent = KerasAgent(procgen_pytorch.build_network(p, (64, 64, 3)))
     state = agent.initial_state(2)
     h = np.repeat(p["init_hx"][None], 2, axis=0) if initial else np.zeros((2, 8))
-    assert close(state[0], h)
+    assert is_close(state[0], h)
     for t, firsts in enumerate(([True, True], [False, True], [False, False])):
-        o = pictures((2, 64, 64, 3), seed=t)
+        o = random_observations((2, 64, 64, 3), seed=t)
         outputs, state = agent.step(o, state, np.array(firsts))
-        if t:  # the learned state is for the very start
+        if t:  # the learned state is used for the first step only
             h = h * (1 - np.array(firsts, float)[:, None])
-        x = ref.impala(first(o), p, "embedder.block{}", 1, ("res1", "res2"), ("conv1", "conv2"))
+        x = ref.impala(channels_first(o), p, "embedder.block{}", 1, ("res1", "res2"), ("conv1", "conv2"))
         h = ref.gru(ref.relu(ref.dense(x, p, "embedder.fc")), h, p, "gru.gru")
-        assert close(outputs.policy_logits, ref.dense(h, p, "fc_policy"))
-        assert close(state[0], h)
+        assert is_close(outputs.policy_logits, ref.dense(h, p, "fc_policy"))
+        assert is_close(state[0], h)
 
 
 def test_procgen_pytorch_without_a_gru() -> None:
     p = state_dicts.procgen_pytorch()
-    o = pictures((2, 64, 64, 3))
+    o = random_observations((2, 64, 64, 3))
     agent = KerasAgent(procgen_pytorch.build_network(p, (64, 64, 3)))
     assert agent.initial_state(2) is None
-    x = ref.impala(first(o), p, "embedder.block{}", 1, ("res1", "res2"), ("conv1", "conv2"))
-    assert close(agent.forward(o).values, ref.dense(ref.relu(ref.dense(x, p, "embedder.fc")), p, "fc_value"))
+    x = ref.impala(channels_first(o), p, "embedder.block{}", 1, ("res1", "res2"), ("conv1", "conv2"))
+    assert is_close(agent.forward(o).values, ref.dense(ref.relu(ref.dense(x, p, "embedder.fc")), p, "fc_value"))
 
 
-def test_baby_a3c_is_padded_on_both_sides() -> None:
+def test_baby_a3c_pads_both_sides() -> None:
     p = state_dicts.baby_a3c()
-    o = pictures((2, 80, 80, 1))
+    o = random_observations((2, 80, 80, 1))
     agent = KerasAgent(baby_a3c.build_network(p, (80, 80, 1)))
     outputs, state = agent.step(o, agent.initial_state(2), np.zeros(2, bool))
-    x = first(o)
+    x = channels_first(o)
     for name in ("conv1", "conv2", "conv3", "conv4"):
         x = ref.elu(ref.conv(x, p, name, 2, 1))
-    assert close(agent.activations(o, "conv4.elu").transpose(0, 3, 1, 2), x)
+    assert is_close(agent.activations(o, "conv4.elu").transpose(0, 3, 1, 2), x)
     h = ref.gru(x.reshape(2, -1), np.zeros((2, 8)), p, "gru", suffix="")
-    assert close(outputs.policy_logits, ref.dense(h, p, "actor_linear"))
-    assert close(state[0], h)
+    assert is_close(outputs.policy_logits, ref.dense(h, p, "actor_linear"))
+    assert is_close(state[0], h)
 
 
 @pytest.mark.parametrize("net_arch", [(), (12, 6)])
 @pytest.mark.parametrize("shared", [True, False])
 def test_sb3(shared: bool, net_arch: tuple[int, ...]) -> None:
     p = state_dicts.sb3(shared=shared, net_arch=net_arch)
-    o = pictures((2, 84, 84, 4))
+    o = random_observations((2, 84, 84, 4))
     agent = KerasAgent(sb3.actor_critic(p, (84, 84, 4)))
     outputs = agent.forward(o)
-    for body, net, head, found in (
+    for body, net, head, actual in (
         ("pi_features_extractor", "policy_net", "action_net", outputs.policy_logits),
         ("vf_features_extractor", "value_net", "value_net", outputs.values),
     ):
-        x = ref.relu(ref.dense(ref.nature(first(o), p, f"{body}.cnn"), p, f"{body}.linear.0"))
+        x = ref.relu(ref.dense(ref.nature(channels_first(o), p, f"{body}.cnn"), p, f"{body}.linear.0"))
         for i in range(len(net_arch)):
             x = np.tanh(ref.dense(x, p, f"mlp_extractor.{net}.{2 * i}"))
-        assert close(found, ref.dense(x, p, head))
+        assert is_close(actual, ref.dense(x, p, head))
     assert len(agent.layers) == (3 if shared else 6)
 
 
 def test_sb3_recurrent() -> None:
     p = state_dicts.sb3(lstm=True)
-    o = pictures((2, 84, 84, 4))
+    o = random_observations((2, 84, 84, 4))
     agent = KerasAgent(sb3.actor_critic(p, (84, 84, 4)))
     state = tuple(np.random.default_rng(1).normal(size=(2, 8)).astype(np.float32) for _ in range(4))
     outputs, after = agent.step(o, state, np.zeros(2, bool))
-    x = ref.relu(ref.dense(ref.nature(first(o), p, "features_extractor.cnn"), p, "features_extractor.linear.0"))
-    of_policy, of_value = ref.lstm(x, *state[:2], p, "lstm_actor"), ref.lstm(x, *state[2:], p, "lstm_critic")
-    assert close(outputs.policy_logits, ref.dense(of_policy[0], p, "action_net"))
-    assert close(outputs.values, ref.dense(of_value[0], p, "value_net"))
-    for found, wanted in zip(after, (*of_policy, *of_value), strict=True):
-        assert close(found, wanted)
+    x = ref.relu(
+        ref.dense(ref.nature(channels_first(o), p, "features_extractor.cnn"), p, "features_extractor.linear.0")
+    )
+    policy, value = (
+        ref.lstm(x, state[i], state[i + 1], p, name) for i, name in ((0, "lstm_actor"), (2, "lstm_critic"))
+    )
+    assert is_close(outputs.policy_logits, ref.dense(policy[0], p, "action_net"))
+    assert is_close(outputs.values, ref.dense(value[0], p, "value_net"))
+    for actual, expected in zip(after, (*policy, *value), strict=True):
+        assert is_close(actual, expected)
 
 
 def test_sb3_dqn_uses_the_online_network() -> None:
     p = state_dicts.sb3_dqn(net_arch=(10,))
-    o = pictures((2, 84, 84, 4))
+    o = random_observations((2, 84, 84, 4))
     outputs = KerasAgent(sb3.q_network(p, (84, 84, 4))).forward(o)
-    x = ref.nature(first(o), p, "q_net.features_extractor.cnn")
+    x = ref.nature(channels_first(o), p, "q_net.features_extractor.cnn")
     x = ref.relu(ref.dense(x, p, "q_net.features_extractor.linear.0"))
-    assert close(outputs.q_values, ref.dense(ref.relu(ref.dense(x, p, "q_net.q_net.0")), p, "q_net.q_net.2"))
+    assert is_close(outputs.q_values, ref.dense(ref.relu(ref.dense(x, p, "q_net.q_net.0")), p, "q_net.q_net.2"))
 
 
-BUILDERS = {
+BUILDERS: dict[str, tuple[Callable[[], Arrays], Callable[..., Network], tuple[int, int, int], str]] = {
     "ppo_atari": (state_dicts.ppo_atari, cleanrl.ppo_atari, (84, 84, 4), "network.4.weight"),
     "dqn_atari": (state_dicts.dqn_atari, cleanrl.dqn_atari, (84, 84, 4), "network.9.bias"),
     "ppo_procgen": (state_dicts.ppo_procgen, cleanrl.ppo_procgen, (64, 64, 3), "network.1.res_block1.conv0.weight"),
@@ -171,7 +182,7 @@ BUILDERS = {
 
 
 @pytest.mark.parametrize("kind", BUILDERS)
-class TestParametersThatDoNotFit:
+class TestMismatchedParameters:
     def test_wrong_shape(self, kind: str) -> None:
         make, build, shape, name = BUILDERS[kind]
         p = make()
@@ -199,14 +210,14 @@ class TestParametersThatDoNotFit:
         with pytest.raises(CheckpointError, match=f"'{name}'.*1 values that are NaN"):
             build(p, shape)
 
-    def test_another_picture_size(self, kind: str) -> None:
+    def test_another_observation_size(self, kind: str) -> None:
         make, build, shape, _ = BUILDERS[kind]
         with pytest.raises(CheckpointError, match="needs"):
             build(make(), (shape[0] + 16, *shape[1:]))
 
 
-def test_stored_layouts_survive_a_round_trip() -> None:
-    """What a network hands out is what it was made from: names, shapes, numbers."""
+def test_parameters_survive_a_round_trip() -> None:
+    """A network returns the names, shapes and values it was built from."""
     p = state_dicts.procgen_pytorch(gru=True)
     out = procgen_pytorch.build_network(p, (64, 64, 3)).parameters()
     assert set(out) == set(p)

@@ -1,6 +1,6 @@
-"""Write files as `torch.save` does, without torch: state dicts in an archive or in the older stream.
+"""Write files as `torch.save` does, without torch: state dicts in an archive or in the legacy stream format.
 
-Pickles are put together by hand, operation by operation, so that broken and hostile ones can be made of the same parts.
+Pickles are assembled operation by operation, so that damaged and hostile ones can be built from the same parts.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def plain_dict(items: Mapping[str, bytes]) -> bytes:
 
 
 def archive(data_pickle: bytes, storages: Mapping[str, bytes], *, compression: int = zipfile.ZIP_STORED) -> bytes:
-    """An archive of a pickle and its storages."""
+    """Return an archive of a pickle and its storages."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compression) as file:
         file.writestr("agent/data.pkl", data_pickle)
@@ -86,7 +86,7 @@ def archive(data_pickle: bytes, storages: Mapping[str, bytes], *, compression: i
 
 
 def save(arrays: Mapping[str, np.ndarray], root: str | None = None) -> bytes:
-    """An archive with a state dict, at the root or under a key."""
+    """Return an archive with a state dict, at the root or under a key."""
     tensors = {
         key: tensor(str(i), array.shape, kind=STORAGES[str(array.dtype)])
         for i, (key, array) in enumerate(arrays.items())
@@ -98,7 +98,7 @@ def save(arrays: Mapping[str, np.ndarray], root: str | None = None) -> bytes:
 
 
 def save_stream(arrays: Mapping[str, np.ndarray], content: bytes | None = None) -> bytes:
-    """The older stream with a state dict."""
+    """Return a state dict in the legacy stream format."""
     tensors = {key: tensor(f"9{i}", array.shape, stream=True) for i, (key, array) in enumerate(arrays.items())}
     keys = [f"9{i}" for i in range(len(arrays))]
     head = [STREAM_MAGIC, 1001, {"protocol_version": 1001, "little_endian": True, "type_sizes": {"int": 4}}]

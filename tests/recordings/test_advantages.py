@@ -35,10 +35,11 @@ def test_bookmarks_equal_the_original_implementation(golden: Golden) -> None:
     np.testing.assert_array_equal(low, golden.expected["gae.bookmarks_low"])
 
 
-def estimate(rewards: Any, values: np.ndarray, dones: Any, **arguments: Any) -> list[float]:
+def estimate(rewards: Any, values: Any, dones: Any, **arguments: Any) -> list[float]:
     rows = [np.array([row], float) for row in (rewards, values, dones)]
     extra = {key: np.array([value]) for key, value in arguments.items()}
-    return generalized_advantage_estimation(*rows, gamma=0.5, lam=0.5, **extra)[0].tolist()
+    advantages: list[float] = generalized_advantage_estimation(*rows, gamma=0.5, lam=0.5, **extra)[0].tolist()
+    return advantages
 
 
 def test_advantages_computed_by_hand() -> None:
@@ -77,7 +78,7 @@ def make_trajectories(**arrays: Any) -> Trajectories:
 @pytest.mark.parametrize(
     "arguments", [{"gamma": 5}, {"gamma": -0.1}, {"gamma": float("nan")}, {"lam": 1.1}, {"lam": "1"}]
 )
-def test_discounts_outside_0_to_1(arguments: dict[str, Any]) -> None:
+def test_discounts_outside_0_to_1_are_rejected(arguments: dict[str, Any]) -> None:
     ((name, value),) = arguments.items()
     with pytest.raises(OptionError, match=rf"{name}={value!r} must be a number from 0 to 1"):
         generalized_advantage_estimation(*np.zeros((3, 1, 4)), **{"gamma": 0.9, "lam": 0.9, **arguments})
@@ -88,7 +89,7 @@ def test_final_values_need_truncated() -> None:
         generalized_advantage_estimation(*np.zeros((3, 1, 4)), gamma=1, lam=1, final_values=np.zeros((1, 4)))
 
 
-def test_advantages_of_trajectories_use_truncation() -> None:
+def test_advantages_are_bootstrapped_at_truncation() -> None:
     values = np.arange(8, dtype=np.float32).reshape(2, 4)
     truncated = np.zeros((2, 4), bool)
     truncated[0, 1] = True
@@ -113,7 +114,7 @@ def test_advantages_need_values() -> None:
         compute_advantages(make_trajectories(), 0.9, 0.8)
 
 
-def test_bookmarks_have_one_step_of_each_sign_an_episode() -> None:
+def test_bookmarks_have_at_most_one_step_of_each_sign_per_episode() -> None:
     advantages = np.array([[1.0, 3.0, -1.0, 2.0, 5.0], [-1.0, -2.0, -3.0, 0.0, 0.0]])
     firsts = np.array([[0, 0, 1, 0, 0], [1, 0, 0, 1, 0]], bool)
     high, low = find_bookmarks(advantages, firsts)

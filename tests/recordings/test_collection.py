@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -23,15 +24,15 @@ ENDS = (4, 6)
 """Steps after which an episode terminates, and is truncated."""
 
 
-class Ticks(gymnasium.Env[np.ndarray, int]):
-    """Noise images; episodes alternately terminate and are truncated; the reward is the step's number."""
+class Ticks(gymnasium.Env[np.ndarray, Any]):
+    """Images of noise; episodes alternately terminate and are truncated; the reward is the number of the step."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
 
     def __init__(self, ends: tuple[int, int] = ENDS, shape: tuple[int, ...] = SHAPE, kind: str = "uint8") -> None:
         self.ends, self.render_mode = ends, "rgb_array"
         low, high = {"uint8": (0, 255), "unit": (0.0, 1.0), "signed": (-1.0, 1.0)}[kind]
-        self.observation_space = Box(low, high, shape, np.uint8 if kind == "uint8" else np.float32)  # type: ignore[arg-type]
+        self.observation_space = Box(low, high, shape, np.uint8 if kind == "uint8" else np.float32)
         self.action_space = Discrete(3)
         self.episode = -1
 
@@ -43,21 +44,21 @@ class Ticks(gymnasium.Env[np.ndarray, int]):
         self.episode, self.time = self.episode + 1, 0
         return self._observe(), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.time += 1
         truncates = self.episode % 2 == 1
         over = self.time == self.ends[truncates]
         return self._observe(), float(self.time), over and not truncates, over and truncates, {}
 
-    def render(self) -> np.ndarray:  # type: ignore[override]
+    def render(self) -> np.ndarray:
         return np.full((20, 30, 3), self.time, np.uint8)
 
     def _observe(self) -> np.ndarray:
-        space = self.observation_space
+        space: Any = self.observation_space
         pixels = self.np_random.integers(0, 256, space.shape)
         if space.dtype == np.uint8:
             return pixels.astype(np.uint8)
-        return (space.low + pixels / 255 * (space.high - space.low)).astype(np.float32)  # type: ignore[attr-defined]
+        return (space.low + pixels / 255 * (space.high - space.low)).astype(np.float32)
 
 
 class Tocks(Ticks):
@@ -85,29 +86,36 @@ def collect_in(mode: AutoresetMode, kind: str = "recurrent", make: Any = SyncVec
 @pytest.mark.parametrize("kind", ["recurrent", "q"])
 def test_steps_equal_those_of_a_single_environment(mode: AutoresetMode, kind: str) -> None:
     """In every autoreset mode no step is lost, and none is added."""
-    together, _ = collect_in(mode, kind)
+    trajectories, _ = collect_in(mode, kind)
     seeds = np.random.SeedSequence(3).generate_state(2)
     for i, make in enumerate((Ticks, Tocks)):
-        agent, env, state, first = make_agent(kind), make(), None, True
-        seen, _ = env.reset(seed=int(seeds[i]))
+        agent: Any = make_agent(kind)
+        env, first = make(), True
+        state: Any = None
+        frame, _ = env.reset(seed=int(seeds[i]))
         for t in range(41):
             state = before_step(agent, state, np.array([first]))
-            outputs, after = agent.step(seen[None], state, np.array([first]))
+            outputs, after = agent.step(frame[None], state, np.array([first]))
             action = int((outputs.q_values if kind == "q" else outputs.policy_logits)[0].argmax())
-            next_seen, reward, ended, truncated, _ = env.step(action)
+            next_frame, reward, ended, truncated, _ = env.step(action)
             if t > 0:  # the very first step is left out
                 at = (i, t - 1)
-                assert np.array_equal(together.observations[at], seen)
-                kept = (together.actions[at], together.rewards[at], together.firsts[at], together.truncated[at])
-                assert kept == (action, reward, first, truncated)
+                assert np.array_equal(trajectories.observations[at], frame)
+                sample = (
+                    trajectories.actions[at],
+                    trajectories.rewards[at],
+                    trajectories.firsts[at],
+                    trajectories.truncated[at],
+                )
+                assert sample == (action, reward, first, truncated)
                 if kind == "recurrent":
-                    assert np.array_equal(together.states[0][at], state[0][0])
-                    assert together.values[at] == outputs.values[0]
-                    value = agent.step(next_seen[None], after, np.array([False]))[0].values[0] if truncated else 0
-                    assert together.final_values[at] == pytest.approx(value, abs=1e-6)
-            state, seen, first = after, env.reset()[0] if ended or truncated else next_seen, ended or truncated
-    assert together.truncated.sum() > 4
-    assert (together.firsts.sum(1) > 5).all()
+                    assert np.array_equal(trajectories.states[0][at], state[0][0])
+                    assert trajectories.values[at] == outputs.values[0]
+                    value = agent.step(next_frame[None], after, np.array([False]))[0].values[0] if truncated else 0
+                    assert trajectories.final_values[at] == pytest.approx(value, abs=1e-6)
+            state, frame, first = after, env.reset()[0] if ended or truncated else next_frame, ended or truncated
+    assert trajectories.truncated.sum() > 4
+    assert (trajectories.firsts.sum(1) > 5).all()
 
 
 def test_asynchronous_environments_give_the_same_samples() -> None:
@@ -120,13 +128,13 @@ def test_asynchronous_environments_give_the_same_samples() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_observations_are_of_later_episodes(mode: AutoresetMode) -> None:
+def test_observations_come_from_later_episodes(mode: AutoresetMode) -> None:
     trajectories, observations = collect_in(mode)
     assert observations.observations.shape == (10, *SHAPE)
     assert observations.states[0].shape == (10, 6)
     assert observations.ages.max() < 9
-    played = trajectories.observations.reshape(-1, *SHAPE)
-    assert not (observations.observations[:, None] == played[None]).all(axis=(2, 3, 4)).any()
+    frames = trajectories.observations.reshape(-1, *SHAPE)
+    assert not (observations.observations[:, None] == frames[None]).all(axis=(2, 3, 4)).any()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -155,7 +163,7 @@ def test_image_layouts(kind: str, shape: tuple[int, ...], seen: tuple[int, int, 
     agent = make_agent("policy", observation_shape=seen)
     env = Ticks(shape=shape, kind=kind)
     trajectories, _ = rl_clarity.collect(agent, env, 8, 1, obs_every=1, seed=1)
-    env = Ticks(shape=shape)  # the same numbers, in bytes
+    env = Ticks(shape=shape)  # the same images as uint8
     env.reset(seed=int(np.random.SeedSequence(1).generate_state(1)[0]))
     pixels = env.step(0)[0]
     if len(shape) == 4:
@@ -167,7 +175,7 @@ def test_image_layouts(kind: str, shape: tuple[int, ...], seen: tuple[int, int, 
     np.testing.assert_array_equal(trajectories.observations[0, 0], pixels.reshape(seen))
 
 
-def test_an_environment_that_shows_everything_in_one_array() -> None:
+def test_environments_that_reuse_their_arrays() -> None:
     one, _ = collect_in(AutoresetMode.NEXT_STEP)
     env = SyncVectorEnv([Ticks, Tocks], copy=False)
     two, _ = rl_clarity.collect(make_agent(), env, 40, 5, obs_every=7, seed=3)
@@ -177,20 +185,20 @@ def test_an_environment_that_shows_everything_in_one_array() -> None:
 def test_same_seed_same_samples() -> None:
     agent = make_agent("policy", sharpness=1.0)
     one, two, other = (rl_clarity.collect(agent, Ticks(), 30, 3, obs_every=2, seed=seed) for seed in (5, 5, 6))
-    for first, second in zip(one, two, strict=True):
-        for array, again in zip(to_arrays(first).values(), to_arrays(second).values(), strict=True):
+    for i in (0, 1):
+        for array, again in zip(to_arrays(one[i]).values(), to_arrays(two[i]).values(), strict=True):
             np.testing.assert_array_equal(array, again)
     assert (one[0].observations != other[0].observations).any()
 
 
-def test_environments_that_follow_the_protocol() -> None:
+def test_environments_of_the_protocol() -> None:
     agent = TinyAgent(observation_shape=(16, 16, 1), num_actions=3, patch=4)
     trajectories, observations = rl_clarity.collect(agent, TinyEnvironment((5, 7)), 12, 2, obs_every=3)
     assert trajectories.observations.shape == (2, 12, 16, 16, 1)
     assert observations.observations.shape == (4, 16, 16, 1)
 
 
-def test_action_meanings_are_kept() -> None:
+def test_action_meanings_are_recorded() -> None:
     for env in (Ticks(), SyncVectorEnv([Ticks])):
         trajectories, _ = rl_clarity.collect(make_agent(), env, 3, 1, obs_every=1)
         assert trajectories.action_combos == ((), ("LEFT",), ("JUMP",))
@@ -204,13 +212,13 @@ def test_action_meanings_are_kept() -> None:
         (Ticks(), {"num_steps": 0}, OptionError, "num_steps=0"),
     ],
 )
-def test_invalid_arguments(env: Any, options: Any, error: type[Exception], words: str) -> None:
+def test_invalid_arguments_are_rejected(env: Any, options: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         rl_clarity.collect(make_agent(), env, **{"num_steps": 3, "num_obs": 1, "obs_every": 1, **options})
 
 
 def test_rewards_must_be_finite() -> None:
-    env = gymnasium.wrappers.TransformReward(Ticks(), lambda reward: reward if reward < 3 else float("nan"))
+    env = gymnasium.wrappers.TransformReward(Ticks(), lambda reward: reward if float(reward) < 3 else float("nan"))
     with pytest.raises(SamplesError, match=r"rewards of step 2 are \[nan\]; they must be finite"):
         rl_clarity.collect(make_agent(), env, 8, 1, obs_every=1)
 
@@ -222,13 +230,14 @@ def test_vector_environments_need_an_autoreset_mode() -> None:
         rl_clarity.collect(make_agent(), env, 3, 1, obs_every=1)
 
 
-def test_generate_takes_collected_samples(tmp_path: Any) -> None:
+def test_generate_accepts_collected_samples(tmp_path: Path) -> None:
     agent = dataclasses.replace(make_agent(), sharpness=4.0)
-    collected = rl_clarity.collect(agent, SyncVectorEnv([Ticks, Tocks]), 24, 6, obs_every=3)
-    results = rl_clarity.generate(agent, *collected, tmp_path / "page").results()
+    collected: Any = rl_clarity.collect(agent, SyncVectorEnv([Ticks, Tocks]), 24, 6, obs_every=3)
+    trajectories, observations = collected
+    results = rl_clarity.generate(agent, trajectories, observations, tmp_path / "page").results()
     assert [action["label"] for action in results.agent["actions"]] == ["no-op", "←", "JUMP"]
     series = results.series(1)
-    np.testing.assert_array_equal(series["firsts"], collected[0].firsts[1])
-    delta = collected[0].rewards + 0.999 * collected[0].final_values - collected[0].values
-    truncated = collected[0].truncated[1]
+    np.testing.assert_array_equal(series["firsts"], trajectories.firsts[1])
+    delta = trajectories.rewards + 0.999 * trajectories.final_values - trajectories.values
+    truncated = trajectories.truncated[1]
     np.testing.assert_allclose(series["advantages"][truncated], delta[1][truncated], rtol=1e-4)

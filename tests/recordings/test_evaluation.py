@@ -17,7 +17,7 @@ from rl_clarity.recordings.rollouts import RandomPolicyAgent
 from tests.fakes import TinyAgent, TinyEnvironment
 
 
-def test_each_environment_plays_its_share_of_complete_episodes() -> None:
+def test_every_environment_plays_its_share_of_episodes() -> None:
     environment = TinyEnvironment((2, 3, 50))
     rng = np.random.default_rng(0)
     evaluation = evaluate_in(RandomPolicyAgent(3), environment, 7, rng)
@@ -50,8 +50,13 @@ def test_returns_are_sums_of_rewards() -> None:
     assert evaluation.truncated.tolist() == [False, False, True, True]
 
 
+def make_evaluation(lengths: list[int]) -> Evaluation:
+    returns = np.array([0.0, 10.0, 10.0, 0.0])
+    return Evaluation(returns, np.array(lengths), np.zeros(4, int), np.zeros(4, bool))
+
+
 def test_statistics() -> None:
-    evaluation = Evaluation(*(np.array(a) for a in ([0.0, 10.0, 10.0, 0.0], [1] * 4, [0] * 4, [False] * 4)))
+    evaluation = make_evaluation([1] * 4)
     assert evaluation.mean == 5
     assert evaluation.standard_error == pytest.approx(np.sqrt(100 / 3) / 2)
     low, high = evaluation.bootstrap_interval(np.random.default_rng(0))
@@ -77,7 +82,7 @@ def test_evaluation_is_seeded_and_rewards_are_unscaled() -> None:
     assert all(value == round(value) for value in one.returns)
 
 
-def test_atari_episodes_are_whole_games() -> None:
+def test_atari_episodes_are_games() -> None:
     pytest.importorskip("ale_py")
     spec = EnvironmentSpec("atari", "breakout", {"episodic_life": True, "frame_stack": 4})
     lengths = evaluate(RandomPolicyAgent(4), spec, 2, seed=0).lengths
@@ -85,13 +90,13 @@ def test_atari_episodes_are_whole_games() -> None:
 
 
 def test_progress_counts_episodes() -> None:
-    calls = []
+    calls: list[tuple[int, int]] = []
     rng = np.random.default_rng(0)
     evaluate_in(RandomPolicyAgent(3), TinyEnvironment((2, 3)), 2, rng, progress=lambda *args: calls.append(args))
     assert calls == [(0, 2), (1, 2), (2, 2)]
 
 
-def test_long_episodes_are_cut_and_reported() -> None:
+def test_long_episodes_are_stopped_and_reported() -> None:
     environment = TinyEnvironment((4, 10**9))
     evaluation = evaluate_in(RandomPolicyAgent(3), environment, 4, np.random.default_rng(0), max_steps=6)
     assert evaluation.lengths.tolist() == [4, 4, 6, 6]
@@ -102,7 +107,7 @@ def test_long_episodes_are_cut_and_reported() -> None:
 
 
 def test_first_line_of_the_report() -> None:
-    evaluation = Evaluation(*(np.array(a) for a in ([0.0, 10.0, 10.0, 0.0], [1, 2, 3, 6], [0] * 4, [False] * 4)))
+    evaluation = make_evaluation([1, 2, 3, 6])
     lines = text({AGENT: evaluation, UNSEEN: evaluation}).splitlines()
     assert lines[0] == "mean return 5.00 +- 2.89 over 4 episodes"
     assert lines[1] == "  95 % interval 0.00 to 10.00 (bootstrap); length 3 steps on average, 1 to 6"
@@ -135,10 +140,12 @@ def test_unseen_levels_follow_the_training_levels() -> None:
     assert unseen_levels(EnvironmentSpec("atari", "breakout")) is None
 
 
-def test_procgen_plays_the_unseen_levels() -> None:
+def test_unseen_levels_are_played_in_procgen() -> None:
     pytest.importorskip("procgen")
     spec = EnvironmentSpec(name="coinrun", options={"num_levels": 2**31 - 1 - 1000})
-    environment = make(unseen_levels(spec), 16, 0)
+    unseen = unseen_levels(spec)
+    assert unseen is not None
+    environment: Any = make(unseen, 16, 0)
     environment.reset()
     assert min(info["level_seed"] for info in environment._env.get_info()) >= 2**31 - 1 - 1000
     environment.close()
@@ -152,7 +159,7 @@ def test_procgen_plays_the_unseen_levels() -> None:
         (1, {"max_steps": -3}, "max_steps=-3 must be at least 1"),
     ],
 )
-def test_invalid_counts(episodes: int, options: dict[str, Any], message: str) -> None:
+def test_invalid_counts_are_rejected(episodes: int, options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as raised:
         evaluate(RandomPolicyAgent(15), EnvironmentSpec(name="coinrun"), episodes, seed=0, **options)
     assert str(raised.value) == message

@@ -1,4 +1,4 @@
-"""An agent that others trained plays as well here as where it was trained."""
+"""A published agent has the same returns as in its training log."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from rl_clarity.environments import spec_from_metadata
 from rl_clarity.recordings.evaluation import evaluate
 
 LOGGED = (150, 205)
-"""Mean returns in the last hour of its program's log, as it learnt on; 400 games here: 150 (standard error 5)."""
+"""Mean returns during the last hour of its training log; 400 games here: 150 (standard error 5)."""
 
 
 @pytest.mark.slow
-def test_baby_a3cs_breakout_agent_plays_as_in_its_log(shared_formats: Path) -> None:
-    """Within what few games can tell: two standard errors. The best action instead of a drawn one would get 330."""
+def test_baby_a3c_reaches_the_returns_of_its_log(shared_formats: Path) -> None:
+    """Within two standard errors. The most likely action instead of a sampled one would reach 330."""
     pytest.importorskip("ale_py", reason="the agent plays Breakout")
     path = shared_formats / "baby-a3c" / "breakout-v4" / "model.80.tar"
     checkpoint = formats.read(path, env_name="Breakout-v4")
     agent = formats.build_agent(checkpoint)
     spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
-    played = evaluate(agent, spec, episodes=32, seed=0)
+    evaluation = evaluate(agent, spec, episodes=32, seed=0)
     low, high = LOGGED
-    margin = 2 * played.standard_error
+    margin = 2 * evaluation.standard_error
     assert margin < 60
-    assert low - margin < played.mean < high + margin
-    assert not played.truncated.any()
-    assert 1500 < played.lengths.mean() < 2600  # 2,100 in its log
+    assert low - margin < evaluation.mean < high + margin
+    assert not evaluation.truncated.any()
+    assert 1500 < evaluation.lengths.mean() < 2600  # 2,100 in its log

@@ -1,4 +1,4 @@
-"""Rollouts: what is kept of an agent's steps."""
+"""Rollouts: trajectories and observations of an agent."""
 
 from __future__ import annotations
 
@@ -64,24 +64,25 @@ def test_outputs_belong_to_their_observations(kind: str) -> None:
 
 
 def test_states_are_before_the_step_and_reset_with_an_episode() -> None:
-    agent, trajectories = make_agent("recurrent"), collect("recurrent")
+    agent: Any = make_agent("recurrent")
+    trajectories = collect("recurrent")
     (states,) = trajectories.states
     assert states.shape == (3, 20, 6)
     np.testing.assert_array_equal((states == 0).all(-1), trajectories.firsts)
     for t in range(19):
         _, (after,) = agent.step(trajectories.observations[:, t], (states[:, t],), np.zeros(3, bool))
-        going_on = ~trajectories.firsts[:, t + 1]
-        np.testing.assert_array_equal(after[going_on], states[going_on, t + 1])
+        continuing = ~trajectories.firsts[:, t + 1]
+        np.testing.assert_array_equal(after[continuing], states[continuing, t + 1])
 
 
-def test_agents_with_their_own_reset() -> None:
+def test_agents_with_a_custom_reset() -> None:
     @dataclasses.dataclass(frozen=True)
-    class Learnt(TinyAgent):
+    class LearnedInitialState(TinyAgent):
         def reset(self, state: Any, firsts: np.ndarray) -> tuple[np.ndarray, ...]:
             return (np.where(firsts[:, None], 0.5, state[0]).astype(np.float32),)
 
-    agent = Learnt("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
-    trajectories = collect_trajectories(agent, TinyEnvironment((5, 7)), 12, np.random.default_rng(0))
+    agent = LearnedInitialState("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    trajectories: Any = collect_trajectories(agent, TinyEnvironment((5, 7)), 12, np.random.default_rng(0))
     np.testing.assert_array_equal((trajectories.states[0] == 0.5).all(-1), trajectories.firsts)
 
 
@@ -98,7 +99,7 @@ def test_truncated_episodes_have_final_values(kind: str) -> None:
     if kind == "recurrent":
         before = (trajectories.states[0][:1, 3],)
         _, state = agent.step(trajectories.observations[:1, 3], before, np.zeros(1, bool))
-    outputs, _ = agent.step(final, state, np.zeros(1, bool))
+    outputs: Any = agent.step(final, state, np.zeros(1, bool))[0]
     expected = outputs.q_values.max() if kind == "q" else outputs.values[0]
     assert trajectories.final_values[0, 3] == pytest.approx(expected, rel=1e-6)
     assert expected != 0
@@ -141,13 +142,13 @@ def test_rendered_frames_show_the_observations() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_nth_observation_is_kept(kind: str) -> None:
+def test_every_nth_observation_is_recorded(kind: str) -> None:
     environment = TinyEnvironment((1000, 1000))
     rng = np.random.default_rng(0)
-    observations = collect_observations(make_agent(kind), environment, 3, 4, rng, full_resolution=True)
+    observations: Any = collect_observations(make_agent(kind), environment, 3, 4, rng, full_resolution=True)
     assert observations.observations.shape == (6, 16, 16, 1)
     assert observations.observations[:, 0, 0, 0].tolist() == [1, 11] * 3
-    # In the original, the first kept is the fourth that was seen.
+    # As in the original, the first recorded observation is the fourth.
     assert observations.observations[:, 0, 1, 0].tolist() == [3, 3, 7, 7, 11, 11]
     assert observations.observations_full[:, 0, 0, 0].tolist() == [3, 3, 7, 7, 11, 11]
     assert environment.renders == 3
@@ -158,20 +159,20 @@ def test_every_nth_observation_is_kept(kind: str) -> None:
 
 def test_ages_of_observations() -> None:
     rng = np.random.default_rng(0)
-    observations = collect_observations(make_agent(), TinyEnvironment(LENGTHS), 5, 6, rng)
+    observations: Any = collect_observations(make_agent(), TinyEnvironment(LENGTHS), 5, 6, rng)
     np.testing.assert_array_equal(observations.ages, observations.observations[:, 0, 1, 0])
 
 
-def test_burn_in_comes_before_the_first_observation() -> None:
+def test_burn_in_precedes_the_first_observation() -> None:
     rng = np.random.default_rng(0)
-    observations = collect_observations(make_agent(), TinyEnvironment((1000,)), 2, 4, rng, burn_in=10)
+    observations: Any = collect_observations(make_agent(), TinyEnvironment((1000,)), 2, 4, rng, burn_in=10)
     assert observations.observations[:, 0, 1, 0].tolist() == [13, 17]
 
 
 def test_progress_counts_environment_steps() -> None:
-    seen = []
-    collect(num_steps=4, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(3, 12), (6, 12), (9, 12), (12, 12)]
+    calls: list[tuple[int, int]] = []
+    collect(num_steps=4, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(3, 12), (6, 12), (9, 12), (12, 12)]
 
 
 def test_frames_are_preprocessed_by_the_agent() -> None:
@@ -203,7 +204,7 @@ def test_procgen_is_deterministic() -> None:
 
 
 class RunRight(RandomPolicyAgent):
-    """Mostly runs and jumps to the right, which gets far in CoinRun."""
+    """Mostly runs and jumps to the right, which reaches late states of CoinRun."""
 
     def step(self, observations: np.ndarray, state: Any, firsts: np.ndarray) -> tuple[Outputs, None]:
         logits = np.zeros((len(observations), self.num_actions), np.float32)
@@ -219,15 +220,16 @@ class RunRight(RandomPolicyAgent):
 def test_observations_are_as_late_in_episodes_as_in_the_original(game: str, agent: Any, mean_age: float) -> None:
     pytest.importorskip("procgen")
 
-    def ages(plan: dict[str, Any], seed: int) -> np.ndarray:
+    def collect_ages(plan: dict[str, Any], seed: int) -> np.ndarray:
         environment = make(EnvironmentSpec(name=game), plan["num_envs"], seed)
         rng = np.random.default_rng(seed)
-        observations = collect_observations(agent, environment, plan["num_obs"], plan["obs_every"], rng)
+        observations: Any = collect_observations(agent, environment, plan["num_obs"], plan["obs_every"], rng)
         environment.close()
-        return observations.ages
+        ages: np.ndarray = observations.ages
+        return ages
 
-    original = ages(ORIGINAL["observations_kwargs"], seed=1)
-    fewer = ages(dataclasses.asdict(ObservationsOptions()), seed=2)
+    original = collect_ages(ORIGINAL["observations_kwargs"], seed=1)
+    fewer = collect_ages(dataclasses.asdict(ObservationsOptions()), seed=2)
     assert original.mean() > 0.8 * mean_age
     assert scipy.stats.ks_2samp(original, fewer).statistic <= 0.05
 
@@ -240,7 +242,7 @@ def test_agent_and_environment_must_match() -> None:
         collect_trajectories(TinyAgent(num_actions=3), TinyEnvironment((5,)), 3, rng)
 
 
-def test_observations_are_kept_as_uint8_if_preprocess_returns_floats() -> None:
+def test_preprocessed_floats_are_stored_as_uint8() -> None:
     class Halved(TinyAgent):
         def preprocess(self, frames: np.ndarray) -> np.ndarray:
             return (frames // 2).astype(np.float32) / 255

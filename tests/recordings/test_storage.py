@@ -1,4 +1,4 @@
-"""Samples on disk: round trips, damage, interruption, paths."""
+"""Samples on disk: round trips, damaged files, interruption, paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 
 from rl_clarity.errors import SamplesError
 from rl_clarity.options import LoadOptions
-from rl_clarity.recordings import storage as storage_module
 from rl_clarity.recordings.array_stores import release
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays, to_arrays
@@ -45,12 +44,12 @@ def make_observations() -> Observations:
     return collect_observations(AGENT, TinyEnvironment((5, 3)), 3, 4, np.random.default_rng(0))
 
 
-def assert_equal(one: Any, two: Any) -> None:
-    one, two = to_arrays(one), to_arrays(two)
-    assert one.keys() == two.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], two[name])
-        assert one[name].dtype == two[name].dtype
+def assert_equal(actual: Any, expected: Any) -> None:
+    arrays, others = to_arrays(actual), to_arrays(expected)
+    assert arrays.keys() == others.keys()
+    for name in arrays:
+        np.testing.assert_array_equal(arrays[name], others[name])
+        assert arrays[name].dtype == others[name].dtype
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_new_samples_replace_old_ones(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("arrays-*"))) == 1
 
 
-def test_an_error_keeps_the_old_samples(tmp_path: Path) -> None:
+def test_errors_keep_the_old_samples(tmp_path: Path) -> None:
     old = make_trajectories()
     save_samples(tmp_path, old)
 
@@ -93,7 +92,7 @@ def test_an_error_keeps_the_old_samples(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("arrays-*"))) == 1
 
 
-def test_a_killed_writer_keeps_the_old_samples_and_the_next_cleans_up(tmp_path: Path) -> None:
+def test_killed_writers_keep_the_old_samples_and_the_next_one_cleans_up(tmp_path: Path) -> None:
     old = make_trajectories()
     save_samples(tmp_path, old)
     program = (
@@ -103,6 +102,7 @@ def test_a_killed_writer_keeps_the_old_samples_and_the_next_cleans_up(tmp_path: 
         "    make_trajectories(1, store=w.store); print('ready', flush=True); time.sleep(60)"
     )
     writer = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
     assert writer.stdout.readline() == "ready\n"
     with pytest.raises(SamplesError, match=r"another run is writing .*temp_files=True.*--load\.temp-files"):
         save_samples(tmp_path, old)
@@ -142,14 +142,14 @@ def other_shape(folder: Path) -> None:
     np.save(array_file(folder, "actions"), np.load(array_file(folder, "actions")).T)
 
 
-def pickle_inside(folder: Path) -> None:
+def pickled_array(folder: Path) -> None:
     size = array_file(folder, "actions").stat().st_size
     with array_file(folder, "actions").open("wb") as file:
         np.save(file, np.array([{"a": 1}], dtype=object), allow_pickle=True)
         file.truncate(size)
 
 
-def outside(folder: Path) -> None:
+def path_outside(folder: Path) -> None:
     index = json.loads((folder / INDEX).read_text())
     index["arrays"]["actions"]["file"] = "../../secret.npy"
     (folder / INDEX).write_text(json.dumps(index))
@@ -159,12 +159,12 @@ def without_arrays(folder: Path) -> None:
     (folder / INDEX).write_text(json.dumps({"format": "rl_clarity samples", "version": 1, "kind": "trajectories"}))
 
 
-def facts_in_a_list(folder: Path) -> None:
+def facts_as_list(folder: Path) -> None:
     index = json.loads((folder / INDEX).read_text())
     (folder / INDEX).write_text(json.dumps({**index, "facts": [1]}))
 
 
-def a_number_for_a_file(folder: Path) -> None:
+def file_as_number(folder: Path) -> None:
     index = json.loads((folder / INDEX).read_text())
     index["arrays"]["actions"]["file"] = 7
     (folder / INDEX).write_text(json.dumps(index))
@@ -182,22 +182,22 @@ def deeply_nested(folder: Path) -> None:
         (empty_index, "samples.json is missing or damaged"),
         (other_version, "version 99"),
         (other_shape, "actions.npy is missing or damaged"),
-        (pickle_inside, "actions.npy is missing or damaged"),
-        (outside, r"'\.\./\.\./secret\.npy'"),
+        (pickled_array, "actions.npy is missing or damaged"),
+        (path_outside, r"'\.\./\.\./secret\.npy'"),
         (without_arrays, "does not list its arrays"),
-        (a_number_for_a_file, "does not list its arrays"),
-        (facts_in_a_list, "facts are not an object"),
+        (file_as_number, "does not list its arrays"),
+        (facts_as_list, "facts are not an object"),
         (deeply_nested, "samples.json is missing or damaged"),
     ],
 )
-def test_damaged_samples(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
+def test_damaged_samples_are_rejected(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
     save_samples(tmp_path, make_trajectories())
     damage(tmp_path)
     with pytest.raises(SamplesError, match=rf"(?s){message}.*resample=True"):
         load_trajectories(tmp_path)
 
 
-def test_missing_samples_and_samples_of_the_other_kind(tmp_path: Path) -> None:
+def test_missing_samples_and_samples_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(SamplesError, match=r"no saved samples in .*; collect new samples with resample=True"):
         load_trajectories(tmp_path / "nothing")
     save_samples(tmp_path, make_observations())
@@ -205,7 +205,7 @@ def test_missing_samples_and_samples_of_the_other_kind(tmp_path: Path) -> None:
         load_trajectories(tmp_path)
 
 
-def test_paths_that_are_not_writable(tmp_path: Path) -> None:
+def test_unwritable_paths_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SamplesError, match="cannot write samples"):
         save_samples(tmp_path / "file" / "t", make_trajectories())
@@ -213,7 +213,7 @@ def test_paths_that_are_not_writable(tmp_path: Path) -> None:
         save_metadata(tmp_path / "file" / "m.json", {})
 
 
-def test_a_full_disk_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_files_are_left_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -234,20 +234,20 @@ def test_metadata(tmp_path: Path) -> None:
         load_metadata(path)
 
 
-def test_wrong_array_names() -> None:
+def test_wrong_array_names_are_rejected() -> None:
     with pytest.raises(SamplesError, match="lack actions, firsts, rewards"):
         from_arrays(Trajectories, {"observations": np.zeros(1)})
     with pytest.raises(SamplesError, match="unknown seeds"):
         from_arrays(Observations, {"observations": np.zeros(1), "seeds": np.zeros(1)})
 
 
-def test_parts_of_a_state_keep_their_order() -> None:
+def test_states_keep_their_order() -> None:
     arrays = {f"states.{i}": np.array(i) for i in range(12)}
-    samples = from_arrays(Observations, {"observations": np.zeros(1), **dict(sorted(arrays.items()))})
+    samples: Any = from_arrays(Observations, {"observations": np.zeros(1), **dict(sorted(arrays.items()))})
     assert [int(part) for part in samples.states] == list(range(12))
 
 
-def test_paths_are_beside_the_checkpoint(tmp_path: Path) -> None:
+def test_paths_are_next_to_the_checkpoint(tmp_path: Path) -> None:
     paths = sample_paths(tmp_path / "best.model.jd", LoadOptions(trajectories_path=Path("my/t")))
     assert paths.model == tmp_path / "rl-clarity" / "best.model.model.jd"
     assert paths.metadata == tmp_path / "rl-clarity" / "best.model.metadata.json"
@@ -259,7 +259,7 @@ def test_paths_are_beside_the_checkpoint(tmp_path: Path) -> None:
 def test_paths_are_in_the_cache_if_the_folder_is_read_only_or_remote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage_module.platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / "cache" / name)
     remote = sample_paths("gs://bucket/a/c.jd", LoadOptions())
     assert remote.observations.parent.parent == tmp_path / "cache" / "rl-clarity" / "samples"
     assert remote.observations != sample_paths("gs://bucket/b/c.jd", LoadOptions()).observations
@@ -267,8 +267,8 @@ def test_paths_are_in_the_cache_if_the_folder_is_read_only_or_remote(
     assert tmp_path / "cache" in sample_paths(tmp_path / "c.jd", LoadOptions()).metadata.parents
 
 
-def test_temporary_paths_are_new_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_module.tempfile, "tempdir", str(tmp_path))
+def test_temporary_paths_are_unique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     one, two = (sample_paths("c.jd", LoadOptions(temp_files=True)) for _ in range(2))
     assert one.trajectories != two.trajectories
     assert tmp_path in one.trajectories.parents

@@ -16,6 +16,9 @@ from rl_clarity.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
 from tests.golden_data import Golden
 
+fit: Any = ChannelReduction.fit
+"""Not typed, for arguments that are converted or rejected."""
+
 
 @pytest.fixture(scope="module")
 def attribution(golden: Golden) -> np.ndarray:
@@ -28,8 +31,8 @@ def reduction(golden: Golden) -> ChannelReduction:
     return ChannelReduction(golden.expected["nmf.components"])
 
 
-def relative(actual: np.ndarray, expected: Any) -> float:
-    return np.abs(actual - expected).max() / np.abs(expected).max()
+def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.abs(actual - expected).max() / np.abs(expected).max())
 
 
 def test_transform_is_at_least_as_accurate_as_the_original(
@@ -42,7 +45,7 @@ def test_transform_is_at_least_as_accurate_as_the_original(
         assert np.all(actual >= 0)
         distance = [np.linalg.norm(x - reduction.inverse_transform(w)) for w in (actual, expected)]
         assert distance[0] <= distance[1] * (1 + 1e-6)
-        assert relative(actual, expected) < 1e-3
+        assert relative_error(actual, expected) < 1e-3
 
 
 def test_reconstruction_error_equals_the_original(
@@ -56,8 +59,8 @@ def test_signed_transform_is_in_units_of_attribution(
     golden: Golden, attribution: np.ndarray, reduction: ChannelReduction
 ) -> None:
     channels, residual = reduction.signed_transform(attribution)
-    assert relative(channels, golden.expected["render.channels"]) < 1e-4
-    assert relative(residual, golden.expected["render.residual"]) < 1e-4
+    assert relative_error(channels, golden.expected["render.channels"]) < 1e-4
+    assert relative_error(residual, golden.expected["render.residual"]) < 1e-4
     assert np.allclose(channels.sum(-1) + residual[..., 0], attribution.sum(-1), atol=1e-5 * np.abs(attribution).max())
 
 
@@ -67,8 +70,8 @@ def test_fit_is_as_accurate_as_the_original(golden: Golden, attribution: np.ndar
 
 
 def test_fit_on_sampled_rows_is_within_a_percent(attribution: np.ndarray) -> None:
-    drawn = ChannelReduction.fit(attribution, 8, max_rows=1000)
-    assert drawn.reconstruction_error(attribution) <= 1.01 * ChannelReduction.fit(
+    sampled = ChannelReduction.fit(attribution, 8, max_rows=1000)
+    assert sampled.reconstruction_error(attribution) <= 1.01 * ChannelReduction.fit(
         attribution, 8, max_rows=None
     ).reconstruction_error(attribution)
 
@@ -80,11 +83,11 @@ def test_same_seed_same_components(attribution: np.ndarray) -> None:
 
 def test_components_are_ordered_by_total_attribution(attribution: np.ndarray) -> None:
     reduction = ChannelReduction.fit(attribution, 8)
-    carried = sum(
+    totals = sum(
         reduction.transform(np.maximum(sign * attribution, 0)).sum((0, 1, 2)) * reduction.components.sum(1)
         for sign in (1, -1)
     )
-    assert np.all(np.diff(carried) <= 0.05 * carried.max())
+    assert np.all(np.diff(totals) <= 0.05 * totals.max())
 
 
 @given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 12))
@@ -97,8 +100,10 @@ def test_transform_meets_the_optimality_conditions(seed: int, features: int, cha
     slope = (weights @ reduction.components - x) @ reduction.components.T
     scale = max(float(np.abs(x @ reduction.components.T).max()), 1e-6)
     assert np.all(weights >= 0)
-    assert np.all(slope >= -2e-3 * scale)  # no weight could grow
-    assert np.all(np.abs(slope[weights > 1e-3 * weights.max(initial=0)]) <= 2e-3 * scale)  # none could shrink
+    assert np.all(slope >= -2e-3 * scale)  # no weight can increase
+    assert np.all(
+        np.abs(slope[weights > 1e-3 * weights.max(initial=0)]) <= 2e-3 * scale
+    )  # no positive one can decrease
 
 
 def test_a_layer_without_attribution_has_empty_channels() -> None:
@@ -110,14 +115,14 @@ def test_a_layer_without_attribution_has_empty_channels() -> None:
     assert np.allclose(residual, 5)
 
 
-def test_no_more_features_than_channels() -> None:
+def test_features_are_limited_by_channels() -> None:
     attribution = np.random.default_rng(0).normal(size=(4, 3, 3, 2)).astype(np.float32)
     reduction = ChannelReduction.fit(attribution, 8)
     assert reduction.components.shape == (2, 2)
     assert reduction.reconstruction_error(attribution) < 1e-2
 
 
-def test_negative_components_and_zero_features() -> None:
+def test_negative_components_and_zero_features_are_rejected() -> None:
     with pytest.raises(OptionError, match="not negative"):
         ChannelReduction(np.array([[1.0, -1.0]]))
     with pytest.raises(OptionError, match="nmf_features=0"):
@@ -138,16 +143,16 @@ def test_negative_components_and_zero_features() -> None:
         (lambda r: ChannelReduction.fit(np.full((4, 4), np.nan)), "NaN or infinite"),
         (lambda r: ChannelReduction.fit(np.where(np.eye(4), np.inf, 1)), "NaN or infinite"),
         (lambda r: ChannelReduction.fit(np.ones((4, 4)), 0), "nmf_features=0"),
-        (lambda r: ChannelReduction.fit(np.ones((4, 4)), 2.5), "nmf_features=2.5"),
+        (lambda r: fit(np.ones((4, 4)), 2.5), "nmf_features=2.5"),
         (lambda r: ChannelReduction.fit(np.ones((4, 4)), max_rows=0), "max_rows=0"),
-        (lambda r: ChannelReduction.fit(3.0), "must be an array"),
+        (lambda r: fit(3.0), "must be an array"),
     ],
 )
-def test_invalid_arguments(use: Callable[[Any], Any], words: str) -> None:
+def test_invalid_arguments_are_rejected(use: Callable[[Any], Any], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         use(ChannelReduction(np.array([[1.0, 0, 0, 1], [0, 1, 1, 0]])))
 
 
 def test_attribution_may_be_a_list() -> None:
-    reduction = ChannelReduction.fit([[1.0, 0.0], [0.0, 2.0]], 2)
+    reduction = fit([[1.0, 0.0], [0.0, 2.0]], 2)
     assert reduction.transform([[1.0, 0.0]]).shape == (1, 2)

@@ -69,7 +69,7 @@ def test_no_observation_is_used_too_often(strengths: np.ndarray) -> None:
     assert np.bincount(examples.indices.ravel()).max() <= math.ceil(examples.indices.size / 15)
 
 
-def test_several_densities_at_once(strengths: np.ndarray) -> None:
+def test_several_densities_equal_single_ones(strengths: np.ndarray) -> None:
     for density, examples in zip((0.5, 2), dataset_grids(strengths, [0.5, 2]), strict=True):
         np.testing.assert_array_equal(examples.indices, dataset_grid(strengths, density).indices)
 
@@ -108,7 +108,7 @@ def test_the_strongest_tenth_of_pixels_is_opaque(strengths: np.ndarray) -> None:
 
 
 def test_patches_of_any_size_tile_the_image(strengths: np.ndarray) -> None:
-    frames = np.random.default_rng(0).integers(0, 256, (30, 84, 60, 3), np.uint8)  # 84 / 9 is no whole number
+    frames = np.random.default_rng(0).integers(0, 256, (30, 84, 60, 3), np.uint8)  # 84 / 9 is not an integer
     examples = dataset_grid(strengths, 1, top_fraction=1e-6)
     image = draw_grid(examples, frames, (9, 7), expand_mult=1)
     assert image.shape[:2] == (84, 60)

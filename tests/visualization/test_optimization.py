@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,13 +20,13 @@ def colored_stripes(images: np.ndarray, layer: str, directions: np.ndarray) -> t
     return (gradients * images).sum(axis=(1, 2, 3)), gradients
 
 
-def optimized(seed: int = 0, **options: float) -> OptimizedImages:
+def optimize(seed: int = 0, **options: Any) -> OptimizedImages:
     rng = np.random.default_rng(seed)
     return optimize_images(colored_stripes, "stripes", np.eye(2), (8, 8, 3), rng, **{"steps": 60, **options})
 
 
 def test_images_maximize_their_direction() -> None:
-    result = optimized(jitter=0)
+    result = optimize(jitter=0)
     assert result.images.shape == (2, 8, 8, 3)
     assert result.images.dtype == np.float32
     assert result.images.min() >= 0
@@ -35,20 +37,20 @@ def test_images_maximize_their_direction() -> None:
 
 
 def test_jitter_suppresses_patterns_that_depend_on_position() -> None:
-    image = optimized(jitter=3).images[0, ..., 0]
+    image = optimize(jitter=3).images[0, ..., 0]
     assert abs(image[::2].mean() - image[1::2].mean()) < 0.15
-    steady = optimized(jitter=0).images[0, ..., 0]
-    assert steady[::2].mean() - steady[1::2].mean() > 0.3
+    without_jitter = optimize(jitter=0).images[0, ..., 0]
+    assert without_jitter[::2].mean() - without_jitter[1::2].mean() > 0.3
 
 
 def test_l2_penalty_keeps_images_gray() -> None:
-    free, held = optimized().images, optimized(l2_penalty=20.0).images
-    assert ((held - 0.5) ** 2).mean() < 0.25 * ((free - 0.5) ** 2).mean()
+    free, penalized = optimize().images, optimize(l2_penalty=20.0).images
+    assert ((penalized - 0.5) ** 2).mean() < 0.25 * ((free - 0.5) ** 2).mean()
 
 
 def test_same_seed_same_image() -> None:
-    np.testing.assert_array_equal(optimized(seed=3).images, optimized(seed=3).images)
-    assert not np.array_equal(optimized(seed=3).images, optimized(seed=4).images)
+    np.testing.assert_array_equal(optimize(seed=3).images, optimize(seed=3).images)
+    assert not np.array_equal(optimize(seed=3).images, optimize(seed=4).images)
 
 
 def test_gradients_must_be_finite() -> None:

@@ -18,7 +18,7 @@ def test_quantization_error(values: np.ndarray) -> None:
     assert codes.dtype == np.int8
     error = np.abs(dequantize(codes, scales) - values)
     magnitude = np.abs(values).max(axis=(1, 2, 3), keepdims=True)
-    # Half a step of the square root, seen as a step of the value.
+    # Half a step of the square root, as an error of the value.
     allowed = np.sqrt(np.abs(values) * magnitude) / 127 + magnitude / 127**2 / 4
     assert (error <= allowed * 1.001 + 1e-37).all()
 
@@ -39,7 +39,7 @@ def test_zeros() -> None:
     assert not dequantize(codes, scales).any()
 
 
-def test_images_of_quantized_attribution_look_alike(golden: Golden) -> None:
+def test_images_of_quantized_attribution_are_almost_equal(golden: Golden) -> None:
     channels, residual = golden.expected["render.channels"], golden.expected["render.residual"]
     decoded = dequantize(*quantize(np.concatenate([channels, residual], axis=-1)))
     scale = float(golden.expected["render.scale"])

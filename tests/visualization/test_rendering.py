@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import ndimage
@@ -21,9 +23,9 @@ def rng() -> np.random.Generator:
 
 @pytest.mark.parametrize("direction", ["abs", "pos", "neg"])
 @pytest.mark.parametrize(("channel", "name"), [("prin", "prin"), ("all", "all"), (3, "3"), ("res", "res")])
-def test_images_equal_the_original(golden: Golden, direction: str, channel: str | int, name: str) -> None:
+def test_images_equal_the_original(golden: Golden, direction: Any, channel: Any, name: str) -> None:
     channels, residual = golden.expected["render.channels"], golden.expected["render.residual"]
-    images = render_attribution(channels, residual, direction=direction, channel=channel)  # type: ignore[arg-type]
+    images = render_attribution(channels, residual, direction=direction, channel=channel)
     assert images.dtype == np.float32
     np.testing.assert_allclose(images, golden.expected[f"render.{direction}_{name}"], atol=1e-5)
 
@@ -79,7 +81,7 @@ def test_rendering_does_not_depend_on_the_number_of_frames(rng: np.random.Genera
     np.testing.assert_allclose(together[66:67], render_attribution(channels[66:67], scale=1.0), rtol=1e-5)
 
 
-def test_residual_may_lack_its_axis(rng: np.random.Generator) -> None:
+def test_residual_without_a_channel_axis(rng: np.random.Generator) -> None:
     channels, residual = rng.standard_normal((2, 4, 4, 3)), rng.standard_normal((2, 4, 4, 1))
     with_axis = render_attribution(channels, residual, channel="all")
     np.testing.assert_array_equal(with_axis, render_attribution(channels, residual[..., 0], channel="all"))
@@ -103,10 +105,10 @@ def test_residual_may_lack_its_axis(rng: np.random.Generator) -> None:
         ({"channels": np.zeros((4, 4, 3))}, r"\(4, 4, 3\)"),
     ],
 )
-def test_invalid_arguments(arguments: dict, message: str) -> None:
-    given = {"channels": np.zeros((2, 4, 4, 3)), "residual": np.zeros((2, 4, 4)), **arguments}
+def test_invalid_arguments_are_rejected(arguments: dict[str, Any], message: str) -> None:
+    values: dict[str, Any] = {"channels": np.zeros((2, 4, 4, 3)), "residual": np.zeros((2, 4, 4)), **arguments}
     with pytest.raises(OptionError, match=message):
-        render_attribution(given.pop("channels"), given.pop("residual"), **given)
+        render_attribution(values.pop("channels"), values.pop("residual"), **values)
 
 
 def test_attribution_over_grayscale_observations() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rl_clarity import formats
-from rl_clarity.agents.protocol import Site
+from rl_clarity.agents.protocol import Score, Site
 from rl_clarity.analyses.attribution import (
     attribute,
     input_gradients,
@@ -36,7 +37,7 @@ def observations(golden: Golden) -> np.ndarray:
 
 
 @pytest.mark.parametrize("output", ["value", 1, (0, 2)])
-def test_sums_to_the_difference_of_the_score_as_steps_grow(agent: Any, observations: np.ndarray, output: Any) -> None:
+def test_completeness_gap_vanishes_as_steps_increase(agent: Any, observations: np.ndarray, output: Any) -> None:
     layer = select_layers(agent, bottleneck_only=False)[-2]
     gaps = [
         np.abs(attribute(agent, observations, layer, (output,), steps=steps).completeness_gap).max()
@@ -47,22 +48,23 @@ def test_sums_to_the_difference_of_the_score_as_steps_grow(agent: Any, observati
     assert gaps[2] <= gaps[1] <= gaps[0]
 
 
-def test_a_group_is_the_sum_of_its_logits(agent: Any, observations: np.ndarray) -> None:
+def test_groups_are_sums_of_logits(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[-1]
     group = integrated_gradients(agent, observations, layer, (0, 3, 4))
     single = attribute(agent, observations, layer, (0, 3, 4)).values.sum(axis=0)
     assert np.allclose(group, single, atol=1e-5 * np.abs(group).max())
 
 
-def test_outputs_together_equal_outputs_alone(agent: Any, observations: np.ndarray) -> None:
+def test_several_outputs_equal_single_outputs(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[0]
     together = attribute(agent, observations, layer, ("value", 1), steps=2).values
-    for row, output in zip(together, ("value", 1), strict=True):
+    outputs: tuple[Score, ...] = ("value", 1)
+    for row, output in zip(together, outputs, strict=True):
         alone = integrated_gradients(agent, observations, layer, output, steps=2)
         assert np.allclose(row, alone, atol=1e-5 * np.abs(alone).max())
 
 
-def test_an_observation_does_not_depend_on_its_batch(agent: Any, observations: np.ndarray) -> None:
+def test_attribution_does_not_depend_on_the_batch(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[-1]
     many = integrated_gradients(agent, np.repeat(observations, 30, axis=0), layer, steps=2)
     few = integrated_gradients(agent, observations, layer, steps=2)
@@ -72,15 +74,15 @@ def test_an_observation_does_not_depend_on_its_batch(agent: Any, observations: n
 def test_input_gradients_predict_small_changes(agent: Any, observations: np.ndarray) -> None:
     gradients = input_gradients(agent, observations)
     row, column, channel = np.unravel_index(np.abs(gradients[0]).argmax(), gradients[0].shape)
-    nudged = observations[:1].copy()
-    nudged[0, row, column, channel] ^= 1  # a step of 1 / 255, up or down
-    step = (float(nudged[0, row, column, channel]) - float(observations[0, row, column, channel])) / 255
-    change = agent.forward(nudged).values[0] - agent.forward(observations[:1]).values[0]
+    changed = observations[:1].copy()
+    changed[0, row, column, channel] ^= 1  # a step of 1 / 255, up or down
+    step = (float(changed[0, row, column, channel]) - float(observations[0, row, column, channel])) / 255
+    change = agent.forward(changed).values[0] - agent.forward(observations[:1]).values[0]
     assert change == pytest.approx(gradients[0, row, column, channel] * step, rel=0.2, abs=1e-5)
 
 
 @pytest.mark.parametrize("golden", ["nature"], indirect=True)
-def test_drawn_paths_are_decided_by_the_generator(agent: Any, observations: np.ndarray) -> None:
+def test_random_paths_depend_on_the_generator(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[-1]
     reduction = ChannelReduction.fit(integrated_gradients(agent, observations, layer), features=4)
 
@@ -93,20 +95,21 @@ def test_drawn_paths_are_decided_by_the_generator(agent: Any, observations: np.n
 
 
 @pytest.mark.parametrize("golden", ["nature"], indirect=True)
-class TestSeveralPaths:
+class TestMultiplePaths:
     @pytest.fixture
     def reduction(self, agent: Any, observations: np.ndarray) -> ChannelReduction:
         return ChannelReduction.fit(integrated_gradients(agent, observations, select_layers(agent)[-1]), features=4)
 
-    def test_scores_that_share_paths_add_up(
+    def test_scores_along_the_same_paths_add_up(
         self, agent: Any, observations: np.ndarray, reduction: ChannelReduction
     ) -> None:
-        layer, outputs = select_layers(agent)[-1], ["value", 0, 3, (0, 3)]
-        options = {"steps": 3, "max_paths": 2}
-        found = multi_path_attributions(agent, observations, layer, reduction, outputs, **options)
-        assert np.allclose(found[3], found[1] + found[2], atol=1e-5 * np.abs(found).max())
+        layer = select_layers(agent)[-1]
+        outputs: list[Score] = ["value", 0, 3, (0, 3)]
+        options: dict[str, Any] = {"steps": 3, "max_paths": 2}
+        results = multi_path_attributions(agent, observations, layer, reduction, outputs, **options)
+        assert np.allclose(results[3], results[1] + results[2], atol=1e-5 * np.abs(results).max())
         alone = multi_path_attribution(agent, observations, layer, reduction, 3, **options)
-        assert np.allclose(found[2], alone, atol=1e-5 * np.abs(alone).max())
+        assert np.allclose(results[2], alone, atol=1e-5 * np.abs(alone).max())
 
     @pytest.mark.parametrize(
         ("options", "words"),
@@ -121,23 +124,23 @@ class TestSeveralPaths:
             ({"layer": "1"}, "reduction has .* channels, layer '1' has .*fit a"),
         ],
     )
-    def test_arguments_that_say_nothing(
+    def test_invalid_arguments_are_rejected(
         self, agent: Any, observations: np.ndarray, reduction: ChannelReduction, options: dict[str, Any], words: str
     ) -> None:
         first, *_, last = select_layers(agent)
         if options.get("layer"):
             options, words = {"layer": first}, words.replace("'1'", f"'{first}'")
-        given = {"layer": last, "steps": 2, "max_paths": 1, **options}
+        arguments = {"layer": last, "steps": 2, "max_paths": 1, **options}
         with pytest.raises(OptionError, match=words):
-            multi_path_attribution(agent, observations, reduction=reduction, **given)
+            multi_path_attribution(agent, observations, reduction=reduction, **arguments)
 
 
 @pytest.mark.parametrize("golden", ["clear"], indirect=True)
 class TestSelectLayers:
-    def test_by_part_of_the_full_name(self, agent: Any) -> None:
+    def test_by_part_of_the_name(self, agent: Any) -> None:
         assert select_layers(agent, name_contains_one_of=["2b", "pi/4"]) == ["2b", "4a"]
 
-    def test_discards_the_first(self, agent: Any) -> None:
+    def test_discard_first(self, agent: Any) -> None:
         assert select_layers(agent, discard_first_n=3) == ["3a", "4a"]
 
     def test_by_kind(self, agent: Any) -> None:
@@ -147,7 +150,7 @@ class TestSelectLayers:
         assert agent.activations(np.zeros((1, 64, 64, 3), np.uint8), mixed[0]).shape == (1, 64, 64, 16)
 
     @pytest.mark.parametrize(
-        ("options", "named"),
+        ("options", "message"),
         [
             ({"name_contains_one_of": ["5a"]}, "name_contains_one_of.*5a.*1a, 2a, 2b, 3a, 4a"),
             ({"op_is_one_of": ["tanh"]}, "tanh.*conv2d"),
@@ -155,27 +158,27 @@ class TestSelectLayers:
             ({"name_contains_one_of": "2b"}, r"must be a sequence: \['2b'\]"),
         ],
     )
-    def test_nothing_left_says_what_there_is(self, agent: Any, options: dict[str, Any], named: str) -> None:
-        with pytest.raises(OptionError, match=f"(?s)layer_kwargs.*{named}"):
+    def test_errors_name_the_available_layers(self, agent: Any, options: dict[str, Any], message: str) -> None:
+        with pytest.raises(OptionError, match=f"(?s)layer_kwargs.*{message}"):
             select_layers(agent, **options)
 
-    def test_unknown_layer_names_the_nearest(self, agent: Any, observations: np.ndarray) -> None:
+    def test_unknown_layers_suggest_the_nearest(self, agent: Any, observations: np.ndarray) -> None:
         with pytest.raises(OptionError, match=r"'2c'.*did you mean '2"):
             integrated_gradients(agent, observations, "2c")
 
     @pytest.mark.parametrize("steps", [0, -1, 2.5, "a", None, True])
-    def test_steps_that_are_none(self, agent: Any, observations: np.ndarray, steps: Any) -> None:
+    def test_invalid_steps_are_rejected(self, agent: Any, observations: np.ndarray, steps: Any) -> None:
         with pytest.raises(OptionError, match=f"steps={steps!r} must be a positive integer"):
             integrated_gradients(agent, observations, "4a", steps=steps)
 
-    def test_unknown_output_names_what_there_is(self, agent: Any, observations: np.ndarray) -> None:
+    def test_errors_for_unknown_outputs_name_the_available_ones(self, agent: Any, observations: np.ndarray) -> None:
         with pytest.raises(OptionError, match="15"):
             integrated_gradients(agent, observations, "4a", 15)
         with pytest.raises(OptionError, match=r"'greedy'.*'value'"):
             integrated_gradients(agent, observations, "4a", "greedy")
 
 
-def test_a_network_without_relus_has_other_layers_in_their_place() -> None:
+def test_networks_without_relus_offer_other_activations() -> None:
     class Elus(TinyAgent):
         @property
         def sites(self) -> list[Site]:
@@ -187,6 +190,10 @@ def test_a_network_without_relus_has_other_layers_in_their_place() -> None:
         select_layers(Elus(), op_is_one_of=["tanh"])
 
 
+def constant_rule(factor: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.ones(1), np.full(1, factor)
+
+
 @pytest.mark.parametrize("rule", RULES.names())
 @pytest.mark.parametrize("steps", [1, 5, 32])
 def test_weights_sum_to_one_and_points_lie_on_the_path(rule: str, steps: Any) -> None:
@@ -196,14 +203,14 @@ def test_weights_sum_to_one_and_points_lie_on_the_path(rule: str, steps: Any) ->
     assert points.max() <= 1
 
 
-def test_a_custom_rule_is_used_and_changes_cache_keys() -> None:
+def test_custom_rules_are_used_and_change_cache_keys() -> None:
     observations = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
     agent, sources = TinyAgent(), [RULES.source("riemann")]
-    wanted = integrated_gradients(agent, observations, "1a", steps=1)
+    expected = integrated_gradients(agent, observations, "1a", steps=1)
     for factor in (1.0, 2.0):
         try:
-            RULES.register("riemann", lambda steps, factor=factor: (np.ones(1), np.full(1, factor)))
-            assert np.allclose(integrated_gradients(agent, observations, "1a"), factor * wanted)
+            RULES.register("riemann", functools.partial(constant_rule, factor))
+            assert np.allclose(integrated_gradients(agent, observations, "1a"), factor * expected)
             sources.append(RULES.source("riemann"))
         finally:
             RULES.unregister("riemann")
@@ -216,6 +223,6 @@ def test_gauss_legendre_is_exact_for_polynomials() -> None:
 
 
 @pytest.mark.parametrize(("rule", "steps"), [("simpson", 3), ("riemann", 0), ("riemann", 2.5), ("riemann", "a")])
-def test_unknown_rules_and_steps_are_refused(rule: str, steps: Any) -> None:
+def test_invalid_rules_and_steps_are_rejected(rule: str, steps: Any) -> None:
     with pytest.raises(OptionError):
         quadrature(rule, steps)

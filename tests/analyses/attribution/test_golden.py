@@ -1,4 +1,4 @@
-"""Attribution equals the original program's numbers."""
+"""Attribution equals the results of the original implementation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def agent(golden: Golden) -> Any:
     return formats.load_agent(golden.checkpoint)
 
 
-def assert_close(actual: np.ndarray, expected: Any, tolerance: float = 1e-4) -> None:
+def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float = 1e-4) -> None:
     assert actual.shape == expected.shape
     assert np.abs(actual - expected).max() <= tolerance * np.abs(expected).max()
 
 
-def test_layers_are_named_as_in_the_original(golden: Golden, agent: Any) -> None:
+def test_layer_names_equal_the_original(golden: Golden, agent: Any) -> None:
     assert select_layers(agent) == golden.expected["layer_keys"].tolist()
     assert select_layers(agent, bottleneck_only=False) == golden.expected["all_layer_keys"].tolist()
 
