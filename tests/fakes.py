@@ -77,21 +77,22 @@ class TinyAgent:
         edits = {find_site(self.sites, name).name: edit for name, edit in (write or {}).items()}
         values: dict[str, np.ndarray] = {}
 
-        def at(name: str, computed: np.ndarray) -> np.ndarray:
+        def apply_edit(name: str, computed: np.ndarray) -> np.ndarray:
             edit = edits.get(name, computed)
             values[name] = np.asarray(edit(computed.astype(np.float32)) if callable(edit) else edit)
             return values[name]
 
         weights = self._weights()
-        x = at("input", np.asarray(observations) / 255)
+        x = apply_edit("input", np.asarray(observations) / 255)
         if self.kind == "recurrent":
-            state = (at("state/0", np.zeros((len(x), 6), np.float32) if state is None else state[0]),)
+            state = (apply_edit("state/0", np.zeros((len(x), 6), np.float32) if state is None else state[0]),)
         for name, before in (("1a", self._patches), ("2a", np.asarray)):
-            x = at(f"tiny/{name}/Conv2d", before(x) @ weights["first" if name == "1a" else "second"])
-            x = at(f"tiny/{name}/Relu", np.maximum(x, 0))
+            x = apply_edit(f"tiny/{name}/Conv2d", before(x) @ weights["first" if name == "1a" else "second"])
+            x = apply_edit(f"tiny/{name}/Relu", np.maximum(x, 0))
         scores, hidden = self._scores(x, state)
         heads = [
-            at(head, part) for head, part in zip(self.heads, np.split(scores, [self.num_actions], 1), strict=False)
+            apply_edit(head, part)
+            for head, part in zip(self.heads, np.split(scores, [self.num_actions], 1), strict=False)
         ]
         logits, *others = (head.astype(np.float32) for head in heads)
         sites = {name: values[find_site(self.sites, name).name].astype(np.float32) for name in read}
@@ -232,18 +233,18 @@ class TinyTail:
 class TinyEnvironment:
     """N environments whose observations encode their number and time: pixel 0 is 10 x number + 1, pixel 1 the step.
 
-    Environment i ends after `lengths[i]` steps; where `cut[i]`, it is truncated, with a final observation whose pixel 2
-    is 255. The reward is 1 for action 0.
+    Environment i ends after `lengths[i]` steps. Where `truncates[i]`, it is truncated there, with a final observation
+    whose pixel 2 is 255. The reward is 1 for action 0.
     """
 
     observation_shape = (16, 16, 1)
     num_actions = 3
     action_combos: tuple[Combo, ...] = (("LEFT",), ("RIGHT",), ())
 
-    def __init__(self, lengths: Sequence[int], cut: Sequence[bool] | None = None) -> None:
+    def __init__(self, lengths: Sequence[int], truncates: Sequence[bool] | None = None) -> None:
         self.lengths = np.asarray(lengths)
         self.num_envs = len(lengths)
-        self.cut = np.zeros(self.num_envs, bool) if cut is None else np.asarray(cut)
+        self.truncates = np.zeros(self.num_envs, bool) if truncates is None else np.asarray(truncates)
         self.time = np.zeros(self.num_envs, int)
         self.actions: list[np.ndarray] = []
         self.renders = 0
@@ -258,12 +259,12 @@ class TinyEnvironment:
         self.time += 1
         firsts = self.time >= self.lengths
         final = {}
-        for i in np.flatnonzero(firsts & self.cut):
+        for i in np.flatnonzero(firsts & self.truncates):
             final[int(i)] = self._observe()[i]
             final[int(i)][0, 2] = 255
         self.time[firsts] = 0
         rewards = (np.asarray(actions) == 0).astype(np.float32)
-        return Step(self._observe(), rewards, firsts, firsts & self.cut, final)
+        return Step(self._observe(), rewards, firsts, firsts & self.truncates, final)
 
     def render(self) -> np.ndarray:
         self.renders += 1

@@ -39,7 +39,7 @@ def test_nothing_is_shown_without_a_terminal(shown: bool, capsys: Any, monkeypat
     assert capsys.readouterr().err == terminal.getvalue() == ""
 
 
-def test_part_of() -> None:
+def test_subranges_report_fractions_of_the_whole_task() -> None:
     fractions: list[float] = []
     half = subrange(fractions.append, 0.5, 1.0)
     half(0.0)

@@ -37,7 +37,7 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 HEAVY = ("tensorflow", "keras", "torch", "jax", "sklearn", "scipy", "mpi4py", "procgen", "gym", "gymnasium", "ale_py")
 
 
-def subrange(path: Path) -> str:
+def layer_member(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -59,7 +59,7 @@ def imported_members(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def test_every_module_is_in_a_layer() -> None:
-    missing = {subrange(path) for path in PACKAGE.rglob("*.py")} - set(LEVEL)
+    missing = {layer_member(path) for path in PACKAGE.rglob("*.py")} - set(LEVEL)
     assert not missing, "add them to LAYERS, which defines what may import what, and to CONTRIBUTING.md"
 
 
@@ -68,7 +68,7 @@ def test_imports_go_only_upwards() -> None:
         f"{path.relative_to(PACKAGE)}:{line} imports {part}"
         for path in PACKAGE.rglob("*.py")
         for line, part in imported_members(path)
-        if LEVEL[part] > LEVEL.get(subrange(path), 0)
+        if LEVEL[part] > LEVEL.get(layer_member(path), 0)
     ]
     assert not wrong
 

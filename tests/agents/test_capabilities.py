@@ -148,10 +148,10 @@ class TestObservations:
     def test_baby_a3c_accepts_scaled_observations(self) -> None:
         agent = BabyA3CAgent(baby_a3c.build_network(state_dicts.baby_a3c(), (80, 80, 1)))
         observations = np.random.default_rng(0).integers(0, 256, (2, 80, 80, 1), np.uint8)
-        whole, scaled = (agent.forward(o).values for o in (observations, observations / np.float32(255)))
-        assert whole is not None
+        unscaled, scaled = (agent.forward(o).values for o in (observations, observations / np.float32(255)))
+        assert unscaled is not None
         assert scaled is not None
-        assert np.allclose(whole, scaled, atol=1e-6)
+        assert np.allclose(unscaled, scaled, atol=1e-6)
 
     @pytest.mark.parametrize("divisor", [0, -1, float("nan")])
     def test_invalid_divisors(self, divisor: float) -> None:

@@ -201,9 +201,9 @@ def explain():
     x = L.Conv2D(64, 3, activation="relu", name="conv")(inputs)
     x = L.Dense(432)(L.Flatten()(x))  # 57,600 x 432 weights: 100 MB
     agent = rl_clarity.KerasAgent(keras.Model(inputs, [L.Dense(4)(x), L.Dense(1)(x)]))
-    seen = np.zeros((2, 32, 32, 3), np.uint8)
-    attribute(agent, seen, "conv", ["value"], steps=2)
-    agent.forward(seen, read=["conv"])
+    observations = np.zeros((2, 32, 32, 3), np.uint8)
+    attribute(agent, observations, "conv", ["value"], steps=2)
+    agent.forward(observations, read=["conv"])
 
 def resident():
     gc.collect()
@@ -243,11 +243,11 @@ class Module(torch.nn.Module):
         return self.dense(self.relu(self.conv(x)).flatten(1))
 
 agent = rl_clarity.TorchAgent(Module(), (12, 12, 3))
-seen = np.random.default_rng(0).integers(0, 256, (3, 12, 12, 3), np.uint8)
-assert agent.forward(seen, read=["dense"]).q_values.shape == (3, 5)
-assert agent.activations(seen, "relu").shape == (3, 10, 10, 4)
+observations = np.random.default_rng(0).integers(0, 256, (3, 12, 12, 3), np.uint8)
+assert agent.forward(observations, read=["dense"]).q_values.shape == (3, 5)
+assert agent.activations(observations, "relu").shape == (3, 10, 10, 4)
 assert rl_clarity.select_layers(agent) == ["relu"]
-print(rl_clarity.integrated_gradients(agent, seen, "relu", "greedy").shape)
+print(rl_clarity.integrated_gradients(agent, observations, "relu", "greedy").shape)
 """
 
 

@@ -99,7 +99,7 @@ def test_the_module_is_not_changed() -> None:
     assert not any(part._forward_hooks for part in module.modules())
 
 
-def test_layers_inside_residual_blocks_are_no_bottlenecks() -> None:
+def test_layers_inside_residual_blocks_are_not_bottlenecks() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -78,7 +78,7 @@ def test_actions_are_named_by_buttons() -> None:
         ("PongDeterministic-v0", "pong", "0"),
     ],
 )
-def test_names(name: str, game: str, version: str | None) -> None:
+def test_names_of_games_are_parsed(name: str, game: str, version: str | None) -> None:
     assert parse_name(name) == (game, version)
 
 

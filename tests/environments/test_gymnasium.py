@@ -1,4 +1,4 @@
-"""Gymnasium environments: layouts of images, ends of episodes, what is not supported."""
+"""Gymnasium environments: image layouts, ends of episodes, unsupported spaces."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_rendering() -> None:
         ((4, 3, 84, 80), (84, 80, 12)),
     ],
 )
-def test_layouts(shape: tuple[int, ...], expected: Any) -> None:
+def test_images_are_converted_to_channels_last(shape: tuple[int, ...], expected: Any) -> None:
     rng = np.random.default_rng(0)
     layout = image_layout(Box(0, 255, shape, np.uint8))
     assert layout.shape == expected

@@ -1,4 +1,4 @@
-"""The sixteen Procgen games behind the protocol."""
+"""The sixteen Procgen games as vector environments."""
 
 from __future__ import annotations
 

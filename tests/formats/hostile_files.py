@@ -21,8 +21,8 @@ import numpy as np
 
 from tests import state_dicts
 from tests.formats import hostile_pickles, torch_writer
+from tests.formats.archive_writer import sb3_data, sb3_zip, zipped
 from tests.formats.hostile_pickles import Payload
-from tests.formats.other_files import sb3_data, sb3_zip, zipped
 from tests.formats.torch_writer import call, constant, name, ordered_dict, pickled, tensor
 
 Corpus = dict[str, bytes]
@@ -76,7 +76,7 @@ def joblib_files(marker: Path) -> Corpus:
         "a network that is a dict": policy_file({"cnn": {"name": "clear"}}),
         "an endless frame stack": policy_file({"cnn": "clear", "frame_stack": 10**12}),
         "args that hold an array": dumped({"params": {}, "args": {"x": np.zeros(1000)}}),
-        "another library's": dumped({"params": {}, "args": {"library": "rllib"}}),
+        "another library": dumped({"params": {}, "args": {"library": "rllib"}}),
         **{f"a bomb of {name}": compress(bomb) for name, compress in compressors.items()},
         **{f"{name} that runs code": compress(pickle.dumps(Payload(marker))) for name, compress in compressors.items()},
         **{f"truncated {name}": compress(valid)[:-9] for name, compress in compressors.items()},
@@ -154,7 +154,7 @@ def sb3_files(marker: Path) -> Corpus:
         "data that is deep": sb3_zip(arrays, members={"data": b"[" * 100_000}),
         "data that is a list": sb3_zip(arrays, data=[1]),
         "data that is a pickle": sb3_zip(arrays, members={"data": pickle.dumps(Payload(marker))}),
-        "a shape of two": sb3_zip(arrays, data={**sb3_data(), "observation_space": {"_shape": [4]}}),
+        "a shape with one dimension": sb3_zip(arrays, data={**sb3_data(), "observation_space": {"_shape": [4]}}),
         "a discount that is not a number": sb3_zip(arrays, data=sb3_data(gamma=float("nan"))),
         "a discount of many digits": sb3_zip(arrays, data=sb3_data(gamma=10**4000)),
         "a shape that is text": sb3_zip(arrays, data={**sb3_data(), "observation_space": {"_shape": "4"}}),
@@ -199,7 +199,7 @@ def native_files(_marker: Path) -> Corpus:
         "a shape that is huge": with_entry(shape=[1 << 39, 1 << 39]),
         "a tensor beyond the file": with_entry(shape=[4], data_offsets=[0, 16]),
         "a gap": with_entry(shape=[1], data_offsets=[4, 8]),
-        "more tensors than any network's": file(
+        "more tensors than any network has": file(
             {str(i): {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(20_000)}
             | {"__metadata__": {"rl_clarity": json.dumps(description)}}
         ),

@@ -201,8 +201,8 @@ class TestBabyA3C:
 
     def test_uint8_observations_give_the_same_outputs(self, agent: Any, expected: Any) -> None:
         floats = expected["preprocessed"][:3]
-        whole = np.rint(floats * 255).astype(np.uint8)
-        assert np.array_equal(agent.forward(whole).policy_logits, agent.forward(floats).policy_logits)
+        integers = np.rint(floats * 255).astype(np.uint8)
+        assert np.array_equal(agent.forward(integers).policy_logits, agent.forward(floats).policy_logits)
 
     @pytest.mark.parametrize("n", [1, 50, 100])
     def test_checkpoints_during_training(self, folder: Path, n: int) -> None:

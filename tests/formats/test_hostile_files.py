@@ -17,7 +17,7 @@ from rl_clarity import formats
 from rl_clarity.errors import CheckpointError
 from tests import state_dicts
 from tests.formats import hostile_files, hostile_pickles, torch_writer
-from tests.formats.other_files import sb3_data, sb3_zip
+from tests.formats.archive_writer import sb3_data, sb3_zip
 from tests.formats.torch_writer import name, pickled
 
 MEMORY = 256 << 20

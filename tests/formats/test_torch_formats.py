@@ -14,7 +14,7 @@ from rl_clarity.errors import EnvironmentSetupError
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile
 from tests import state_dicts
 from tests.formats import torch_writer
-from tests.formats.other_files import sb3_data, sb3_zip
+from tests.formats.archive_writer import sb3_data, sb3_zip
 
 load_agent: Any = formats.load_agent
 build_agent: Any = formats.build_agent

@@ -20,7 +20,7 @@ from rl_clarity.recordings import source
 from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
 from rl_clarity.recordings.storage import load_trajectories, save_metadata
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, counted_plays, files_of
-from tests.saved import save_samples
+from tests.sample_files import save_samples
 
 Run = Callable[..., Results]
 

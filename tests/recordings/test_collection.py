@@ -149,7 +149,7 @@ def test_rendered_frames_belong_to_their_steps(mode: AutoresetMode) -> None:
 
 @pytest.mark.parametrize("kind", ["uint8", "unit", "signed"])
 @pytest.mark.parametrize(
-    ("shape", "seen"),
+    ("shape", "expected"),
     [
         ((16, 12), (16, 12, 1)),
         ((16, 12, 3), (16, 12, 3)),
@@ -159,8 +159,8 @@ def test_rendered_frames_belong_to_their_steps(mode: AutoresetMode) -> None:
         ((4, 16, 12, 3), (16, 12, 12)),
     ],
 )
-def test_image_layouts(kind: str, shape: tuple[int, ...], seen: tuple[int, int, int]) -> None:
-    agent = make_agent("policy", observation_shape=seen)
+def test_image_layouts(kind: str, shape: tuple[int, ...], expected: tuple[int, int, int]) -> None:
+    agent = make_agent("policy", observation_shape=expected)
     env = Ticks(shape=shape, kind=kind)
     trajectories, _ = rl_clarity.collect(agent, env, 8, 1, obs_every=1, seed=1)
     env = Ticks(shape=shape)  # the same images as uint8
@@ -170,9 +170,9 @@ def test_image_layouts(kind: str, shape: tuple[int, ...], seen: tuple[int, int, 
         pixels = np.concatenate(list(pixels), axis=-1)
     elif len(shape) == 3 and shape[0] < 5:
         pixels = np.moveaxis(pixels, 0, -1)
-    assert trajectories.observations.shape == (1, 8, *seen)
+    assert trajectories.observations.shape == (1, 8, *expected)
     assert trajectories.observations.dtype == np.uint8
-    np.testing.assert_array_equal(trajectories.observations[0, 0], pixels.reshape(seen))
+    np.testing.assert_array_equal(trajectories.observations[0, 0], pixels.reshape(expected))
 
 
 def test_environments_that_reuse_their_arrays() -> None:

@@ -42,7 +42,7 @@ def test_a_prime_number_of_episodes_uses_all_environments(monkeypatch: pytest.Mo
 
 
 def test_returns_are_sums_of_rewards() -> None:
-    environment = TinyEnvironment((4, 6), cut=[False, True])
+    environment = TinyEnvironment((4, 6), truncates=[False, True])
     agent = TinyAgent("q", observation_shape=(16, 16, 1), num_actions=3, patch=4)
     evaluation = evaluate_in(agent, environment, 4, np.random.default_rng(0))
     rewards = np.array(environment.actions) == 0

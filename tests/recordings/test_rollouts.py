@@ -88,7 +88,7 @@ def test_agents_with_a_custom_reset() -> None:
 
 @pytest.mark.parametrize("kind", ["recurrent", "q"])
 def test_truncated_episodes_have_final_values(kind: str) -> None:
-    environment = TinyEnvironment(LENGTHS, cut=[True, False, False])
+    environment = TinyEnvironment(LENGTHS, truncates=[True, False, False])
     trajectories = collect(kind, environment=environment)
     np.testing.assert_array_equal(np.flatnonzero(trajectories.truncated[0]), [3, 8, 13, 18])
     assert not trajectories.truncated[1:].any()

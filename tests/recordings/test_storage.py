@@ -30,7 +30,7 @@ from rl_clarity.recordings.storage import (
     save_metadata,
 )
 from tests.fakes import TinyAgent, TinyEnvironment
-from tests.saved import save_samples
+from tests.sample_files import save_samples
 
 AGENT = TinyAgent("recurrent", observation_shape=(16, 16, 1), num_actions=3, patch=4)
 

@@ -1,3 +1,5 @@
+"""Colors of channels and actions."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""Dataset examples: choice of patches, grids, thumbnails."""
+
 import math
 
 import numpy as np

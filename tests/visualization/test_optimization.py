@@ -1,3 +1,5 @@
+"""Images that maximize the activation of a direction."""
+
 from typing import Any
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Quantization of attribution to int8."""
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -33,7 +35,7 @@ def test_round_trip_of_codes(codes: np.ndarray) -> None:
     np.testing.assert_allclose(scales, [0.5, 2e-6], rtol=1e-6)
 
 
-def test_zeros() -> None:
+def test_zeros_are_exact() -> None:
     codes, scales = quantize(np.zeros((2, 1, 1, 3)))
     assert not codes.any()
     assert not dequantize(codes, scales).any()

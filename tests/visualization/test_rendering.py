@@ -1,3 +1,5 @@
+"""Rendering of attribution as images."""
+
 from typing import Any
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Totals of attribution over positions and frames."""
+
 import numpy as np
 
 from rl_clarity.visualization.totals import NO_FRAME, channel_totals, mean_effects, strongest_frames
