@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def test_package_versions_change_the_code_version(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_keras_backend_changes_the_code_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "keras", raising=False)  # once Keras is imported, its backend cannot change
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     current = code_version()
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")

@@ -102,8 +102,8 @@ def test_long_episodes_are_stopped_and_reported() -> None:
     assert evaluation.lengths.tolist() == [4, 4, 6, 6]
     assert evaluation.truncated.tolist() == [False, False, True, True]
     assert evaluation.cut == 2
-    assert "2 episodes had not ended after 6 steps" in text({AGENT: evaluation})
-    assert "not ended" not in text({AGENT: dataclasses.replace(evaluation, cut=0)})
+    assert "2 episodes were cut off after 6 steps" in text({AGENT: evaluation})
+    assert "cut off" not in text({AGENT: dataclasses.replace(evaluation, cut=0)})
 
 
 def test_first_line_of_the_report() -> None:
