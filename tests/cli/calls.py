@@ -1,24 +1,20 @@
-"""Shared by tests of the command line."""
+"""Arguments and output of commands, shared by tests of the command line."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from _pytest.capture import CaptureResult
+
 SMALL = [
-    *(
-        "--layer-kwargs.name-contains-one-of",
-        "Relu_2",
-        "--trajectories.num-envs",
-        "2",
-        "--trajectories.num-steps",
-        "10",
-    ),
+    *("--layer-kwargs.name-contains-one-of", "Relu_2", "--trajectories.num-envs", "2"),
+    *("--trajectories.num-steps", "10"),
     *("--observations.num-envs", "2", "--observations.num-obs", "4", "--observations.obs-every", "2"),
 ]
 
 
-def summary_of(printed: Any) -> dict[str, Any]:
+def parse_summary(printed: CaptureResult[str]) -> dict[str, Any]:
     """Parse standard output, a single line of strict JSON."""
     assert printed.out.count("\n") == 1
 

@@ -1,4 +1,4 @@
-"""A checkpoint, and a page made from it on the command line."""
+"""A checkpoint, and a page that the command line makes of it."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def page(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page made on the command line."""
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
     directory = tmp_path_factory.mktemp("pages") / "page"
-    assert main(["run", str(checkpoint), str(directory), *SMALL, "--title", "Of the command line"]) == 0
+    assert main(["run", str(checkpoint), str(directory), *SMALL, "--title", "A page"]) == 0
     return directory

@@ -17,11 +17,23 @@ from rl_clarity.cli.arguments import Inspect, parse_arguments
 from tests.pipeline.small import REPOSITORY
 
 COMMANDS = ("run", "train", "demo", "inspect", "evaluate", "export", "convert")
-HEAVY = ("tensorflow", "keras", "torch", "jax", "sklearn", "scipy", "mpi4py", "procgen", "gym", "gymnasium", "ale_py")
+FRAMEWORKS = (
+    "tensorflow",
+    "keras",
+    "torch",
+    "jax",
+    "sklearn",
+    "scipy",
+    "mpi4py",
+    "procgen",
+    "gym",
+    "gymnasium",
+    "ale_py",
+)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)], ids=" ".join)
-def test_help(arguments: list[str], capsys: Any) -> None:
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 0
@@ -31,7 +43,7 @@ def test_help(arguments: list[str], capsys: Any) -> None:
     assert "usage: rl-clarity" in printed
 
 
-def test_help_of_run_lists_options(capsys: Any) -> None:
+def test_help_of_run_lists_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     printed = capsys.readouterr().out
@@ -40,32 +52,32 @@ def test_help_of_run_lists_options(capsys: Any) -> None:
     assert "--action-group-fns" not in printed
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_no_framework() -> None:
     program = (
         "import sys; from rl_clarity.cli import main\n"
         "try:\n    main(['run', '--help'])\nexcept SystemExit:\n"
-        f"    print('heavy:', *[name for name in {HEAVY} if name in sys.modules])"
+        f"    print('imported:', *[name for name in {FRAMEWORKS} if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines()[-1] == "heavy:"
+    assert result.stdout.splitlines()[-1] == "imported:"
 
 
-def test_as_a_module() -> None:
+def test_running_as_a_module() -> None:
     command = [sys.executable, "-m", "rl_clarity"]
-    helped = subprocess.run([*command, "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert helped.returncode == 0
-    assert helped.stdout.startswith("usage: rl-clarity")
-    wrong = subprocess.run(
+    shown = subprocess.run([*command, "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0
+    assert shown.stdout.startswith("usage: rl-clarity")
+    failed = subprocess.run(
         [*command, "inspect", "nowhere.jd"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
-    assert (wrong.returncode, wrong.stdout) == (1, "")
-    assert wrong.stderr == "rl-clarity: cannot read the checkpoint nowhere.jd: No such file or directory\n"
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr == "rl-clarity: cannot read the checkpoint nowhere.jd: No such file or directory\n"
 
 
 @pytest.mark.parametrize(
     "arguments", [[], ["explain"], ["run"], ["run", "a.jd", "out", "--seed", "many"], ["run", "a.jd", "out", "--sed"]]
 )
-def test_usage_errors_exit_with_2(arguments: list[str], capsys: Any) -> None:
+def test_usage_errors_exit_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2
@@ -85,7 +97,7 @@ def test_usage_errors_exit_with_2(arguments: list[str], capsys: Any) -> None:
         ("evaluate a.jd --max-steps -1", "max_steps=-1 must be at least 1"),
     ],
 )
-def test_wrong_values_exit_with_2(call: str, message: str, capsys: Any) -> None:
+def test_invalid_values_exit_with_2(call: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(call.split()) == 2
     assert capsys.readouterr() == ("", f"rl-clarity: {message}\n")
 
@@ -93,7 +105,7 @@ def test_wrong_values_exit_with_2(call: str, message: str, capsys: Any) -> None:
 @pytest.mark.parametrize(
     "call", ["run a.jd out --sed 3", "run a.jd out --seed many", "run", "expor", "inspect a.jd b.jd"]
 )
-def test_usage_errors_do_not_show_the_parsers_internals(call: str, capsys: Any) -> None:
+def test_usage_errors_do_not_show_internals_of_the_parser(call: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(call.split())
     printed = capsys.readouterr().err
@@ -125,7 +137,9 @@ def test_a_closed_pipe_is_not_an_error(call: str) -> None:
         ("demo --output-dir empty", "empty is a file; choose a directory for the page"),
     ],
 )
-def test_errors(call: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_errors(
+    call: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("empty").touch()
@@ -133,19 +147,19 @@ def test_errors(call: str, message: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert capsys.readouterr() == ("", f"rl-clarity: {message}\n")
 
 
-def test_version(capsys: Any) -> None:
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr() == (f"rl-clarity {rl_clarity.__version__}\n", "")
 
 
-def test_metadata_are_pairs_of_words_or_joined_by_equals_signs() -> None:
+def test_metadata_as_pairs_of_words_or_with_equals_signs() -> None:
     command = parse_arguments(["inspect", "a.jd", "--metadata", "env_name", "coinrun", "gamma=0.9", "note", "a=b"])
     assert isinstance(command, Inspect)
     assert command.metadata == {"env_name": "coinrun", "gamma": "0.9", "note": "a=b"}
 
 
 @pytest.mark.slow
-def test_commands_hide_the_notices_of_libraries(checkpoint: Path, tmp_path: Path) -> None:
+def test_commands_hide_messages_of_libraries(checkpoint: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
     code = f"import rl_clarity; rl_clarity.load_agent({str(checkpoint)!r})"
     inspect = ["-m", "rl_clarity", "inspect", str(checkpoint), "--json"]
@@ -170,22 +184,24 @@ def test_commands_hide_the_notices_of_libraries(checkpoint: Path, tmp_path: Path
         ("demo", False),
     ],
 )
-def test_interrupted(call: str, resumable: bool, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    def interrupted(command: Any) -> None:
+def test_interrupted(
+    call: str, resumable: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(command: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "RUNNERS", dict.fromkeys(cli.RUNNERS, interrupted))
+    monkeypatch.setattr(cli, "RUNNERS", dict.fromkeys(cli.RUNNERS, interrupt))
     assert main(call.split()) == 130
-    more = "; the same command resumes it" if resumable else ""
-    assert capsys.readouterr() == ("", f"rl-clarity: interrupted{more}\n")
+    hint = "; the same command resumes it" if resumable else ""
+    assert capsys.readouterr() == ("", f"rl-clarity: interrupted{hint}\n")
 
 
 @pytest.mark.parametrize(
     ("error", "message"),
     [(RuntimeError("boom"), "RuntimeError: boom"), (MemoryError(), "out of memory"), (RecursionError("deep"), "deep")],
 )
-def test_unexpected_errors_are_one_line_and_a_traceback_with_debug(
-    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+def test_unexpected_errors_are_one_line_or_a_traceback_with_debug(
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(command: Any) -> None:
         raise error
@@ -209,7 +225,7 @@ def test_unexpected_errors_are_one_line_and_a_traceback_with_debug(
         (">/dev/null", 0, ""),
     ],
 )
-def test_output_that_cannot_be_written(redirection: str, code: int, message: str) -> None:
+def test_standard_output_that_cannot_be_written(redirection: str, code: int, message: str) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("only Linux has /dev/full")
     command = f"{sys.executable} -m rl_clarity --version {redirection}"

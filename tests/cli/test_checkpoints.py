@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import joblib
 import numpy as np
@@ -13,13 +12,13 @@ import pytest
 import rl_clarity
 from rl_clarity import formats, load_agent
 from rl_clarity.cli import main
-from tests.cli.calls import summary_of
+from tests.cli.calls import parse_summary
 from tests.pipeline.small import write_checkpoint
 
 
-def test_inspect(checkpoint: Path, capsys: Any) -> None:
+def test_inspect(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(checkpoint), "--json"]) == 0
-    summary = summary_of(capsys.readouterr())
+    summary = parse_summary(capsys.readouterr())
     assert summary["network"] == "nature"
     assert summary["num_actions"] == 15
     assert summary["layers"] == {"Relu": [15, 15, 32], "Relu_1": [6, 6, 64], "Relu_2": [4, 4, 64]}
@@ -34,45 +33,49 @@ def test_inspect(checkpoint: Path, capsys: Any) -> None:
     assert "Relu_1 (6 x 6 x 64)" in printed
 
 
-def test_inspect_a_shipped_agent(capsys: Any) -> None:
+def test_inspect_a_shipped_agent(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "models:coinrun", "--json"]) == 0
-    assert summary_of(capsys.readouterr())["layers"]["1a"] == [64, 64, 16]
+    assert parse_summary(capsys.readouterr())["layers"]["1a"] == [64, 64, 16]
     assert main(["inspect", "models:coinrum"]) == 1
     assert "did you mean models:coinrun?" in capsys.readouterr().err
 
 
-def test_convert(tmp_path: Path, capsys: Any) -> None:
+def test_convert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = write_checkpoint(tmp_path / "agent.jd")
-    written = tmp_path / "made" / "agent.safetensors"
-    command = ["convert", str(checkpoint), str(written), "--metadata", "gamma", "0.9", "frame_skip", "[2, 5]"]
+    target = tmp_path / "folder" / "agent.safetensors"
+    command = ["convert", str(checkpoint), str(target), "--metadata", "gamma", "0.9", "frame_skip", "[2, 5]"]
     assert main([*command, "use_backgrounds", "False", "--json"]) == 0
-    summary = summary_of(capsys.readouterr())
-    assert summary["file"] == str(written)
+    summary = parse_summary(capsys.readouterr())
+    assert summary["file"] == str(target)
     assert (summary["format"], summary["network"]) == ("baselines", "nature")
-    copy = formats.read(written)
-    kept = {name: copy.metadata[name] for name in ("gamma", "frame_skip", "use_backgrounds", "env_name")}
-    assert kept == {"gamma": 0.9, "frame_skip": [2, 5], "use_backgrounds": False, "env_name": "coinrun"}
-    observations = np.random.default_rng(0).integers(0, 256, (2, *load_agent(written).observation_shape), np.uint8)
-    before, after = (load_agent(path).forward(observations) for path in (checkpoint, written))
+    copy = formats.read(target)
+    metadata = {name: copy.metadata[name] for name in ("gamma", "frame_skip", "use_backgrounds", "env_name")}
+    assert metadata == {"gamma": 0.9, "frame_skip": [2, 5], "use_backgrounds": False, "env_name": "coinrun"}
+    observations = np.random.default_rng(0).integers(0, 256, (2, *load_agent(target).observation_shape), np.uint8)
+    before, after = (load_agent(path).forward(observations) for path in (checkpoint, target))
+    assert before.policy_logits is not None
+    assert after.policy_logits is not None
+    assert before.values is not None
+    assert after.values is not None
     np.testing.assert_array_equal(before.policy_logits, after.policy_logits)
     np.testing.assert_array_equal(before.values, after.values)
 
 
-def test_convert_refuses_other_files(tmp_path: Path, capsys: Any) -> None:
+def test_convert_refuses_unknown_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_text("hello")
     assert main(["convert", str(tmp_path / "a"), str(tmp_path / "b.safetensors")]) == 1
     assert "unknown format" in capsys.readouterr().err
     assert not (tmp_path / "b.safetensors").exists()
 
 
-def test_convert_refuses_other_suffixes(checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+def test_convert_refuses_other_suffixes(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "agent.txt"
     assert main(["convert", str(checkpoint), str(target)]) == 1
     assert f"{target} must end in .safetensors" in capsys.readouterr().err
     assert not target.exists()
 
 
-def test_force_replaces_a_file(checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+def test_force_replaces_a_file(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "agent.safetensors"
     target.write_text("another file")
     command = ["convert", str(checkpoint), str(target)]
@@ -87,11 +90,11 @@ def test_force_replaces_a_file(checkpoint: Path, tmp_path: Path, capsys: Any) ->
 
 
 @pytest.mark.slow
-def test_evaluate(checkpoint: Path, capsys: Any) -> None:
+def test_evaluate(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
     command = ["evaluate", str(checkpoint), "--episodes", "4", "--random"]
     assert main([*command, "--json"]) == 0
-    summary = summary_of(capsys.readouterr())
+    summary = parse_summary(capsys.readouterr())
     assert set(summary) == {"agent", "unseen levels", "random policy"}
     assert summary["agent"]["episodes"] == 4
     assert 0 <= summary["agent"]["mean_return"] <= 10
@@ -104,11 +107,11 @@ def test_evaluate(checkpoint: Path, capsys: Any) -> None:
     assert not any("unseen" in line for line in lines)
 
 
-def test_agents_trained_on_all_levels_have_no_unseen_ones(tmp_path: Path, capsys: Any) -> None:
+def test_no_unseen_levels_for_agents_trained_on_all_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
     checkpoint = write_checkpoint(tmp_path / "agent.jd")
     assert main(["evaluate", str(checkpoint), "--episodes", "2", "--max-steps", "3", "--json"]) == 0
-    summary = summary_of(capsys.readouterr())
+    summary = parse_summary(capsys.readouterr())
     assert set(summary) == {"agent"}
     assert summary["agent"]["lengths"] == [3, 3]
     assert summary["agent"]["cut"] == 2

@@ -13,20 +13,22 @@ import rl_clarity
 from rl_clarity.cli import main
 from rl_clarity.options import InterfaceOptions, ObservationsOptions
 from rl_clarity.pages.results import open_results
-from tests.cli.calls import SMALL, summary_of
+from tests.cli.calls import SMALL, parse_summary
 
 
-def test_run(page: Path, checkpoint: Path, capsys: Any) -> None:
-    assert open_results(page).manifest["title"] == "Of the command line"
+def test_run(page: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert open_results(page).manifest["title"] == "A page"
     capsys.readouterr()
-    again = ["run", str(checkpoint), str(page), *SMALL, "--title", "Of the command line"]
-    assert main([*again, "--json"]) == 0
-    assert summary_of(capsys.readouterr()) == {"page": str(page / "interface.html")}
-    assert main(again) == 0
+    command = ["run", str(checkpoint), str(page), *SMALL, "--title", "A page"]
+    assert main([*command, "--json"]) == 0
+    assert parse_summary(capsys.readouterr()) == {"page": str(page / "interface.html")}
+    assert main(command) == 0
     assert capsys.readouterr().out == f"The page is {page / 'interface.html'}\n"
 
 
-def test_force_replaces_another_page(page: Path, checkpoint: Path, tmp_path: Path, capsys: Any) -> None:
+def test_force_replaces_another_page(
+    page: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "interface.html").write_bytes((page / "interface.html").read_bytes())
     command = ["run", str(checkpoint), str(tmp_path / "page"), *SMALL, "--load.no-resample"]
@@ -34,7 +36,7 @@ def test_force_replaces_another_page(page: Path, checkpoint: Path, tmp_path: Pat
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == (
-        f"rl-clarity: {tmp_path / 'page'} already holds a page (Of the command line): choose another directory, "
+        f"rl-clarity: {tmp_path / 'page'} already holds a page (A page): choose another directory, "
         "or replace the page with overwrite=True (--force)\n"
     )
     assert main([*command, "--force"]) == 0
@@ -43,7 +45,7 @@ def test_force_replaces_another_page(page: Path, checkpoint: Path, tmp_path: Pat
 
 @pytest.fixture
 def options_of_run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """The keyword arguments of `run` for a command line."""
+    """Parse a command line; return the keyword arguments of `run`."""
 
     def options(*arguments: str) -> dict[str, Any]:
         calls: list[dict[str, Any]] = []
@@ -78,18 +80,18 @@ def test_options_override_the_settings_of_the_original(options_of_run: Callable[
     assert asdict(options["nmf_attr_opts"]) == {"integrate_steps": 10, "max_paths": 1}
 
 
-def test_options_equal_to_our_defaults_override_the_original_too(
+def test_options_equal_to_defaults_override_the_original(
     options_of_run: Callable[..., dict[str, Any]],
 ) -> None:
-    ours, every = InterfaceOptions().attr_quadrature, ObservationsOptions().obs_every
-    options = options_of_run("--original", "--attr-quadrature", ours, "--observations.obs-every", str(every))
-    assert options["attr_quadrature"] == ours
+    quadrature, every = InterfaceOptions().attr_quadrature, ObservationsOptions().obs_every
+    options = options_of_run("--original", "--attr-quadrature", quadrature, "--observations.obs-every", str(every))
+    assert options["attr_quadrature"] == quadrature
     assert options["observations_kwargs"].obs_every == every
     assert options["attr_integrate_steps"] == 10
 
 
 @pytest.mark.parametrize("flag", ["--lambda", "--lambda-"])
-def test_lambda_on_the_command_line(flag: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_lambda_on_the_command_line(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {}
 
     def train(directory: str, **keywords: Any) -> None:
@@ -101,33 +103,35 @@ def test_lambda_on_the_command_line(flag: str, tmp_path: Path, monkeypatch: Any)
     assert (options["lambda_"], options["overwrite"]) == (0.9, True)
 
 
-def test_an_empty_directory_name_is_refused(capsys: Any) -> None:
+def test_an_empty_directory_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "", "--env-name", "coinrun"]) == 1
     assert "save_dir is empty" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_train_and_explain(tmp_path: Path, capsys: Any) -> None:
+def test_train_and_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
     command = "--env-name coinrun --cnn nature --num-envs 2 --num-steps 16 --num-minibatches 2 --timesteps-per-proc 64"
     assert main(["train", str(tmp_path / "agent"), *command.split(), "--json"]) == 0
-    assert isinstance(summary_of(capsys.readouterr()), dict)
+    assert isinstance(parse_summary(capsys.readouterr()), dict)
     trained = tmp_path / "agent" / "checkpoint.jd"
     assert main(["inspect", str(trained), "--json"]) == 0
-    assert summary_of(capsys.readouterr())["metadata"]["env_name"] == "coinrun"
+    assert parse_summary(capsys.readouterr())["metadata"]["env_name"] == "coinrun"
     assert main(["run", str(trained), str(tmp_path / "page"), *SMALL, "--json"]) == 0
     assert open_results(tmp_path / "page").manifest["env_name"] == "coinrun"
 
 
-def test_train_without_a_game(tmp_path: Path, capsys: Any) -> None:
+def test_train_without_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", str(tmp_path / "agent")]) == 2
     assert "env_name" in capsys.readouterr().err
     assert not (tmp_path / "agent").exists()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("procgen", [True, False], ids=["with Procgen", "with the samples that ship"])
-def test_demo(procgen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+@pytest.mark.parametrize("procgen", [True, False], ids=["with Procgen", "with included samples"])
+def test_demo(
+    procgen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from rl_clarity import demo
 
     if procgen:
@@ -135,9 +139,9 @@ def test_demo(procgen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
         monkeypatch.setattr(demo, "TRAJECTORIES", {"num_envs": 1, "num_steps": 16})
         monkeypatch.setattr(demo, "OBSERVATIONS", {"num_envs": 4, "num_obs": 4, "obs_every": 8})
     else:
-        monkeypatch.setattr(demo.importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["demo", "--output-dir", str(tmp_path / "demo"), "--json"]) == 0
-    assert summary_of(capsys.readouterr()) == {"page": str(tmp_path / "demo" / "interface.html")}
+    assert parse_summary(capsys.readouterr()) == {"page": str(tmp_path / "demo" / "interface.html")}
     results = open_results(tmp_path / "demo")
     assert results.layers == ["1a", "2a", "2b", "3a", "4a"]
     assert "→" in [action["label"] for action in results.agent["actions"]]

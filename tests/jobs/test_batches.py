@@ -1,4 +1,4 @@
-"""As many frames are processed together as memory allows."""
+"""Batches are as large as memory allows."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ def task(scores: int = 1) -> Task:
     return Task("attribution/1a/1", lambda work: TaskResult(), None, frame_bytes=frame_bytes, memory_hint=MEMORY_HINT)
 
 
-def test_a_segment_where_memory_allows() -> None:
+def test_ample_memory_allows_full_batches() -> None:
     assert task().batch(AMPLE) == MAX_FRAMES
     assert Task("small", lambda work: TaskResult(), None).batch(1) == MAX_FRAMES
 
 
-def test_more_memory_than_usual_changes_nothing() -> None:
-    """So that machines that have enough compute the same bytes."""
+def test_batches_do_not_grow_beyond_a_limit() -> None:
+    """Machines with enough memory compute the same bytes."""
     batches = {task(40).batch(memory) for memory in (3 * 10**9, 10**10, AMPLE)}
     assert len(batches) == 1
     assert batches.pop() < MAX_FRAMES
 
 
-def test_less_memory_makes_smaller_batches_that_fit() -> None:
+def test_less_memory_means_smaller_batches_that_fit() -> None:
     batches = []
     for megabytes in (400, 200, 100, 50, 10):
         memory = megabytes * 10**6
         batches.append(task().batch(memory))
         assert batches[-1] * task().frame_bytes <= memory
     assert batches == sorted(batches, reverse=True)
-    assert all(count & (count - 1) == 0 for count in batches)  # few shapes to compile for
+    assert all(count & (count - 1) == 0 for count in batches)  # powers of 2: few shapes to compile
     assert batches[-1] < batches[0]
 
 
-def test_more_scores_take_more() -> None:
+def test_more_scores_need_more_memory() -> None:
     assert gradient_bytes(TinyAgent(), LAYER, 15) > 10 * gradient_bytes(TinyAgent(), LAYER, 1)
 
 
-def test_too_little_memory_for_a_frame_is_an_error_with_a_hint() -> None:
+def test_too_little_memory_for_one_frame_is_an_error_with_a_hint() -> None:
     message = r"one frame of attribution/1a/1 takes about \d+ MB of memory, 1 MB are available: .*layer_kwargs"
     with pytest.raises(ClarityError, match=message):
         task().batch(10**6)

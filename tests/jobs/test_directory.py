@@ -1,4 +1,5 @@
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Directory:
     return open_directory(tmp_path / "page" if request.param == "local" else f"memory://{uuid.uuid4()}/page")
 
 
-def test_what_is_written_is_there(directory: Directory) -> None:
+def test_written_files_can_be_read(directory: Directory) -> None:
     assert directory.names() == set()
     directory.write("a/b/c.js", b"one")
     directory.write("d.png", [b"t", b"wo"])
@@ -26,22 +27,22 @@ def test_what_is_written_is_there(directory: Directory) -> None:
     assert directory.names() == {"a/b/c.js"}
 
 
-def test_a_missing_file_is_missing(directory: Directory) -> None:
+def test_reading_a_missing_file(directory: Directory) -> None:
     with pytest.raises(FileNotFoundError):
         directory.read("none.js")
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a//b", "", "a b"])
-def test_nothing_is_written_outside(directory: Directory, name: str) -> None:
+def test_invalid_file_names(directory: Directory, name: str) -> None:
     with pytest.raises(OutputError, match="invalid file name"):
         directory.write(name, b"")
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     directory = LocalDirectory(tmp_path)
     directory.write("x.js", b"old")
 
-    def pieces():
+    def pieces() -> Iterator[bytes]:
         yield b"new"
         raise OSError(28, "No space left on device")
 
@@ -51,11 +52,11 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert directory.read("x.js") == b"old"
 
 
-def test_a_file_that_was_being_written_is_not_there_yet(tmp_path: Path) -> None:
+def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     directory = LocalDirectory(tmp_path)
     names: list[str] = []
 
-    def pieces():
+    def pieces() -> Iterator[bytes]:
         yield b"half"
         names.extend(path.name for path in tmp_path.iterdir())
         assert directory.names() == set()
@@ -66,6 +67,6 @@ def test_a_file_that_was_being_written_is_not_there_yet(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x.js"]
 
 
-def test_a_store_that_is_not_known_is_named() -> None:
+def test_unknown_protocol() -> None:
     with pytest.raises(OutputError, match="nosuch://bucket"):
         open_directory("nosuch://bucket/page")

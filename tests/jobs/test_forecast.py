@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,12 @@ def store(tmp_path: Path) -> WorkStore:
 
 
 @pytest.fixture
-def written() -> CountingDirectory:
+def counter() -> CountingDirectory:
     return CountingDirectory()
 
 
 def task(name: str, size: float, *, measured: list[str] | None = None, group: str = "work") -> Task:
-    """A task that writes 10 bytes per unit of size; a piece of it is a unit, and takes 10 ms."""
+    """A task that writes 10 bytes per unit of size; a measured piece has size 1 and takes 10 ms."""
 
     def pieces(sample: CountingDirectory, frames: int) -> list[Piece]:
         if measured is not None:
@@ -39,44 +40,44 @@ def task(name: str, size: float, *, measured: list[str] | None = None, group: st
 
 
 def estimate(
-    tasks: list[Task], store: WorkStore, written: CountingDirectory, ranks: int = 1, **options: object
+    tasks: list[Task], store: WorkStore, counter: CountingDirectory, ranks: int = 1, **options: Any
 ) -> Forecast:
-    return forecast(tasks, store, written, written, ranks=ranks, memory=2**33, **options)  # type: ignore[arg-type]
+    return forecast(tasks, store, counter, counter, ranks=ranks, memory=2**33, **options)
 
 
-def test_tasks_of_a_group_are_measured_once_and_scaled(store: WorkStore, written: CountingDirectory) -> None:
+def test_tasks_of_a_group_are_measured_once_and_scaled(store: WorkStore, counter: CountingDirectory) -> None:
     measured: list[str] = []
-    result = estimate([task("a/1", 100, measured=measured), task("a/2", 300, measured=measured)], store, written)
+    result = estimate([task("a/1", 100, measured=measured), task("a/2", 300, measured=measured)], store, counter)
     assert measured == ["a/1"]
     assert result.stages["a"] >= 400 * 0.01 + 2 * SECONDS_PER_TASK
     assert result.output == DOCUMENT_BYTES + 4000
     assert (result.tasks, result.tasks_done) == (2, 0)
 
 
-def test_ranks_work_side_by_side(store: WorkStore, written: CountingDirectory) -> None:
+def test_ranks_work_in_parallel(store: WorkStore, counter: CountingDirectory) -> None:
     tasks = [task(f"a/{i}", 100, group="a") for i in range(4)]
-    one, two, many = (estimate(tasks, store, written, ranks=ranks).seconds for ranks in (1, 2, 8))
-    assert many < two < one
-    assert one > 4
+    one_rank, two_ranks, eight_ranks = (estimate(tasks, store, counter, ranks=ranks).seconds for ranks in (1, 2, 8))
+    assert eight_ranks < two_ranks < one_rank
+    assert one_rank > 4
 
 
-def test_finished_tasks_are_not_counted(store: WorkStore, written: CountingDirectory) -> None:
+def test_finished_tasks_are_not_counted(store: WorkStore, counter: CountingDirectory) -> None:
     tasks = [task("a/1", 100), task("a/2", 100)]
     store.enter("a/1", tasks[0].key, {}, [])
     store.refresh()
-    result = estimate(tasks, store, written)
+    result = estimate(tasks, store, counter)
     assert (result.tasks, result.tasks_done) == (1, 1)
     assert result.output == DOCUMENT_BYTES + 1000
     assert "(1 of 2 tasks are done)" in str(result)
 
 
-def test_a_task_without_pieces_is_named(store: WorkStore, written: CountingDirectory) -> None:
-    result = estimate([Task("mystery/1", lambda work: TaskResult(), None)], store, written)
+def test_a_task_without_pieces_is_named(store: WorkStore, counter: CountingDirectory) -> None:
+    result = estimate([Task("mystery/1", lambda work: TaskResult(), None)], store, counter)
     assert result.notes == ("Not included: mystery, which cannot be measured beforehand.",)
 
 
-def test_playing_is_added(store: WorkStore, written: CountingDirectory) -> None:
-    result = estimate([], store, written, playing=Cost(100, 1000))
+def test_the_cost_of_collecting_samples_is_added(store: WorkStore, counter: CountingDirectory) -> None:
+    result = estimate([], store, counter, playing=Cost(100, 1000))
     assert result.stages["playing"] == 100
     assert result.seconds > 100
     assert result.samples == 1000

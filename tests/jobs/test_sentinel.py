@@ -1,4 +1,4 @@
-"""What a rank was doing is said when it is killed, once, and never when it ends by itself."""
+"""A killed rank is reported once, with its task; a rank that exits is not reported."""
 
 from __future__ import annotations
 
@@ -26,32 +26,33 @@ else:
 """
 
 
-def rank(mark: Path, how: str) -> str:
-    command = [sys.executable, "-c", RANK, str(mark), how]
+def run_rank(mark: Path, ending: str) -> str:
+    """Run a rank until its ending; return what it prints to standard error."""
+    command = [sys.executable, "-c", RANK, str(mark), ending]
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False).stderr
 
 
 def test_a_killed_rank_is_named_with_its_task(tmp_path: Path) -> None:
-    said = rank(tmp_path / "mark", "kill")
-    assert said == "rl-clarity: rank 1 of 3 was killed at attribution/2b/3; run the same command again to resume\n"
+    message = run_rank(tmp_path / "mark", "kill")
+    assert message == "rl-clarity: rank 1 of 3 was killed at attribution/2b/3; run the same command again to resume\n"
 
 
-def test_the_first_to_be_killed_is_the_only_one_named(tmp_path: Path) -> None:
-    assert rank(tmp_path / "mark", "kill")
-    assert rank(tmp_path / "mark", "kill") == ""
+def test_only_the_first_killed_rank_is_named(tmp_path: Path) -> None:
+    assert run_rank(tmp_path / "mark", "kill")
+    assert run_rank(tmp_path / "mark", "kill") == ""
 
 
-def test_a_rank_that_ends_is_not_mourned(tmp_path: Path) -> None:
-    assert rank(tmp_path / "mark", "end") == ""
+def test_a_rank_that_exits_is_not_reported(tmp_path: Path) -> None:
+    assert run_rank(tmp_path / "mark", "end") == ""
     assert not (tmp_path / "mark").exists()
 
 
-def test_an_error_that_was_said_is_enough(tmp_path: Path) -> None:
-    assert rank(tmp_path / "mark", "error") == ""
+def test_a_rank_with_a_reported_error_is_not_reported_again(tmp_path: Path) -> None:
+    assert run_rank(tmp_path / "mark", "error") == ""
 
 
-def test_the_mark_is_taken_away(tmp_path: Path) -> None:
-    rank(tmp_path / "mark", "kill")
+def test_the_mark_is_deleted(tmp_path: Path) -> None:
+    run_rank(tmp_path / "mark", "kill")
     deadline = time.monotonic() + 30
     while (tmp_path / "mark").exists() and time.monotonic() < deadline:
         time.sleep(0.1)

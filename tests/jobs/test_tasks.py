@@ -1,35 +1,39 @@
-"""Tasks run once, are stored on disk, and run again only when what decides their results has changed."""
+"""Tasks run once, are stored on disk, and run again only when their inputs have changed."""
 
 from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rl_clarity.errors import OutputError
 from rl_clarity.jobs import SingleProcess, Task, TaskResult, WorkStore, locked, run_tasks
 from rl_clarity.jobs.directory import open_directory
-from rl_clarity.jobs.tasks import waves
+from rl_clarity.jobs.tasks import Work, waves
 
 
-def make_tasks(directory, calls, inputs=1):
-    def work(name):
-        def run(work):
-            work.report(0.5)
-            calls.append(name)
-            (directory / f"{name}.txt").write_text(name)
-            return TaskResult({"length": len(name)}, [f"{name}.txt"])
+def make_tasks(directory: Path, calls: list[str], inputs: int = 1) -> list[Task]:
+    """Make tasks of sizes 1, 2 and 3 that write a file each and record their names in `calls`."""
 
-        return run
+    def run(name: str, work: Work) -> TaskResult:
+        work.report(0.5)
+        calls.append(name)
+        (directory / f"{name}.txt").write_text(name)
+        return TaskResult({"length": len(name)}, [f"{name}.txt"])
 
-    return [Task(name, work(name), inputs, size=len(name)) for name in ("a", "bb", "ccc")]
+    return [Task(name, partial(run, name), inputs, size=len(name)) for name in ("a", "bb", "ccc")]
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> WorkStore:
     return WorkStore(open_directory(tmp_path))
 
 
-def test_largest_first_and_all_facts(tmp_path, store):
-    calls, shares = [], []
+def test_largest_tasks_run_first(tmp_path: Path, store: WorkStore) -> None:
+    calls: list[str] = []
+    shares: list[float] = []
     facts = run_tasks(make_tasks(tmp_path, calls), store, SingleProcess(), shares.append)
     assert calls == ["ccc", "bb", "a"]
     assert facts == {"a": {"length": 1}, "bb": {"length": 2}, "ccc": {"length": 3}}
@@ -37,23 +41,23 @@ def test_largest_first_and_all_facts(tmp_path, store):
     assert shares[-1] == 1
 
 
-def test_finished_tasks_are_not_done_again(tmp_path, store):
-    calls = []
+def test_finished_tasks_are_not_repeated(tmp_path: Path, store: WorkStore) -> None:
+    calls: list[str] = []
     first = run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
     assert run_tasks(make_tasks(tmp_path, calls), WorkStore(open_directory(tmp_path)), SingleProcess()) == first
     assert len(calls) == 3
 
 
-def test_changed_inputs_are_done_again(tmp_path, store):
-    calls = []
+def test_tasks_with_changed_inputs_run_again(tmp_path: Path, store: WorkStore) -> None:
+    calls: list[str] = []
     run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
     run_tasks(make_tasks(tmp_path, calls, inputs=2), store, SingleProcess())
     assert len(calls) == 6
 
 
 @pytest.mark.parametrize("damage", ["remove", "entry"])
-def test_lost_work_is_done_again(tmp_path, store, damage):
-    calls = []
+def test_tasks_with_deleted_or_damaged_results_run_again(tmp_path: Path, store: WorkStore, damage: str) -> None:
+    calls: list[str] = []
     run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
     if damage == "remove":
         (tmp_path / "bb.txt").unlink()
@@ -63,11 +67,11 @@ def test_lost_work_is_done_again(tmp_path, store, damage):
     assert calls == ["ccc", "bb", "a", "bb"]
 
 
-def test_an_error_keeps_what_was_finished(tmp_path, store):
-    calls = []
+def test_an_error_keeps_finished_tasks(tmp_path: Path, store: WorkStore) -> None:
+    calls: list[str] = []
     tasks = make_tasks(tmp_path, calls)
 
-    def fail(work):
+    def fail(work: Work) -> TaskResult:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
@@ -76,22 +80,22 @@ def test_an_error_keeps_what_was_finished(tmp_path, store):
     assert calls == ["ccc", "bb", "a"]
 
 
-def test_a_restarted_task_does_not_count_as_finished(tmp_path, store):
-    calls = []
+def test_an_interrupted_task_does_not_count_as_finished(tmp_path: Path, store: WorkStore) -> None:
+    calls: list[str] = []
     run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
 
-    def stopped(work):
-        (tmp_path / "a.txt").write_text("half of another result")
+    def stop(work: Work) -> TaskResult:
+        (tmp_path / "a.txt").write_text("part of another result")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_tasks([Task("a", stopped, 2)], store, SingleProcess())
+        run_tasks([Task("a", stop, 2)], store, SingleProcess())
     run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
     assert calls == ["ccc", "bb", "a", "a"]
     assert (tmp_path / "a.txt").read_text() == "a"
 
 
-def test_names_of_what_was_written(tmp_path, store):
+def test_written_files_are_listed(tmp_path: Path, store: WorkStore) -> None:
     run_tasks(make_tasks(tmp_path, []), store, SingleProcess())
     (tmp_path / ".rl-clarity" / "notes.json").write_text("[1]")
     files = {path.relative_to(tmp_path).as_posix() for path in (tmp_path / ".rl-clarity").glob("*-*.json")}
@@ -100,13 +104,13 @@ def test_names_of_what_was_written(tmp_path, store):
     assert {name for name in store.written(["bb"]) if name.endswith(".txt")} == {"bb.txt"}
 
 
-def test_a_run_that_writes_nothing_leaves_nothing(tmp_path):
+def test_a_lock_leaves_no_files(tmp_path: Path) -> None:
     with locked(str(tmp_path / "new" / "page")):
         pass
     assert not (tmp_path / "new").exists()
 
 
-def test_a_second_run_is_refused_by_name_of_the_first(tmp_path):
+def test_a_second_run_names_the_process_of_the_first(tmp_path: Path) -> None:
     refused = pytest.raises(OutputError, match=r"is in use by process \d+ on ")
     with locked(str(tmp_path)), refused, locked(str(tmp_path)):
         pass
@@ -114,24 +118,28 @@ def test_a_second_run_is_refused_by_name_of_the_first(tmp_path):
         pass
 
 
-def named(name, after=()):
+def named(name: str, after: tuple[str, ...] = ()) -> Task:
     return Task(name, lambda work: TaskResult(), None, after=after)
 
 
-def test_tasks_wait_for_those_they_depend_on():
+def test_tasks_wait_for_those_they_depend_on() -> None:
     tasks = [named("grids/2b", ("features/", "attribution/2b/")), named("attribution/2b/1", ("features/2b",))]
     tasks += [named("features/2b"), named("trajectories/1")]
     ordered = [[task.name for task in wave] for wave in waves(tasks)]
     assert ordered == [["features/2b", "trajectories/1"], ["attribution/2b/1"], ["grids/2b"]]
 
 
-def test_a_circle_of_tasks_is_an_error():
+def test_a_cycle_of_tasks_is_an_error() -> None:
     with pytest.raises(ValueError, match="wait for one another: a, b"):
         waves([named("a", ("b",)), named("b", ("a",))])
 
 
-def test_results_of_earlier_tasks_are_passed(tmp_path, store):
-    seen = []
-    task = Task("b", lambda work: seen.append(dict(work.results)) or TaskResult(), None)
-    run_tasks([task], store, SingleProcess(), results={"a": {"length": 1}})
-    assert seen == [{"a": {"length": 1}}]
+def test_results_of_earlier_tasks_are_passed(tmp_path: Path, store: WorkStore) -> None:
+    received: list[dict[str, Any]] = []
+
+    def run(work: Work) -> TaskResult:
+        received.append(dict(work.results))
+        return TaskResult()
+
+    run_tasks([Task("b", run, None)], store, SingleProcess(), results={"a": {"length": 1}})
+    assert received == [{"a": {"length": 1}}]

@@ -1,4 +1,4 @@
-"""A small page made of random numbers, for tests of everything that writes or reads one."""
+"""A small page of random numbers, for tests of writing and reading pages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ import numpy as np
 from rl_clarity.analyses.attribution.analysis import (
     attribution_chunk,
     chunk_name,
-    image_names,
-    selections,
     totals_name,
-    write_attribution_images,
     write_totals,
 )
+from rl_clarity.analyses.attribution.images import image_names, selections, write_attribution_images
 from rl_clarity.analyses.examples import Atlas, atlas_origins, write_atlas, write_examples
 from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
 from rl_clarity.analyses.layers import PageLayer
@@ -75,7 +73,7 @@ INPUT = PageLayer("input", "input", "input", (*FRAME, 3), 3, is_input=True)
 
 @dataclass(frozen=True)
 class Arrays:
-    """What the small page is made of."""
+    """Contents of the small page."""
 
     frames: list[np.ndarray]  # of each trajectory (T, H, W, 3)
     series: list[Series]
@@ -106,9 +104,9 @@ def random_arrays(seed: int = 0) -> Arrays:
 def write_small_page(
     directory: Directory, arrays: Arrays | None = None, *, images: bool = False, **options: Any
 ) -> dict[str, Any]:
-    """Write all of a page's files and the page; `options` are those of `write_page`; returns the manifest.
+    """Write all files of a page and its document; return the manifest.
 
-    `changes` replace keys of the manifest, `edit` is a function that changes it.
+    `options` are those of `write_page`; `changes` replaces keys of the manifest, and `edit` modifies it.
     """
     files = PageFiles(options.pop("data", None) or directory)
     manifest = write_parts(files, arrays or random_arrays(), images).to_dict()
@@ -184,8 +182,8 @@ def _layer(
     files: PageFiles, layer: PageLayer, channels: list[np.ndarray], residual: list[Any], images: bool
 ) -> dict[str, Any]:
     height, width, depth = layer.shape
-    scales = [attribution_scale(one) for one in channels]
-    totals = [channel_totals(*both) for both in zip(channels, residual, strict=True)]
+    scales = [attribution_scale(values) for values in channels]
+    totals = [channel_totals(*arrays) for arrays in zip(channels, residual, strict=True)]
     entry: dict[str, Any] = {
         "name": layer.name,
         "slug": layer.slug,
@@ -216,13 +214,12 @@ def _layer(
             shown = (values[part], None if rest is None else rest[part])
             files.write(attribution_chunk(entry["attribution"]["value"][trajectory][segment], *shown))
             if images:
-                place = ("value", trajectory, segment)
-                write_attribution_images(subject, layer, *place, *shown, scales[trajectory])
+                write_attribution_images(subject, layer, "value", trajectory, segment, *shown, scales[trajectory])
     return entry
 
 
 def by_segment(name: Callable[[int, int], str]) -> list[list[str]]:
-    """A name for each segment of each trajectory."""
+    """Names for each segment of each trajectory."""
     return [
         [name(trajectory, segment) for segment in range(len(segments(steps)))] for trajectory, steps in enumerate(STEPS)
     ]
@@ -235,7 +232,7 @@ def _image_name(layer: PageLayer, selection: str, index: int) -> Callable[[int, 
 def _features(files: PageFiles, arrays: Arrays, images: bool) -> dict[str, Any]:
     by_channel = [dataset_grids(arrays.activations[..., channel], DENSITIES) for channel in range(CHANNELS)]
     atlas = Atlas.collect([grid for grids in by_channel for grid in grids], len(arrays.observations))
-    places, strengths = strongest_frames([np.abs(one).sum(axis=(1, 2)) for one in arrays.channels], count=3)
+    places, strengths = strongest_frames([np.abs(values).sum(axis=(1, 2)) for values in arrays.channels], count=3)
     grids = {density: [grids[index] for grids in by_channel] for index, density in enumerate(DENSITIES)}
     chunk = ChunkName(examples_name(OPTIONS, PAGE_LAYER))
     write_examples(files, chunk, OPTIONS, grids, atlas, places, strengths)

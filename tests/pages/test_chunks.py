@@ -1,6 +1,7 @@
 import base64
 import json
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -18,17 +19,17 @@ any_array = st.sampled_from(DTYPES).flatmap(
 
 
 @given(st.dictionaries(st.sampled_from(["codes", "scales", "totals.value", "png"]), any_array, min_size=1))
-def test_arrays_come_back(given_arrays: dict[str, np.ndarray]) -> None:
-    chunk = parse_script(encode_chunk(NAME, given_arrays).script())
+def test_arrays_round_trip(data: dict[str, np.ndarray]) -> None:
+    chunk = parse_script(encode_chunk(NAME, data).script())
     assert chunk.name == NAME
     decoded = decode_chunk(chunk)
-    assert list(decoded) == list(given_arrays)
-    for key, array in given_arrays.items():
+    assert list(decoded) == list(data)
+    for key, array in data.items():
         assert decoded[key].dtype == array.dtype
         np.testing.assert_array_equal(decoded[key], array)
 
 
-def test_a_chunk_is_what_the_format_says() -> None:
+def test_chunks_follow_the_documented_format() -> None:
     codes = np.array([[[1, -2]], [[100, -100]]], np.int8)
     script = encode_chunk(NAME, {"codes": codes, "scales": np.array([1.5, 2], np.float32)}).script().decode("ascii")
     assert script.startswith(f'rlClarityChunk("{NAME}", ')
@@ -45,14 +46,16 @@ def test_a_chunk_is_what_the_format_says() -> None:
     assert stream[4:] == np.array([1.5, 2], "<f4").tobytes()
 
 
-def test_what_moves_little_is_stored_as_differences() -> None:
+def test_slowly_changing_arrays_are_stored_as_differences() -> None:
     rng = np.random.default_rng(0)
-    still = np.broadcast_to(rng.integers(-127, 128, (16, 16, 9)), (64, 16, 16, 9)).astype(np.int8)
-    noise = rng.integers(-127, 128, still.shape).astype(np.int8)
-    headers = [json.loads(encode_chunk(NAME, {"codes": codes}).header)["arrays"]["codes"] for codes in (still, noise)]
+    constant = np.broadcast_to(rng.integers(-127, 128, (16, 16, 9)), (64, 16, 16, 9)).astype(np.int8)
+    noise = rng.integers(-127, 128, constant.shape).astype(np.int8)
+    headers = [
+        json.loads(encode_chunk(NAME, {"codes": codes}).header)["arrays"]["codes"] for codes in (constant, noise)
+    ]
     assert headers[0]["filter"] == "delta"
-    np.testing.assert_array_equal(decode_chunk(encode_chunk(NAME, {"codes": still}))["codes"], still)
-    assert len(encode_chunk(NAME, {"codes": still}).payload) < still.size / 16
+    np.testing.assert_array_equal(decode_chunk(encode_chunk(NAME, {"codes": constant}))["codes"], constant)
+    assert len(encode_chunk(NAME, {"codes": constant}).payload) < constant.size / 16
     assert len(encode_chunk(NAME, {"codes": noise}).payload) < noise.size * 1.001
 
 
@@ -63,27 +66,27 @@ def test_the_same_arrays_give_the_same_bytes() -> None:
     assert encode_chunk(NAME, {"codes": codes}).script() == encode_chunk(NAME, {"codes": strided}).script()
 
 
-def test_bytes_and_meta_travel_too() -> None:
+def test_bytes_and_metadata_round_trip() -> None:
     chunk = parse_script(encode_chunk(NAME, {"png": b"\x89PNG"}, {"subdiv_mults": [0.25, 1]}).script())
     assert decode_chunk(chunk)["png"].tobytes() == b"\x89PNG"
     assert json.loads(chunk.header)["meta"] == {"subdiv_mults": [0.25, 1]}
 
 
-def test_an_embedded_chunk_comes_back() -> None:
+def test_embedded_chunks_round_trip() -> None:
     chunk = encode_chunk(NAME, {"codes": np.arange(4, dtype=np.uint8)}, {"text": "</script><!--"})
     element = chunk.embedded()
-    assert element.count("<") == 2  # of the element's own tags
+    assert element.count("<") == 2  # those of the element's tags
     text = element.split(">", 1)[1].removesuffix("</script>")
     assert parse_embedded(NAME, text) == chunk
 
 
 @pytest.mark.parametrize("name", ["../x.js", "/x.js", "a//b.js", 'a".js', "ä.js", ""])
-def test_names_that_lead_astray_are_refused(name: str) -> None:
+def test_invalid_names(name: str) -> None:
     with pytest.raises(ClarityError):
         encode_chunk(name, {"a": np.zeros(1, np.uint8)})
 
 
-def test_types_the_page_does_not_know_are_refused() -> None:
+def test_unsupported_types() -> None:
     with pytest.raises(ClarityError, match="float64"):
         encode_chunk(NAME, {"a": np.zeros(1)})
 
@@ -101,13 +104,13 @@ def test_types_the_page_does_not_know_are_refused() -> None:
         lambda script: b"",
     ],
 )
-def test_a_damaged_chunk_is_an_error(damage) -> None:
+def test_a_damaged_chunk_is_an_error(damage: Callable[[bytes], bytes]) -> None:
     script = encode_chunk(NAME, {"a": np.random.default_rng(0).integers(0, 9, 4000).astype(np.uint8)}).script()
     with pytest.raises(ClarityError):
         decode_chunk(parse_script(damage(script)))
 
 
-def test_a_stream_cannot_grow_beyond_its_header() -> None:
+def test_decompression_stops_at_the_declared_size() -> None:
     small = encode_chunk(NAME, {"a": np.zeros(10, np.uint8)})
     bomb = type(small)(NAME, small.header, zlib.compress(bytes(1 << 24)))
     with pytest.raises(ClarityError, match="10 bytes"):

@@ -1,4 +1,4 @@
-"""Files of what is on a page: the same from Python as on the command line, with the columns of the page's own table."""
+"""Exported images, tables and arrays of a page; tables have the columns of those that the page saves."""
 
 import csv
 from pathlib import Path
@@ -23,7 +23,7 @@ HEADER = [
     *("2b channel 1 positive", "2b channel 1 negative", "2b channel 2 positive", "2b channel 2 negative"),
     *("2b channel 3 positive", "2b channel 3 negative", "2b residual positive", "2b residual negative"),
 ]
-"""Columns of the table that the page saves, of the page of these tests."""
+"""Columns of the table that the page of these tests saves."""
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +46,13 @@ def table(path: Path) -> list[dict[str, str]]:
 def test_an_image_shows_observation_and_attribution(results: Results, tmp_path: Path) -> None:
     path = export(results, tmp_path / "frame.png", trajectory=0, frames=[5], layer="2b")
     shown = np.asarray(Image.open(path))
-    times = 256 // max(FRAME)
-    height, width = FRAME[0] * times, FRAME[1] * times
+    zoom = 256 // max(FRAME)
+    height, width = FRAME[0] * zoom, FRAME[1] * zoom
     assert shown.shape == (height, 3 * width, 3)
-    np.testing.assert_array_equal(shown[::times, :width:times], ARRAYS.frames[0][5])
-    found = results.attribution("2b", 0, steps=[5])
-    rendered = render_attribution(found.channels, scale=found.scale, direction="neg")
-    frames = ARRAYS.frames[0][5:6].repeat(times, axis=1).repeat(times, axis=2)
+    np.testing.assert_array_equal(shown[::zoom, :width:zoom], ARRAYS.frames[0][5])
+    attribution = results.attribution("2b", 0, steps=[5])
+    rendered = render_attribution(attribution.channels, scale=attribution.scale, direction="neg")
+    frames = ARRAYS.frames[0][5:6].repeat(zoom, axis=1).repeat(zoom, axis=2)
     np.testing.assert_array_equal(shown[:, 2 * width :], over_observations(rendered, frames)[0])
 
 
@@ -60,7 +60,7 @@ def test_an_image_shows_observation_and_attribution(results: Results, tmp_path: 
 def test_a_range_is_an_animation(results: Results, tmp_path: Path, suffix: str) -> None:
     path = export(results, tmp_path / f"range{suffix}", frames=range(60, 68), directions=["abs"], fps=5)
     with Image.open(path) as image:
-        assert image.n_frames == 8
+        assert getattr(image, "n_frames", 1) == 8
         assert image.info["duration"] == 200
         assert image.size[0] == 2 * FRAME[1] * (256 // max(FRAME))
 
@@ -72,6 +72,8 @@ def test_a_table_has_a_row_for_each_frame_and_the_columns_of_the_page(results: R
     assert [row["frame"] for row in rows] == ["3", "4", "5", "6"]
     assert {row["trajectory"] for row in rows} == {"2"}
     series, channel = ARRAYS.series[1], ARRAYS.channels[1][..., 0]
+    assert series.values is not None
+    assert series.probabilities is not None
     for step, row in enumerate(rows, start=2):
         assert row["action"] == str(series.actions[step])
         assert row["new episode"] == str(int(series.firsts[step]))
@@ -83,14 +85,16 @@ def test_a_table_has_a_row_for_each_frame_and_the_columns_of_the_page(results: R
     assert path.read_bytes().count(b"\r\n") == 5
 
 
-def test_outputs_and_actions_of_a_table_go_by_their_labels(tmp_path: Path) -> None:
+def test_columns_of_a_table_have_the_labels_of_outputs_and_actions(tmp_path: Path) -> None:
     outputs = [
         {"id": "value", "kind": "value", "label": "value function"},
         {"id": "action-3", "kind": "action", "action": 3, "label": "→, A"},
         {"id": "group-0", "kind": "group", "group": 0, "label": '"→"'},
         {"id": "greedy", "kind": "greedy", "label": "best action"},
     ]
-    actions = [{"label": label, "combo": [], "color": "#000"} for label in ("no-op", "←", "→", "→, A")]
+    actions: list[dict[str, Any]] = [
+        {"label": label, "combo": [], "color": "#000"} for label in ("no-op", "←", "→", "→, A")
+    ]
 
     def edit(manifest: dict[str, Any]) -> None:
         section_data(manifest, "attribution")["outputs"] = outputs
@@ -112,7 +116,7 @@ def test_outputs_and_actions_of_a_table_go_by_their_labels(tmp_path: Path) -> No
         assert float(row["best action"]) == pytest.approx(series.logits[step].max(), rel=1e-5)
 
 
-def test_arrays_hold_everything_about_the_frames(results: Results, tmp_path: Path) -> None:
+def test_arrays_of_frames(results: Results, tmp_path: Path) -> None:
     path = export(results, tmp_path / "frames.npz", frames=range(3), layer="input")
     with np.load(path) as arrays:
         np.testing.assert_array_equal(arrays["frames"], ARRAYS.frames[0][:3])
@@ -121,27 +125,25 @@ def test_arrays_hold_everything_about_the_frames(results: Results, tmp_path: Pat
         np.testing.assert_array_equal(arrays["steps"], [0, 1, 2])
 
 
-def test_a_page_may_be_given_in_any_way(directory: LocalDirectory, results: Results, tmp_path: Path) -> None:
+def test_pages_as_results_paths_and_page_objects(directory: LocalDirectory, results: Results, tmp_path: Path) -> None:
     file = directory.path / "interface.html"
-    written = [
-        export(page, tmp_path / f"{index}.npz", frames=[0]).read_bytes()
-        for index, page in enumerate((results, directory.path, str(directory.path), file, Page(file)))
-    ]
-    assert len(set(written)) == 1
+    pages: list[Page | Results | str | Path] = [results, directory.path, str(directory.path), file, Page(file)]
+    contents = [export(page, tmp_path / f"{index}.npz", frames=[0]).read_bytes() for index, page in enumerate(pages)]
+    assert len(set(contents)) == 1
 
 
-def test_without_directions_there_is_only_the_observation(results: Results, tmp_path: Path) -> None:
+def test_images_without_directions_show_only_the_observation(results: Results, tmp_path: Path) -> None:
     with Image.open(export(results, tmp_path / "a.png", frames=[0], directions=())) as image:
         assert image.size == (FRAME[1] * (256 // max(FRAME)), FRAME[0] * (256 // max(FRAME)))
 
 
-def test_the_same_export_has_the_same_bytes(results: Results, tmp_path: Path) -> None:
+def test_exports_are_reproducible(results: Results, tmp_path: Path) -> None:
     for suffix in SUFFIXES:
         first, second = (export(results, tmp_path / f"{name}{suffix}", frames=range(2)) for name in "ab")
         assert first.read_bytes() == second.read_bytes()
 
 
-def test_an_unknown_format_is_named(results: Results, tmp_path: Path) -> None:
+def test_unknown_suffix(results: Results, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"'out\.mp4'; supported: \.png"):
         export(results, tmp_path / "out.mp4")
 
@@ -168,15 +170,13 @@ def test_an_unknown_format_is_named(results: Results, tmp_path: Path) -> None:
         ({"fps": float("nan")}, "fps=nan must be"),
     ],
 )
-def test_what_is_not_on_the_page_is_named(
-    suffix: str, options: dict[str, Any], message: str, results: Results, tmp_path: Path
-) -> None:
+def test_invalid_options(suffix: str, options: dict[str, Any], message: str, results: Results, tmp_path: Path) -> None:
     with pytest.raises(OptionError) as raised:
         export(results, tmp_path / f"out{suffix}", **options)
     assert message in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written_is_named(results: Results, tmp_path: Path) -> None:
+def test_missing_directory(results: Results, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="nowhere"):
         export(results, tmp_path / "nowhere" / "out.csv")

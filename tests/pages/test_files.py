@@ -1,6 +1,7 @@
 import pytest
 
-from rl_clarity.analyses.attribution.analysis import chunk_name, image_names, totals_name
+from rl_clarity.analyses.attribution.analysis import chunk_name, totals_name
+from rl_clarity.analyses.attribution.images import image_names
 from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
 from rl_clarity.analyses.trajectories import trajectory_entry
 from rl_clarity.errors import OptionError
@@ -14,16 +15,16 @@ from tests.pages.pages import PAGE_LAYER
 SUBDIRECTORIES = [name for name in InterfaceOptions.__dataclass_fields__ if name.endswith("_subdir")]
 
 
-def test_slugs_are_names_and_differ() -> None:
+def test_slugs_are_valid_and_unique() -> None:
     names = ["1a", "conv/relu", "conv relu", "CONV/relu", "../..", "…", ""]
-    found = slugs(names)
-    assert found[:2] == ["1a", "conv-relu"]
-    assert len({slug.lower() for slug in found}) == len(names)
-    assert all(is_name(slug) for slug in found)
+    unique = slugs(names)
+    assert unique[:2] == ["1a", "conv-relu"]
+    assert len({slug.lower() for slug in unique}) == len(names)
+    assert all(is_name(slug) for slug in unique)
 
 
 def all_names(options: InterfaceOptions) -> list[str]:
-    """One file of each kind."""
+    """Names of one file of each kind."""
     return [
         *file_names(trajectory_entry(options, 0, 1)),
         chunk_name(options, PAGE_LAYER, "value", 0, 0),
@@ -37,14 +38,14 @@ def all_names(options: InterfaceOptions) -> list[str]:
     ]
 
 
-def test_subdirectories_are_the_options() -> None:
+def test_options_set_subdirectories() -> None:
     names = all_names(parse(InterfaceOptions, {field: f"my-{field}/deep" for field in SUBDIRECTORIES}))
     for field in SUBDIRECTORIES:
         assert any(name.startswith(f"my-{field}/deep/") for name in names), field
 
 
 @pytest.mark.parametrize("subdir", ["", "data/", "data", "/data/"])
-def test_names_differ_even_in_one_subdirectory(subdir: str) -> None:
+def test_names_are_unique_in_one_subdirectory(subdir: str) -> None:
     names = all_names(parse(InterfaceOptions, dict.fromkeys(SUBDIRECTORIES, subdir)))
     assert len(set(names)) == len(names)
     assert all(is_name(name) for name in names)
@@ -56,7 +57,7 @@ def test_a_subdirectory_outside_the_page_is_refused(field: str) -> None:
         parse(InterfaceOptions, {field: "../x"})
 
 
-def test_files_count_from_one() -> None:
+def test_file_names_count_from_one() -> None:
     options = InterfaceOptions()
     assert chunk_name(options, PAGE_LAYER, "value", 0, 1) == "attribution/2b/1/value-2.js"
     assert trajectory_entry(options, 0, 65)["frames"][1] == "trajectories/1/frames-2.js"

@@ -10,28 +10,28 @@ from PIL import Image
 from rl_clarity.errors import ClarityError
 from rl_clarity.pages.images import encode_png, encode_pngs, sheet, to_bytes
 
-pictures = st.tuples(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3, 4])).flatmap(
+images = st.tuples(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3, 4])).flatmap(
     lambda shape: arrays(np.uint8, shape)
 )
 
 
-def decoded(png: bytes) -> np.ndarray:
+def decode(png: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(png)))
 
 
-@given(pictures)
-def test_pictures_come_back(picture: np.ndarray) -> None:
-    np.testing.assert_array_equal(decoded(encode_png(picture)).reshape(picture.shape), picture)
+@given(images)
+def test_images_round_trip(image: np.ndarray) -> None:
+    np.testing.assert_array_equal(decode(encode_png(image)).reshape(image.shape), image)
 
 
 def test_gradients_are_filtered_and_flat_areas_are_not() -> None:
     slope = (np.add.outer(np.arange(200), 3 * np.arange(200)) % 256).astype(np.uint8)[..., None]
     sprites = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8).repeat(25, axis=0)
     sprites = np.tile(sprites, (1, 25, 1))
-    for picture in (slope, sprites):
-        png = encode_png(picture)
-        np.testing.assert_array_equal(decoded(png).reshape(picture.shape), picture)
-        assert len(png) < picture.size / 25
+    for image in (slope, sprites):
+        png = encode_png(image)
+        np.testing.assert_array_equal(decode(png).reshape(image.shape), image)
+        assert len(png) < image.size / 25
 
 
 def test_threads_do_not_change_the_files() -> None:
@@ -39,19 +39,19 @@ def test_threads_do_not_change_the_files() -> None:
     assert encode_pngs(frames, workers=3) == encode_pngs(frames) == [encode_png(frame) for frame in frames]
 
 
-def test_a_sheet_holds_its_pictures_row_by_row() -> None:
+def test_sheets_are_filled_by_rows() -> None:
     frames = np.arange(1, 6, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 3, 1), np.uint8)
-    whole = sheet(frames, 2)
-    assert whole.shape == (6, 6, 1)
-    assert whole[::2, ::3, 0].tolist() == [[1, 2], [3, 4], [5, 0]]
+    image = sheet(frames, 2)
+    assert image.shape == (6, 6, 1)
+    assert image[::2, ::3, 0].tolist() == [[1, 2], [3, 4], [5, 0]]
     assert sheet(frames[:1], 8).shape == (2, 3, 1)
 
 
-def test_colors_beyond_white_are_clipped() -> None:
+def test_colors_are_clipped() -> None:
     assert to_bytes(np.array([-0.5, 0, 0.5, 1, 7])).tolist() == [0, 0, 128, 255, 255]
 
 
-@pytest.mark.parametrize("picture", [np.zeros((2, 2, 2), np.uint8), np.zeros((2, 2), np.uint8), np.zeros((2, 2, 3))])
-def test_what_is_no_picture_is_refused(picture: np.ndarray) -> None:
+@pytest.mark.parametrize("image", [np.zeros((2, 2, 2), np.uint8), np.zeros((2, 2), np.uint8), np.zeros((2, 2, 3))])
+def test_invalid_arrays(image: np.ndarray) -> None:
     with pytest.raises(ClarityError, match=r"\(2, 2"):
-        encode_png(picture)
+        encode_png(image)

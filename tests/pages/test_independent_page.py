@@ -1,4 +1,4 @@
-"""A page that shares no code with the writer is read like one of the writer's own: the format is what is documented."""
+"""A page from an independent implementation of the documented format can be read."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from rl_clarity.pages.results import open_results
 from tests.browser.synthetic import Size, write_synthetic_page
 
 
-def test_another_writers_page_is_read(tmp_path: Path) -> None:
+def test_pages_of_another_implementation_can_be_read(tmp_path: Path) -> None:
     layers = (("2b", 32, 32), ("4a", 8, 32))
     size = Size(trajectories=1, steps=70, observations=8, policy=True, layers=layers, input_layer=False)
     manifest = write_synthetic_page(tmp_path, size)
@@ -21,15 +21,15 @@ def test_another_writers_page_is_read(tmp_path: Path) -> None:
     for name in file_names(manifest, ChunkName):
         assert decode_chunk(parse_script((tmp_path / name).read_bytes()))
     for output in results.outputs:
-        found = results.attribution("4a", 0, output, steps=range(60, 70))
-        assert found.channels.shape == (10, 8, 8, 8)
+        attribution = results.attribution("4a", 0, output, steps=range(60, 70))
+        assert attribution.channels.shape == (10, 8, 8, 8)
         totals = results.totals("4a", 0)[output].totals
-        net = found.channels.sum(axis=(1, 2))
+        net = attribution.channels.sum(axis=(1, 2))
         np.testing.assert_allclose(totals[60:, :8].sum(axis=-1), net, atol=0.05 * np.abs(net).max() + 1e-3)
     assert results.frames(0, [69]).shape == (1, 64, 64, 3)
 
 
-def test_the_compiled_page_comes_with_the_package() -> None:
+def test_the_package_includes_the_compiled_script() -> None:
     bundle = compiled_bundle()
     assert isinstance(bundle, Bundle)
     assert "Interface" in bundle.script

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity.analyses.attribution.analysis import selections
+from rl_clarity.analyses.attribution.images import selections
 from rl_clarity.analyses.trajectories import write_frames
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.chunks import decode_chunk, parse_script
@@ -25,7 +25,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return open_results(directory.path)
 
 
-def test_there_are_33_images_for_eight_channels() -> None:
+def test_number_of_images() -> None:
     names = [name for name, _, _ in selections(8, residual=True)]
     assert len(set(names)) == 33
     assert {"abs-prin", "pos-all", "neg-res", "pos-1", "pos-8"} <= set(names)
@@ -33,16 +33,16 @@ def test_there_are_33_images_for_eight_channels() -> None:
 
 
 @pytest.mark.parametrize("name", ["pos-prin", "neg-all", "abs-2", "pos-res"])
-def test_rendered_images_are_those_of_render_attribution(results: Results, name: str) -> None:
+def test_images_equal_render_attribution(results: Results, name: str) -> None:
     images = results.layer("2b")["images"]["value"]
     assert len(images) == 3 * (CHANNELS + 3)
-    direction, chosen = name.split("-")
+    direction, channel = name.split("-")
     rendered = to_bytes(
         render_attribution(
             ARRAYS.channels[0],
             ARRAYS.residual[0],
             direction=direction,  # type: ignore[arg-type]
-            channel=int(chosen) - 1 if chosen.isdigit() else chosen,
+            channel=int(channel) - 1 if channel.isdigit() else channel,
         )
     )
     first, second = (results.image(image) for image in images[name][0])
@@ -53,7 +53,7 @@ def test_rendered_images_are_those_of_render_attribution(results: Results, name:
     np.testing.assert_array_equal(strip, rendered[64:, :, column].swapaxes(0, 1))
 
 
-def test_images_of_features_are_those_of_their_grids(results: Results) -> None:
+def test_images_of_features_show_their_grids(results: Results) -> None:
     features = results.layer("2b")["features"]
     images = features["images"]
     assert sorted(images) == ["0.5 x 1", "0.5 x 2", "1 x 1", "1 x 2"]
@@ -68,7 +68,7 @@ def test_film_images_contain_the_frames(results: Results) -> None:
     np.testing.assert_array_equal(film[1], sheet(ARRAYS.frames[0][64 : STEPS[0]], 8))
 
 
-def test_stacks_are_kept_beside_the_newest_frames(tmp_path: Path) -> None:
+def test_stacks_are_stored_beside_the_newest_frames(tmp_path: Path) -> None:
     stacked = np.random.default_rng(0).integers(0, 256, (3, 6, 5, 4), np.uint8)
     files = PageFiles(LocalDirectory(tmp_path))
     write_frames(files, "1.js", "1.png", newest_frames(stacked, 4), frames_side_by_side(stacked, 4))

@@ -13,7 +13,7 @@ def check(path: Path, **options: Any) -> None:
     check_output_directory(LocalDirectory(path), **options)
 
 
-def test_a_new_or_empty_directory_is_fine(tmp_path: Path) -> None:
+def test_new_and_empty_directories_are_accepted(tmp_path: Path) -> None:
     check(tmp_path / "new" / "page")
     check(tmp_path)
     assert not (tmp_path / "new").exists()
@@ -27,7 +27,7 @@ def test_another_page_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "interface.html").read_bytes() == before
 
 
-def test_the_same_page_may_be_resumed(tmp_path: Path) -> None:
+def test_the_same_page_can_be_resumed(tmp_path: Path) -> None:
     write_small_page(LocalDirectory(tmp_path))
     check(tmp_path, page_id="0123abcd")
     assert (tmp_path / "interface.html").exists()

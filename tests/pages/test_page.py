@@ -28,17 +28,17 @@ def document(directory: LocalDirectory) -> str:
     return directory.read("interface.html").decode()
 
 
-def test_a_page_is_complete_when_nothing_is_missing(directory: LocalDirectory) -> None:
+def test_a_page_without_missing_files_is_complete(directory: LocalDirectory) -> None:
     manifest = write_small_page(directory, images=True)
     written = read_manifest(directory.read("interface.html"))
     assert written["complete"] is True
     assert written["missing"] == []
-    layers = [section_data(one, "attribution")["layers"] for one in (written, manifest)]
+    layers = [section_data(page, "attribution")["layers"] for page in (written, manifest)]
     assert layers[0][0]["attribution"] == layers[1][0]["attribution"]
     assert written["format"] == "rl-clarity-page"
 
 
-def test_an_unfinished_page_names_what_is_missing(directory: LocalDirectory) -> None:
+def test_an_incomplete_page_lists_missing_files(directory: LocalDirectory) -> None:
     manifest = write_small_page(directory)
     directory.remove("attribution/2b/1/value-2.js")
     directory.remove("thumbnails/2b/thumbnail-1.png")
@@ -49,7 +49,7 @@ def test_an_unfinished_page_names_what_is_missing(directory: LocalDirectory) -> 
     assert written["missing"] == missing
 
 
-def test_every_file_belongs_to_the_manifest(directory: LocalDirectory) -> None:
+def test_the_manifest_names_every_file(directory: LocalDirectory) -> None:
     write_small_page(directory, images=True, inline_js=False)
     text = document(directory)
     assert [name for name in directory.names() if name != "interface.html" and f'"{name}"' not in text] == []
@@ -64,13 +64,13 @@ def test_absent_fields_are_left_out(directory: LocalDirectory) -> None:
     assert not {"notes", "module", "panel"} & set(manifest["sections"][0])
 
 
-def test_numbers_have_the_figures_asked_for(directory: LocalDirectory) -> None:
+def test_precision_of_numbers(directory: LocalDirectory) -> None:
     write_small_page(directory, changes={"numpy_precision": 3})
     manifest = read_manifest(directory.read("interface.html"))
     assert section_data(manifest, "trajectories")["bookmarks"]["high"][0]["advantage"] == 0.123
 
 
-def test_hostile_text_stays_text(directory: LocalDirectory) -> None:
+def test_hostile_text_is_escaped(directory: LocalDirectory) -> None:
     changes: dict[str, Any] = {"title": HOSTILE, "kind": HOSTILE, "id": '"><script>'}
     write_small_page(directory, changes=changes)
     text = document(directory)
@@ -83,7 +83,7 @@ def test_hostile_text_stays_text(directory: LocalDirectory) -> None:
     assert not re.search("[<>\"']", title[1])
 
 
-def test_the_policy_lets_only_the_pages_own_scripts_run(directory: LocalDirectory) -> None:
+def test_the_security_policy_allows_only_the_scripts_of_the_page(directory: LocalDirectory) -> None:
     script = "class Interface {} const text = '</script><!--';\r\nconst pattern = /<script>/;"
     write_small_page(directory)
     manifest = read_manifest(directory.read("interface.html"))
@@ -108,7 +108,7 @@ def test_a_style_cannot_end_its_element(directory: LocalDirectory) -> None:
     assert document(directory).count("</style>") == 1
 
 
-def test_the_script_may_lie_beside_the_page(directory: LocalDirectory) -> None:
+def test_script_in_a_separate_file(directory: LocalDirectory) -> None:
     write_small_page(directory, inline_js=False)
     assert '<script src="interface.js"></script>' in document(directory)
     script = directory.read("interface.js").decode()
@@ -116,7 +116,7 @@ def test_the_script_may_lie_beside_the_page(directory: LocalDirectory) -> None:
     assert script.endswith('new Interface({ target: document.getElementById("app") });\n')
 
 
-def test_a_page_of_one_file_needs_no_other(tmp_path: Path, directory: LocalDirectory) -> None:
+def test_page_in_a_single_file(tmp_path: Path, directory: LocalDirectory) -> None:
     manifest = write_small_page(directory, data=LocalDirectory(tmp_path / "work"), single_file=True, images=True)
     assert directory.names() == {"interface.html"}
     text = document(directory)
@@ -132,14 +132,14 @@ def test_a_page_of_one_file_needs_no_other(tmp_path: Path, directory: LocalDirec
         assert f'data-image="{name}"' in text
 
 
-def test_a_section_can_bring_its_own_panel(directory: LocalDirectory) -> None:
-    module = "rlClarity.panel('mine', (element) => { element.textContent = '</script>'; });"
-    section = Section("mine", "Mine", {"file": ChunkName("mine/1.js")}, module=module)
+def test_a_section_with_a_custom_panel(directory: LocalDirectory) -> None:
+    module = "rlClarity.panel('custom', (element) => { element.textContent = '</script>'; });"
+    section = Section("custom", "Custom", {"file": ChunkName("custom/1.js")}, module=module)
     manifest = write_parts(PageFiles(directory), random_arrays())
     missing = write_page(directory, replace(manifest, sections=[*manifest.sections, section]), bundle=Bundle(""))
-    assert missing == ["mine/1.js"]
+    assert missing == ["custom/1.js"]
     text = document(directory)
-    body = re.search(r'<script type="module" data-panel="mine">(.*?)</script>', text, re.DOTALL)
+    body = re.search(r'<script type="module" data-panel="custom">(.*?)</script>', text, re.DOTALL)
     assert body is not None
     assert body[1] == module.replace("</script>", "\\x3c/script>")
     digest = base64.b64encode(hashlib.sha256(body[1].encode()).digest()).decode()
@@ -155,13 +155,13 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path: Path) -> None:
     assert all(first.read(name) == second.read(name) for name in first.names())
 
 
-def test_a_missing_bundle_says_how_to_make_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_of_a_missing_bundle_says_how_to_compile_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(document_module, "COMPILED", tmp_path / "interface.js")
     with pytest.raises(OutputError, match="recompile_js"):
         compiled_bundle()
 
 
-def test_the_manifest_is_json_of_sorted_keys(directory: LocalDirectory) -> None:
+def test_the_manifest_is_json_with_sorted_keys(directory: LocalDirectory) -> None:
     write_small_page(directory)
     match = re.search(r'id="manifest">(.*?)</script>', document(directory), re.DOTALL)
     assert match is not None

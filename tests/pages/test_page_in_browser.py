@@ -1,10 +1,10 @@
-"""What the document promises a script that runs in it, tried in a real browser from `file://`."""
+"""The interface between a document and its script, in a real browser from `file://`."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import Bundle, read_manifest, write_page
@@ -14,10 +14,10 @@ from tests.pages.pages import random_arrays, write_small_page
 
 pytestmark = pytest.mark.browser
 
-# Loads chunks and images as docs/page-format.md says, and shows what it found.
+# Loads a chunk and an image as docs/page-format.md describes, and stores them in `window.loaded`.
 SCRIPT = """
-const handed = {};
-window.rlClarityChunk = (name, header, text) => { handed[name] = { header, text }; };
+const chunks = {};
+window.rlClarityChunk = (name, header, text) => { chunks[name] = { header, text }; };
 
 async function load(name) {
   const element = document.querySelector(`script[data-chunk="${name}"]`);
@@ -29,7 +29,7 @@ async function load(name) {
     const script = Object.assign(document.createElement("script"), { src: name, onload: resolve, onerror: reject });
     document.head.append(script);
   });
-  return unpack(handed[name]);
+  return unpack(chunks[name]);
 }
 
 async function unpack({ header, text }) {
@@ -58,7 +58,7 @@ class Interface {
     const layer = data("attribution").layers[0];
     const features = data("features").layers[layer.slug];
     Promise.all([load(layer.attribution.value[0][0]), imageSize(features.thumbnails[0])]).then(([codes, size]) => {
-      window.found = { codes, size, theme: document.documentElement.dataset.theme ?? null };
+      window.loaded = { codes, size, theme: document.documentElement.dataset.theme ?? null };
       target.textContent = manifest.title;
     });
   }
@@ -67,21 +67,26 @@ class Interface {
 
 
 @pytest.fixture
-def opened(chromium_browser: Any) -> Iterator[Any]:
-    """A tab without a network that keeps what it was told."""
+def tab(chromium_browser: Browser) -> Iterator[Page]:
+    """An offline browser tab."""
     context = chromium_browser.new_context(offline=True)
-    page = context.new_page()
-    page.told = []
-    page.on("console", lambda message: page.told.append(message.text))
-    page.on("pageerror", lambda error: page.told.append(str(error)))
-    yield page
+    yield context.new_page()
     context.close()
 
 
-@pytest.fixture(params=["inline", "beside", "one file"])
+@pytest.fixture
+def messages(tab: Page) -> list[str]:
+    """Messages and errors that the tab prints to its console."""
+    messages: list[str] = []
+    tab.on("console", lambda message: messages.append(message.text))
+    tab.on("pageerror", lambda error: messages.append(str(error)))
+    return messages
+
+
+@pytest.fixture(params=["inline", "separate file", "single file"])
 def directory(request: pytest.FixtureRequest, tmp_path: Path) -> LocalDirectory:
     directory, kind = LocalDirectory(tmp_path / "page"), request.param
-    data = LocalDirectory(tmp_path / "work") if kind == "one file" else directory
+    data = LocalDirectory(tmp_path / "work") if kind == "single file" else directory
     manifest = write_small_page(data, random_arrays(1), changes={"title": "a </script> \N{SNOWMAN}"})
     write_page(
         directory,
@@ -89,45 +94,47 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> LocalDirectory:
         bundle=Bundle(SCRIPT),
         data=data,
         inline_js=kind == "inline",
-        single_file=kind == "one file",
+        single_file=kind == "single file",
     )
     return directory
 
 
-def test_a_script_finds_manifest_chunks_and_pictures(directory: LocalDirectory, opened: Any) -> None:
-    opened.goto((directory.path / "interface.html").as_uri())
-    opened.wait_for_function("window.found", timeout=60_000)
-    assert opened.told == []
-    assert opened.title() == opened.inner_text("#app") == "a </script> \N{SNOWMAN}"
+def test_the_script_loads_manifest_chunks_and_images(directory: LocalDirectory, tab: Page, messages: list[str]) -> None:
+    tab.goto((directory.path / "interface.html").as_uri())
+    tab.wait_for_function("window.loaded", timeout=60_000)
+    assert messages == []
+    assert tab.title() == tab.inner_text("#app") == "a </script> \N{SNOWMAN}"
     results = open_results(directory.path)
     manifest = read_manifest(directory.read("interface.html"))
     layer = section_data(manifest, "attribution")["layers"][0]
     features = section_data(manifest, "features")["layers"][layer["slug"]]
     codes = results.chunk(layer["attribution"]["value"][0][0])["codes"]
-    found = opened.evaluate("window.found")
-    assert found["codes"] == codes.ravel().tolist()
+    loaded = tab.evaluate("window.loaded")
+    assert loaded["codes"] == codes.ravel().tolist()
     height, width, _ = results.image(features["thumbnails"][0]).shape
-    assert found["size"] == [width, height]
+    assert loaded["size"] == [width, height]
 
 
-def test_nothing_leaves_the_page(directory: LocalDirectory, opened: Any) -> None:
-    opened.goto((directory.path / "interface.html").as_uri())
-    opened.wait_for_function("window.found", timeout=60_000)
-    outcome = opened.evaluate("fetch('https://example.org').then(() => 'sent', () => 'refused')")
+def test_requests_and_other_scripts_are_blocked(directory: LocalDirectory, tab: Page, messages: list[str]) -> None:
+    tab.goto((directory.path / "interface.html").as_uri())
+    tab.wait_for_function("window.loaded", timeout=60_000)
+    outcome = tab.evaluate("fetch('https://example.org').then(() => 'sent', () => 'refused')")
     assert outcome == "refused"
-    opened.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))")
-    assert opened.evaluate("window.ran ?? null") is None
-    assert any("connect-src" in line for line in opened.told)
-    assert any("script-src" in line for line in opened.told)
+    tab.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))")
+    assert tab.evaluate("window.ran ?? null") is None
+    assert any("connect-src" in line for line in messages)
+    assert any("script-src" in line for line in messages)
 
 
-def test_the_kept_theme_is_set_before_anything_is_shown(directory: LocalDirectory, opened: Any) -> None:
+def test_the_saved_theme_is_applied_before_the_script(
+    directory: LocalDirectory, tab: Page, messages: list[str]
+) -> None:
     address = (directory.path / "interface.html").as_uri()
-    for kept, theme in (('{"theme": "dark"}', "dark"), ('{"theme": "system"}', None), ("{", None)):
-        opened.goto(address)
-        opened.wait_for_function("window.found", timeout=60_000)  # leaving it while it loads would be an error to tell
-        opened.evaluate("(kept) => localStorage.setItem('rl-clarity:0123abcd:settings', kept)", kept)
-        opened.reload()
-        opened.wait_for_function("window.found", timeout=60_000)
-        assert opened.evaluate("window.found.theme") == theme
-    assert opened.told == []
+    for settings, theme in (('{"theme": "dark"}', "dark"), ('{"theme": "system"}', None), ("{", None)):
+        tab.goto(address)
+        tab.wait_for_function("window.loaded", timeout=60_000)  # reloading earlier would print an error
+        tab.evaluate("(text) => localStorage.setItem('rl-clarity:0123abcd:settings', text)", settings)
+        tab.reload()
+        tab.wait_for_function("window.loaded", timeout=60_000)
+        assert tab.evaluate("window.loaded.theme") == theme
+    assert messages == []

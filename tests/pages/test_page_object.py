@@ -7,19 +7,19 @@ from rl_clarity.pages.results import Page
 from tests.pages.pages import write_small_page
 
 
-def test_a_page_shows_itself_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_display_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = Page(tmp_path / 'an "odd" place' / "interface.html")
-    assert '<iframe src="an &quot;odd&quot; place/interface.html"' in page._repr_html_()
+    page = Page(tmp_path / 'an "odd" folder' / "interface.html")
+    assert '<iframe src="an &quot;odd&quot; folder/interface.html"' in page._repr_html_()
 
 
-def test_a_page_opens_in_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     Page(tmp_path / "interface.html").open()
     assert opened == [(tmp_path / "interface.html").as_uri()]
 
 
-def test_a_page_gives_its_arrays(tmp_path: Path) -> None:
+def test_results(tmp_path: Path) -> None:
     write_small_page(LocalDirectory(tmp_path))
     assert Page(tmp_path / "interface.html").results().layers == ["2b", "input"]

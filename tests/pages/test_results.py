@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,10 @@ ARRAYS = random_arrays()
 ELEMENT = b'<script type="application/json" id="manifest">'
 
 
-@pytest.fixture(scope="module", params=["directory", "one file"])
+@pytest.fixture(scope="module", params=["directory", "single file"])
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
     directory = LocalDirectory(tmp_path_factory.mktemp("page"))
-    if request.param == "one file":
+    if request.param == "single file":
         write_small_page(directory, ARRAYS, single_file=True, data=LocalDirectory(tmp_path_factory.mktemp("work")))
         return open_results(directory.path / "interface.html")
     write_small_page(directory, ARRAYS, images=True)
@@ -34,7 +35,7 @@ def test_a_page_lists_its_contents(results: Results) -> None:
 
 
 @pytest.mark.parametrize("trajectory", [0, 1])
-def test_attribution_comes_back(results: Results, arrays: Arrays, trajectory: int) -> None:
+def test_attribution_is_precise_to_one_code(results: Results, arrays: Arrays, trajectory: int) -> None:
     found = results.attribution("2b", trajectory)
     assert found.channels.shape == (STEPS[trajectory], *LAYER, CHANNELS)
     exact = np.concatenate([arrays.channels[trajectory], arrays.residual[trajectory]], axis=-1)
@@ -46,9 +47,9 @@ def test_attribution_comes_back(results: Results, arrays: Arrays, trajectory: in
     assert found.hues.shape == (CHANNELS, 3)
 
 
-def test_some_steps_are_part_of_all(results: Results) -> None:
-    whole, some = results.attribution("2b", 0), results.attribution("2b", 0, steps=[69, 3, 64])
-    np.testing.assert_array_equal(some.channels, whole.channels[[69, 3, 64]])
+def test_selected_steps_of_a_trajectory(results: Results) -> None:
+    every, some = results.attribution("2b", 0), results.attribution("2b", 0, steps=[69, 3, 64])
+    np.testing.assert_array_equal(some.channels, every.channels[[69, 3, 64]])
     np.testing.assert_array_equal(results.frames(0, range(62, 66)), ARRAYS.frames[0][62:66])
 
 
@@ -62,11 +63,11 @@ def test_the_input_has_no_residual(results: Results, arrays: Arrays) -> None:
 def test_frames_and_series_are_exact(results: Results, arrays: Arrays) -> None:
     for trajectory, frames in enumerate(arrays.frames):
         np.testing.assert_array_equal(results.frames(trajectory), frames)
-        series, given = results.series(trajectory), arrays.series[trajectory]
-        np.testing.assert_array_equal(series["actions"], given.actions)
-        np.testing.assert_array_equal(series["firsts"], given.firsts)
-        np.testing.assert_allclose(series["advantages"], given.advantages, rtol=1e-6)
-        np.testing.assert_allclose(series["probabilities"], given.probabilities, rtol=1e-6)
+        series, expected = results.series(trajectory), arrays.series[trajectory]
+        np.testing.assert_array_equal(series["actions"], expected.actions)
+        np.testing.assert_array_equal(series["firsts"], expected.firsts)
+        np.testing.assert_allclose(series["advantages"], expected.advantages, rtol=1e-6)
+        np.testing.assert_allclose(series["probabilities"], expected.probabilities, rtol=1e-6)
 
 
 def test_totals_are_sums_of_the_attribution(results: Results, arrays: Arrays) -> None:
@@ -78,7 +79,7 @@ def test_totals_are_sums_of_the_attribution(results: Results, arrays: Arrays) ->
     )
 
 
-def test_dataset_examples_point_into_the_atlas(results: Results, arrays: Arrays) -> None:
+def test_dataset_examples_refer_to_the_atlas(results: Results, arrays: Arrays) -> None:
     features = results.features("2b")
     meta = results.features_meta("2b")
     assert meta["subdiv_mults"] == list(DENSITIES)
@@ -86,10 +87,10 @@ def test_dataset_examples_point_into_the_atlas(results: Results, arrays: Arrays)
     grid = features["index.1"]
     assert grid.shape == (CHANNELS, *LAYER)
     shown = np.array(indices)[grid[0]]
-    at = arrays.activations[..., 0]
+    activations = arrays.activations[..., 0]
     rows, columns = np.meshgrid(np.arange(LAYER[0]), np.arange(LAYER[1]), indexing="ij")
-    most = at[shown, rows, columns] == at.max(axis=0)
-    assert most.mean() > 0.6  # the rest are repeats that were moved
+    strongest = activations[shown, rows, columns] == activations.max(axis=0)
+    assert strongest.mean() > 0.6  # others would repeat an observation too often
     assert features["opacity.1"].dtype == np.uint8
     np.testing.assert_allclose(features["position.1"][2, 3], [2.5, 3.5])
     assert features["strongest"].shape == (CHANNELS, 3, 3)
@@ -127,7 +128,7 @@ def test_film_strips_are_columns_in_time(results: Results, arrays: Arrays) -> No
         (lambda results: results.frames(1, []), "steps is empty"),
     ],
 )
-def test_invalid_arguments_are_named(results: Results, call, message: str) -> None:
+def test_invalid_arguments(results: Results, call: Callable[[Results], object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         call(results)
 
@@ -152,7 +153,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_other_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_invalid_documents(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "interface.html").write_bytes(content)
     with pytest.raises(ClarityError, match=message):
         open_results(tmp_path)
