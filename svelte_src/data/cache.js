@@ -20,9 +20,6 @@ export function createCache(budget, dispose = () => {}) {
     get used() {
       return used;
     },
-    get count() {
-      return entries.size;
-    },
     has: (key) => entries.has(key),
     get(key) {
       const entry = entries.get(key);
@@ -40,8 +37,46 @@ export function createCache(budget, dispose = () => {}) {
         remove(oldest);
       }
     },
-    clear() {
-      for (const key of [...entries.keys()]) remove(key);
+  };
+}
+
+/**
+ * A cache of what is loaded on demand; a key is loaded once at a time.
+ *
+ * @template T
+ * @param {number} budget as in `createCache`
+ * @param {(key: string, ...details: any[]) => Promise<T>} load
+ * @param {(value: T) => number} sizeOf
+ * @param {(value: T) => void} [dispose] as in `createCache`
+ */
+export function createLoader(budget, load, sizeOf, dispose) {
+  const cache = createCache(budget, dispose);
+  const pending = new Map();
+
+  async function start(key, details) {
+    try {
+      const value = await load(key, ...details);
+      cache.set(key, value, sizeOf(value));
+      return value;
+    } finally {
+      pending.delete(key);
+    }
+  }
+
+  return {
+    get used() {
+      return cache.used;
+    },
+    /** The value if it is loaded, else undefined. */
+    peek: cache.get,
+    /** Whether it is loaded or being loaded. */
+    has: (key) => cache.has(key) || pending.has(key),
+    /** The value, loaded if need be; `load` gets the details. @returns {Promise<T>} */
+    get(key, ...details) {
+      const value = cache.get(key);
+      if (value !== undefined) return Promise.resolve(value);
+      if (!pending.has(key)) pending.set(key, start(key, details));
+      return pending.get(key);
     },
   };
 }

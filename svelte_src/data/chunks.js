@@ -1,5 +1,5 @@
 // Loads chunk scripts when they are needed, and keeps the recent ones unpacked.
-import { createCache } from "./cache.js";
+import { createLoader } from "./cache.js";
 import { decodeChunk } from "./decode.js";
 
 /** A data file that is not there, or not what it should be; `message` is for the reader. */
@@ -23,8 +23,7 @@ export function createChunks({
   document = globalThis.document,
   scope = globalThis,
 } = {}) {
-  const unpacked = createCache(budget);
-  const pending = new Map();
+  const chunks = createLoader(budget, load, byteLength);
   const failed = new Map();
   const handed = new Map();
   const absent = new Set(missing);
@@ -58,53 +57,34 @@ export function createChunks({
     });
   }
 
-  async function load(name, early) {
-    if (absent.has(name)) throw new ChunkError(name, "has not been made yet");
-    const { header, base64 } = embedded(name) ?? (await runScript(name));
+  async function load(name, early = false) {
     try {
-      return { arrays: await decodeChunk(header, base64, early), meta: header.meta };
-    } catch {
-      throw new ChunkError(name, "is damaged");
+      if (absent.has(name)) throw new ChunkError(name, "has not been made yet");
+      const { header, base64 } = embedded(name) ?? (await runScript(name));
+      const arrays = await decodeChunk(header, base64, early);
+      return { arrays, meta: header.meta };
+    } catch (error) {
+      const problem = error instanceof ChunkError ? error : new ChunkError(name, "is damaged");
+      failed.set(name, problem);
+      throw problem;
     }
-  }
-
-  function start(name, early = false) {
-    const promise = load(name, early).then(
-      (chunk) => {
-        pending.delete(name);
-        unpacked.set(name, chunk, byteLength(chunk));
-        return chunk;
-      },
-      (error) => {
-        pending.delete(name);
-        failed.set(name, error);
-        throw error;
-      },
-    );
-    pending.set(name, promise);
-    return promise;
   }
 
   return {
     /** The chunk if it is there now, else undefined. */
-    peek: (name) => unpacked.get(name),
-    /** Why a chunk could not be had, if it was tried. */
+    peek: chunks.peek,
+    /** Why a chunk could not be loaded, if it was tried. */
     failure: (name) => failed.get(name),
     /** Load a chunk, or return the one that is there. @returns {Promise<{arrays: object, meta?: object}>} */
-    get(name) {
-      const chunk = unpacked.get(name);
-      if (chunk) return Promise.resolve(chunk);
-      if (failed.has(name)) return Promise.reject(failed.get(name));
-      return pending.get(name) ?? start(name);
-    },
+    get: (name) => (failed.has(name) ? Promise.reject(failed.get(name)) : chunks.get(name)),
     /** Load ahead, quietly. */
     prefetch(name) {
-      if (name && !unpacked.has(name) && !failed.has(name) && !pending.has(name)) start(name, true).catch(() => {});
+      if (name && !chunks.has(name) && !failed.has(name)) chunks.get(name, true).catch(() => {});
     },
     /** Forget failures, so that the next get tries again. */
     retry: () => failed.clear(),
     get bytes() {
-      return unpacked.used;
+      return chunks.used;
     },
   };
 }

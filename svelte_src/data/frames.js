@@ -1,6 +1,7 @@
-// Images of a trajectory's steps, decoded from frame chunks ahead of need.
+// Images of a trajectory's steps, decoded from frame chunks ahead of need. Creating a Blob blocks the calling thread for a
+// millisecond, so what is not needed yet is decoded by a worker.
 import { inBackground } from "./background.js";
-import { createCache } from "./cache.js";
+import { createLoader } from "./cache.js";
 
 const AHEAD = 24;
 const BEHIND = 8;
@@ -15,16 +16,18 @@ export const STACK = "stack_";
  * @param {number} [budget] bytes of decoded images that are kept
  */
 export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
-  const decoded = createCache(budget, (bitmap) => bitmap.close());
-  const decoder = createDecoder();
-  const pending = new Map();
+  const decodeAhead = inBackground(`${decodePng}`, decodePng);
   const keyOf = (trajectory, frame, part) => `${trajectory}/${frame}${part}`;
+  const bitmaps = createLoader(
+    budget,
+    decode,
+    ({ width, height }) => width * height * 4,
+    (bitmap) => bitmap.close(),
+  );
 
-  async function decode(trajectory, frame, part, ahead) {
+  async function decode(_key, trajectory, frame, part, ahead) {
     const bytes = await pngBytes(trajectory, frame, part);
-    const bitmap = await decoder.decode(bytes, ahead);
-    decoded.set(keyOf(trajectory, frame, part), bitmap, bitmap.width * bitmap.height * 4);
-    return bitmap;
+    return ahead ? decodeAhead(bytes.slice()) : decodePng(bytes);
   }
 
   async function pngBytes(trajectory, frame, part) {
@@ -37,28 +40,18 @@ export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
     return png.data.subarray(offsets.data[at], offsets.data[at + 1]);
   }
 
-  function get(trajectory, frame, part = NEWEST, ahead = false) {
-    const key = keyOf(trajectory, frame, part);
-    const bitmap = decoded.get(key);
-    if (bitmap) return Promise.resolve(bitmap);
-    if (!pending.has(key)) {
-      pending.set(
-        key,
-        decode(trajectory, frame, part, ahead).finally(() => pending.delete(key)),
-      );
-    }
-    return pending.get(key);
-  }
+  const get = (trajectory, frame, part = NEWEST, ahead = false) =>
+    bitmaps.get(keyOf(trajectory, frame, part), trajectory, frame, part, ahead);
 
   return {
-    peek: (trajectory, frame, part = NEWEST) => decoded.get(keyOf(trajectory, frame, part)),
+    peek: (trajectory, frame, part = NEWEST) => bitmaps.peek(keyOf(trajectory, frame, part)),
     /** @param {string} [part] NEWEST, or STACK: all frames of a stacked observation side by side */
     get,
     /** Decode the neighbours of a frame, more of them in the direction of travel; many at once, now and then. */
     warm(trajectory, frame, direction = 1) {
       const last = manifest.trajectories[trajectory].steps - 1;
       const within = (at) => Math.max(0, Math.min(last, at));
-      const known = (at) => decoded.has(keyOf(trajectory, at, NEWEST)) || pending.has(keyOf(trajectory, at, NEWEST));
+      const known = (at) => bitmaps.has(keyOf(trajectory, at, NEWEST));
       if (known(within(frame - (BEHIND / 2) * direction)) && known(within(frame + (AHEAD / 2) * direction))) return;
       const ends = [frame - BEHIND * direction, frame + AHEAD * direction].map(within);
       for (let at = Math.min(...ends); at <= Math.max(...ends); at += 1) {
@@ -66,16 +59,6 @@ export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
         if (!chunks.failure(name) && !known(at)) get(trajectory, at, NEWEST, true).catch(() => {});
       }
     },
-  };
-}
-
-// Decodes PNGs. Making a Blob holds the calling thread up for a millisecond, so what is not needed yet goes to a worker.
-
-export function createDecoder() {
-  const ahead = inBackground(`${decodePng}`, decodePng);
-  return {
-    /** @param {Uint8Array} bytes @param {boolean} [early] not needed yet @returns {Promise<ImageBitmap>} */
-    decode: (bytes, early = false) => (early ? ahead(bytes.slice()) : decodePng(bytes)),
   };
 }
 

@@ -15,7 +15,7 @@ export function createShell(manifest) {
     manifest,
     settings,
     chunks: createChunks({ missing: manifest.missing }),
-    images: createImages(undefined, undefined, manifest.missing),
+    images: createImages(manifest.missing),
     theme: createTheme(settings),
     /** The panel that is open at the side: {name, ...what it shows}, or null. */
     drawer: writable(null),

@@ -165,7 +165,7 @@ test("images long unused are dropped, and loaded again when they are needed", as
     }
   };
   globalThis.CSS ??= { escape: (text) => text };
-  const images = createImages({ querySelector: () => null }, 1000); // room for two
+  const images = createImages([], 1000, { querySelector: () => null }); // room for two
   for (const name of ["a", "b", "a", "c", "a", "b"]) await images.image(name);
   assert.deepEqual(loaded, ["a", "b", "c", "b"]);
   delete globalThis.Image;
