@@ -1,0 +1,24 @@
+// Components and functions of the kit for pages of any kind.
+export { default as Bars } from "./graph/Bars.svelte";
+export { default as GraphTrack } from "./graph/GraphTrack.svelte";
+export { default as Chip } from "./image/Chip.svelte";
+export { default as FrameButton } from "./image/FrameButton.svelte";
+export { default as Observation } from "./image/Observation.svelte";
+export { default as Overlay } from "./image/Overlay.svelte";
+export { graphColor, hexOf, textOn, trajectoryColor } from "./image/colors.js";
+export { valuesAt } from "./image/compose.js";
+export { default as Icon } from "./shell/Icon.svelte";
+export { default as Panel } from "./shell/Panel.svelte";
+export { default as Place } from "./shell/Place.svelte";
+export { default as ResourceState } from "./shell/ResourceState.svelte";
+export { default as Select } from "./shell/Select.svelte";
+export { download } from "./shell/address.js";
+export { channelWord, factRows, formatNumber, formatPercent, frameName, outputName } from "./shell/format.js";
+export { PAGE } from "./shell/page.js";
+export { chosenLength, height, length, ratio } from "./shell/sizes.js";
+export { default as FilmTrack } from "./time/FilmTrack.svelte";
+export { default as Track } from "./time/Track.svelte";
+export { default as Transport } from "./time/Transport.svelte";
+export { brushOf, EMPTY } from "./time/brush.js";
+export { within } from "./time/clock.js";
+export { drawBand } from "./time/draw.js";
