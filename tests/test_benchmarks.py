@@ -1,4 +1,4 @@
-"""Benchmarks: parts can be chosen, saved and compared; tables are aligned."""
+"""Benchmarks: parts can be selected, saved and compared; tables are aligned."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from benchmarks.compare import compare
 from benchmarks.machine import peak_memory_mb, reset_peak_memory
 
 PEAK = 2e11
-JOB = {
+JOB: dict[str, Any] = {
     "seconds": {"features": 2.0, "trajectory": 0.5, "attribution": 1.0, "page": 0.1},
     "bytes": {"features": 120_000, "frames": 650_000, "attribution": 640_000, "page": 260_000, "notes": 720_000},
     "peak_memory_mb": 900,
@@ -25,24 +26,24 @@ JOB = {
 }
 
 
-def doubled(what: str) -> dict:
-    return {**JOB, what: {name: 2 * value for name, value in JOB[what].items()}, "outputs": 17}
+def doubled(key: str) -> dict[str, Any]:
+    return {**JOB, key: {name: 2 * value for name, value in JOB[key].items()}, "outputs": 17}
 
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """How often each part was measured, with fake parts."""
+    """Replace all parts by fakes that count how often they are measured."""
     counts = dict.fromkeys(parts.PARTS, 0)
 
     def fake(name: str) -> types.ModuleType:
         module = types.ModuleType(f"benchmarks.{name}")
 
-        def measure(*_: object) -> dict:
+        def measure(*_: object) -> dict[str, int]:
             counts[name] += 1
             return {"n": 1}
 
         module.measure = module.main = measure  # type: ignore[attr-defined]
-        module.lines = lambda found: [f"n: {found['n']}"]  # type: ignore[attr-defined]
+        module.lines = lambda result: [f"n: {result['n']}"]  # type: ignore[attr-defined]
         module.Settings = lambda **_: None  # type: ignore[attr-defined]
         module.find_chromium = lambda: None  # type: ignore[attr-defined]
         return module
@@ -58,21 +59,21 @@ def test_all_parts_are_measured_printed_and_saved(
 ) -> None:
     command.main(["--json", str(tmp_path / "result.json")])
     assert measured == {"start": 1, "pipeline": 1, "growth": 1, "training": 1, "page": 0, "accuracy": 1}
-    kept = json.loads((tmp_path / "result.json").read_text())
-    assert kept["convolution_gmacs"] == 200
-    assert kept["parts"].keys() == measured.keys() - {"page"}
-    assert kept["seconds"].keys() == measured.keys()
+    saved = json.loads((tmp_path / "result.json").read_text())
+    assert saved["convolution_gmacs"] == 200
+    assert saved["parts"].keys() == measured.keys() - {"page"}
+    assert saved["seconds"].keys() == measured.keys()
     printed = capsys.readouterr().out
     assert all(f"== {name}: " in printed for name in measured)
     assert "skipped: no Chromium was found" in printed
 
 
-def test_parts_may_be_chosen(measured: dict[str, int]) -> None:
+def test_parts_can_be_selected(measured: dict[str, int]) -> None:
     command.main(["--only", "growth", "training"])
     assert {name for name, count in measured.items() if count} == {"growth", "training"}
 
 
-def test_growth_is_a_table_of_ratios() -> None:
+def test_growth_is_printed_as_ratios() -> None:
     result = {"base": JOB, **dict.fromkeys(growth.DOUBLED, JOB)}
     result |= {"frames x 2": doubled("bytes"), "all outputs": doubled("seconds")}
     result["layers x 2"] = {**JOB, "peak_memory_mb": 1350}
@@ -86,7 +87,7 @@ def test_growth_is_a_table_of_ratios() -> None:
         assert len({len(line) for line in table.strip().splitlines()}) == 1, "columns are aligned"
 
 
-def test_the_fastest_job_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_of_two_jobs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [doubled("seconds"), JOB] * (1 + len(growth.DOUBLED))
     monkeypatch.setattr(growth, "run_job", lambda sizes: jobs.pop())
     assert all(job["seconds"] == JOB["seconds"] for job in growth.measure().values())
@@ -102,21 +103,24 @@ def test_all_sizes_are_doubled() -> None:
     assert 1 + sizes["outputs x 2"].logits == 2
 
 
-def test_a_job_may_have_an_agent_of_fewer_actions() -> None:
+def test_jobs_of_agents_with_one_action() -> None:
     agent = job.make_agent(1)
     assert agent.num_actions == 1
-    played, varied = job.make_samples(job.Sizes(frames=5, observations=7), agent.num_actions)
-    assert played["observations"].shape[:2] == (2, 5)
-    assert not played["actions"].any()
-    assert len(varied) == 7
+    trajectories, observations = job.make_samples(job.Sizes(frames=5, observations=7), agent.num_actions)
+    assert trajectories["observations"].shape[:2] == (2, 5)
+    assert not trajectories["actions"].any()
+    assert len(observations) == 7
 
 
 def test_comparisons_are_normalized_by_the_speed_of_convolutions() -> None:
     training = {"steps_per_second": 500.0, "peak_memory_mb": 1200}
     start = {"run --help": 0.5}
-    before = {"convolution_gmacs": 100.0, "parts": {"start": start, "growth": {"base": JOB}, "training": training}}
+    before: dict[str, Any] = {
+        "convolution_gmacs": 100.0,
+        "parts": {"start": start, "growth": {"base": JOB}, "training": training},
+    }
     after = copy.deepcopy(before)
-    after["convolution_gmacs"] = 50.0  # a machine of half the speed, and jobs of twice the seconds
+    after["convolution_gmacs"] = 50.0  # half the speed, and jobs that take twice as long
     after["parts"]["growth"]["base"]["seconds"] = doubled("seconds")["seconds"]
     after["parts"]["training"] = {**training, "steps_per_second": 125.0}
     rows = {line[:36].strip(): line.split()[-1] for line in compare(before, after) if line}
@@ -137,9 +141,9 @@ def test_comparisons_are_normalized_by_the_speed_of_convolutions() -> None:
 
 def test_peak_memory_is_that_since_the_last_reset() -> None:
     if not Path("/proc/self/clear_refs").exists():
-        pytest.skip("only Linux resets it")
-    held = np.ones(50_000_000)
+        pytest.skip("only Linux can reset the peak")
+    array = np.ones(50_000_000)
     high = peak_memory_mb()
-    del held
+    del array
     reset_peak_memory()
     assert peak_memory_mb() < high - 300

@@ -1,4 +1,4 @@
-"""What works where optional packages are missing, in a real interpreter that cannot import them."""
+"""Installations without optional packages, in a real interpreter that cannot import them."""
 
 from __future__ import annotations
 
@@ -23,40 +23,41 @@ START = "import sys; sys.path[:0] = [{repository!r}, {site!r}]\n"
 
 
 class Interpreter:
-    """This interpreter, without some of the packages that are installed for it."""
+    """This interpreter without some of the installed packages."""
 
     def __init__(self, site: Path, without: tuple[str, ...]) -> None:
         site.mkdir()
         for path in Path(np.__file__).parents[1].iterdir():
-            package = re.match(r"[a-z0-9]*", path.name.lower())[0]  # also of "tensorflow-2.21.0.dist-info", "jax_cuda"
+            match = re.match(r"[a-z0-9]*", path.name.lower())
+            package = match[0] if match else ""  # also of "tensorflow-2.21.0.dist-info", "jax_cuda"
             if package not in without and path.suffix != ".pth":
                 (site / path.name).symlink_to(path)
         self._site = site
 
     def run(self, program: str, directory: Path) -> str:
-        """What a program prints."""
+        """Run a program; return its standard output."""
         code = START.format(repository=str(REPOSITORY), site=str(self._site)) + program
         environment = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
         command = [sys.executable, "-I", "-S", "-c", code]
-        done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        result = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
-    """No deep-learning framework."""
+    """An installation without a deep-learning framework."""
     return Interpreter(tmp_path_factory.mktemp("plain") / "site", FRAMEWORKS)
 
 
 @pytest.fixture(scope="module")
 def with_torch(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
-    """PyTorch alone, without Keras."""
+    """An installation with PyTorch, without Keras."""
     pytest.importorskip("torch")
     return Interpreter(tmp_path_factory.mktemp("torch") / "site", ("tensorflow", "keras", "jax", "jaxlib"))
 
 
-def test_frameworks_are_really_missing(plain: Interpreter, tmp_path: Path) -> None:
+def test_frameworks_cannot_be_imported(plain: Interpreter, tmp_path: Path) -> None:
     program = f"from importlib.util import find_spec; print([name for name in {FRAMEWORKS} if find_spec(name)])"
     assert plain.run(program, tmp_path) == "[]\n"
 
@@ -97,7 +98,7 @@ print(rl_clarity.export(results, "frames.npz"))
         ("rl_clarity.TorchAgent(None, (8, 8, 3), {})", "torch"),
     ],
 )
-def test_errors_name_the_command_that_installs_what_is_missing(
+def test_errors_name_the_command_that_installs_the_missing_package(
     call: str, package: str, plain: Interpreter, tmp_path: Path
 ) -> None:
     program = f"import rl_clarity\ntry:\n    {call}\nexcept rl_clarity.ClarityError as error:\n    print(error)"
@@ -122,7 +123,7 @@ frames = rng.integers(0, 256, (40, 32, 32, 3), np.uint8)
 
 
 @pytest.mark.slow
-def test_an_agent_of_pytorch_is_attributed_without_keras(with_torch: Interpreter, tmp_path: Path) -> None:
+def test_attribution_of_a_pytorch_agent_without_keras(with_torch: Interpreter, tmp_path: Path) -> None:
     program = f"""{AGENT}
 layer = rl_clarity.select_layers(agent)[0]
 attribution = rl_clarity.integrated_gradients(agent, frames[:4], layer)
@@ -133,22 +134,22 @@ print(attribution.shape)
 
 
 @pytest.mark.slow
-def test_an_agent_of_pytorch_is_explained_without_keras(with_torch: Interpreter, tmp_path: Path) -> None:
+def test_page_of_a_pytorch_agent_without_keras(with_torch: Interpreter, tmp_path: Path) -> None:
     program = f"""{AGENT}
-played = {{
+trajectories = {{
     "observations": frames[:16].reshape(2, 8, 32, 32, 3),
     "actions": rng.integers(3, size=(2, 8)),
     "rewards": np.ones((2, 8), np.float32),
     "firsts": np.zeros((2, 8), bool),
 }}
-page = rl_clarity.generate(agent, played, frames, "page", nmf_features=3)
+page = rl_clarity.generate(agent, trajectories, frames, "page", nmf_features=3)
 print(page.results().layers, page.results().manifest["complete"])
 """
     assert with_torch.run(program, tmp_path).splitlines()[-1] == "['body.1'] True"
 
 
 @pytest.mark.parametrize(
-    ("installed", "chosen", "backend"),
+    ("installed", "selected", "backend"),
     [
         ("keras tensorflow jax torch", None, "tensorflow"),
         ("keras jax torch", None, "jax"),
@@ -156,19 +157,19 @@ print(page.results().layers, page.results().manifest["complete"])
         ("keras tensorflow torch", "torch", "torch"),
     ],
 )
-def test_the_first_backend_that_is_installed_is_used(
-    installed: str, chosen: str | None, backend: str, monkeypatch: pytest.MonkeyPatch
+def test_default_backend_is_the_first_installed(
+    installed: str, selected: str | None, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quiet, "_is_installed", installed.split().__contains__)
     monkeypatch.delitem(sys.modules, "keras", raising=False)
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
-    if chosen:
-        monkeypatch.setenv("KERAS_BACKEND", chosen)
+    if selected:
+        monkeypatch.setenv("KERAS_BACKEND", selected)
     assert quiet.keras_backend() == backend
 
 
 @pytest.mark.parametrize(
-    ("installed", "chosen", "message"),
+    ("installed", "selected", "message"),
     [
         ("", None, r'needs TensorFlow, JAX or PyTorch: pip install "rl-clarity\[tensorflow\]"'),
         ("torch", None, r'needs Keras: pip install "rl-clarity\[torch\]"'),
@@ -176,18 +177,18 @@ def test_the_first_backend_that_is_installed_is_used(
     ],
 )
 def test_a_missing_backend_is_an_error(
-    installed: str, chosen: str | None, message: str, monkeypatch: pytest.MonkeyPatch
+    installed: str, selected: str | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quiet, "_is_installed", installed.split().__contains__)
     monkeypatch.delitem(sys.modules, "keras", raising=False)
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
-    if chosen:
-        monkeypatch.setenv("KERAS_BACKEND", chosen)
+    if selected:
+        monkeypatch.setenv("KERAS_BACKEND", selected)
     with pytest.raises(DependencyError, match=message):
         quiet.keras_backend()
 
 
-def test_importing_keras_leaves_the_environment_as_it_was() -> None:
+def test_importing_keras_does_not_change_environment_variables() -> None:
     program = """
 import os
 before = dict(os.environ)
@@ -196,10 +197,10 @@ import_keras()
 print({name for name in before.keys() | os.environ.keys() if before.get(name) != os.environ.get(name)})
 """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CPP", "KERAS"))}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True
     )
-    changed = set(done.stdout.strip().removeprefix("set()").strip("{}").replace("'", "").split(", ")) - {""}
-    # TensorFlow sets variables of its own when it is imported.
+    changed = set(result.stdout.strip().removeprefix("set()").strip("{}").replace("'", "").split(", ")) - {""}
+    # TensorFlow sets other variables when it is imported.
     assert not {name for name in changed if name.startswith(("KERAS", "TF_CPP"))}
-    assert done.stderr == ""
+    assert result.stderr == ""

@@ -26,7 +26,7 @@ def run_example(name: str, directory: Path, *arguments: str) -> str:
     return result.stdout
 
 
-def is_finished(page: Path) -> bool:
+def is_complete(page: Path) -> bool:
     return bool(open_results(page).manifest["complete"])
 
 
@@ -40,33 +40,33 @@ def test_own_environment(tmp_path: Path) -> None:
     assert "1792 steps" in run_example("own_environment.py", tmp_path, "--size", "tiny")
     page = open_results(tmp_path / "out" / "page")
     assert [action["label"] for action in page.agent["actions"]] == ["←", "no-op", "→"]
-    assert is_finished(tmp_path / "out" / "page")
+    assert is_complete(tmp_path / "out" / "page")
 
 
 @pytest.mark.slow
 def test_own_network(tmp_path: Path) -> None:
     assert "layers edges, shapes" in run_example("own_network.py", tmp_path, "--size", "tiny")
-    assert is_finished(tmp_path / "out")
+    assert is_complete(tmp_path / "out")
 
 
 @pytest.mark.slow
 def test_train_and_explain(tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     run_example("train_and_explain.py", tmp_path, "--size", "tiny")
-    assert is_finished(tmp_path / "out" / "page")
+    assert is_complete(tmp_path / "out" / "page")
 
 
 @pytest.mark.slow
 def test_compare_checkpoints(tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     printed = run_example("compare_checkpoints.py", tmp_path, str(CHECKPOINT), str(CHECKPOINT), "--size", "tiny")
-    assert "correlation of the values  1.000" in printed  # an agent agrees with itself
+    assert "correlation of the values  1.000" in printed  # the same agent twice
     assert "same most likely action    100%" in printed
     for page in ("first", "second"):
-        assert is_finished(tmp_path / "out" / page)
+        assert is_complete(tmp_path / "out" / page)
 
 
-def test_notebook_is_made_from_its_source() -> None:
+def test_notebook_matches_its_source() -> None:
     nbformat = pytest.importorskip("nbformat")
     from scripts.make_notebook import TARGET, notebook
 
@@ -89,4 +89,4 @@ def test_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "examples"
     directory.mkdir()
     execute(notebook(), directory)
-    assert is_finished(tmp_path / "out" / "core_functions")
+    assert is_complete(tmp_path / "out" / "core_functions")

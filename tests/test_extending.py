@@ -12,10 +12,10 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses import ANALYSES
-from rl_clarity.cli.arguments import parse_arguments
+from rl_clarity.cli.arguments import Run, parse_arguments
 from rl_clarity.errors import OptionError
-from rl_clarity.jobs.store import WorkStore
 from tests.fakes import TinyAgent
+from tests.pipeline.small import record_tasks
 
 OCCLUSION = '''
 """Occlusion: how much the value falls when a patch of the observation is covered."""
@@ -67,24 +67,24 @@ class Occlusion(Analysis):
     def maps(self, subject, options, observations):
         rows, columns = self.grid(subject, options)
         values = subject.agent.forward(observations).values
-        found = np.zeros((len(observations), rows, columns, 1), np.float32)
+        differences = np.zeros((len(observations), rows, columns, 1), np.float32)
         for row in range(rows):
             for column in range(columns):
                 covered = observations.copy()
                 top, left = row * options.patch, column * options.patch
                 covered[:, top : top + options.patch, left : left + options.patch] = 128
-                found[:, row, column, 0] = values - subject.agent.forward(covered).values
-        return found
+                differences[:, row, column, 0] = values - subject.agent.forward(covered).values
+        return differences
 
     def run(self, subject, options, trajectory, work):
         names, largest = [], []
         for index, part in enumerate(segments(subject.trajectories.actions.shape[1])):
             observations = subject.trajectories.observations[trajectory, part.start : part.stop]
-            found = self.maps(subject, options, np.asarray(observations))
-            codes, scales = quantize(found)
+            maps = self.maps(subject, options, np.asarray(observations))
+            codes, scales = quantize(maps)
             names.append(f"occlusion/{trajectory + 1}/{index + 1}.js")
             subject.files.write_chunk(names[-1], {"codes": codes, "scales": scales})
-            largest.append(np.abs(found).max())
+            largest.append(np.abs(maps).max())
         return TaskResult({"scale": float(max(largest)), "segments": names}, names)
 
     def pieces(self, options, steps, sample, frames):
@@ -127,7 +127,7 @@ def samples() -> dict[str, Any]:
 def test_an_analysis_is_one_file_and_one_line(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
     page = rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {"patch": 16}})
     results = page.results()
-    section = next(one for one in results.manifest["sections"] if one["kind"] == "occlusion")
+    section = next(section for section in results.manifest["sections"] if section["kind"] == "occlusion")
     assert (section["panel"], section["title"], section["data"]["grid"]) == (
         "maps",
         "Occlusion",
@@ -139,18 +139,15 @@ def test_an_analysis_is_one_file_and_one_line(plugin: Path, samples: dict[str, A
     assert results.manifest["complete"]
 
 
-def test_its_options_and_its_code_decide_the_cache(
+def test_the_cache_depends_on_options_and_code(
     plugin: Path, samples: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done: list[str] = []
-    enter = WorkStore.enter
-    monkeypatch.setattr(WorkStore, "enter", lambda self, name, *rest: done.append(name) or enter(self, name, *rest))
     options: dict[str, Any] = {"output_dir": tmp_path / "page", "overwrite": True}
 
     def tasks(patch: int) -> list[str]:
-        done.clear()
-        rl_clarity.generate(**samples, **options, analyses={"occlusion": {"patch": patch}})
-        return sorted(done)
+        with record_tasks(monkeypatch) as names:
+            rl_clarity.generate(**samples, **options, analyses={"occlusion": {"patch": patch}})
+        return sorted(names)
 
     assert len(tasks(16)) > 2
     assert tasks(16) == []
@@ -160,12 +157,12 @@ def test_its_options_and_its_code_decide_the_cache(
     assert tasks(8) == ["occlusion/1", "occlusion/2"]
 
 
-def test_its_forecast_is_part_of_the_pages(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
+def test_the_forecast_includes_the_analysis(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
     forecast = rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {}}, dry_run=True)
     assert forecast.stages["occlusion"] > 0
 
 
-def test_its_options_are_checked(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
+def test_invalid_options_of_the_analysis(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"analyses\.occlusion\.path.*did you mean 'patch'"):
         rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {"path": 3}})
     with pytest.raises(OptionError, match=r"unknown analysis 'oclusion'; did you mean 'occlusion'"):
@@ -173,6 +170,7 @@ def test_its_options_are_checked(plugin: Path, samples: dict[str, Any], tmp_path
     assert not (tmp_path / "page").exists()
 
 
-def test_the_command_line_has_it() -> None:
+def test_options_of_the_analysis_on_the_command_line() -> None:
     command = parse_arguments(["run", "a.jd", "out", "--analyses", "occlusion", "occlusion.patch=16", "other"])
+    assert isinstance(command, Run)
     assert command.options.analyses == {"occlusion": {"patch": 16}, "other": {}}

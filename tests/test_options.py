@@ -1,4 +1,4 @@
-"""Options have the original's names and defaults; what they cannot be is said with the way out."""
+"""Options have the names and defaults of the original; errors name the invalid value and what is valid."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rl_clarity.options import (
 )
 from rl_clarity.parsing import parse
 
-# understanding-rl-vision's parameters: (its default, ours where it differs).
-ORIGINALS: dict[str, Any] = {
+# Parameters of understanding-rl-vision, with their defaults.
+ORIGINAL_DEFAULTS: dict[str, Any] = {
     "env_name": None,
     "numpy_precision": 6,
     "inline_js": True,
@@ -72,10 +72,10 @@ ORIGINALS: dict[str, Any] = {
 }
 
 
-def test_the_originals_defaults() -> None:
-    ours = {name: value for name, value in ORIGINAL.items() if name != "observations_kwargs"}
-    options = parse(InterfaceOptions, ours)
-    assert {name: getattr(options, name) for name in ORIGINALS} == ORIGINALS
+def test_original_settings() -> None:
+    original = {name: value for name, value in ORIGINAL.items() if name != "observations_kwargs"}
+    options = parse(InterfaceOptions, original)
+    assert {name: getattr(options, name) for name in ORIGINAL_DEFAULTS} == ORIGINAL_DEFAULTS
     assert dataclasses.asdict(options.nmf_attr_opts)["integrate_steps"] == 10
     assert dataclasses.astuple(options.layer_kwargs) == (None, ("relu",), True, 0)
     assert options.attr_quadrature == "riemann"
@@ -85,29 +85,29 @@ def test_the_originals_defaults() -> None:
     assert dataclasses.astuple(LoadOptions())[:-1] == (True, None, None, None, None, False, False)
 
 
-def test_ours_differ_only_where_the_original_has_its_own() -> None:
+def test_defaults_differ_from_the_original_only_where_documented() -> None:
     options = InterfaceOptions()
-    different = {name for name, value in ORIGINALS.items() if getattr(options, name) != value}
-    assert different == {name for name in ORIGINAL if name in ORIGINALS} == {"attr_integrate_steps"}
+    different = {name for name, value in ORIGINAL_DEFAULTS.items() if getattr(options, name) != value}
+    assert different == {name for name in ORIGINAL if name in ORIGINAL_DEFAULTS} == {"attr_integrate_steps"}
 
 
-def test_nothing_given_is_changed_nor_can_be() -> None:
+def test_options_are_immutable_copies() -> None:
     with pytest.raises(TypeError):
         ORIGINAL["nmf_attr_opts"]["integrate_steps"] = 1
     with pytest.raises(dataclasses.FrozenInstanceError):
-        InterfaceOptions().seed = 1  # type: ignore[misc]
-    given: dict[str, Any] = {"vis_subdiv_mults": [1, 2], "layer_kwargs": {"op_is_one_of": ["relu"]}}
-    options = parse(InterfaceOptions, given)
-    given["vis_subdiv_mults"].append(3)
-    given["layer_kwargs"]["op_is_one_of"].append("add")
-    assert options.vis_subdiv_mults == (1, 2)
+        setattr(InterfaceOptions(), "seed", 1)  # noqa: B010 (mypy knows that this assignment is an error)
+    keywords: dict[str, Any] = {"vis_subdiv_mults": [1, 2], "layer_kwargs": {"op_is_one_of": ["relu"]}}
+    options = parse(InterfaceOptions, keywords)
+    keywords["vis_subdiv_mults"].append(3)
+    keywords["layer_kwargs"]["op_is_one_of"].append("add")
+    assert options.vis_subdiv_mults == (1.0, 2.0)
     assert options.layer_kwargs.op_is_one_of == ("relu",)
     InterfaceOptions().graph_colors["v"] = "black"  # type: ignore[index]
     assert InterfaceOptions().graph_colors["v"] == "green"
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("options", "expected"),
     [
         ({"attr_integrate_steps": 3.0}, 3),
         ({"attr_integrate_steps": np.int64(3)}, 3),
@@ -119,9 +119,9 @@ def test_nothing_given_is_changed_nor_can_be() -> None:
         ({"nmf_fit_observations": None}, None),
     ],
 )
-def test_values_are_taken_as_what_they_mean(given: dict[str, Any], expected: Any) -> None:
-    (name,) = given
-    value = getattr(parse(InterfaceOptions, given), name)
+def test_conversion_of_values(options: dict[str, Any], expected: Any) -> None:
+    (name,) = options
+    value = getattr(parse(InterfaceOptions, options), name)
     assert value == expected
     assert type(value) is type(expected)
 
@@ -131,7 +131,7 @@ def test_paths() -> None:
     assert (options.model_path, options.observations_path, options.metadata_path) == (Path("a/b.jd"), Path("c"), None)
 
 
-def test_options_may_be_given_as_they_are() -> None:
+def test_parsed_options_are_accepted() -> None:
     options = InterfaceOptions(seed=3)
     assert parse(InterfaceOptions, options) is options
     assert parse(InterfaceOptions, None) == InterfaceOptions()
@@ -147,30 +147,30 @@ def test_options_may_be_given_as_they_are() -> None:
         ("singlefile", "single_file"),
     ],
 )
-def test_unknown_names_are_answered_with_the_nearest(name: str, nearest: str) -> None:
+def test_unknown_names_suggest_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(OptionError, match=f"unknown option '{name}'; did you mean '{nearest}'"):
         parse(InterfaceOptions, {name: 1})
 
 
 @pytest.mark.parametrize("name", ["library", "zebra", "channels"])
-def test_unknown_names_that_resemble_one_by_chance(name: str) -> None:
+def test_unknown_names_without_a_similar_one_list_all(name: str) -> None:
     with pytest.raises(OptionError, match=f"unknown option '{name}'; available options:"):
         parse(InterfaceOptions, {name: 1})
 
 
 @pytest.mark.parametrize("name", ["model_bytes", "policy_logits_name", "value_function_name"])
-def test_names_of_the_original_that_an_agent_replaces(name: str) -> None:
+def test_parameters_of_the_original_that_an_agent_replaces(name: str) -> None:
     with pytest.raises(OptionError, match=rf"unknown option '{name}': .*an agent.*load_agent\(checkpoint\)"):
         parse(InterfaceOptions, {name: b""})
 
 
-def test_unknown_names_that_are_near_to_none() -> None:
+def test_unknown_names_list_the_available_options() -> None:
     with pytest.raises(OptionError, match=r"unknown option 'zzz'; available options: num_envs, num_steps"):
         parse(TrajectoriesOptions, {"zzz": 1}, "")
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "message"),
+    ("kind", "options", "message"),
     [
         (InterfaceOptions, {"attr_policy": 1}, "attr_policy=1 must be True or False"),
         (InterfaceOptions, {"attr_integrate_steps": 2.5}, "attr_integrate_steps=2.5 must be an integer"),
@@ -220,6 +220,6 @@ def test_unknown_names_that_are_near_to_none() -> None:
         (ObservationsOptions, {"obs_every": 0}, "obs_every=0 must be at least 1"),
     ],
 )
-def test_values_that_cannot_be(kind: type, given: dict[str, Any], message: str) -> None:
+def test_invalid_values(kind: type, options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse(kind, given)
+        parse(kind, options)

@@ -1,4 +1,4 @@
-"""What is built, installed and run by continuous integration."""
+"""Dependencies, extras and the workflows of continuous integration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
 
-def name(requirement: str) -> str:
+def package_name(requirement: str) -> str:
     match = re.match(r"[\w-]+", requirement)
     assert match is not None
     return match[0].lower()
@@ -36,18 +36,20 @@ def test_each_action_has_one_commit() -> None:
 
 
 def test_a_plain_install_has_no_framework() -> None:
-    assert not {"keras", "tensorflow", "jax", "torch"} & {name(requirement) for requirement in PROJECT["dependencies"]}
+    assert not {"keras", "tensorflow", "jax", "torch"} & {
+        package_name(requirement) for requirement in PROJECT["dependencies"]
+    }
 
 
-def test_all_includes_every_extra_but_mpich_and_those_for_development() -> None:
+def test_all_includes_every_extra_except_mpich_and_those_for_development() -> None:
     (extras,) = re.findall(r"\[(.*)\]", EXTRAS["all"][0])
     assert set(extras.split(",")) == set(EXTRAS) - {"all", "mpich", "test", "lint", "dev"}
 
 
-def test_constraints_have_the_versions_of_all_tested_dependencies() -> None:
+def test_constraints_include_all_tested_dependencies() -> None:
     lines = (REPOSITORY / "constraints.txt").read_text().splitlines()[1:]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
     constrained = {line.split("==")[0].lower() for line in lines}
     extras = ("tensorflow", "procgen", "atari", "test", "lint")
     tested = [*PROJECT["dependencies"], *(requirement for extra in extras for requirement in EXTRAS[extra])]
-    assert {name(requirement) for requirement in tested} <= constrained, "run: make constraints"
+    assert {package_name(requirement) for requirement in tested} <= constrained, "run: make constraints"
