@@ -1,4 +1,4 @@
-"""The toolchain, installed once; tests that need it are skipped where it cannot be had."""
+"""The toolchain, installed once; tests that need it are skipped where it cannot be installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The committed script of the page is what its sources compile to."""
+"""The committed script of the page is compiled from its sources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_committed_script_is_up_to_date(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("toolchain")
-def test_the_sources_are_clean() -> None:
+def test_the_sources_have_no_lint_warnings() -> None:
     assert lint([SOURCES], style=True) == []
 
 
@@ -38,9 +38,7 @@ def test_components_and_modules_are_small() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("toolchain")
-def test_sources_that_were_installed_with_the_package_give_the_same_script(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_installed_sources_compile_to_the_same_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     expected = Path(page_compiler.recompile_js(tmp_path / "expected.js")).read_bytes()
     installed = tmp_path / "site-packages" / "rl_clarity"
     shutil.copytree(SOURCES, installed / "_svelte_src", ignore=shutil.ignore_patterns("node_modules"))
@@ -50,7 +48,7 @@ def test_sources_that_were_installed_with_the_package_give_the_same_script(
     assert page_compiler.COMPILED.read_bytes() == expected
 
 
-def test_a_script_that_cannot_be_written_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_script_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(*_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied")
 
@@ -59,7 +57,7 @@ def test_a_script_that_cannot_be_written_says_so(monkeypatch: pytest.MonkeyPatch
         page_compiler.recompile_js()
 
 
-def test_without_sources_the_error_says_where_they_would_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_of_missing_sources_names_their_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(resources, "PACKAGE", tmp_path / "rl_clarity")
     with pytest.raises(OutputError, match="_svelte_src"):
         page_compiler.recompile_js(tmp_path / "interface.js")

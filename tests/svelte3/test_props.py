@@ -1,4 +1,4 @@
-"""Serialize Python values as JSON for a script element."""
+"""Python values are serialized as JSON for a script element."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def test_precision_is_in_significant_figures() -> None:
     assert json.loads(to_json(1 / 3)) == 1 / 3
 
 
-def test_numbers_that_json_lacks_are_null() -> None:
+def test_nan_and_infinity_are_null() -> None:
     assert to_json([float("nan"), np.inf, -np.inf]) == "[null,null,null]"
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "&amp;", "\u2028\u2029", "'\"\\", "\u202e🪙", "\ud83e"])
-def test_text_is_safe_in_a_script_and_read_back_unchanged(text: str) -> None:
+def test_text_is_escaped_and_round_trips(text: str) -> None:
     written = to_json({text: text})
     assert not set("<>&\u2028\u2029") & set(written)
     assert json.loads(written) == {text: text}
 
 
-def test_other_types_are_refused_by_name() -> None:
+def test_unsupported_types() -> None:
     with pytest.raises(TypeError, match="not set"):
         to_json({"a": {1}})

@@ -1,4 +1,4 @@
-"""Find Node.js and install the pinned packages once."""
+"""Node.js is found, and the pinned packages are installed once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from svelte3 import ToolchainError, toolchain
 from svelte3.toolchain import Node
 
 
-def _program(directory: Path, name: str, text: str) -> str:
+def write_program(directory: Path, name: str, text: str) -> str:
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
     path.write_text(f"#!/bin/sh\n{text}\n")
@@ -33,8 +33,8 @@ def test_without_node_the_error_says_how_to_install_it(monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("no_wheel")
 def test_an_old_node_is_refused_with_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _program(tmp_path, "node", "echo v12.22.1")
-    _program(tmp_path, "npm", "true")
+    write_program(tmp_path, "node", "echo v12.22.1")
+    write_program(tmp_path, "npm", "true")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolchainError, match="version 12, older than 18"):
         toolchain.find_node()
@@ -50,9 +50,9 @@ def test_node_from_the_wheel_is_the_fallback(monkeypatch: pytest.MonkeyPatch, tm
 
 @pytest.fixture
 def fake_npm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An npm that records its arguments and makes node_modules; its cache is empty."""
+    """An npm that records its arguments and creates node_modules, with an empty cache."""
     monkeypatch.setenv("SVELTE3_CACHE", str(tmp_path / "cache"))
-    _program(tmp_path / "bin", "npm", f'echo "$@" >> "{tmp_path}/calls"\nmkdir node_modules')
+    write_program(tmp_path / "bin", "npm", f'echo "$@" >> "{tmp_path}/calls"\nmkdir node_modules')
     return tmp_path
 
 
@@ -64,7 +64,7 @@ def test_locked_packages_are_installed_once_without_scripts(fake_npm: Path) -> N
     calls = (fake_npm / "calls").read_text().splitlines()
     assert len(calls) == 1
     assert calls[0].startswith("ci --ignore-scripts")
-    assert [path.name for path in (fake_npm / "cache").iterdir()] == [first.name], "temporary directories are left"
+    assert [path.name for path in (fake_npm / "cache").iterdir()] == [first.name], "temporary directories remain"
 
 
 def test_each_lock_file_has_its_directory(fake_npm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,8 +75,8 @@ def test_each_lock_file_has_its_directory(fake_npm: Path, monkeypatch: pytest.Mo
     assert toolchain.cache_directory() != before
 
 
-def test_a_failed_installation_leaves_nothing(fake_npm: Path) -> None:
-    _program(fake_npm / "bin", "npm", "mkdir node_modules; echo 'npm error network ENOTFOUND' >&2; exit 1")
+def test_a_failed_installation_leaves_no_files(fake_npm: Path) -> None:
+    write_program(fake_npm / "bin", "npm", "mkdir node_modules; echo 'npm error network ENOTFOUND' >&2; exit 1")
     with pytest.raises(ToolchainError, match=r"needs the npm registry\)(?s:.*)ENOTFOUND"):
         toolchain.install(Node("node", (str(fake_npm / "bin/npm"),)))
     assert list((fake_npm / "cache").iterdir()) == []

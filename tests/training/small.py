@@ -1,6 +1,8 @@
-"""Small trainings shared by tests."""
+"""Small training runs, shared by tests."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -9,18 +11,31 @@ from rl_clarity.training.trainer import Trainer
 from tests.training.toys import Columns
 
 COLUMNS_ID = "tests.training.toys:RlClarityColumns-v0"
-TINY = {"env_kind": "gymnasium", "env_id": COLUMNS_ID, "num_envs": 4, "num_steps": 8, "num_minibatches": 2}
-FAST = {"learning_rate": 2e-3, "num_envs": 16, "num_steps": 16, "num_minibatches": 4, "ppo_epochs": 2, "gamma": 0.5}
+TINY: dict[str, Any] = {
+    "env_kind": "gymnasium",
+    "env_id": COLUMNS_ID,
+    "num_envs": 4,
+    "num_steps": 8,
+    "num_minibatches": 2,
+}
+FAST: dict[str, Any] = {
+    "learning_rate": 2e-3,
+    "num_envs": 16,
+    "num_steps": 16,
+    "num_minibatches": 4,
+    "ppo_epochs": 2,
+    "gamma": 0.5,
+}
 
 
-def tiny(updates: int, **changes: object) -> dict:
+def tiny(updates: int, **changes: Any) -> dict[str, Any]:
+    """Options of a training of a few updates."""
     options = {**TINY, "ppo_epochs": 1, "tensorboard": False, **changes}
-    steps = int(options["num_envs"]) * int(options["num_steps"])  # type: ignore[call-overload]
-    return {**options, "timesteps_per_proc": updates * steps}
+    return {**options, "timesteps_per_proc": updates * options["num_envs"] * options["num_steps"]}
 
 
-def make_trainer(environment: type[Columns], **changes: object) -> Trainer:
-    options = TrainOptions(env_name="columns", **{**FAST, **changes})  # type: ignore[arg-type]
+def make_trainer(environment: type[Columns], **changes: Any) -> Trainer:
+    options = TrainOptions(env_name="columns", **{**FAST, **changes})
     return Trainer(options, environment(options.num_envs, seed=1))
 
 
@@ -28,11 +43,14 @@ def parameters(trainer: Trainer) -> dict[str, np.ndarray]:
     return trainer.learner.network.parameters()
 
 
-STATEFUL: dict[str, object] = {
+STATEFUL: dict[str, Any] = {
     "env_kind": "columns",
     "env_id": None,
     "env_name": "columns",
     "save_interval": 3,
     "use_lstm": True,
+    "frame_stack": 2,
+    "epsilon_greedy": 0.2,
+    "reward_processing": "normalize",
 }
-STATEFUL |= {"frame_stack": 2, "epsilon_greedy": 0.2, "reward_processing": "normalize"}
+"""Options of a training with all kinds of state."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from benchmarks.catch import BEST_RETURN, KNOWN, RANDOM_RETURN, Catch, learning_
 SEEDS, KNOWN_SEEDS = (11, 12, 13, 14), 8
 
 
-def play(environment: Catch, policy) -> float:  # type: ignore[no-untyped-def]
+def play(environment: Catch, policy: Callable[[Catch], Any]) -> float:
+    """Play an episode; return its last reward."""
     environment.reset()
     while True:
         _, reward, ended, _, _ = environment.step(policy(environment))
@@ -24,10 +27,10 @@ def test_best_and_random_return() -> None:
     environment = Catch()
     environment.reset(seed=0)
     rng = np.random.default_rng(0)
-    random = [play(environment, lambda _: rng.integers(3)) for _ in range(4000)]
+    random = [play(environment, lambda _: int(rng.integers(3))) for _ in range(4000)]
     assert np.mean(random) == pytest.approx(RANDOM_RETURN, abs=0.05)
-    follow = [play(environment, lambda e: int(np.sign(e._column - e._paddle)) + 1) for _ in range(50)]
-    assert np.mean(follow) == BEST_RETURN
+    following = [play(environment, lambda e: int(np.sign(e._column - e._paddle)) + 1) for _ in range(50)]
+    assert np.mean(following) == BEST_RETURN
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ RATE, MAX_NORM, CLIP = 0.01, 0.5, 0.2
 
 
 def minibatch(size: int) -> Minibatch:
-    """Steps of which some lie beyond the clipping of the policy and of the value."""
+    """Random steps, some of them clipped in the policy and in the value."""
     rng = np.random.default_rng(5)
     observations = rng.integers(0, 256, (size, 2, 2, 1), np.uint8)
     return Minibatch(
@@ -30,13 +31,15 @@ def minibatch(size: int) -> Minibatch:
     )
 
 
-def make_learner(**changes: object) -> Learner:
-    loss = dataclasses.replace(OPTIONS, **changes)  # type: ignore[arg-type]
+def make_learner(**changes: Any) -> Learner:
+    loss = dataclasses.replace(OPTIONS, **changes)
     return Learner(linear_network(), loss, learning_rate=RATE, max_grad_norm=MAX_NORM)
 
 
-def expected_step(parameters: dict[str, np.ndarray], batch: Minibatch, clip_vf: bool) -> tuple[dict, dict, float]:
-    """Statistics, gradient by tensor and its norm, of the loss of PPO2 for the linear network."""
+def expected_step(
+    parameters: dict[str, np.ndarray], batch: Minibatch, clip_vf: bool
+) -> tuple[dict[str, Any], dict[str, np.ndarray], float]:
+    """Statistics, gradient of each parameter, and norm of the gradient, for PPO2's loss of the linear network."""
     x = batch.observations.reshape(len(batch.actions), -1).astype(np.float64) / 255
     logits = x @ parameters["pi/w:0"] + parameters["pi/b:0"]
     values = (x @ parameters["vf/w:0"] + parameters["vf/b:0"])[:, 0]
@@ -57,7 +60,7 @@ def expected_step(parameters: dict[str, np.ndarray], batch: Minibatch, clip_vf: 
         "approx_kl": 0.5 * ((log_probs - batch.log_probs) ** 2).mean(),
         "clip_fraction": (np.abs(ratios - 1) > CLIP).mean(),
     }
-    through = unclipped >= clipped  # where clipping decides, the ratio has no influence
+    through = unclipped >= clipped  # a clipped ratio has no gradient
     inside = np.abs(ratios - 1) <= CLIP
     d_log_prob = -batch.advantages * ratios * (through | inside)
     d_logits = d_log_prob[:, None] * (chosen - policy)
@@ -77,7 +80,7 @@ def expected_step(parameters: dict[str, np.ndarray], batch: Minibatch, clip_vf: 
 
 
 @pytest.mark.parametrize("clip_vf", [True, False])
-def test_two_steps_equal_the_formulas_term_by_term(clip_vf: bool) -> None:
+def test_two_steps_equal_the_formulas(clip_vf: bool) -> None:
     learner = make_learner(clip_vf=clip_vf)
     parameters = {name: array.astype(np.float64) for name, array in learner.network.parameters().items()}
     batch = minibatch(50)
@@ -88,19 +91,19 @@ def test_two_steps_equal_the_formulas_term_by_term(clip_vf: bool) -> None:
         actual, actual_norm = learner.learn(batch)
         assert dict(zip(STATISTICS, actual, strict=True)) == pytest.approx(statistics, rel=1e-4, abs=1e-6)
         assert actual_norm == pytest.approx(norm, rel=1e-4)
-        assert norm > MAX_NORM, "the gradient must be long enough to be clipped"
+        assert norm > MAX_NORM, "the gradient must be large enough to be clipped"
         assert 0 < statistics["clip_fraction"] < 1
         rate = RATE * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
         for name in parameters:
-            cut = gradient[name] * MAX_NORM / norm
-            means[name] = 0.9 * means[name] + 0.1 * cut
-            squares[name] = 0.999 * squares[name] + 0.001 * cut**2
+            clipped = gradient[name] * MAX_NORM / norm
+            means[name] = 0.9 * means[name] + 0.1 * clipped
+            squares[name] = 0.999 * squares[name] + 0.001 * clipped**2
             parameters[name] = parameters[name] - rate * means[name] / (np.sqrt(squares[name]) + 1e-5)
         for name, array in learner.network.parameters().items():
             np.testing.assert_allclose(array, parameters[name], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-def test_a_short_gradient_is_not_scaled() -> None:
+def test_small_gradients_are_not_clipped() -> None:
     learner = Learner(linear_network(), OPTIONS, learning_rate=RATE, max_grad_norm=100.0)
     before = learner.network.parameters()
     _, norm = learner.learn(minibatch(50))
@@ -109,7 +112,7 @@ def test_a_short_gradient_is_not_scaled() -> None:
     np.testing.assert_allclose(learner.optimizer.state()["mean"][:12], 0.1 * gradient["pi/w:0"].ravel(), rtol=1e-4)
 
 
-def test_chunks_of_a_minibatch_add_up_to_it() -> None:
+def test_minibatches_in_chunks_equal_the_formulas() -> None:
     size = 2 * CHUNK + 17
     batch = minibatch(size)
     parameters = {name: array.astype(np.float64) for name, array in make_learner().network.parameters().items()}

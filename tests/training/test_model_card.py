@@ -1,4 +1,4 @@
-"""The script that ships an agent with its model card."""
+"""The script that adds an agent and its model card to the package."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ def trained(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_agent_is_shipped_with_card_curve_and_a_line_in_the_index(trained: Path) -> None:
+def test_an_agent_has_a_card_a_curve_and_a_line_in_the_index(trained: Path) -> None:
     models = trained / "models"
     arguments = [str(trained / "run"), "columns", "--models", str(models), "--episodes", "6"]
     main([*arguments, "--checkpoint", "checkpoint-2.jd", "--machine", "one core", "--note", "A note."])
@@ -55,7 +56,7 @@ def test_an_agent_is_shipped_with_card_curve_and_a_line_in_the_index(trained: Pa
     assert (models / "columns.md").read_text() == card
 
 
-def test_a_card_lists_all_stages_of_training(trained: Path) -> None:
+def test_cards_list_all_stages_of_training(trained: Path) -> None:
     models = trained / "models"
     train(trained / "run", **tiny(5, save_interval=1, save_all=True, learning_rate=1e-4))
     main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "2"])
@@ -66,7 +67,7 @@ def test_a_card_lists_all_stages_of_training(trained: Path) -> None:
     assert card.index("timesteps_per_proc=96") < card.index("learning_rate=0.0001") < card.index("=160")
 
 
-def test_large_agents_ship_in_half_precision(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_agents_are_stored_in_half_precision(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = trained / "run" / "checkpoint.jd", trained / "shipped.jd"
     assert not ship(source, target)
     assert target.read_bytes() == source.read_bytes()
@@ -74,47 +75,51 @@ def test_large_agents_ship_in_half_precision(trained: Path, monkeypatch: pytest.
     assert ship(source, target)
     assert target.stat().st_size < source.stat().st_size * 2 // 3
     observations = np.random.default_rng(0).integers(0, 256, (8, 16, 16, 3), np.uint8)
-    whole, half = (load_agent(path).forward(observations) for path in (source, target))
-    np.testing.assert_allclose(half.policy_logits, whole.policy_logits, atol=2e-3)
-    np.testing.assert_allclose(half.values, whole.values, atol=2e-3)
+    single, half = (load_agent(path).forward(observations) for path in (source, target))
+    assert single.policy_logits is not None
+    assert half.policy_logits is not None
+    assert single.values is not None
+    assert half.values is not None
+    np.testing.assert_allclose(half.policy_logits, single.policy_logits, atol=2e-3)
+    np.testing.assert_allclose(half.values, single.values, atol=2e-3)
     monkeypatch.setattr("scripts.make_model_card.MAX_BYTES", 1000)
     with pytest.raises(SystemExit, match="larger than 1000 bytes"):
         ship(source, target)
 
 
-def test_the_command_on_a_card_gives_its_numbers(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_of_a_card_reproduces_its_numbers(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     models = trained / "models"
     main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "6"])
     (line,) = [line for line in (models / "columns.md").read_text().splitlines() if line.startswith("rl-clarity")]
     arguments = line.replace("models:columns", str(models / "columns.jd")).split()[1:]
     assert cli.main([*arguments, "--json"]) == 0
     returns = json.loads((models / "columns.json").read_text())["returns"]
-    played = json.loads(capsys.readouterr().out)
-    assert returns["training levels"]["mean"] == pytest.approx(played["agent"]["mean_return"], abs=1e-3)
-    assert returns[RANDOM]["mean"] == pytest.approx(played["random policy"]["mean_return"], abs=1e-3)
+    evaluated = json.loads(capsys.readouterr().out)
+    assert returns["training levels"]["mean"] == pytest.approx(evaluated["agent"]["mean_return"], abs=1e-3)
+    assert returns[RANDOM]["mean"] == pytest.approx(evaluated["random policy"]["mean_return"], abs=1e-3)
 
 
-def test_the_call_on_a_card_trains_with_the_same_options() -> None:
+def test_the_call_of_a_card_has_the_same_options() -> None:
     options = {"env_name": "coinrun", "lambda": 0.9, "num_levels": 10, "timesteps_per_proc": 64_000, "use_lstm": True}
     args = train_options(options).checkpoint_args()
     (call,) = ast.parse(command(args, "agent", 64_000)).body
     assert isinstance(call, ast.Expr)
     assert isinstance(call.value, ast.Call)
-    given: dict = {}
+    keywords: dict[str, Any] = {}
     for keyword in call.value.keywords:
         value = ast.literal_eval(keyword.value)
-        given |= value if keyword.arg is None else {keyword.arg: value}
-    assert train_options(given).checkpoint_args() == args
+        keywords |= value if keyword.arg is None else {keyword.arg: value}
+    assert train_options(keywords).checkpoint_args() == args
 
 
-def test_shipped_agents_are_small_and_better_than_random() -> None:
+def test_included_agents_are_small_and_better_than_random() -> None:
     facts = {path.stem: json.loads(path.read_text()) for path in models_directory().glob("*.json")}
     assert set(facts) == {path.stem for path in models_directory().glob("*.jd")}
     for name, fact in facts.items():
         assert (models_directory() / f"{name}.jd").stat().st_size == fact["bytes"] <= MAX_BYTES
     returns = facts["coinrun"]["returns"]
-    agent, chance = returns["training levels"], returns["random policy, training levels"]
-    assert agent["mean"] - chance["mean"] > 5 * (agent["standard_error"] ** 2 + chance["standard_error"] ** 2) ** 0.5
+    agent, random = returns["training levels"], returns["random policy, training levels"]
+    assert agent["mean"] - random["mean"] > 5 * (agent["standard_error"] ** 2 + random["standard_error"] ** 2) ** 0.5
 
 
 @pytest.mark.parametrize(
@@ -125,7 +130,7 @@ def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None
     assert ticks(low, high) == expected
 
 
-def test_a_curve_may_begin_without_episodes() -> None:
+def test_curves_without_episodes_at_first() -> None:
     image = ET.fromstring(curve([100, 200, 300], [float("nan"), 1.0, 2.0], reference=0.5, shipped=200))
     (line,) = image.iter("{http://www.w3.org/2000/svg}polyline")
     assert len(line.attrib["points"].split()) == 2

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -35,12 +36,12 @@ ORIGINAL_DEFAULTS = {
 }
 
 
-def test_defaults_are_the_originals() -> None:
+def test_defaults_of_the_original() -> None:
     args = train_options({"env_name": "coinrun"}).checkpoint_args()
     assert {name: args[name] for name in ORIGINAL_DEFAULTS} == ORIGINAL_DEFAULTS
 
 
-def test_an_unknown_option_names_the_nearest() -> None:
+def test_unknown_options_suggest_the_nearest_name() -> None:
     with pytest.raises(OptionError, match=r"'learning_rat'.*'learning_rate'"):
         train_options({"env_name": "coinrun", "learning_rat": 1})
 
@@ -50,18 +51,18 @@ def test_lambda_has_aliases(key: str) -> None:
     assert train_options({"env_name": "coinrun", key: 0.5}).lambda_ == 0.5
 
 
-def test_lambda_may_not_be_given_twice() -> None:
+def test_aliases_of_lambda_cannot_be_combined() -> None:
     with pytest.raises(OptionError, match="twice"):
         train_options({"env_name": "coinrun", "lambda": 0.5, "lam": 0.5})
 
 
-def test_flags_may_be_0_and_1() -> None:
+def test_flags_as_0_and_1() -> None:
     options = train_options({"env_name": "coinrun", "clip_vf": 0, "use_lstm": 0, "use_backgrounds": 1})
     assert (options.clip_vf, options.use_lstm, options.use_backgrounds) == (False, False, True)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({}, "env_name"),
         ({"env_name": "coinrun", "env_id": "procgen:procgen-coinrun-v0"}, "env_id"),
@@ -85,13 +86,13 @@ def test_flags_may_be_0_and_1() -> None:
         ({"env_name": "coinrun", "env_kind": "coinrun_old", "center_agent": False}, "center_agent=False"),
     ],
 )
-def test_wrong_values_are_refused(given: dict, message: str) -> None:
+def test_invalid_values(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        train_options(given)
+        train_options(options)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         {"env_name": "pong", "env_kind": "atari", "use_sticky_actions": True, "num_levels": 0},
         {"env_name": "coinrun", "env_kind": "coinrun_old", "num_levels": 10},
@@ -99,12 +100,12 @@ def test_wrong_values_are_refused(given: dict, message: str) -> None:
         {"env_name": "coinrun", "use_sticky_actions": False},
     ],
 )
-def test_options_of_the_kind_and_defaults_of_others_are_accepted(given: dict) -> None:
-    train_options(given)
+def test_options_of_the_environments_kind_and_defaults_of_others(options: dict[str, Any]) -> None:
+    train_options(options)
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("options", "name"),
     [
         ({"env_id": "procgen:procgen-coinrun-v0"}, "coinrun"),
         ({"env_name": "coinrun"}, "coinrun"),
@@ -112,33 +113,33 @@ def test_options_of_the_kind_and_defaults_of_others_are_accepted(given: dict) ->
         ({"env_id": "my_module:Mine-v0", "env_kind": "gymnasium"}, "my_module:Mine-v0"),
     ],
 )
-def test_ids_and_names_of_environments(given: dict, name: str) -> None:
-    assert train_options(given).environment().name == name
+def test_ids_and_names_of_environments(options: dict[str, Any], name: str) -> None:
+    assert train_options(options).environment().name == name
 
 
-def test_rewards_are_scaled_by_training_and_not_by_the_environment() -> None:
-    given = {"env_name": "coinrun", "num_levels": 50, "epsilon_greedy": 0.1, "reward_scale": 3}
-    spec = train_options(given).environment()
+def test_training_scales_rewards_instead_of_the_environment() -> None:
+    options: dict[str, Any] = {"env_name": "coinrun", "num_levels": 50, "epsilon_greedy": 0.1, "reward_scale": 3}
+    spec = train_options(options).environment()
     assert spec.options["num_levels"] == 50
     assert spec.epsilon_greedy == 0.1
     assert spec.reward_scale == 1
 
 
-def test_metadata_of_a_checkpoint_gives_the_environment_of_its_training() -> None:
-    for given in (
+def test_metadata_of_a_checkpoint_describe_its_environment() -> None:
+    for keywords in (
         {"env_id": "procgen:procgen-coinrun-v0", "num_levels": 50, "distribution_mode": "easy"},
         {"env_id": "BreakoutNoFrameskip-v4", "env_kind": "atari", "frame_stack": 4},
     ):
-        options = train_options(given)
+        options = train_options(keywords)
         assert spec_from_metadata(options.checkpoint_args()) == options.environment()
 
 
-def test_help_of_all_fields() -> None:
+def test_help() -> None:
     import tyro
 
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exited:
         tyro.cli(TrainOptions, args=["--help"])
-    assert ended.value.code == 0
+    assert exited.value.code == 0
 
 
 def test_options_import_no_framework() -> None:

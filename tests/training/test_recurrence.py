@@ -1,8 +1,9 @@
-"""Recurrent agents (`use_lstm`): acting and learning use the same states, and agents learn to remember."""
+"""Recurrent agents (`use_lstm`): acting and learning use the same states, and agents learn to use their memory."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from rl_clarity.training.options import TrainOptions, train_options
 from rl_clarity.training.trainer import Trainer, minibatches
 from tests.training.toys import Columns, bright_column
 
-OPTIONS = {"num_envs": 6, "num_steps": 10, "num_minibatches": 3, "ppo_epochs": 1, "use_lstm": True}
+OPTIONS: dict[str, Any] = {"num_envs": 6, "num_steps": 10, "num_minibatches": 3, "ppo_epochs": 1, "use_lstm": True}
 
 
 class Remember(Columns):
@@ -41,8 +42,8 @@ class Remember(Columns):
         return dark
 
 
-def make_trainer(environment: type[Columns] = Columns, **changes: object) -> Trainer:
-    options = TrainOptions(env_name="columns", **{**OPTIONS, **changes})  # type: ignore[arg-type]
+def make_trainer(environment: type[Columns] = Columns, **changes: Any) -> Trainer:
+    options = TrainOptions(env_name="columns", **{**OPTIONS, **changes})
     return Trainer(options, environment(options.num_envs, seed=1))
 
 
@@ -51,7 +52,7 @@ def log_probabilities(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
     return log_policy[np.arange(len(actions)), actions]
 
 
-def test_replaying_a_rollout_gives_its_states_across_episodes() -> None:
+def test_replaying_rollouts_reproduces_their_states() -> None:
     trainer = make_trainer()
     first = trainer.runner.play(trainer.learner, 10)
     second = trainer.runner.play(trainer.learner, 10)
@@ -63,17 +64,17 @@ def test_replaying_a_rollout_gives_its_states_across_episodes() -> None:
         for t in range(10):
             _, values, state = trainer.learner.act(rollout.observations[t], rollout.firsts[t], state)
             np.testing.assert_array_equal(values, rollout.values[t])
-    # An episode's states are those of the episode alone.
+    # States do not depend on earlier episodes.
     t, i = next((t, i) for t, i in np.argwhere(second.firsts) if 0 < t < 9)
-    alone = trainer.learner.initial_state(6)
+    fresh = trainer.learner.initial_state(6)
     for step in (t, t + 1):
-        _, values, alone = trainer.learner.act(second.observations[step], second.firsts[step], alone)
+        _, values, fresh = trainer.learner.act(second.observations[step], second.firsts[step], fresh)
     assert values[i] == pytest.approx(second.values[t + 1, i], abs=1e-6)
 
 
 def test_learning_uses_the_states_of_acting() -> None:
     trainer = make_trainer()
-    trainer.runner.play(trainer.learner, 7)  # so that the next rollout begins within episodes
+    trainer.runner.play(trainer.learner, 7)  # the next rollout starts in the middle of episodes
     rollout = trainer.runner.play(trainer.learner, 10)
     assert any(np.abs(state).max() > 0 for state in rollout.states)
     recurrence = trainer.learner._recurrence
@@ -87,12 +88,12 @@ def test_learning_uses_the_states_of_acting() -> None:
             np.testing.assert_allclose(log_probs, batch.log_probs, atol=1e-5)
 
 
-def test_padding_sequences_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = make_trainer(num_minibatches=1)
     rollout = trainer.runner.play(trainer.learner, 10)
     (batch,) = minibatches(rollout, rollout.rewards, trainer.options, np.random.default_rng(0))
-    (whole,) = chunks(batch, 10)
-    assert len(whole.actions) == 60
+    (chunk,) = chunks(batch, 10)
+    assert len(chunk.actions) == 60
     before = trainer.learner.state()
     statistics, norm = trainer.learner.learn(batch)
     trainer.learner.restore(before)
@@ -101,18 +102,24 @@ def test_padding_sequences_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert [len(part.actions) for part in parts] == [40, 40]  # four sequences each, of which the last two are padding
     assert [len(state) for part in parts for state in part.states] == [4, 4, 4, 4]
     assert sum(part.weights.sum() for part in parts) == pytest.approx(1)
-    again, norm_again = trainer.learner.learn(batch)
-    np.testing.assert_allclose(again, statistics, rtol=1e-4, atol=1e-6)
-    assert norm_again == pytest.approx(norm, rel=1e-4)
+    padded, padded_norm = trainer.learner.learn(batch)
+    np.testing.assert_allclose(padded, statistics, rtol=1e-4, atol=1e-6)
+    assert padded_norm == pytest.approx(norm, rel=1e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use_lstm", [True, False])
 def test_only_recurrent_agents_learn_to_remember(use_lstm: bool) -> None:
-    settings = {"num_envs": 32, "num_steps": 12, "num_minibatches": 4, "ppo_epochs": 3, "learning_rate": 2e-3}
+    settings: dict[str, Any] = {
+        "num_envs": 32,
+        "num_steps": 12,
+        "num_minibatches": 4,
+        "ppo_epochs": 3,
+        "learning_rate": 2e-3,
+    }
     trainer = make_trainer(Remember, **settings, gamma=0.9, use_lstm=use_lstm)
     returns = [trainer.update()["mean_return"] for _ in range(60)]
-    assert returns[0] < 0.55  # a third by chance, with or without
+    assert returns[0] < 0.55  # a third by chance
     assert max(returns) > 0.8 if use_lstm else max(returns) < 0.55
 
 
@@ -123,9 +130,10 @@ def test_a_checkpoint_can_be_loaded_as_a_recurrent_agent(tmp_path: Path) -> None
     # The toy environment is not a registered kind; its shape is in the metadata.
     agent = load_agent(tmp_path / "checkpoint.jd")
     rollout = trainer.runner.play(trainer.learner, 10)
-    state = rollout.states
+    state: Any = rollout.states
     for t in range(10):
         outputs, state = agent.step(rollout.observations[t], state, rollout.firsts[t])
+        assert outputs.values is not None
         np.testing.assert_allclose(outputs.values, rollout.values[t], atol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""Training that was interrupted ends as if it had not been."""
+"""Interrupted training that is resumed gives the same results as uninterrupted training."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from tests.training.small import make_trainer, parameters, tiny
 from tests.training.toys import Columns, ResumableColumns
 
 
-def test_resumed_training_ends_as_uninterrupted_training(tmp_path: Path) -> None:
+def test_resumed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
     uninterrupted = make_trainer(ResumableColumns, reward_processing="normalize")
     for _ in range(2):
         uninterrupted.update()
@@ -48,7 +49,7 @@ def test_rows_of_lost_updates_are_dropped(tmp_path: Path) -> None:
     assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1", "2", "3", "4"]
 
 
-def test_another_network_does_not_resume(tmp_path: Path) -> None:
+def test_another_network_cannot_be_resumed(tmp_path: Path) -> None:
     train(tmp_path, **tiny(1))
     with pytest.raises(OptionError, match=r"cnn='impala'.*'clear'"):
         train(tmp_path, **tiny(2, cnn="impala"))
@@ -61,12 +62,12 @@ def test_a_finished_training_returns_its_summary_again(tmp_path: Path) -> None:
 
 
 def test_unfinished_files_of_a_killed_training_are_deleted(tmp_path: Path) -> None:
-    left = [".checkpoint.jd.1.unfinished", ".checkpoint-2.jd.1.unfinished", ".training-state.npz.1.unfinished"]
-    for name in (*left, ".notes.unfinished", f"{DIRECTORY}/{LOCK}"):
+    names = [".checkpoint.jd.1.unfinished", ".checkpoint-2.jd.1.unfinished", ".training-state.npz.1.unfinished"]
+    for name in (*names, ".notes.unfinished", f"{DIRECTORY}/{LOCK}"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("process 1 on another machine")
     train(tmp_path, **tiny(1))
-    assert not [name for name in left if (tmp_path / name).exists()]
+    assert not [name for name in names if (tmp_path / name).exists()]
     assert (tmp_path / ".notes.unfinished").exists(), "not a file of training"
 
 
@@ -74,10 +75,10 @@ def test_unfinished_files_of_a_killed_training_are_deleted(tmp_path: Path) -> No
 def test_an_agent_that_cannot_be_resumed_is_not_replaced(damage: str, tmp_path: Path) -> None:
     train(tmp_path, **tiny(1))
     agent, state = (tmp_path / "checkpoint.jd").read_bytes(), tmp_path / "training-state.npz"
-    kept = {"removed": None, "truncated": state.read_bytes()[:1000], "empty": b""}[damage]
+    content = {"removed": None, "truncated": state.read_bytes()[:1000], "empty": b""}[damage]
     state.unlink()
-    if kept is not None:
-        state.write_bytes(kept)
+    if content is not None:
+        state.write_bytes(content)
     with pytest.raises(ClarityError, match=r"choose another directory, or start again with overwrite=True \(--force\)"):
         train(tmp_path, **tiny(2, seed=1))
     assert (tmp_path / "checkpoint.jd").read_bytes() == agent
@@ -85,7 +86,7 @@ def test_an_agent_that_cannot_be_resumed_is_not_replaced(damage: str, tmp_path: 
     assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1", "2"]
 
 
-def test_overwriting_still_resumes_what_can_be_resumed(tmp_path: Path) -> None:
+def test_overwriting_resumes_training_where_possible(tmp_path: Path) -> None:
     train(tmp_path, **tiny(1))
     before = TrainingState.load(tmp_path / "training-state.npz").values["seconds"]
     assert train(tmp_path, overwrite=True, **tiny(2)).seconds > before
@@ -94,14 +95,22 @@ def test_overwriting_still_resumes_what_can_be_resumed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_procgen_resumes_in_the_middle_of_episodes(tmp_path: Path) -> None:
     pytest.importorskip("procgen")
-    options = {"env_name": "coinrun", "num_envs": 4, "num_steps": 16, "num_minibatches": 2, "ppo_epochs": 1}
+    options: dict[str, Any] = {
+        "env_name": "coinrun",
+        "num_envs": 4,
+        "num_steps": 16,
+        "num_minibatches": 2,
+        "ppo_epochs": 1,
+    }
     options |= {"tensorboard": False, "save_interval": 2, "num_levels": 50, "distribution_mode": "easy"}
-    train(tmp_path / "whole", **options, timesteps_per_proc=256)
-    train(tmp_path / "parts", **options, timesteps_per_proc=128)
-    train(tmp_path / "parts", **options, timesteps_per_proc=256)
-    whole, parts = (read(tmp_path / name / "checkpoint.jd").parameters for name in ("whole", "parts"))
-    for name, array in whole.items():
-        np.testing.assert_array_equal(array, parts[name], err_msg=name)
+    train(tmp_path / "uninterrupted", **options, timesteps_per_proc=256)
+    train(tmp_path / "resumed", **options, timesteps_per_proc=128)
+    train(tmp_path / "resumed", **options, timesteps_per_proc=256)
+    uninterrupted, resumed = (
+        read(tmp_path / name / "checkpoint.jd").parameters for name in ("uninterrupted", "resumed")
+    )
+    for name, array in uninterrupted.items():
+        np.testing.assert_array_equal(array, resumed[name], err_msg=name)
 
 
 RUN = """
@@ -117,14 +126,14 @@ train(sys.argv[2], **tiny(int(sys.argv[3]), **STATEFUL))
 
 
 @pytest.mark.slow
-def test_killed_training_ends_as_uninterrupted_training(tmp_path: Path) -> None:
+def test_killed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
     repository = Path(__file__).resolve().parents[2]
     killed, uninterrupted = tmp_path / "killed", tmp_path / "uninterrupted"
     command = [sys.executable, "-c", RUN, str(repository)]
     for rows in (10, 23):
         process = subprocess.Popen([*command, str(killed), "1000000"])
         while not (killed / "progress.csv").exists() or len(read_csv(killed / "progress.csv")) < rows:
-            assert process.poll() is None, "training ended by itself"
+            assert process.poll() is None, "training ended before it was killed"
             time.sleep(0.01)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
@@ -146,7 +155,7 @@ def test_killed_training_ends_as_uninterrupted_training(tmp_path: Path) -> None:
     assert actual.values["rng"] == expected.values["rng"]
 
 
-def test_environments_that_cannot_be_restored_begin_new_episodes(tmp_path: Path) -> None:
+def test_environments_that_cannot_be_restored_start_new_episodes(tmp_path: Path) -> None:
     first = make_trainer(Columns, reward_processing="normalize")
     first.update()
     assert not first.state().part("0/player")

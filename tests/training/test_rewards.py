@@ -6,52 +6,53 @@ import pytest
 from rl_clarity.training.rollout import RewardProcessor
 from rl_clarity.training.trainer import scale_values
 
-NO_END = np.zeros(3, bool)
+NO_ENDS = np.zeros(3, bool)
 
 
-def test_none_only_scales() -> None:
-    np.testing.assert_array_equal(RewardProcessor("none", 3, 0.9, scale=2)(np.array([1, -2, 0.5]), NO_END), [2, -4, 1])
+def test_none_scales_rewards() -> None:
+    np.testing.assert_array_equal(RewardProcessor("none", 3, 0.9, scale=2)(np.array([1, -2, 0.5]), NO_ENDS), [2, -4, 1])
 
 
 def test_clip_keeps_the_sign() -> None:
-    np.testing.assert_array_equal(RewardProcessor("clip", 3, 0.9)(np.array([5, -0.1, 0]), NO_END), [1, -1, 0])
+    np.testing.assert_array_equal(RewardProcessor("clip", 3, 0.9)(np.array([5, -0.1, 0]), NO_ENDS), [1, -1, 0])
 
 
-def test_normalize_divides_by_the_deviation_of_all_returns_so_far() -> None:
+def test_normalize_divides_by_the_standard_deviation_of_returns() -> None:
     rng = np.random.default_rng(0)
     processor = RewardProcessor("normalize", 3, 0.9)
-    running, seen = np.zeros(3), []
+    running = np.zeros(3)
+    returns: list[float] = []
     for _ in range(300):
         rewards, ends = rng.normal(2, 1, 3), rng.random(3) < 0.1
         running = running * 0.9 + rewards
-        seen.extend(running)
-        expected = rewards / np.std(seen)
+        returns.extend(running)
+        expected = rewards / np.std(returns)
         result = processor(rewards, ends)
         running[ends] = 0
     np.testing.assert_allclose(result, expected, rtol=1e-3)
 
 
-def test_a_normalized_reward_is_at_most_10() -> None:
+def test_normalized_rewards_are_clipped_at_10() -> None:
     processor = RewardProcessor("normalize", 3, 0.9)
     for _ in range(100):
-        processor(np.zeros(3), NO_END)
-    assert processor(np.array([1e6, 0, 0]), NO_END)[0] == pytest.approx(10)
+        processor(np.zeros(3), NO_ENDS)
+    assert processor(np.array([1e6, 0, 0]), NO_ENDS)[0] == pytest.approx(10)
 
 
-def test_restored_state_gives_the_same_rewards() -> None:
+def test_restored_state() -> None:
     first, second = RewardProcessor("normalize", 3, 0.9), RewardProcessor("normalize", 3, 0.9)
     rng = np.random.default_rng(1)
     for _ in range(10):
         first(rng.normal(size=3), rng.random(3) < 0.2)
     second.restore(first.state())
     rewards = rng.normal(size=3)
-    np.testing.assert_array_equal(first(rewards, NO_END), second(rewards, NO_END))
+    np.testing.assert_array_equal(first(rewards, NO_ENDS), second(rewards, NO_ENDS))
 
 
 def test_unit_is_the_standard_deviation_of_returns() -> None:
     processor = RewardProcessor("normalize", 3, 0.9)
     for _ in range(50):
-        normalized = processor(np.array([4.0, 0, 1]), NO_END)
+        normalized = processor(np.array([4.0, 0, 1]), NO_ENDS)
     np.testing.assert_allclose(normalized * processor.unit, [4, 0, 1], rtol=1e-5)
     assert RewardProcessor("none", 3, 0.9).unit == 1
 

@@ -13,12 +13,12 @@ from tests.training.toys import ACTIONS, Columns
 class Brightness:
     """A policy whose logits and values are simple functions of the observations."""
 
-    def initial_state(self, n: int) -> tuple[()]:
+    def initial_state(self, n: int) -> tuple[np.ndarray, ...]:
         return ()
 
     def act(
-        self, observations: np.ndarray, firsts: np.ndarray, state: tuple[()]
-    ) -> tuple[np.ndarray, np.ndarray, tuple[()]]:
+        self, observations: np.ndarray, firsts: np.ndarray, state: tuple[np.ndarray, ...]
+    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
         columns = observations.mean(axis=(1, 3))[:, : 5 * ACTIONS].reshape(len(observations), ACTIONS, 5).mean(2)
         return (columns / 50).astype(np.float32), observations.mean(axis=(1, 2, 3)).astype(np.float32), ()
 
@@ -45,7 +45,7 @@ def test_episodes_continue_across_rollouts() -> None:
     rollouts = [runner.play(Brightness(), 3) for _ in range(4)]
     lengths = [episode.length for rollout in rollouts for episode in rollout.episodes]
     assert len(lengths) == 12
-    assert sorted(lengths)[3:] == [4] * 9  # the first episodes of three environments began in the middle
+    assert sorted(lengths)[3:] == [4] * 9  # three environments started in the middle of an episode
     total = sum(rollout.rewards.sum() for rollout in rollouts)
     assert 0 < sum(episode.reward for rollout in rollouts for episode in rollout.episodes) <= total
 
@@ -62,9 +62,9 @@ def random_rollout(steps: int, n: int) -> Rollout:
     dones = rng.random((steps, n)) < 0.3
     truncated = dones & (rng.random((steps, n)) < 0.5)
     values, rewards, final_values = rng.normal(size=(3, steps, n)).astype(np.float32)
-    nothing = np.zeros((steps, n), np.int32)
+    zeros = np.zeros((steps, n), np.int32)
     last = rng.normal(size=n).astype(np.float32)
-    return Rollout(nothing, nothing, values, values, rewards, dones, dones, truncated, final_values, last, (), [])
+    return Rollout(zeros, zeros, values, values, rewards, dones, dones, truncated, final_values, last, (), [])
 
 
 def test_advantages_are_sums_of_discounted_errors() -> None:
@@ -76,10 +76,10 @@ def test_advantages_are_sums_of_discounted_errors() -> None:
         for t in range(15):
             expected, factor = 0.0, 1.0
             for k in range(t, 15):
-                after = rollout.last_values[i] if k == 14 else rollout.values[k + 1, i]
+                next_value = rollout.last_values[i] if k == 14 else rollout.values[k + 1, i]
                 if rollout.dones[k, i]:
-                    after = rollout.final_values[k, i] if rollout.truncated[k, i] else 0
-                expected += factor * (rollout.rewards[k, i] + gamma * after - rollout.values[k, i])
+                    next_value = rollout.final_values[k, i] if rollout.truncated[k, i] else 0
+                expected += factor * (rollout.rewards[k, i] + gamma * next_value - rollout.values[k, i])
                 factor *= gamma * lam
                 if rollout.dones[k, i]:
                     break
@@ -89,18 +89,18 @@ def test_advantages_are_sums_of_discounted_errors() -> None:
 def test_truncated_episodes_are_bootstrapped_from_their_last_observation() -> None:
     bright = np.full((16, 16, 3), 200, np.uint8)
 
-    class Cut(Columns):
+    class Truncated(Columns):
         def step(self, actions: np.ndarray) -> Step:
             step = super().step(actions)
             return dataclasses.replace(step, truncated=step.firsts, final_observations={1: bright})
 
-    rollout = play(Cut(3, seed=0), 8)
+    rollout = play(Truncated(3, seed=0), 8)
     assert rollout.truncated[:, 1].all()
     assert not rollout.truncated[:, [0, 2]].any()
     np.testing.assert_array_equal(rollout.final_values[:, 1], np.full(8, 200, np.float32))
 
 
-def test_returns_are_those_of_whole_games_when_each_life_is_an_episode() -> None:
+def test_returns_of_games_with_several_lives() -> None:
     class Lives(Columns):
         def step(self, actions: np.ndarray) -> Step:
             step = super().step(actions)

@@ -1,4 +1,4 @@
-"""Whole trainings: they learn, write their files, and stop with clear errors."""
+"""Complete training runs: they learn, write their files, and stop with clear errors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from tests.training.toys import ACTIONS, Columns, bright_column
 def test_ppo_learns_which_column_is_bright() -> None:
     trainer = make_trainer(Columns)
     returns = [trainer.update()["mean_return"] for _ in range(25)]
-    assert returns[0] < 2.2  # of 4: a third of random actions is right
+    assert returns[0] < 2.2  # of 4: a third of random actions is correct
     assert returns[-1] > 3.6
     rng = np.random.default_rng(9)
     images = np.stack([bright_column(column, rng) for column in range(ACTIONS)])
@@ -52,6 +53,7 @@ def test_a_checkpoint_can_be_loaded_as_an_agent(tmp_path: Path) -> None:
     assert agent.metadata["env_id"] == COLUMNS_ID
     assert agent.metadata["lambda"] == 0.95
     outputs = agent.forward(np.zeros((2, 16, 16, 3), np.uint8))
+    assert outputs.policy_logits is not None
     assert np.isfinite(outputs.policy_logits).all()
 
 
@@ -62,25 +64,25 @@ def test_progress_csv_has_one_row_per_update(tmp_path: Path) -> None:
     assert [int(row["update"]) for row in rows] == [1, 2, 3, 4, 5]
     assert [int(row["timesteps"]) for row in rows] == [32, 64, 96, 128, 160]
     assert list(rows[0]) == list(COLUMNS)
-    assert not list((tmp_path).glob(".*")), "temporary files are left"
+    assert not list((tmp_path).glob(".*")), "temporary files remain"
 
 
 def test_save_all_keeps_every_checkpoint(tmp_path: Path) -> None:
     train(tmp_path, **tiny(3, save_interval=1, save_all=True))
-    kept = [read(tmp_path / f"checkpoint-{update}.jd").parameters["ppo2_model/pi/w:0"] for update in (1, 2, 3)]
-    assert not np.array_equal(kept[0], kept[2])
-    np.testing.assert_array_equal(kept[2], read(tmp_path / "checkpoint.jd").parameters["ppo2_model/pi/w:0"])
+    weights = [read(tmp_path / f"checkpoint-{update}.jd").parameters["ppo2_model/pi/w:0"] for update in (1, 2, 3)]
+    assert not np.array_equal(weights[0], weights[2])
+    np.testing.assert_array_equal(weights[2], read(tmp_path / "checkpoint.jd").parameters["ppo2_model/pi/w:0"])
 
 
 def test_event_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 
-    monkeypatch.setitem(sys.modules, "tensorboard", None)  # nobody needs it installed to train
+    monkeypatch.setitem(sys.modules, "tensorboard", None)  # training does not need it
     train(tmp_path, **tiny(2, tensorboard=True))
     (path,) = (tmp_path / "tensorboard").glob("events.out.tfevents.*")
     events = [
         tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(path))
-    ]  # a record with a wrong checksum would not be read
+    ]  # TensorFlow verifies the checksums
     assert events[0].file_version == "brain.Event:2"
     rows = list(csv.DictReader((tmp_path / "progress.csv").open()))
     assert [event.step for event in events[1:]] == [int(row["timesteps"]) for row in rows]
@@ -124,7 +126,7 @@ def test_a_second_training_in_the_same_directory_is_refused(tmp_path: Path) -> N
     train(tmp_path, **tiny(1))
 
 
-def test_without_a_terminal_a_line_is_printed_every_minute(capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_without_a_terminal_is_one_line_a_minute(capfd: pytest.CaptureFixture[str]) -> None:
     train(**tiny(3))
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("update")]
     assert len(lines) == 1
@@ -132,18 +134,18 @@ def test_without_a_terminal_a_line_is_printed_every_minute(capfd: pytest.Capture
 
 @pytest.mark.parametrize("network", ["impala", "nature"])
 def test_other_networks_train(network: str) -> None:
-    class Large(Columns):
+    class LargeColumns(Columns):
         observation_shape = (48, 48, 3)
 
         def _draw(self) -> np.ndarray:
             return super()._draw().repeat(3, axis=1).repeat(3, axis=2)
 
     options = TrainOptions(env_name="columns", cnn=network, num_envs=4, num_steps=4, num_minibatches=2, ppo_epochs=1)
-    trainer = Trainer(options, Large(4, seed=0))
+    trainer = Trainer(options, LargeColumns(4, seed=0))
     before = parameters(trainer)
     trainer.update()
     for name, array in parameters(trainer).items():
-        assert not np.array_equal(array, before[name]), f"{name} did not move"
+        assert not np.array_equal(array, before[name]), f"{name} did not change"
 
 
 def test_bfloat16_is_close_to_float32(tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ def test_bfloat16_is_close_to_float32(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_atari_trains(tmp_path: Path) -> None:
     pytest.importorskip("ale_py")
-    options = {"env_kind": "atari", "env_id": "PongNoFrameskip-v4", "frame_stack": 4, "cnn": "nature"}
+    options: dict[str, Any] = {"env_kind": "atari", "env_id": "PongNoFrameskip-v4", "frame_stack": 4, "cnn": "nature"}
     options |= {"num_envs": 2, "num_steps": 8, "num_minibatches": 2, "timesteps_per_proc": 32, "tensorboard": False}
     train(tmp_path, **options, reward_processing="clip", epsilon_greedy=0.1)
     agent = load_agent(tmp_path / "checkpoint.jd")
@@ -172,19 +174,20 @@ import numpy as np
 from rl_clarity.training import train
 from rl_clarity.training import trainer
 from tests.training.small import tiny
-ended = []
+trainers = []
 update = trainer.Trainer.update
-def remember(self):
+def record(self):
     row = update(self)
-    ended[:] = [self]
+    trainers[:] = [self]
     return row
-trainer.Trainer.update = remember
+trainer.Trainer.update = record
 from rl_clarity.jobs import communicator
 rank = communicator().rank
 for updates in (2, 4):
-    train(f"{sys.argv[2]}/of-{rank}", **tiny(updates, reward_processing="normalize", tensorboard=True, save_all=True))
-np.savez(f"{sys.argv[2]}/rank-{rank}.npz", images=ended[0].runner._observations, **{
-    name.replace("/", "|"): array for name, array in ended[0].learner.network.parameters().items()})
+    options = tiny(updates, reward_processing="normalize", tensorboard=True, save_all=True)
+    train(f"{sys.argv[2]}/directory-{rank}", **options)
+np.savez(f"{sys.argv[2]}/rank-{rank}.npz", images=trainers[0].runner._observations, **{
+    name.replace("/", "|"): array for name, array in trainers[0].learner.network.parameters().items()})
 """
 
 
@@ -193,13 +196,13 @@ def test_ranks_share_parameters_but_not_environments(tmp_path: Path) -> None:
     pytest.importorskip("mpi4py")
     mpiexec = Path(sys.executable).with_name("mpiexec")
     if not mpiexec.exists():
-        pytest.skip("there is no mpiexec beside this Python")
+        pytest.skip("no mpiexec in the folder of this Python")
     repository = Path(__file__).resolve().parents[2]
     subprocess.run([mpiexec, "-n", "2", sys.executable, "-c", RANKS, repository, tmp_path], check=True, timeout=300)
     first, second = (np.load(tmp_path / f"rank-{rank}.npz") for rank in (0, 1))
     for name in first.files:
         assert np.array_equal(first[name], second[name]) == (name != "images"), name
-    assert not (tmp_path / "of-1").exists(), "only rank 0 writes"
-    assert [row["update"] for row in read_csv(tmp_path / "of-0" / "progress.csv")] == ["1", "2", "3", "4"]
+    assert not (tmp_path / "directory-1").exists(), "only rank 0 writes"
+    assert [row["update"] for row in read_csv(tmp_path / "directory-0" / "progress.csv")] == ["1", "2", "3", "4"]
     with pytest.raises(OptionError, match="mpiexec -n 2"):
-        train(tmp_path / "of-0", **tiny(5, reward_processing="normalize"))
+        train(tmp_path / "directory-0", **tiny(5, reward_processing="normalize"))

@@ -30,7 +30,7 @@ class Columns:
 
     observation_shape = (SIDE, SIDE, 3)
     num_actions = ACTIONS
-    action_combos = (("0",), ("1",), ("2",))
+    action_combos: tuple[tuple[str, ...], ...] = (("0",), ("1",), ("2",))
 
     def __init__(self, num_envs: int, seed: int) -> None:
         self.num_envs = num_envs
@@ -60,7 +60,7 @@ class Columns:
 
 
 class ResumableColumns(Columns):
-    """The same, resumable."""
+    """Columns with snapshots."""
 
     def snapshot(self) -> dict[str, np.ndarray]:
         state = np.frombuffer(json.dumps(self._rng.bit_generator.state).encode(), np.uint8)
@@ -79,8 +79,8 @@ def make(name: str, num_envs: int, seed: int, options: object, *, full_resolutio
 KIND = EnvironmentKind(make)
 
 
-class ColumnsGymnasium(gymnasium.Env[np.ndarray, int]):
-    """One such environment for Gymnasium, whose rewards are NaN after `nan_after` steps."""
+class ColumnsGymnasium(gymnasium.Env[np.ndarray, Any]):
+    """A single environment for Gymnasium, whose rewards are NaN after `nan_after` steps."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
     action_space = gymnasium.spaces.Discrete(ACTIONS)
@@ -89,11 +89,13 @@ class ColumnsGymnasium(gymnasium.Env[np.ndarray, int]):
         self._nan_after = nan_after
         self._steps = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         return self._draw(), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self._steps += 1
         reward = float(action == self._column)
         if self._nan_after is not None and self._steps > self._nan_after:
@@ -105,8 +107,12 @@ class ColumnsGymnasium(gymnasium.Env[np.ndarray, int]):
         return bright_column(self._column, self.np_random)
 
 
-gymnasium.register("RlClarityColumns-v0", ColumnsGymnasium)
-gymnasium.register("RlClarityColumnsNan-v0", ColumnsGymnasium, kwargs={"nan_after": 40})
+def _make_gymnasium(**options: Any) -> ColumnsGymnasium:
+    return ColumnsGymnasium(**options)
+
+
+gymnasium.register("RlClarityColumns-v0", _make_gymnasium)
+gymnasium.register("RlClarityColumnsNan-v0", _make_gymnasium, kwargs={"nan_after": 40})
 
 
 def linear_network(shape: tuple[int, int, int] = (2, 2, 1), num_actions: int = 3, seed: int = 0) -> Network:
