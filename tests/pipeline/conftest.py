@@ -1,4 +1,4 @@
-"""A small real run, made once for all tests of the whole way."""
+"""A small real run, shared by all tests of the pipeline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import rl_clarity
 from rl_clarity import formats
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.pages.results import Results, open_results
+from rl_clarity.pages.results import Results
 from rl_clarity.recordings.storage import load_observations, load_trajectories
 from tests.pipeline.small import COMBOS, LAST_LAYER, OBSERVATIONS, TRAJECTORIES, SmallRun, write_checkpoint
 
@@ -22,20 +22,21 @@ SHORT = {"trajectories_kwargs": {"num_envs": 2, "num_steps": 24}, "observations_
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of a fresh network; its folder is to hold no samples but the small run's."""
+    """A checkpoint of a fresh network. Only the small run may save samples beside it."""
     return write_checkpoint(tmp_path_factory.mktemp("checkpoint") / "agent.jd")
 
 
 @pytest.fixture(scope="session")
-def _agents_are_built_once() -> Iterator[None]:
-    """One agent for all runs of a checkpoint with its metadata: tracing a network anew for each takes seconds."""
-    build, built = formats.build_agent, {}
+def _cached_agents() -> Iterator[None]:
+    """Share one agent between all runs of a checkpoint with the same metadata: tracing a network takes seconds."""
+    build = formats.build_agent
+    agents: dict[tuple[str, str], Agent] = {}
 
-    def build_once(found: formats.Checkpoint) -> Agent:
-        key = (found.sha256, repr(sorted(found.metadata.items())))
-        if key not in built:
-            built[key] = build(found)
-        return built[key]
+    def build_once(checkpoint: formats.Checkpoint) -> Agent:
+        key = (checkpoint.sha256, repr(sorted(checkpoint.metadata.items())))
+        if key not in agents:
+            agents[key] = build(checkpoint)
+        return agents[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formats, "build_agent", build_once)
@@ -43,8 +44,8 @@ def _agents_are_built_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def small_run(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, _agents_are_built_once: None) -> SmallRun:
-    """The network's play explained: two layers and the input, the value, every action and every group."""
+def small_run(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, _cached_agents: None) -> SmallRun:
+    """A page of two layers and the input, with attribution of the value, every action and every group."""
     pytest.importorskip("procgen", reason="the small run plays CoinRun")
     options: dict[str, Any] = {
         "layer_kwargs": {"name_contains_one_of": ["Relu_"]},
@@ -73,39 +74,40 @@ def small_run(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory, _agent
 
 @pytest.fixture(scope="session")
 def explain_in(small_run: SmallRun) -> Explain:
-    """Explain a little of the small run in a directory: its last layer, 24 steps and 16 observations."""
-    played = small_run.trajectories
-    trajectories = {name: getattr(played, name)[:, :24] for name in ("observations", "actions", "rewards", "firsts")}
+    """Make a page of the small run's last layer, 24 steps and 16 observations in a directory."""
+    recorded = small_run.trajectories
+    trajectories = {name: getattr(recorded, name)[:, :24] for name in ("observations", "actions", "rewards", "firsts")}
     base = {"layer_kwargs": LAST_LAYER, "action_combos": COMBOS, "title": "An agent"}
 
-    def made(directory: Path, **options: Any) -> Results:
-        given = options.pop("trajectories", trajectories)
-        observations = options.pop("observations", small_run.observations.observations[:16])
-        page = rl_clarity.generate(small_run.agent, given, observations, directory, **{**base, **options})
-        return open_results(page.path)
+    def generate(directory: Path, **options: Any) -> Results:
+        samples = (
+            options.pop("trajectories", trajectories),
+            options.pop("observations", small_run.observations.observations[:16]),
+        )
+        return rl_clarity.generate(small_run.agent, *samples, directory, **{**base, **options}).results()
 
-    return made
+    return generate
 
 
 @pytest.fixture
 def explain(explain_in: Explain, tmp_path: Path) -> Explain:
-    """The same, in `page` if no directory is given."""
+    """Like `explain_in`, in the directory `page` by default."""
 
-    def made(directory: Path = tmp_path / "page", **options: Any) -> Results:
+    def generate(directory: Path = tmp_path / "page", **options: Any) -> Results:
         return explain_in(directory, **options)
 
-    return made
+    return generate
 
 
 @pytest.fixture
 def run_short(small_run: SmallRun, tmp_path: Path) -> Callable[..., Path]:
-    """Run a copy of the small run's checkpoint, with samples of its own, on one layer."""
+    """Run a copy of the small run's checkpoint, with separate samples, on one layer."""
 
-    def ran(directory: str, checkpoint: str = "checkpoint", **options: Any) -> Path:
+    def run(directory: str, checkpoint: str = "checkpoint", **options: Any) -> Path:
         path = tmp_path / checkpoint / "agent.jd"
         path.parent.mkdir(exist_ok=True)
         shutil.copyfile(small_run.checkpoint, path)
         rl_clarity.run(path, tmp_path / directory, **{"layer_kwargs": LAST_LAYER, **SHORT, **options})
         return tmp_path / directory
 
-    return ran
+    return run

@@ -1,14 +1,16 @@
-"""A small real run: a fresh network plays CoinRun. It is explained once, and most tests work with what it saw."""
+"""A small real run: a fresh network plays CoinRun. Most tests share its page and its samples."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pytest
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.jobs.forecast import CountingDirectory
@@ -34,7 +36,7 @@ COMBOS = (
 
 @dataclass(frozen=True)
 class SmallRun:
-    """A page made by `run`, and what it was made from."""
+    """A page made by `run`, and its inputs."""
 
     checkpoint: Path
     agent: Agent
@@ -48,9 +50,10 @@ class SmallRun:
 def write_checkpoint(
     path: Path, args: dict[str, Any] | None = None, shape: tuple[int, int, int] = (64, 64, 3), actions: int = 15
 ) -> Path:
-    """A checkpoint of a `nature` network with made-up parameters.
+    """Write a checkpoint of a `nature` network with random parameters.
 
-    Biases, since without them gradients are the same all along a path; and a policy that tells frames apart.
+    Biases are random, since without them gradients are constant along a path; the policy's weights are large, so that
+    its logits differ between frames.
     """
     from rl_clarity.formats import architectures, baselines
     from rl_clarity.quiet import import_keras
@@ -66,51 +69,61 @@ def write_checkpoint(
     return path
 
 
-def files_of(directory: Path) -> dict[str, bytes]:
-    """All files of a page and of the work on it, but for those that say when and by whom it was done."""
-    left_out = (f"{DIRECTORY}/{LOCK}", "run-log.json")
-    found = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
-    return {name: path.read_bytes() for name, path in sorted(found.items()) if not name.endswith(left_out)}
+def read_files(directory: Path) -> dict[str, bytes]:
+    """Read all files of a page and of its work directory, except the lock and the run log."""
+    excluded = (f"{DIRECTORY}/{LOCK}", "run-log.json")
+    paths = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in sorted(paths.items()) if not name.endswith(excluded)}
 
 
 def is_complete(directory: Path) -> bool:
-    """Whether a finished page is there, rather than one that says what is missing, or none."""
+    """Whether the directory contains a complete page, rather than an incomplete one or none."""
     page = directory / "interface.html"
     return page.exists() and bool(read_manifest(page.read_bytes())["complete"])
 
 
 def page_files(directory: Path) -> set[str]:
-    """Names of a page's files, without those of the work on it."""
-    return {name for name in files_of(directory) if not name.startswith(f"{DIRECTORY}/")}
+    """Names of a page's files, without its work directory."""
+    return {name for name in read_files(directory) if not name.startswith(f"{DIRECTORY}/")}
 
 
 @contextlib.contextmanager
-def counted_tasks(monkeypatch: Any) -> Iterator[list[str]]:
-    """Names of the tasks that are done while the context lasts."""
-    done: list[str] = []
+def record_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Record the names of the tasks that finish within the context."""
+    names: list[str] = []
     enter = WorkStore.enter
 
-    def entered(self: WorkStore, name: str, *rest: Any) -> None:
+    def record(self: WorkStore, name: str, *rest: Any) -> None:
         enter(self, name, *rest)
-        done.append(name)
+        names.append(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(WorkStore, "enter", entered)
-        yield done
+        patch.setattr(WorkStore, "enter", record)
+        yield names
 
 
-def counted_plays(monkeypatch: Any) -> list[int]:
-    """Grows when an agent plays."""
-    from rl_clarity.recordings import source
+def record_calls(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[tuple[Any, ...]]:
+    """Record the positional arguments of each call of a module's function from now on."""
+    calls: list[tuple[Any, ...]] = []
+    function = getattr(module, name)
 
-    calls: list[int] = []
-    make = source.make
-    monkeypatch.setattr(source, "make", lambda *a, **k: calls.append(1) or make(*a, **k))
+    def record(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(module, name, record)
     return calls
 
 
-def stop_when_written(error: type[BaseException]) -> Any:
-    """A replacement for `write_trajectory` that fails, except in a forecast, which writes nothing."""
+def record_environments(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Record each time that environments are made to collect samples."""
+    from rl_clarity.recordings import source
+
+    return record_calls(monkeypatch, source, "make")
+
+
+def failing_write_trajectory(error: type[BaseException]) -> Callable[..., Any]:
+    """Return a replacement for `write_trajectory` that raises, except in a forecast, which writes nothing."""
     from rl_clarity.analyses.trajectories import write_trajectory
 
     def write(subject: Any, *rest: Any) -> Any:
@@ -121,8 +134,15 @@ def stop_when_written(error: type[BaseException]) -> Any:
     return write
 
 
-def coding_error(values: np.ndarray) -> np.ndarray:
-    """How far coded values may be from values (n, h, w, K): half of one of 127 steps of their square roots."""
+def completeness(results: Results, layer: str, trajectory: int, output: str) -> np.ndarray:
+    """Sum of the attribution, difference of the scores and score of each step (T, 3)."""
+    gap = results.totals(layer, trajectory)[output].gap
+    assert gap is not None
+    return gap
+
+
+def quantization_error(values: np.ndarray) -> np.ndarray:
+    """Largest error of quantized values (n, h, w, K): half of one of 127 steps of their square roots."""
     largest = np.abs(values).max(axis=(1, 2, 3), keepdims=True)
     half_step = 0.5 / 127
     return 2 * half_step * np.sqrt(np.abs(values) * largest) + largest * (half_step**2 + 1e-5)

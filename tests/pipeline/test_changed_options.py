@@ -1,4 +1,4 @@
-"""A changed option costs only what depends on it."""
+"""A changed option repeats only the tasks that depend on it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from rl_clarity.errors import OutputError
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import OBSERVATIONS, counted_tasks, files_of
+from tests.pipeline.small import OBSERVATIONS, read_files, record_calls, record_tasks
 
 FEATURES = {"features/Relu_2"}
-PLAYED = {"trajectories/1", "trajectories/2"}
+TRAJECTORIES = {"trajectories/1", "trajectories/2"}
 EXAMPLES = {"atlas", "examples/Relu_2"}
-EXPLAINED = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
+ATTRIBUTION = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
 
 
 @pytest.mark.parametrize(
@@ -25,23 +25,23 @@ EXPLAINED = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
         ({"vis_subdiv_mult_default": 2, "vis_expand_mults": [1, 4], "attr_single_channels": False}, EXAMPLES),
         ({"inline_js": False}, set()),
         ({"observations_subdir": "seen", "features_grids_subdir": "grids"}, EXAMPLES),
-        ({"scrub_range": (0, 0.1)}, PLAYED),
-        ({"gae_lambda": 0.5}, PLAYED),
-        ({"action_group_fns": ()}, PLAYED),
+        ({"scrub_range": (0, 0.1)}, TRAJECTORIES),
+        ({"gae_lambda": 0.5}, TRAJECTORIES),
+        ({"action_group_fns": ()}, TRAJECTORIES),
         ({"vis_thumbnail_num_mult": 3}, FEATURES | EXAMPLES),
         ({"vis_subdiv_mults": [1, 2]}, FEATURES | EXAMPLES),
         ({"thumbnails_subdir": "thumbs"}, FEATURES | EXAMPLES),
-        ({"attr_integrate_steps": 4}, EXPLAINED | {"examples/Relu_2"}),
-        ({"attribution_totals_subdir": "totals"}, EXPLAINED | {"examples/Relu_2"}),
-        ({"attr_policy": True}, EXPLAINED | {"examples/Relu_2"}),
-        ({"nmf_features": 4}, FEATURES | EXPLAINED | EXAMPLES),
-        ({"attr_quadrature": "midpoint"}, FEATURES | EXPLAINED | EXAMPLES),
+        ({"attr_integrate_steps": 4}, ATTRIBUTION | {"examples/Relu_2"}),
+        ({"attribution_totals_subdir": "totals"}, ATTRIBUTION | {"examples/Relu_2"}),
+        ({"attr_policy": True}, ATTRIBUTION | {"examples/Relu_2"}),
+        ({"nmf_features": 4}, FEATURES | ATTRIBUTION | EXAMPLES),
+        ({"attr_quadrature": "midpoint"}, FEATURES | ATTRIBUTION | EXAMPLES),
         ({"input_layer_include": True}, {"attribution/input/1", "attribution/input/2"}),
         ({"layer_kwargs": {"name_contains_one_of": ["Relu_1"]}}, None),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
-def test_changed_options_cost_only_what_depends_on_them(
+def test_changed_options_repeat_only_dependent_tasks(
     explain: Explain,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -51,33 +51,31 @@ def test_changed_options_cost_only_what_depends_on_them(
     explain()
     (tmp_path / "page" / "mine.txt").write_text("mine")
     (tmp_path / "page" / "attribution" / "mine.txt").write_text("mine")
-    with counted_tasks(monkeypatch) as done:
+    with record_tasks(monkeypatch) as done:
         explain(overwrite=True, **options)
     if expected is not None:
         assert set(done) == expected
     mine = {"mine.txt": b"mine", "attribution/mine.txt": b"mine"}
     explain(tmp_path / "new", **options)
-    assert files_of(tmp_path / "page") == files_of(tmp_path / "new") | mine
+    assert read_files(tmp_path / "page") == read_files(tmp_path / "new") | mine
 
 
-def test_more_observations_do_not_play_the_trajectories_again(
+def test_more_observations_do_not_collect_trajectories_again(
     run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rl_clarity.recordings import source
 
-    played = []
-    collect = source.collect_trajectories
-    monkeypatch.setattr(source, "collect_trajectories", lambda *a, **k: played.append(1) or collect(*a, **k))
+    calls = record_calls(monkeypatch, source, "collect_trajectories")
     run_short("page")
     run_short("other", observations_kwargs={**OBSERVATIONS, "num_obs": 5})
-    assert played == [1]
+    assert len(calls) == 1
     run_short("another", trajectories_kwargs={"num_envs": 2, "num_steps": 20})
-    assert played == [1, 1]
+    assert len(calls) == 2
 
 
-def test_other_predicates_make_another_page(explain: Explain, tmp_path: Path) -> None:
+def test_other_action_groups_make_another_page(explain: Explain, tmp_path: Path) -> None:
     explain(action_group_fns=(lambda combo: "UP" in combo,))
-    explain(action_group_fns=(lambda combo: "UP" in list(combo),))  # which says the same
+    explain(action_group_fns=(lambda combo: "UP" in list(combo),))  # equivalent, with the same groups
     with pytest.raises(OutputError, match="already holds a page"):
         explain(action_group_fns=(lambda combo: "DOWN" in combo,))
     results = explain(action_group_fns=(lambda combo: "DOWN" in combo,), overwrite=True)

@@ -1,7 +1,7 @@
-"""Every option that decides what is computed does what docs/options.md says of it.
+"""Every option that decides what is computed has the effect that docs/options.md describes.
 
-Each case gives options and, as the function under it, looks for their effect on a page of a little of the small run.
-`test_every_option_has_a_case` finds options without one.
+Each case has options and, as the function under it, a check of their effect on a page of part of the small run.
+`test_every_option_has_a_case` finds options without a case.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from rl_clarity.jobs.store import DIRECTORY
 from rl_clarity.pages.results import Results
 from rl_clarity.visualization.dataset_examples import dataset_grid
 from rl_clarity.visualization.patches import draw_grid
-from rl_clarity.visualization.rendering import render_attribution
+from rl_clarity.visualization.rendering import Direction, render_attribution
 from rl_clarity.visualization.totals import channel_totals
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import COMBOS, SmallRun, coding_error
+from tests.pipeline.small import COMBOS, SmallRun, completeness, quantization_error
 
 RULE = "graded-midpoint"
 LAYER = "Relu_2"
@@ -31,70 +31,72 @@ CASES: list[Any] = []
 
 
 def case(**options: Any) -> Callable[[Check], Check]:
-    def enter(check: Check) -> Check:
+    def register(check: Check) -> Check:
         CASES.append(pytest.param(options, check, id=check.__name__.strip("_")))
         return check
 
-    return enter
+    return register
 
 
 @pytest.mark.parametrize(("options", "check"), CASES)
 def test_option(
-    options: dict[str, Any], check: Check, explain: Explain, small_run: SmallRun, usual: Path, tmp_path: Path
+    options: dict[str, Any], check: Check, explain: Explain, small_run: SmallRun, default_page: Path, tmp_path: Path
 ) -> None:
     check(explain(**options), small_run)
-    assert_same_work_is_the_same(usual, tmp_path / "page")
+    assert_equal_keys_mean_equal_files(default_page, tmp_path / "page")
 
 
 @pytest.fixture(scope="module")
-def usual(explain_in: Explain, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of the same with no option."""
-    directory = tmp_path_factory.mktemp("usual") / "page"
+def default_page(explain_in: Explain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of the same samples with default options."""
+    directory = tmp_path_factory.mktemp("default") / "page"
     explain_in(directory)
     return directory
 
 
-def assert_same_work_is_the_same(one: Path, other: Path) -> None:
-    """Tasks that are taken to be the same wrote the same files: what decides them is in their keys."""
+def assert_equal_keys_mean_equal_files(first: Path, second: Path) -> None:
+    """Tasks with equal keys wrote equal files: their keys include everything that decides the result."""
     entries = [
         {path.name: json.loads(path.read_text()) for path in (page / DIRECTORY).glob("*-*.json")}
-        for page in (one, other)
+        for page in (first, second)
     ]
     for name in entries[0].keys() & entries[1].keys():
         if entries[0][name]["key"] == entries[1][name]["key"]:
             assert entries[0][name] == entries[1][name]
             for file in entries[0][name]["files"]:
-                assert (one / file).read_bytes() == (other / file).read_bytes(), file
+                assert (first / file).read_bytes() == (second / file).read_bytes(), file
 
 
-def frames_of(small_run: SmallRun) -> np.ndarray:
-    """What the pages of these tests explain of the first trajectory."""
+def page_frames(small_run: SmallRun) -> np.ndarray:
+    """Frames of the first trajectory that the pages of these tests show."""
     return small_run.trajectories.observations[0, :24]
 
 
-def reduction_of(
+def fit_reduction(
     small_run: SmallRun, features: int = 8, steps: int = 5, rule: str = "graded-midpoint", count: int = 16
-):
-    """The layer's reduction, fitted to `count` of the 16 observations."""
+) -> rl_clarity.ChannelReduction:
+    """Fit the layer's reduction to `count` of the 16 observations."""
     observations = small_run.observations.observations[:16]
     chosen = observations[np.linspace(0, 15, count).round().astype(int)]
     attribution = rl_clarity.integrated_gradients(small_run.agent, chosen, LAYER, "value", steps, rule)
     return rl_clarity.ChannelReduction.fit(attribution, features, 0)
 
 
-def assert_shows(results: Results, attribution: np.ndarray, reduction: rl_clarity.ChannelReduction, output="value"):
+def assert_shows(
+    results: Results, attribution: np.ndarray, reduction: rl_clarity.ChannelReduction, output: str = "value"
+) -> None:
     """The page shows this attribution, reduced."""
     channels, residual = reduction.signed_transform(attribution)
     values = np.concatenate([channels, residual], axis=-1)
-    found = results.attribution(LAYER, 0, output)
-    read = np.concatenate([found.channels, found.residual], axis=-1)
-    assert (np.abs(read - values) <= coding_error(values)).all()
+    shown = results.attribution(LAYER, 0, output)
+    shown_values = np.concatenate([shown.channels, shown.residual], axis=-1)
+    assert (np.abs(shown_values - values) <= quantization_error(values)).all()
     totals = channel_totals(channels, residual)
     assert_close(results.totals(LAYER, 0)[output].totals, totals)
 
 
-def assert_close(found: np.ndarray, wanted: np.ndarray) -> None:
-    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
+def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 
 
 # --- layers --------------------------------------------------------------------------------------------------------
@@ -112,15 +114,15 @@ def layers_by_kind(results: Results, small_run: SmallRun) -> None:
     assert (layer["height"], layer["width"], layer["depth"]) == (4, 4, 64)
 
 
-@case(input_layer_include=True, input_layer_name="what it sees")
+@case(input_layer_include=True, input_layer_name="observation")
 def input_layer(results: Results, small_run: SmallRun) -> None:
-    assert results.layers == ["what it sees", LAYER]
-    layer = results.layer("what it sees")
+    assert results.layers == ["observation", LAYER]
+    layer = results.layer("observation")
     assert layer["kind"] == "input"
     assert layer["colors"] == ["#ff0000", "#00ff00", "#0000ff"]
-    gradients = rl_clarity.input_gradients(small_run.agent, frames_of(small_run))
-    found = results.attribution("what it sees", 0)
-    assert (np.abs(found.channels - gradients) <= coding_error(gradients)).all()
+    gradients = rl_clarity.input_gradients(small_run.agent, page_frames(small_run))
+    shown = results.attribution("observation", 0)
+    assert (np.abs(shown.channels - gradients) <= quantization_error(gradients)).all()
 
 
 # --- attribution ---------------------------------------------------------------------------------------------------
@@ -128,22 +130,24 @@ def input_layer(results: Results, small_run: SmallRun) -> None:
 
 @case(attr_integrate_steps=3, attr_quadrature="riemann")
 def steps_of_attribution(results: Results, small_run: SmallRun) -> None:
-    attribution = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, "value", 3, "riemann")
-    assert_shows(results, attribution, reduction_of(small_run, rule="riemann"))
+    attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, "value", 3, "riemann")
+    assert_shows(results, attribution, fit_reduction(small_run, rule="riemann"))
 
 
 @case(attr_quadrature="midpoint")
 def quadrature(results: Results, small_run: SmallRun) -> None:
-    attribution = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, "value", 5, "midpoint")
-    assert_shows(results, attribution, reduction_of(small_run, rule="midpoint"))
+    attribution = rl_clarity.integrated_gradients(
+        small_run.agent, page_frames(small_run), LAYER, "value", 5, "midpoint"
+    )
+    assert_shows(results, attribution, fit_reduction(small_run, rule="midpoint"))
 
 
 @case(attr_max_paths=4, attr_integrate_steps=3, nmf_features=4)
 def paths(results: Results, small_run: SmallRun) -> None:
-    reduction = reduction_of(small_run, features=4)
+    reduction = fit_reduction(small_run, features=4)
     attribution = rl_clarity.multi_path_attribution(
         small_run.agent,
-        frames_of(small_run),
+        page_frames(small_run),
         LAYER,
         reduction,
         steps=3,
@@ -151,25 +155,25 @@ def paths(results: Results, small_run: SmallRun) -> None:
         rng=np.random.default_rng([0, 0, 0]),  # seed, trajectory, segment
     )
     assert_shows(results, attribution, reduction)
-    straight = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, "value", 3)
+    straight = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, "value", 3)
     assert np.abs(attribution - straight).max() > 0.01 * np.abs(straight).max()
 
 
 @case(attr_policy=True)
 def policy(results: Results, small_run: SmallRun) -> None:
     assert results.outputs == ["value", *(f"action-{i}" for i in range(15)), *(f"group-{i}" for i in range(5))]
-    reduction = reduction_of(small_run)
-    logit = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, 7, 5, RULE)
+    reduction = fit_reduction(small_run)
+    logit = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, 7, 5, RULE)
     assert_shows(results, logit, reduction, "action-7")
-    # A group's attribution is the sum over its logits before it is reduced; the sum of the reduced is another.
+    # A group's attribution is summed over its logits before the reduction; summing after it gives another result.
     logits = [6, 7, 8]
-    group = sum(
-        rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, i, 5, RULE) for i in logits
-    )
+    frames = page_frames(small_run)
+    per_logit = [rl_clarity.integrated_gradients(small_run.agent, frames, LAYER, i, 5, RULE) for i in logits]
+    group = np.sum(per_logit, axis=0)
     assert_shows(results, group, reduction, "group-0")
     reduced_first = sum(results.attribution(LAYER, 0, f"action-{i}").channels for i in logits)
-    found = results.attribution(LAYER, 0, "group-0").channels
-    assert np.abs(reduced_first - found).max() > 0.02 * np.abs(found).max()
+    shown = results.attribution(LAYER, 0, "group-0").channels
+    assert np.abs(reduced_first - shown).max() > 0.02 * np.abs(shown).max()
 
 
 @case(attr_images=True, input_layer_include=True)
@@ -179,21 +183,22 @@ def images_of_attribution(results: Results, small_run: SmallRun) -> None:
         films = layer["images"]["value"]
         assert len(films) == selections
         assert films.keys() == layer["scrubs"]["value"].keys()
-    attribution = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, "value", 5, RULE)
-    channels, residual = reduction_of(small_run).signed_transform(attribution)
+    attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, "value", 5, RULE)
+    channels, residual = fit_reduction(small_run).signed_transform(attribution)
     films = results.layer(LAYER)["images"]["value"]
     strips = results.layer(LAYER)["scrubs"]["value"]
-    for name, direction, channel in (
+    cases: tuple[tuple[str, Direction, str | int], ...] = (
         ("pos-prin", "pos", "prin"),
         ("abs-all", "abs", "all"),
         ("neg-res", "neg", "res"),
         ("neg-4", "neg", 3),
-    ):
+    )
+    for name, direction, channel in cases:
         rendered = np.clip(render_attribution(channels, residual, direction=direction, channel=channel), 0, 1)
         film = results.image(films[name][0][0]) / 255
         side = 4
         for step in range(24):
-            row, column = (side * at for at in divmod(step, 8))
+            row, column = (side * index for index in divmod(step, 8))
             shown = film[row : row + side, column : column + side]
             assert np.abs(shown - rendered[step]).max() <= 1.01 / 255
         strip = results.image(strips[name][0][0]) / 255
@@ -217,9 +222,9 @@ def number_of_features(results: Results, small_run: SmallRun) -> None:
 
 
 @case(nmf_attr_opts={"integrate_steps": 1})
-def attribution_that_features_are_fitted_to(results: Results, small_run: SmallRun) -> None:
-    attribution = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER, "value", 5, RULE)
-    assert_shows(results, attribution, reduction_of(small_run, steps=1))
+def steps_of_attribution_that_features_are_fitted_to(results: Results, small_run: SmallRun) -> None:
+    attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, "value", 5, RULE)
+    assert_shows(results, attribution, fit_reduction(small_run, steps=1))
 
 
 @case(nmf_fit_observations=5)
@@ -229,7 +234,7 @@ def observations_that_features_are_fitted_to(results: Results, small_run: SmallR
     observations = small_run.observations.observations[:16]
     others = np.setdiff1d(np.arange(16), np.linspace(0, 15, 5).round().astype(int))
     attribution = rl_clarity.integrated_gradients(small_run.agent, observations[others], LAYER, "value", 5, RULE)
-    error = reduction_of(small_run, count=5).reconstruction_error(attribution)
+    error = fit_reduction(small_run, count=5).reconstruction_error(attribution)
     assert nmf["error_held_out"] == pytest.approx(error, rel=1e-3)
 
 
@@ -250,7 +255,7 @@ def grids(results: Results, small_run: SmallRun) -> None:
     }
     features = results.features(LAYER)
     observations = small_run.observations.observations[:16]
-    reduced = reduction_of(small_run).transform(small_run.agent.activations(observations, LAYER))
+    reduced = fit_reduction(small_run).transform(small_run.agent.activations(observations, LAYER))
     for density in (0.5, 1.5):
         grid = dataset_grid(np.ascontiguousarray(reduced[..., 5]), density)
         cells = features[f"index.{density}"][5]
@@ -268,24 +273,24 @@ def thumbnails(results: Results, small_run: SmallRun) -> None:
 
 @case(feature_images=True, vis_expand_mults=[2, 4])
 def images_of_features(results: Results, small_run: SmallRun) -> None:
-    pictures = results.layer(LAYER)["features"]["images"]
-    assert set(pictures) == {f"{density} x {zoom}" for density in ("0.25", "0.5", "1", "2") for zoom in (2, 4)}
+    images = results.layer(LAYER)["features"]["images"]
+    assert set(images) == {f"{density} x {zoom}" for density in ("0.25", "0.5", "1", "2") for zoom in (2, 4)}
     observations = small_run.observations.observations[:16]
-    reduced = reduction_of(small_run).transform(small_run.agent.activations(observations, LAYER))
+    reduced = fit_reduction(small_run).transform(small_run.agent.activations(observations, LAYER))
     grid = dataset_grid(np.ascontiguousarray(reduced[..., 2]), 1)
     drawn = draw_grid(grid, observations, (4, 4), 2)
-    np.testing.assert_allclose(results.image(pictures["1 x 2"][2]) / 255, drawn, atol=0.51 / 255)
+    np.testing.assert_allclose(results.image(images["1 x 2"][2]) / 255, drawn, atol=0.51 / 255)
 
 
 @case(optimized_features=True, nmf_features=2)
 def optimized_features(results: Results, small_run: SmallRun) -> None:
-    pictures = np.stack([results.image(name) for name in results.layer(LAYER)["features"]["optimized"]])
-    assert pictures.shape == (2, 64, 64, 3)
-    reduction = reduction_of(small_run, features=2)
+    images = np.stack([results.image(name) for name in results.layer(LAYER)["features"]["optimized"]])
+    assert images.shape == (2, 64, 64, 3)
+    reduction = fit_reduction(small_run, features=2)
     directions = reduction.components / np.linalg.norm(reduction.components, axis=1, keepdims=True)
-    excited = small_run.agent.activations(pictures, LAYER).mean(axis=(1, 2)) @ directions.T  # (picture, direction)
-    seen = small_run.agent.activations(small_run.observations.observations, LAYER).mean(axis=(1, 2)) @ directions.T
-    assert (np.diag(excited) > 1.2 * seen.max(axis=0)).all()
+    optimized = small_run.agent.activations(images, LAYER).mean(axis=(1, 2)) @ directions.T  # (image, direction)
+    observed = small_run.agent.activations(small_run.observations.observations, LAYER).mean(axis=(1, 2)) @ directions.T
+    assert (np.diag(optimized) > 1.2 * observed.max(axis=0)).all()
 
 
 # --- along trajectories --------------------------------------------------------------------------------------------
@@ -293,9 +298,10 @@ def optimized_features(results: Results, small_run: SmallRun) -> None:
 
 @case(gae_gamma=0.5, gae_lambda=0.0)
 def discounts(results: Results, small_run: SmallRun) -> None:
-    played = small_run.trajectories
-    values = played.values[0, :24]
-    one_step = played.rewards[0, :23] + 0.5 * values[1:] * ~played.firsts[0, 1:24] - values[:-1]
+    recorded = small_run.trajectories
+    assert recorded.values is not None
+    values = recorded.values[0, :24]
+    one_step = recorded.rewards[0, :23] + 0.5 * values[1:] * ~recorded.firsts[0, 1:24] - values[:-1]
     np.testing.assert_allclose(results.series(0)["advantages"], [*one_step, 0], atol=1e-5)
 
 
@@ -312,18 +318,18 @@ def no_bookmarks(results: Results, small_run: SmallRun) -> None:
 @case(action_combos=[[button] for button in "ABCDEFGHIJKLMN"] + [[]], attr_policy=True)
 def combos(results: Results, small_run: SmallRun) -> None:
     assert [action["label"] for action in results.agent["actions"]] == [*"ABCDEFGHIJKLMN", "no-op"]
-    # None presses LEFT, RIGHT, UP or DOWN: one group is left, of all.
+    # No combo includes LEFT, RIGHT, UP or DOWN: the only group includes all actions.
     assert [group["actions"] for group in results.agent["action_groups"]] == [list(range(15))]
 
 
 @case(action_combos=None)
-def combos_unknown(results: Results, small_run: SmallRun) -> None:
+def unknown_combos(results: Results, small_run: SmallRun) -> None:
     assert [action["label"] for action in results.agent["actions"]] == [str(index) for index in range(15)]
 
 
 @case(action_group_fns=(lambda combo: "UP" in combo, lambda combo: "Q" in combo, lambda combo: len(combo) == 1))
 def groups(results: Results, small_run: SmallRun) -> None:
-    # Only one action presses Q: a group of one is no group.
+    # Only one action presses Q, and a group needs at least two.
     single = [index for index, combo in enumerate(COMBOS) if len(combo) == 1]
     assert [group["actions"] for group in results.agent["action_groups"]] == [[2, 5, 8], single]
 
@@ -337,15 +343,15 @@ def no_groups(results: Results, small_run: SmallRun) -> None:
 @case(scrub_range=(0.25, 0.5))
 def scrub_range(results: Results, small_run: SmallRun) -> None:
     (strip,) = results.trajectory(0)["scrub"]
-    columns = np.concatenate(list(frames_of(small_run)[:, :, 16:32]), axis=1)
+    columns = np.concatenate(list(page_frames(small_run)[:, :, 16:32]), axis=1)
     np.testing.assert_array_equal(results.image(strip), columns)
     assert results.section("trajectories")["scrub"]["step_width"] == 16
 
 
-# --- how it is computed --------------------------------------------------------------------------------------------
+# --- computation ---------------------------------------------------------------------------------------------------
 
 
-def test_batch_size_changes_no_number(explain: Explain, tmp_path: Any) -> None:
+def test_batch_size_does_not_change_the_numbers(explain: Explain, tmp_path: Path) -> None:
     pages = [explain(tmp_path / str(size), batch_size=size) for size in (3, 512)]
     features = [page.features(LAYER) for page in pages]
     for name, values in features[0].items():
@@ -356,20 +362,20 @@ def test_batch_size_changes_no_number(explain: Explain, tmp_path: Any) -> None:
     )
 
 
-def test_the_seed_decides_the_paths(explain: Explain, tmp_path: Any) -> None:
-    found = {
+def test_the_seed_decides_the_paths(explain: Explain, tmp_path: Path) -> None:
+    pages = {
         name: explain(tmp_path / name, seed=seed, attr_max_paths=2, attr_integrate_steps=2, nmf_features=4)
-        for name, seed in (("a", 0), ("again", 0), ("b", 1))
+        for name, seed in (("a", 0), ("repeated", 0), ("b", 1))
     }
-    gaps = {name: page.totals(LAYER, 0)["value"].gap for name, page in found.items()}
-    np.testing.assert_array_equal(gaps["a"], gaps["again"])
+    gaps = {name: completeness(page, LAYER, 0, "value") for name, page in pages.items()}
+    np.testing.assert_array_equal(gaps["a"], gaps["repeated"])
     assert (gaps["a"] != gaps["b"]).any()
-    assert found["a"].manifest["id"] == found["again"].manifest["id"] != found["b"].manifest["id"]
+    assert pages["a"].manifest["id"] == pages["repeated"].manifest["id"] != pages["b"].manifest["id"]
 
 
-def test_the_originals_settings(explain: Explain, small_run: SmallRun) -> None:
+def test_settings_of_the_original(explain: Explain, small_run: SmallRun) -> None:
     results = explain(**rl_clarity.ORIGINAL)
-    attribution = rl_clarity.integrated_gradients(small_run.agent, frames_of(small_run), LAYER)  # 10 steps, riemann
-    assert_shows(results, attribution, reduction_of(small_run, steps=10, rule="riemann"))
+    attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER)  # 10 steps, riemann
+    assert_shows(results, attribution, fit_reduction(small_run, steps=10, rule="riemann"))
     with pytest.raises(TypeError):
         rl_clarity.ORIGINAL["attr_policy"] = True  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""Agents of other environments, and of the network that is slow, by the same way to a page."""
+"""Pages of agents of other environments, and of the larger networks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import rl_clarity
 from rl_clarity.errors import ClarityError
 from tests.golden_data import load_golden
-from tests.pipeline.small import LAST_LAYER, write_checkpoint
+from tests.pipeline.small import LAST_LAYER, completeness, write_checkpoint
 
 SMALL: dict[str, Any] = {
     "trajectories_kwargs": {"num_envs": 2, "num_steps": 10},
@@ -21,10 +21,10 @@ SMALL: dict[str, Any] = {
 }
 
 
-class Light(gymnasium.Env[np.ndarray, int]):
-    """A light on a dark picture goes left or right with the action; the episode ends at the edge."""
+class Light(gymnasium.Env[np.ndarray, Any]):
+    """A light on a dark image moves left or right with the action; the episode ends at the edge."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (as Gymnasium has it)
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (as Gymnasium defines it)
     observation_space = gymnasium.spaces.Box(0, 255, (48, 40, 3), np.uint8)
     action_space = gymnasium.spaces.Discrete(3)
 
@@ -33,29 +33,29 @@ class Light(gymnasium.Env[np.ndarray, int]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
-        self.at = int(self.np_random.integers(10, 30))
+        self.position = int(self.np_random.integers(10, 30))
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self.at += int(action) - 1
-        return self._observe(), float(action == 2), not 8 < self.at < 32, False, {}
+        self.position += int(action) - 1
+        return self._observe(), float(action == 2), not 8 < self.position < 32, False, {}
 
-    def render(self) -> np.ndarray:  # type: ignore[override]
+    def render(self) -> np.ndarray:
         return self._observe().repeat(3, axis=0).repeat(3, axis=1)
 
     def get_action_meanings(self) -> list[str]:
         return ["LEFT", "NOOP", "RIGHT"]
 
     def _observe(self) -> np.ndarray:
-        picture = np.zeros((48, 40, 3), np.uint8)
-        picture[20 : 20 + self.size, self.at : self.at + self.size] = (255, 200, 100)
-        return picture
+        image = np.zeros((48, 40, 3), np.uint8)
+        image[20 : 20 + self.size, self.position : self.position + self.size] = (255, 200, 100)
+        return image
 
 
-gymnasium.register("rl-clarity-tests/Light-v0", Light)
+gymnasium.register("rl-clarity-tests/Light-v0", lambda **options: Light(**options))
 
 
-def test_any_gymnasium_id(tmp_path: Path) -> None:
+def test_gymnasium(tmp_path: Path) -> None:
     args = {
         "env_kind": "gymnasium",
         "env_name": "rl-clarity-tests/Light-v0",
@@ -130,7 +130,7 @@ def test_environments_without_images(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["clear", "impala"])
-def test_the_larger_networks(network: str, tmp_path: Path) -> None:
+def test_larger_networks(network: str, tmp_path: Path) -> None:
     pytest.importorskip("procgen", reason="the agent plays a Procgen game")
     checkpoint = Path(shutil.copyfile(load_golden(network).checkpoint, tmp_path / f"{network}.jd"))
     page = rl_clarity.run(checkpoint, tmp_path / "page", **SMALL)
@@ -138,14 +138,14 @@ def test_the_larger_networks(network: str, tmp_path: Path) -> None:
     assert results.layers == load_golden(network).layers
     agent = rl_clarity.load_agent(checkpoint)
     frames = results.frames(0)
-    whole = rl_clarity.integrated_gradients(agent, frames, results.layers[-1], "value", 5, "graded-midpoint")
-    gap = results.totals(results.layers[-1], 0)["value"].gap
-    np.testing.assert_allclose(gap[:, 0], whole.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-4)
+    attribution = rl_clarity.integrated_gradients(agent, frames, results.layers[-1], "value", 5, "graded-midpoint")
+    gap = completeness(results, results.layers[-1], 0, "value")
+    np.testing.assert_allclose(gap[:, 0], attribution.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("game", ["bigfish", "maze", "starpilot"])
-def test_other_games_with_options(game: str, tmp_path: Path) -> None:
+def test_options_of_other_games(game: str, tmp_path: Path) -> None:
     pytest.importorskip("procgen", reason="the agent plays a Procgen game")
     args = {
         "env_kind": "procgen",

@@ -1,4 +1,4 @@
-"""What cannot be used is said in one clear message, and nothing is written."""
+"""Inputs that cannot be used raise one clear error, and nothing is written."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ import pytest
 import rl_clarity
 from rl_clarity.cli import main
 from rl_clarity.errors import CheckpointError, ClarityError, EnvironmentSetupError, OptionError, SamplesError
-from tests.pipeline.small import ARGS, LAST_LAYER, OBSERVATIONS, REPOSITORY, SmallRun, files_of, is_complete
+from tests.pipeline.small import ARGS, LAST_LAYER, OBSERVATIONS, REPOSITORY, SmallRun, is_complete, read_files
 
 CONV = "ppo2_model/pi/c1/w:0"
 BIAS = "ppo2_model/pi/fc1/b:0"
 
 
-def broken(change: Callable[[dict[str, Any]], None]) -> Callable[[Path, Path], None]:
-    """Writes a checkpoint whose content was changed."""
+def changed(change: Callable[[dict[str, Any]], None]) -> Callable[[Path, Path], None]:
+    """Return a function that writes a checkpoint with changed content."""
 
     def write(source: Path, target: Path) -> None:
         content = joblib.load(source)
@@ -37,11 +37,11 @@ def broken(change: Callable[[dict[str, Any]], None]) -> Callable[[Path, Path], N
     return write
 
 
-def cut(source: Path, target: Path) -> None:
+def truncate(source: Path, target: Path) -> None:
     target.write_bytes(source.read_bytes()[:50_000])
 
 
-def with_nan(content: dict[str, Any]) -> None:
+def insert_nan(content: dict[str, Any]) -> None:
     array = content["params"][CONV].copy()
     array[0, 0, 0, 0] = np.nan
     content["params"][CONV] = array
@@ -49,16 +49,16 @@ def with_nan(content: dict[str, Any]) -> None:
 
 BROKEN = {
     "wrong shape": (
-        broken(lambda c: c["params"].update({CONV: c["params"][CONV][:, :, :, :16]})),
+        changed(lambda c: c["params"].update({CONV: c["params"][CONV][:, :, :, :16]})),
         r"ppo2_model/pi/c1/w:0.*\(8, 8, 3, 16\).*\(8, 8, 3, 32\)",
     ),
-    "missing": (broken(lambda c: c["params"].pop(BIAS)), r"ppo2_model/pi/fc1/b:0.*(missing|lack)"),
-    "extra": (broken(lambda c: c["params"].update({"ppo2_model/pi/c4/w:0": np.zeros(3)})), "ppo2_model/pi/c4/w:0"),
-    "not a number": (broken(with_nan), r"ppo2_model/pi/c1/w:0.*(NaN|finite)"),
-    "unknown network": (broken(lambda c: c["args"].update(cnn="natur")), "'natur'.*did you mean 'nature'"),
-    "truncated": (cut, "truncated"),
-    "no parameters": (broken(lambda c: c.pop("params")), "params"),
-    "no environment": (broken(lambda c: c["args"].pop("env_name")), "neither env_name nor env_id"),
+    "missing": (changed(lambda c: c["params"].pop(BIAS)), r"ppo2_model/pi/fc1/b:0.*(missing|lack)"),
+    "extra": (changed(lambda c: c["params"].update({"ppo2_model/pi/c4/w:0": np.zeros(3)})), "ppo2_model/pi/c4/w:0"),
+    "not a number": (changed(insert_nan), r"ppo2_model/pi/c1/w:0.*(NaN|finite)"),
+    "unknown network": (changed(lambda c: c["args"].update(cnn="natur")), "'natur'.*did you mean 'nature'"),
+    "truncated": (truncate, "truncated"),
+    "no parameters": (changed(lambda c: c.pop("params")), "params"),
+    "no environment": (changed(lambda c: c["args"].pop("env_name")), "neither env_name nor env_id"),
 }
 
 
@@ -84,10 +84,10 @@ def test_broken_checkpoints(broken_checkpoint: tuple[Path, str], tmp_path: Path,
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("given", ["nowhere.jd", "models:coinrum"])
-def test_checkpoints_that_are_not_there(given: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("checkpoint", ["nowhere.jd", "models:coinrum"])
+def test_missing_checkpoints(checkpoint: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nowhere\.jd|unknown agent models:coinrum"):
-        rl_clarity.run(given, tmp_path / "page")
+        rl_clarity.run(checkpoint, tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
 
@@ -105,10 +105,10 @@ def test_checkpoints_that_are_not_there(given: str, tmp_path: Path) -> None:
         ({"layer_kwargs": {"name_contains_one_of": ["5a"]}}, r"\['5a'\] matches none of the layers Relu, Relu_1"),
     ],
 )
-def test_options_are_refused_before_anything_is_done(
+def test_invalid_options_are_refused_before_any_work(
     options: dict[str, Any], message: str, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rl_clarity.recordings.source.make", None)  # nothing may be played
+    monkeypatch.setattr("rl_clarity.recordings.source.make", None)  # no samples may be collected
     with pytest.raises(OptionError, match=message):
         rl_clarity.run(small_run.checkpoint, tmp_path / "page", **options)
     assert not (tmp_path / "page").exists()
@@ -117,33 +117,34 @@ def test_options_are_refused_before_anything_is_done(
 def test_unknown_games(checkpoint: Path, tmp_path: Path) -> None:
     path = tmp_path / "checkpoints" / "agent.jd"
     path.parent.mkdir()
-    broken(lambda content: content["args"].update(env_name="coinrunn"))(checkpoint, path)
+    changed(lambda content: content["args"].update(env_name="coinrunn"))(checkpoint, path)
     with pytest.raises(EnvironmentSetupError, match=r"coinrunn.*coinrun"):
         rl_clarity.run(path, tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
 
-def test_agents_and_games_that_do_not_fit(checkpoint: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ale_py", reason="the agent is told to play Atari")
+def test_an_agent_that_does_not_fit_its_environment(checkpoint: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ale_py", reason="the environment is an Atari game")
     path = tmp_path / "checkpoints" / "agent.jd"
     path.parent.mkdir()
     args = {**ARGS, "env_kind": "atari", "env_name": "pong", "observation_shape": [64, 64, 3]}
-    broken(lambda content: content.update(args=args))(checkpoint, path)
+    changed(lambda content: content.update(args=args))(checkpoint, path)
     with pytest.raises(SamplesError, match="15 actions, the environment 6"):
         rl_clarity.run(path, tmp_path / "page", trajectories_kwargs={"num_envs": 1, "num_steps": 2})
     assert not (tmp_path / "page").exists()
 
 
-def test_no_place_to_write(small_run: SmallRun, tmp_path: Path) -> None:
+def test_output_directory_is_a_file(small_run: SmallRun, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ClarityError, match="is a file; choose a directory"):
         rl_clarity.run(small_run.checkpoint, tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def full_disk(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """From so many files on the disk is full."""
-    fsync, written = os.fsync, []
+def fill_disk(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Simulate a disk that is full after a number of files."""
+    fsync = os.fsync
+    written: list[int] = []
 
     def failing(descriptor: int) -> None:
         written.append(descriptor)
@@ -165,7 +166,7 @@ def test_a_full_disk(
     command += ["--trajectories.num-envs", "1", "--trajectories.num-steps", "9", "--observations.num-envs", "2"]
     command += ["--observations.num-obs", "4", "--observations.obs-every", "1", "--json"]
     with monkeypatch.context() as patch:
-        full_disk(patch, after)
+        fill_disk(patch, after)
         assert main(command) == 1
     printed = capsys.readouterr()
     assert "No space left on device" in printed.err
@@ -173,12 +174,12 @@ def test_a_full_disk(
     assert "Traceback" not in printed.err
     assert not list(tmp_path.rglob("*.unfinished"))
     assert not is_complete(tmp_path / "page")
-    assert main(command) == 0  # there is room again
+    assert main(command) == 0  # with free space again
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_really_full(small_run: SmallRun, tmp_path: Path) -> None:
-    """With a limit on the size of files, which a checkpoint's copy exceeds."""
+def test_the_systems_limit_of_file_sizes(small_run: SmallRun, tmp_path: Path) -> None:
+    """The copy of the checkpoint exceeds the limit."""
     command = f"ulimit -f 100; {sys.executable} -m rl_clarity run {small_run.checkpoint} {tmp_path / 'page'}"
     command += f" --load.trajectories-path {tmp_path / 't'} --trajectories.num-envs 1 --trajectories.num-steps 99"
     result = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, capture_output=True, text=True, check=False)
@@ -189,7 +190,7 @@ def test_a_disk_that_is_really_full(small_run: SmallRun, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_interrupted(small_run: SmallRun, tmp_path: Path) -> None:
-    """Ctrl-C in the midst of the work: exit code 130, one message, no page; the same command goes on."""
+    """Ctrl-C during the attribution: exit code 130, one message, and no complete page."""
     path = tmp_path / "checkpoints" / "agent.jd"
     path.parent.mkdir()
     path.write_bytes(small_run.checkpoint.read_bytes())
@@ -201,7 +202,7 @@ def test_interrupted(small_run: SmallRun, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # What starts tests in the background may have told them to ignore it, and they their children.
+        # Processes started in the background may inherit that SIGINT is ignored.
         preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
@@ -211,14 +212,14 @@ def test_interrupted(small_run: SmallRun, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
-    said, message = err.splitlines()
-    assert said.startswith("This will take about ")
+    forecast, message = err.splitlines()
+    assert forecast.startswith("This will take about ")
     assert message == "rl-clarity: interrupted; the same command goes on where it was stopped"
     assert not is_complete(tmp_path / "page")
-    assert files_of(tmp_path / "page")
+    assert read_files(tmp_path / "page")
 
 
-def test_attribution_that_is_no_number_is_said(small_run: SmallRun, tmp_path: Path) -> None:
+def test_attribution_that_is_not_finite(small_run: SmallRun, tmp_path: Path) -> None:
     from tests.fakes import TinyAgent
 
     class Broken(TinyAgent):
@@ -231,8 +232,7 @@ def test_attribution_that_is_no_number_is_said(small_run: SmallRun, tmp_path: Pa
         rl_clarity.generate(Broken(), arrays, small_run.observations.observations[:4], tmp_path / "page")
 
 
-def test_too_few_observations(small_run: SmallRun, tmp_path: Path) -> None:
-    """One observation, one step, one environment: a small page, not an error."""
+def test_a_page_of_one_observation_and_one_step(small_run: SmallRun, tmp_path: Path) -> None:
     page = rl_clarity.run(
         small_run.checkpoint,
         tmp_path / "page",

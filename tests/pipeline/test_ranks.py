@@ -1,4 +1,4 @@
-"""Several MPI ranks make the page that one process makes; an error on one of them ends all."""
+"""Several MPI ranks make the same page as one process; an error on one rank stops all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from rl_clarity.errors import ClarityError
 from rl_clarity.jobs import SingleProcess, communicator
-from tests.pipeline.small import REPOSITORY, files_of, is_complete, write_checkpoint
+from tests.pipeline.small import REPOSITORY, is_complete, read_files, write_checkpoint
 
 OPTIONS = [
     *("--layer-kwargs.name-contains-one-of", "Relu_1", "Relu_2", "--trajectories.num-envs", "4"),
@@ -27,18 +27,18 @@ import os, signal, sys, time
 from rl_clarity.jobs.store import WorkStore
 
 enter = WorkStore.enter
-def entered(self, name, *rest):
+def record(self, name, *rest):
     enter(self, name, *rest)
-    rank = os.environ.get("PMI_RANK", "alone")
+    rank = os.environ.get("PMI_RANK", "single")
     with open(os.path.join(os.environ["DONE"], rank), "a") as file:
         print(name, file=file)
-    time.sleep(0.2)  # so that a rank that is slow to start finds something to do
-WorkStore.enter = entered
+    time.sleep(0.2)  # so that ranks that start late still find tasks
+WorkStore.enter = record
 
 if os.environ.get("BROKEN"):
     from rl_clarity.analyses.attribution import analysis
     attribute = analysis.attribute_trajectory
-    def broken(*arguments):
+    def fail(*arguments):
         if os.environ["BROKEN"] == "disk":
             with open(os.environ["DONE"] + "-broken", "a") as file:
                 print(time.time(), file=file)
@@ -48,9 +48,9 @@ if os.environ.get("BROKEN"):
                 print(time.time(), file=file)
             if os.environ["BROKEN"] == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
-            raise RuntimeError("the rank is out of luck")
+            raise RuntimeError("simulated failure")
         return attribute(*arguments)
-    analysis.attribute_trajectory = broken
+    analysis.attribute_trajectory = fail
 
 from rl_clarity.cli import main
 sys.exit(main(["run", *sys.argv[1:]]))
@@ -60,13 +60,13 @@ sys.exit(main(["run", *sys.argv[1:]]))
 @pytest.fixture(scope="module")
 def mpiexec() -> str:
     """The launcher beside this Python, or on the PATH; its MPI must be the one that mpi4py runs on."""
-    pytest.importorskip("mpi4py", reason="ranks talk by MPI")
+    pytest.importorskip("mpi4py", reason="ranks communicate by MPI")
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if found is None:
-        pytest.skip("no mpiexec: pip install rl-clarity[mpich] brings one")
-    return found
+    installed = Path(sys.executable).parent / "mpiexec"
+    program = str(installed) if installed.exists() else shutil.which("mpiexec")
+    if program is None:
+        pytest.skip("no mpiexec: pip install rl-clarity[mpich] installs one")
+    return program
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def start(command: list[str], folder: Path, name: str, **variables: str) -> subp
     checkpoint = write_checkpoint(folder / "agents" / name / "agent.jd")
     if not (folder / "agents" / "first.jd").exists():
         shutil.copyfile(checkpoint, folder / "agents" / "first.jd")
-    shutil.copyfile(folder / "agents" / "first.jd", checkpoint)  # a checkpoint's bytes say when it was written
+    shutil.copyfile(folder / "agents" / "first.jd", checkpoint)  # a checkpoint's bytes include the time of writing
     (folder / "done" / name).mkdir(parents=True, exist_ok=True)
     return subprocess.run(
         [*command, sys.executable, "-c", RUN, str(checkpoint), str(folder / name), *OPTIONS],
@@ -91,61 +91,61 @@ def start(command: list[str], folder: Path, name: str, **variables: str) -> subp
     )
 
 
-def done(folder: Path, name: str) -> dict[str, list[str]]:
-    """Tasks that each rank did."""
+def finished_tasks(folder: Path, name: str) -> dict[str, list[str]]:
+    """Names of the tasks that each rank finished."""
     return {path.name: path.read_text().split() for path in (folder / "done" / name).iterdir()}
 
 
 @pytest.mark.slow
 def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> None:
-    alone = start([], folder, "alone")
-    assert alone.returncode == 0, alone.stderr
+    single = start([], folder, "single")
+    assert single.returncode == 0, single.stderr
     for ranks in (1, 2, 5):
         result = start([mpiexec, "-n", str(ranks)], folder, f"ranks-{ranks}")
         assert result.returncode == 0, result.stderr
-        assert files_of(folder / f"ranks-{ranks}") == files_of(folder / "alone")
-        found = done(folder, f"ranks-{ranks}")
-        assert set(found) == {str(rank) for rank in range(ranks)}
-        tasks = [name for names in found.values() for name in names]
+        assert read_files(folder / f"ranks-{ranks}") == read_files(folder / "single")
+        finished = finished_tasks(folder, f"ranks-{ranks}")
+        assert set(finished) == {str(rank) for rank in range(ranks)}
+        tasks = [name for names in finished.values() for name in names]
         assert len(tasks) == len(set(tasks)) == 2 + 4 + 8
         pages = {json.loads(line)["page"] for line in result.stdout.splitlines()}
         assert pages == {str(folder / f"ranks-{ranks}" / "interface.html")}
-        assert len(result.stdout.splitlines()) == 1  # one summary, not one of each rank
+        assert len(result.stdout.splitlines()) == 1  # one summary, not one per rank
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("failure", "message"),
     [
-        ("raises", r"rank 1 of 2 failed at attribution/Relu_\d/\d: (.*\n)*RuntimeError: the rank is out of luck"),
+        ("raises", r"rank 1 of 2 failed at attribution/Relu_\d/\d: (.*\n)*RuntimeError: simulated failure"),
         ("killed", r"rank 1 of 2 was killed at attribution/Relu_\d/\d; run the same command again to resume"),
         ("disk", r"rank \d of 2 failed at attribution/Relu_\d/\d: \[Errno 28\] No space left on device\n"),
     ],
 )
-def test_a_rank_that_fails_ends_the_job(mpiexec: str, folder: Path, how: str, said: str) -> None:
-    result = start([mpiexec, "-n", "2"], folder, how, BROKEN=how)
-    seconds = time.time() - float((folder / "done" / f"{how}-broken").read_text().split()[0])
+def test_a_failing_rank_stops_the_job(mpiexec: str, folder: Path, failure: str, message: str) -> None:
+    result = start([mpiexec, "-n", "2"], folder, failure, BROKEN=failure)
+    seconds = time.time() - float((folder / "done" / f"{failure}-broken").read_text().split()[0])
     assert result.returncode != 0
-    assert re.search(said, result.stderr)
+    assert re.search(message, result.stderr)
     assert result.stderr.count("rl-clarity: rank") == 1
-    assert ("Traceback" in result.stderr) == (how == "raises")
-    assert seconds < 30  # others may be at work; a rank that waits for one that is gone would wait forever
-    assert not is_complete(folder / how)
-    # It goes on where it was, with another number of ranks.
-    before = done(folder, how)
-    result = start([mpiexec, "-n", "3"], folder, how)
+    assert ("Traceback" in result.stderr) == (failure == "raises")
+    assert seconds < 30  # no rank waits forever for the failed one
+    assert not is_complete(folder / failure)
+    # The run can be resumed with another number of ranks.
+    before = finished_tasks(folder, failure)
+    result = start([mpiexec, "-n", "3"], folder, failure)
     assert result.returncode == 0, result.stderr
-    after = done(folder, how)
+    after = finished_tasks(folder, failure)
     tasks = [name for names in after.values() for name in names]
     assert len(tasks) == len(set(tasks)) == 2 + 4 + 8
     assert before["0"] == after["0"][: len(before["0"])]
-    logged = json.loads((folder / how / "run-log.json").read_text())["runs"]
+    logged = json.loads((folder / failure / "run-log.json").read_text())["runs"]
     assert [run["ranks"] for run in logged] == [2, 3]
     assert {task["rank"] for task in logged[-1]["tasks"]} <= {0, 1, 2}
 
 
 @pytest.mark.slow
-def test_input_that_cannot_be_used_is_said(mpiexec: str, folder: Path, tmp_path: Path) -> None:
+def test_ranks_print_one_error_for_a_missing_checkpoint(mpiexec: str, folder: Path, tmp_path: Path) -> None:
     command = [mpiexec, "-n", "2", sys.executable, "-m", "rl_clarity", "run", "nowhere.jd", str(tmp_path / "page")]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode != 0
@@ -154,14 +154,14 @@ def test_input_that_cannot_be_used_is_said(mpiexec: str, folder: Path, tmp_path:
     assert not (tmp_path / "page").exists()
 
 
-def test_one_process_imports_no_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_process_does_not_import_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[communicator.__module__], "MpiRanks", None)
     for name in ("PMI_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"):
         monkeypatch.delenv(name, raising=False)
     assert isinstance(communicator(), SingleProcess)
 
 
-def test_ranks_without_mpi4py_are_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_mpi4py_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     monkeypatch.setenv("PMI_SIZE", "2")
     with pytest.raises(ClarityError, match=r"mpi4py cannot be imported.*rl-clarity\[mpi\]"):

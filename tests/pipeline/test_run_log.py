@@ -1,4 +1,4 @@
-"""`run-log.json` says when, where and how fast; nothing else does."""
+"""Only `run-log.json` records when, where and how fast a page was made."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 
 from rl_clarity.jobs import job
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import stop_when_written
+from tests.pipeline.small import failing_write_trajectory
 
 
 def runs(directory: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((directory / "run-log.json").read_text())["runs"]
-    return found
+    logged: list[dict[str, Any]] = json.loads((directory / "run-log.json").read_text())["runs"]
+    return logged
 
 
 class Stop(BaseException):
-    """Something that nobody catches."""
+    """An interruption that no code catches."""
 
 
 def test_a_run_is_logged(explain: Explain, tmp_path: Path) -> None:
@@ -38,29 +38,29 @@ def test_a_run_is_logged(explain: Explain, tmp_path: Path) -> None:
     assert all(task["rank"] == 0 and task["seconds"] >= 0 for task in run["tasks"])
 
 
-def test_runs_that_go_on_are_added(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*arguments: Any) -> None:
-        raise Stop("enough")
+def test_resumed_runs_are_appended(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any) -> None:
+        raise Stop("simulated")
 
     with monkeypatch.context() as patch:
-        patch.setattr("rl_clarity.analyses.attribution.analysis.attribute_trajectory", broken)
+        patch.setattr("rl_clarity.analyses.attribution.analysis.attribute_trajectory", fail)
         with pytest.raises(Stop):
             explain()
     explain()
     first, second = runs(tmp_path / "page")
-    assert first["outcome"] == "Stop: enough"
+    assert first["outcome"] == "Stop: simulated"
     assert {task["task"] for task in first["tasks"]} == {"features/Relu_2", "trajectories/1", "trajectories/2"}
     assert second["outcome"] == "finished"
     attributed = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
     assert {task["task"] for task in second["tasks"]} == {*attributed, "atlas", "examples/Relu_2"}
 
 
-def test_what_a_killed_run_had_done_is_there(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill leaves no time for a last word, so the log is written while the work goes on."""
+def test_tasks_of_a_killed_run_are_logged(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is also written during the run, since a killed process cannot write it."""
     monkeypatch.setattr(job, "SECONDS_BETWEEN_WRITES", 0.0)
     monkeypatch.setattr(job.Job, "close", lambda self, outcome: None)
 
-    monkeypatch.setattr("rl_clarity.analyses.trajectories.write_trajectory", stop_when_written(Stop))
+    monkeypatch.setattr("rl_clarity.analyses.trajectories.write_trajectory", failing_write_trajectory(Stop))
     with pytest.raises(Stop):
         explain()
     (run,) = runs(tmp_path / "page")
@@ -68,7 +68,7 @@ def test_what_a_killed_run_had_done_is_there(explain: Explain, tmp_path: Path, m
     assert [task["task"] for task in run["tasks"]] == ["features/Relu_2"]
 
 
-def test_the_page_does_not_know_of_it(explain: Explain, tmp_path: Path) -> None:
+def test_the_page_contains_nothing_of_the_log(explain: Explain, tmp_path: Path) -> None:
     explain()
     document = (tmp_path / "page" / "interface.html").read_text()
     assert "run-log" not in document
@@ -76,7 +76,7 @@ def test_the_page_does_not_know_of_it(explain: Explain, tmp_path: Path) -> None:
     assert runs(tmp_path / "page")[0]["started"][:10] not in document
 
 
-def test_a_file_of_that_name_that_is_not_ours_is_replaced(explain: Explain, tmp_path: Path) -> None:
+def test_an_invalid_log_is_replaced(explain: Explain, tmp_path: Path) -> None:
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "run-log.json").write_text("[1, 2]")
     explain()

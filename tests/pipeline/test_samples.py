@@ -19,14 +19,14 @@ from rl_clarity.pages.results import Results, open_results
 from rl_clarity.recordings import source
 from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
 from rl_clarity.recordings.storage import load_trajectories, save_metadata
-from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, counted_plays, files_of
+from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, read_files, record_environments
 from tests.sample_files import save_samples
 
 Run = Callable[..., Results]
 
 
 @pytest.fixture
-def copied(small_run: SmallRun, tmp_path: Path) -> Path:
+def checkpoint_copy(small_run: SmallRun, tmp_path: Path) -> Path:
     """A copy of the small run's checkpoint in its own folder."""
     path = tmp_path / "checkpoints" / "agent.jd"
     path.parent.mkdir()
@@ -34,12 +34,12 @@ def copied(small_run: SmallRun, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(copied: Path, tmp_path: Path) -> Run:
-    """Run it on one layer."""
+def run(checkpoint_copy: Path, tmp_path: Path) -> Run:
+    """Make a page of the checkpoint's last layer."""
 
-    def ran(directory: str = "page", **load_kwargs: Any) -> Results:
+    def generate(directory: str = "page", **load_kwargs: Any) -> Results:
         page = rl_clarity.run(
-            copied,
+            checkpoint_copy,
             tmp_path / directory,
             load_kwargs=load_kwargs,
             trajectories_kwargs={"num_envs": 2, "num_steps": 20},
@@ -48,65 +48,65 @@ def run(copied: Path, tmp_path: Path) -> Run:
         )
         return open_results(page.path)
 
-    return ran
+    return generate
 
 
 # --- paths --------------------------------------------------------------------------------------------------------
 
 
-def test_samples_are_beside_the_checkpoint(run: Run, copied: Path) -> None:
+def test_samples_are_saved_beside_the_checkpoint(run: Run, checkpoint_copy: Path) -> None:
     run()
-    kept = sorted(path.name for path in (copied.parent / "rl-clarity").iterdir())
-    assert kept == ["agent.metadata.json", "agent.model.jd", "agent.observations", "agent.trajectories"]
-    assert (copied.parent / "rl-clarity" / "agent.model.jd").read_bytes() == copied.read_bytes()
-    metadata = json.loads((copied.parent / "rl-clarity" / "agent.metadata.json").read_text())
+    names = sorted(path.name for path in (checkpoint_copy.parent / "rl-clarity").iterdir())
+    assert names == ["agent.metadata.json", "agent.model.jd", "agent.observations", "agent.trajectories"]
+    assert (checkpoint_copy.parent / "rl-clarity" / "agent.model.jd").read_bytes() == checkpoint_copy.read_bytes()
+    metadata = json.loads((checkpoint_copy.parent / "rl-clarity" / "agent.metadata.json").read_text())
     assert metadata["environment"]["name"] == "coinrun"
     assert len(metadata["action_combos"]) == 15
 
 
-def test_custom_paths(run: Run, copied: Path, tmp_path: Path) -> None:
-    places = {
-        name: str(tmp_path / "kept" / name)
+def test_custom_paths(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
+    paths = {
+        name: str(tmp_path / "saved" / name)
         for name in ("model_path", "metadata_path", "trajectories_path", "observations_path")
     }
-    first = run(**places)
-    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == sorted(places)
-    assert not (copied.parent / "rl-clarity").exists()
-    again = run("again", resample=False, **places)
-    assert again.manifest == first.manifest
+    first = run(**paths)
+    assert sorted(path.name for path in (tmp_path / "saved").iterdir()) == sorted(paths)
+    assert not (checkpoint_copy.parent / "rl-clarity").exists()
+    second = run("second", resample=False, **paths)
+    assert second.manifest == first.manifest
 
 
-def test_temporary_paths(run: Run, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_paths(run: Run, checkpoint_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "temporary").mkdir()
-    calls = counted_plays(monkeypatch)
+    calls = record_environments(monkeypatch)
     run(temp_files=True)
     assert len(calls) == 2
     run(temp_files=True)  # nothing to do
-    copied.write_bytes(b"broken")
+    checkpoint_copy.write_bytes(b"broken")
     with pytest.raises(ClarityError):
         run("other", temp_files=True)
     assert not any((tmp_path / "temporary").iterdir())
-    assert not (copied.parent / "rl-clarity").exists()
+    assert not (checkpoint_copy.parent / "rl-clarity").exists()
 
 
 def test_checkpoint_in_a_read_only_folder(
-    run: Run, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, checkpoint_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != copied.parent and access(path, mode))
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != checkpoint_copy.parent and access(path, mode))
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / "cache" / name)
     first = run()
-    assert [path.name for path in copied.parent.iterdir()] == ["agent.jd"]
-    (kept,) = (tmp_path / "cache" / "rl-clarity" / "samples").iterdir()
-    assert load_trajectories(kept / "agent.trajectories").actions.shape == (2, 20)
-    assert run("again", resample=False).manifest == first.manifest
+    assert [path.name for path in checkpoint_copy.parent.iterdir()] == ["agent.jd"]
+    (folder,) = (tmp_path / "cache" / "rl-clarity" / "samples").iterdir()
+    assert load_trajectories(folder / "agent.trajectories").actions.shape == (2, 20)
+    assert run("second", resample=False).manifest == first.manifest
 
 
-def test_full_resolution(copied: Path, small_run: SmallRun, tmp_path: Path) -> None:
+def test_full_resolution(checkpoint_copy: Path, small_run: SmallRun, tmp_path: Path) -> None:
     page = rl_clarity.run(
-        copied,
+        checkpoint_copy,
         tmp_path / "page",
         load_kwargs={"full_resolution": True},
         trajectories_kwargs={"num_envs": 2, "num_steps": 9},
@@ -120,7 +120,7 @@ def test_full_resolution(copied: Path, small_run: SmallRun, tmp_path: Path) -> N
     assert (observation["height"], observation["frame_height"], observation["frame_width"]) == (64, 512, 512)
     frames = results.frames(0, range(3))
     assert frames.shape == (3, 512, 512, 3)
-    # The rendered frame, averaged down, is close to the observation.
+    # The rendered frame, averaged over blocks of pixels, is close to the observation.
     small = small_run.trajectories.observations[0, :3].astype(float)
     averaged = frames.reshape(3, 64, 8, 64, 8, 3).mean(axis=(2, 4))
     assert np.abs(averaged - small).mean() < 25
@@ -134,10 +134,10 @@ def test_full_resolution(copied: Path, small_run: SmallRun, tmp_path: Path) -> N
 
 def test_samples_are_reused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run()
-    calls = counted_plays(monkeypatch)
-    run("again", resample=False)
+    calls = record_environments(monkeypatch)
+    run("second", resample=False)
     assert calls == []
-    assert files_of(tmp_path / "again") == files_of(tmp_path / "page")
+    assert read_files(tmp_path / "second") == read_files(tmp_path / "page")
     rl_clarity.run(
         tmp_path / "checkpoints" / "agent.jd",
         tmp_path / "shorter",
@@ -154,16 +154,16 @@ def test_missing_samples(run: Run) -> None:
         run(resample=False)
 
 
-def test_saved_samples_keep_their_agent(run: Run, copied: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_saved_samples_include_their_agent(run: Run, checkpoint_copy: Path) -> None:
     first = run()
-    copied.write_bytes(b"another agent")
-    assert run("again", resample=False).manifest == first.manifest
+    checkpoint_copy.write_bytes(b"another agent")
+    assert run("second", resample=False).manifest == first.manifest
 
 
-def test_samples_of_another_agent(run: Run, copied: Path, small_run: SmallRun) -> None:
+def test_samples_of_another_agent(run: Run, checkpoint_copy: Path, small_run: SmallRun) -> None:
     run()
     wrong = replace(small_run.observations, observations=np.zeros((4, 32, 32, 3), np.uint8))
-    save_samples(copied.parent / "rl-clarity" / "agent.observations", wrong)
+    save_samples(checkpoint_copy.parent / "rl-clarity" / "agent.observations", wrong)
     with pytest.raises(SamplesError, match=r"agent\.observations: .* shape \(4, 32, 32, 3\); .*\(64, 64, 3\); collect"):
         run("other", resample=False)
 
@@ -178,9 +178,9 @@ def test_samples_of_another_agent(run: Run, copied: Path, small_run: SmallRun) -
     ],
 )
 def test_saved_samples_are_checked(
-    changes: dict[str, Any], message: str, run: Run, copied: Path, small_run: SmallRun, tmp_path: Path
+    changes: dict[str, Any], message: str, run: Run, checkpoint_copy: Path, small_run: SmallRun, tmp_path: Path
 ) -> None:
-    folder = copied.parent / "rl-clarity"
+    folder = checkpoint_copy.parent / "rl-clarity"
     arrays = {name: array[:2, :5] for name, array in to_arrays(small_run.trajectories).items()}
     save_samples(folder / "agent.trajectories", from_arrays(Trajectories, {**arrays, **changes}))
     save_samples(folder / "agent.observations", small_run.observations)
@@ -190,8 +190,8 @@ def test_saved_samples_are_checked(
     assert not (tmp_path / "page").exists()
 
 
-def test_other_samples_make_another_page(run: Run, copied: Path, small_run: SmallRun) -> None:
-    folder = copied.parent / "rl-clarity" / "agent.observations"
+def test_other_samples_make_another_page(run: Run, checkpoint_copy: Path, small_run: SmallRun) -> None:
+    folder = checkpoint_copy.parent / "rl-clarity" / "agent.observations"
     ids = set()
     for index in (0, 1):
         if index == 0:
@@ -201,11 +201,11 @@ def test_other_samples_make_another_page(run: Run, copied: Path, small_run: Smal
     assert len(ids) == 2
 
 
-def test_samples_replaced_by_another_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_that_another_run_has_replaced(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collect = source._collect_observations
 
-    def collect_others(own: source.Source, spec: Any) -> None:
-        collect(replace(own, observations_key="another key"), spec)
+    def collect_others(this: source.Source, spec: Any) -> None:
+        collect(replace(this, observations_key="another key"), spec)
 
     monkeypatch.setattr(source, "_collect_observations", collect_others)
     with pytest.raises(SamplesError, match="another run has replaced the samples"):
@@ -213,27 +213,32 @@ def test_samples_replaced_by_another_run(run: Run, tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "page").exists()
 
 
-def test_the_checkpoint_changes_during_the_run(run: Run, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training may replace it at any time: the agent is the one that was read, and the saved copy is of that one."""
-    content = copied.read_bytes()
+def test_the_checkpoint_changes_during_the_run(
+    run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training may replace it at any time: the run uses and saves the agent that it has read."""
+    content = checkpoint_copy.read_bytes()
     collect = source._collect_observations
 
     def collect_and_replace(*arguments: Any) -> None:
         collect(*arguments)
-        copied.write_bytes(b"another agent")
+        checkpoint_copy.write_bytes(b"another agent")
 
     monkeypatch.setattr(source, "_collect_observations", collect_and_replace)
     first = run()
-    assert copied.read_bytes() == b"another agent"
-    assert (copied.parent / "rl-clarity" / "agent.model.jd").read_bytes() == content
-    assert run("again", resample=False).manifest == first.manifest
+    assert checkpoint_copy.read_bytes() == b"another agent"
+    assert (checkpoint_copy.parent / "rl-clarity" / "agent.model.jd").read_bytes() == content
+    assert run("second", resample=False).manifest == first.manifest
 
 
-def test_the_checkpoint_changes_while_it_is_read(run: Run, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy, contents = source._copy, []
+def test_the_checkpoint_changes_while_it_is_read(
+    run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = source._copy
+    contents: list[bytes] = []
 
     def copy_then_replace(path: Path, content: Any) -> str | None:
-        """The first copies are of other contents than those that are then read as a checkpoint."""
+        """The first copies differ from the contents that are then read as a checkpoint."""
         original = path.read_bytes()
         if contents:
             path.write_bytes(contents.pop())
@@ -248,10 +253,10 @@ def test_the_checkpoint_changes_while_it_is_read(run: Run, copied: Path, monkeyp
     contents[:] = [b"another agent"] * 2
     run()
     assert not contents
-    assert (copied.parent / "rl-clarity" / "agent.model.jd").read_bytes() == copied.read_bytes()
+    assert (checkpoint_copy.parent / "rl-clarity" / "agent.model.jd").read_bytes() == checkpoint_copy.read_bytes()
 
 
-def test_metadata_that_a_checkpoint_lacks(run: Run, tmp_path: Path) -> None:
+def test_metadata_can_be_overridden(run: Run, tmp_path: Path) -> None:
     first = run()
     with pytest.raises(ClarityError, match="already holds a page"):
         run(metadata={"gamma": 0.1})

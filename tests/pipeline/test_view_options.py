@@ -1,4 +1,4 @@
-"""Every option of how the page looks and where its files lie reaches the page."""
+"""Every option of the page's appearance and of its directories reaches the page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rl_clarity.options import InterfaceOptions
+from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.manifest import ViewOptions, section_data
 from rl_clarity.pages.results import Results
 from tests.pipeline import test_computing_options
@@ -36,9 +37,9 @@ VIEW: dict[str, Any] = {
     "trajectory_color": "purple",
 }
 DIRECTORIES = {
-    "observations_subdir": "seen/",
-    "trajectories_subdir": "played",
-    "trajectories_scrub_subdir": "strips/of/play/",
+    "observations_subdir": "observed/",
+    "trajectories_subdir": "recorded",
+    "trajectories_scrub_subdir": "nested/film/strips/",
     "features_subdir": "feats/",
     "thumbnails_subdir": "thumbs/",
     "attribution_subdir": "attr/",
@@ -46,14 +47,16 @@ DIRECTORIES = {
     "features_grids_subdir": "grids/",
     "attribution_totals_subdir": "totals/",
 }
-ELSEWHERE = {"seed", "batch_size", "overwrite", "page_kind", "analyses"}
-"""Options with tests of their own."""
+TESTED_ELSEWHERE = {"seed", "batch_size", "overwrite", "page_kind", "analyses"}
+"""Options with other tests."""
 
 
 def test_every_option_has_a_case() -> None:
-    cases = {name for one in test_computing_options.CASES for name in one.values[0]}
+    cases = {name for case in test_computing_options.CASES for name in case.values[0]}
     here = {"env_name", "title", "numpy_precision", "inline_js", "inline_large_json", "single_file"}
-    assert {field.name for field in fields(InterfaceOptions)} == cases | here | {*VIEW} | {*DIRECTORIES} | ELSEWHERE
+    assert {field.name for field in fields(InterfaceOptions)} == cases | here | {*VIEW} | {
+        *DIRECTORIES
+    } | TESTED_ELSEWHERE
     assert {field.name for field in fields(ViewOptions)} == {*VIEW, "attr_single_channels"}
 
 
@@ -64,50 +67,50 @@ def test_view_options_reach_the_page(explain: Explain) -> None:
     assert results.manifest["title"] == "A <title>"
 
 
-def test_names_come_from_the_checkpoint_where_they_are_not_given(explain: Explain) -> None:
+def test_default_names_come_from_the_checkpoint(explain: Explain) -> None:
     manifest = explain(title=None).manifest
     assert manifest["recordings"][0]["env_name"] == "coinrun"
     assert manifest["title"] == "coinrun, nature"
 
 
-def test_graph_colors_not_given_keep_their_default(explain: Explain) -> None:
+def test_other_graph_colors_keep_their_defaults(explain: Explain) -> None:
     colors = explain(graph_colors={"v": "teal"}).manifest["view"]["graph_colors"]
     assert colors == {"v": "teal", "action": "red", "action_group": "orange", "advantage": "blue"}
 
 
 def test_directories(explain: Explain, tmp_path: Path) -> None:
     results = explain(**DIRECTORIES, attr_images=True, feature_images=True)
-    found = page_files(tmp_path / "page") - {"interface.html"}
-    used = {name for name in DIRECTORIES.values() if any(file.startswith(name.strip("/") + "/") for file in found)}
+    files = page_files(tmp_path / "page") - {"interface.html"}
+    used = {name for name in DIRECTORIES.values() if any(file.startswith(name.strip("/") + "/") for file in files)}
     assert used == {*DIRECTORIES.values()}
-    assert all(file.startswith(tuple(name.strip("/") + "/" for name in DIRECTORIES.values())) for file in found)
+    assert all(file.startswith(tuple(name.strip("/") + "/" for name in DIRECTORIES.values())) for file in files)
     assert results.frames(0).shape == (24, 64, 64, 3)
     assert results.attribution("Relu_2", 1).channels.shape == (24, 4, 4, 8)
 
 
-def test_all_directories_may_be_one(explain: Explain, tmp_path: Path) -> None:
-    apart = explain(tmp_path / "apart")
-    together = explain(tmp_path / "together", **dict.fromkeys(DIRECTORIES, ""))
-    assert len(page_files(tmp_path / "apart")) == len(page_files(tmp_path / "together"))
-    assert (apart.frames(0) == together.frames(0)).all()
+def test_all_files_in_one_directory(explain: Explain, tmp_path: Path) -> None:
+    separate = explain(tmp_path / "separate")
+    single = explain(tmp_path / "single", **dict.fromkeys(DIRECTORIES, ""))
+    assert len(page_files(tmp_path / "separate")) == len(page_files(tmp_path / "single"))
+    assert (separate.frames(0) == single.frames(0)).all()
 
 
-def test_numbers_have_so_many_figures(explain: Explain, tmp_path: Path) -> None:
+def test_precision_of_numbers(explain: Explain, tmp_path: Path) -> None:
     explain(numpy_precision=3)
-    numbers = re.findall(r"-?\d+\.\d+(?:e-?\d+)?", json.dumps(numbers_of(tmp_path / "page")))
+    numbers = re.findall(r"-?\d+\.\d+(?:e-?\d+)?", json.dumps(manifest_numbers(tmp_path / "page")))
     assert len(numbers) > 10
     assert max(len(re.sub(r"e.*|[-.]", "", number).strip("0")) for number in numbers) == 3
 
 
-def numbers_of(directory: Path) -> Any:
-    document = (directory / "interface.html").read_text()
-    manifest = json.loads(re.search(r'id="manifest">(.*?)</script>', document)[1])
+def manifest_numbers(directory: Path) -> Any:
+    document = (directory / "interface.html").read_bytes()
+    manifest = read_manifest(document)
     layers = section_data(manifest, "attribution")["layers"]
     marks = section_data(manifest, "trajectories")["bookmarks"]
     return [marks, [layer["scales"] for layer in layers], layers[0]["hues"]]
 
 
-def test_script_beside_the_page(explain: Explain, tmp_path: Path) -> None:
+def test_script_in_a_separate_file(explain: Explain, tmp_path: Path) -> None:
     explain(tmp_path / "inside")
     explain(tmp_path / "beside", inline_js=False)
     inside, beside = (page_files(tmp_path / name) for name in ("inside", "beside"))
@@ -118,7 +121,7 @@ def test_script_beside_the_page(explain: Explain, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["single_file", "inline_large_json"])
-def test_everything_in_one_file(explain: Explain, tmp_path: Path, name: str) -> None:
+def test_page_in_a_single_file(explain: Explain, tmp_path: Path, name: str) -> None:
     one: Results = explain(tmp_path / "one", **{name: True}, attr_images=True)
     many: Results = explain(tmp_path / "many", attr_images=True)
     assert {path.name for path in (tmp_path / "one").rglob("*") if path.is_file()} == {"interface.html", "run-log.json"}

@@ -1,4 +1,4 @@
-"""A directory that holds another page, a file of somebody's, or a run at work."""
+"""Output directories that contain another page, other files, or a running job."""
 
 from __future__ import annotations
 
@@ -12,34 +12,33 @@ import numpy as np
 import pytest
 
 from rl_clarity.errors import OutputError
+from rl_clarity.jobs.job import open_job
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import REPOSITORY, counted_tasks, files_of, page_files
+from tests.pipeline.small import REPOSITORY, page_files, read_files, record_tasks
 
 
-def test_another_page_is_not_replaced_unasked(explain: Explain, tmp_path: Path) -> None:
+def test_another_page_is_not_replaced_without_overwrite(explain: Explain, tmp_path: Path) -> None:
     explain(title="Mine")
-    before = files_of(tmp_path / "page")
+    before = read_files(tmp_path / "page")
     with pytest.raises(OutputError, match=r"already holds a page \(Mine\).*overwrite=True \(--force\)"):
         explain(seed=1)
-    assert files_of(tmp_path / "page") == before
+    assert read_files(tmp_path / "page") == before
 
 
-def test_an_error_before_the_work_leaves_the_old_page(
-    run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_early_error_keeps_the_old_page(run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     directory = run_short("page")
-    before = files_of(directory)
+    before = read_files(directory)
 
-    def missing(*arguments: Any, **options: Any) -> None:
-        raise OutputError("no such game")
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise OutputError("unknown game")
 
-    monkeypatch.setattr("rl_clarity.recordings.source.make", missing)
-    with pytest.raises(OutputError, match="no such game"):
+    monkeypatch.setattr("rl_clarity.recordings.source.make", fail)
+    with pytest.raises(OutputError, match="unknown game"):
         run_short("page", overwrite=True, seed=3)
-    assert files_of(directory) == before
+    assert read_files(directory) == before
 
 
-def test_a_page_that_nobody_can_read_is_replaced_alone(explain: Explain, tmp_path: Path) -> None:
+def test_overwriting_replaces_an_unreadable_page_only(explain: Explain, tmp_path: Path) -> None:
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "interface.html").write_text("notes")
     (tmp_path / "page" / "other.html").write_text("notes")
@@ -48,7 +47,7 @@ def test_a_page_that_nobody_can_read_is_replaced_alone(explain: Explain, tmp_pat
     assert (tmp_path / "page" / "interface.html").read_text() != "notes"
 
 
-def test_a_hostile_page_removes_nothing_outside(explain: Explain, tmp_path: Path) -> None:
+def test_overwriting_deletes_no_files_outside_the_directory(explain: Explain, tmp_path: Path) -> None:
     victim = tmp_path / "victim.txt"
     victim.write_text("mine")
     explain()
@@ -58,23 +57,23 @@ def test_a_hostile_page_removes_nothing_outside(explain: Explain, tmp_path: Path
     assert victim.read_text() == "mine"
 
 
-def test_pages_at_an_address(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = explain()
+def test_remote_pages(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local = explain()
     address = "memory://bucket/page"
-    there = explain(address)
-    assert there.manifest == here.manifest
-    np.testing.assert_array_equal(there.frames(1), here.frames(1))
-    with counted_tasks(monkeypatch) as done:
+    remote = explain(address)
+    assert remote.manifest == local.manifest
+    np.testing.assert_array_equal(remote.frames(1), local.frames(1))
+    with record_tasks(monkeypatch) as done:
         explain(address)
         assert done == []
         with pytest.raises(OutputError, match=r"memory://bucket/page already holds a page \(An agent\)"):
             explain(address, title="B")
         assert explain(address, title="B", overwrite=True, single_file=True).manifest["title"] == "B"
-    files = there._directory.names()
+    files = remote._directory.names()
     assert files == {"interface.html", "run-log.json"}
 
 
-def test_a_second_run_is_refused_by_name_of_the_first(explain: Explain, tmp_path: Path) -> None:
+def test_a_second_run_names_the_process_of_the_first(explain: Explain, tmp_path: Path) -> None:
     holder = (
         "import sys, time; from rl_clarity.jobs import locked\n"
         "with locked(sys.argv[1]):\n    print('held', flush=True); time.sleep(600)"
@@ -91,22 +90,20 @@ def test_a_second_run_is_refused_by_name_of_the_first(explain: Explain, tmp_path
     finally:
         process.kill()
         process.wait()
-    assert explain().manifest["complete"]  # the lock fell with the process
+    assert explain().manifest["complete"]  # the lock ends with the process
 
 
-def test_a_page_that_another_run_finished_meanwhile_is_not_replaced(
+def test_a_page_that_another_run_finishes_first_is_not_replaced(
     explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rl_clarity import pipeline
 
-    open_job = pipeline.open_job
-
-    def slow(*arguments: Any) -> Any:  # the other run has the directory until this one can lock it
+    def run_another_first(*arguments: Any) -> Any:
         monkeypatch.setattr(pipeline, "open_job", open_job)
         explain(title="First")
         return open_job(*arguments)
 
-    monkeypatch.setattr(pipeline, "open_job", slow)
+    monkeypatch.setattr(pipeline, "open_job", run_another_first)
     with pytest.raises(OutputError, match=r"already holds a page \(First\)"):
         explain(title="Second")
     assert explain(title="First").manifest["title"] == "First"
@@ -117,5 +114,5 @@ def test_an_empty_output_directory_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OutputError, match="name a directory"):
-        explain_in("")  # type: ignore[arg-type]
+        explain_in("")
     assert list(tmp_path.iterdir()) == []

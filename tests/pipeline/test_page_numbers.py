@@ -1,6 +1,10 @@
-"""The page's numbers are those that the public functions give when they are called one by one."""
+"""The numbers of a page equal the results of the public functions."""
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +15,7 @@ from rl_clarity.pages.results import Results
 from rl_clarity.recordings.advantages import dones_from_firsts
 from rl_clarity.visualization.rendering import attribution_scale
 from rl_clarity.visualization.totals import channel_totals
-from tests.pipeline.small import COMBOS, GAMMA, LAMBDA, STEPS, SmallRun, coding_error
+from tests.pipeline.small import COMBOS, GAMMA, LAMBDA, STEPS, SmallRun, completeness, quantization_error
 
 LAYERS = ["Relu_1", "Relu_2"]
 STEPS_AND_RULE = (5, "graded-midpoint")
@@ -24,7 +28,7 @@ def results(small_run: SmallRun) -> Results:
 
 @pytest.fixture(scope="session")
 def reductions(small_run: SmallRun) -> dict[str, rl_clarity.ChannelReduction]:
-    """Each layer's, fitted to the attribution of the value on 24 of the 32 observations."""
+    """Reductions of each layer, fitted to the attribution of the value on 24 of the 32 observations."""
     observations = small_run.observations.observations
     chosen = observations[np.linspace(0, len(observations) - 1, 24).round().astype(int)]
     return {
@@ -35,14 +39,14 @@ def reductions(small_run: SmallRun) -> dict[str, rl_clarity.ChannelReduction]:
     }
 
 
-def indices_of(output: dict) -> int | str | list[int]:
-    """An output of the manifest as `integrated_gradients` takes it."""
+def output_indices(output: dict[str, Any]) -> int | str | list[int]:
+    """Convert an output of the manifest to an argument of `integrated_gradients`."""
     if output["kind"] == "group":
         return [index for index, combo in enumerate(COMBOS) if GROUPS[output["label"]](combo)]
     return output["action"] if output["kind"] == "action" else output["kind"]
 
 
-GROUPS = {
+GROUPS: dict[str, Callable[[tuple[str, ...]], bool]] = {
     "any →": lambda combo: "RIGHT" in combo,
     "any ←": lambda combo: "LEFT" in combo,
     "any ↑": lambda combo: "UP" in combo,
@@ -65,17 +69,20 @@ def test_attribution(
 ) -> None:
     output = results.section("attribution")["outputs"][which]
     frames = small_run.trajectories.observations[1]
-    whole = rl_clarity.integrated_gradients(small_run.agent, frames, layer, indices_of(output), *STEPS_AND_RULE)
-    channels, residual = reductions[layer].signed_transform(whole)
+    attribution = rl_clarity.integrated_gradients(
+        small_run.agent, frames, layer, output_indices(output), *STEPS_AND_RULE
+    )
+    channels, residual = reductions[layer].signed_transform(attribution)
     values = np.concatenate([channels, residual], axis=-1)
-    found = results.attribution(layer, 1, output["id"])
-    read = np.concatenate([found.channels, found.residual], axis=-1)
-    assert read.shape == (STEPS, *small_run.agent.layers[layer][:2], 9)
-    assert (np.abs(read - values) <= coding_error(values)).all()
-    assert found.scale == pytest.approx(attribution_scale(channels), rel=1e-4)
+    shown = results.attribution(layer, 1, output["id"])
+    shown_values = np.concatenate([shown.channels, shown.residual], axis=-1)
+    assert shown_values.shape == (STEPS, *small_run.agent.layers[layer][:2], 9)
+    assert (np.abs(shown_values - values) <= quantization_error(values)).all()
+    assert shown.scale == pytest.approx(attribution_scale(channels), rel=1e-4)
     totals = results.totals(layer, 1)[output["id"]]
-    np.testing.assert_allclose(totals.totals, channel_totals(channels, residual), rtol=1e-3, atol=1e-4 * found.scale)
-    np.testing.assert_allclose(totals.gap[:, 0], whole.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(totals.totals, channel_totals(channels, residual), rtol=1e-3, atol=1e-4 * shown.scale)
+    gap = completeness(results, layer, 1, output["id"])
+    np.testing.assert_allclose(gap[:, 0], attribution.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -83,15 +90,15 @@ def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None
     frames = small_run.trajectories.observations[0]
     outputs = small_run.agent.forward(frames)
     right = [index for index, combo in enumerate(COMBOS) if "RIGHT" in combo]
-    scores = {
+    assert outputs.policy_logits is not None
+    scores: dict[str, Any] = {
         "value": outputs.values,
         "action-4": outputs.policy_logits[:, 4],
         "group-0": outputs.policy_logits[:, right].sum(axis=1),
     }
-    totals = results.totals(layer, 0)
-    found = attribute(small_run.agent, frames, layer, ["value", 4, right], steps=5, quadrature="graded-midpoint")
-    for name, at_zero, gap in zip(scores, found.scores_at_zero, found.completeness_gap, strict=True):
-        total, difference, score = totals[name].gap.T
+    expected = attribute(small_run.agent, frames, layer, ["value", 4, right], steps=5, quadrature="graded-midpoint")
+    for name, at_zero, gap in zip(scores, expected.scores_at_zero, expected.completeness_gap, strict=True):
+        total, difference, score = completeness(results, layer, 0, name).T
         np.testing.assert_allclose(score, scores[name], rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(difference, scores[name] - at_zero, rtol=1e-4, atol=1e-3)
         np.testing.assert_allclose(total - difference, gap, rtol=1e-3, atol=1e-3)
@@ -101,15 +108,15 @@ def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None
 @pytest.mark.parametrize("output", ["value", "action-2", "group-1"])
 def test_gradients_of_the_input(small_run: SmallRun, results: Results, output: str) -> None:
     frames = small_run.trajectories.observations[0]
-    wanted = indices_of(next(one for one in results.section("attribution")["outputs"] if one["id"] == output))
-    gradients = rl_clarity.input_gradients(small_run.agent, frames, wanted)
-    found = results.attribution("input", 0, output)
-    assert found.residual is None
-    np.testing.assert_array_equal(found.hues, np.eye(3))
-    assert (np.abs(found.channels - gradients) <= coding_error(gradients)).all()
-    assert found.scale == pytest.approx(attribution_scale(gradients), rel=1e-4)
+    (entry,) = (entry for entry in results.section("attribution")["outputs"] if entry["id"] == output)
+    gradients = rl_clarity.input_gradients(small_run.agent, frames, output_indices(entry))
+    shown = results.attribution("input", 0, output)
+    assert shown.residual is None
+    np.testing.assert_array_equal(shown.hues, np.eye(3))
+    assert (np.abs(shown.channels - gradients) <= quantization_error(gradients)).all()
+    assert shown.scale == pytest.approx(attribution_scale(gradients), rel=1e-4)
     np.testing.assert_allclose(
-        results.totals("input", 0)[output].totals, channel_totals(gradients), rtol=1e-3, atol=1e-3 * found.scale
+        results.totals("input", 0)[output].totals, channel_totals(gradients), rtol=1e-3, atol=1e-3 * shown.scale
     )
 
 
@@ -121,7 +128,7 @@ def test_mean_effects(results: Results) -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_how_good_the_reduction_is(
+def test_reconstruction_errors(
     small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction], layer: str
 ) -> None:
     observations = small_run.observations.observations
@@ -140,43 +147,48 @@ def test_how_good_the_reduction_is(
 
 @pytest.mark.parametrize("trajectory", [0, 1])
 def test_series(small_run: SmallRun, results: Results, trajectory: int) -> None:
-    played, series = small_run.trajectories, results.series(trajectory)
-    outputs = small_run.agent.forward(played.observations[trajectory])
+    recorded, series = small_run.trajectories, results.series(trajectory)
+    outputs = small_run.agent.forward(recorded.observations[trajectory])
+    logits = outputs.policy_logits
+    assert logits is not None
+    assert outputs.values is not None
     for name in ("actions", "rewards", "firsts"):
-        np.testing.assert_array_equal(series[name], getattr(played, name)[trajectory])
+        np.testing.assert_array_equal(series[name], getattr(recorded, name)[trajectory])
     np.testing.assert_allclose(series["values"], outputs.values, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(series["logits"], outputs.policy_logits, rtol=1e-4, atol=1e-4)
-    powers = np.exp(outputs.policy_logits - outputs.policy_logits.max(1, keepdims=True))
+    np.testing.assert_allclose(series["logits"], logits, rtol=1e-4, atol=1e-4)
+    powers = np.exp(logits - logits.max(1, keepdims=True))
     np.testing.assert_allclose(series["probabilities"], powers / powers.sum(1, keepdims=True), rtol=1e-3, atol=1e-5)
-    groups = np.stack([outputs.policy_logits[:, group["actions"]].sum(1) for group in results.agent["action_groups"]])
+    groups = np.stack([logits[:, group["actions"]].sum(1) for group in results.agent["action_groups"]])
     np.testing.assert_allclose(series["groups"], groups.T, rtol=1e-4, atol=1e-3)
 
 
 def test_advantages_and_bookmarks(small_run: SmallRun, results: Results) -> None:
-    played = small_run.trajectories
+    recorded = small_run.trajectories
+    assert recorded.values is not None
     advantages = rl_clarity.generalized_advantage_estimation(
-        played.rewards,
-        played.values,
-        dones_from_firsts(played.firsts),
+        recorded.rewards,
+        recorded.values,
+        dones_from_firsts(recorded.firsts),
         gamma=GAMMA,
         lam=LAMBDA,
-        truncated=played.truncated,
-        final_values=played.final_values,
+        truncated=recorded.truncated,
+        final_values=recorded.final_values,
     )
     for trajectory in range(2):
         np.testing.assert_allclose(results.series(trajectory)["advantages"], advantages[trajectory], rtol=1e-5)
-    episodes = np.cumsum(played.firsts, axis=1)
-    for direction, found in (
+    episodes = np.cumsum(recorded.firsts, axis=1)
+    for direction, bookmarks in (
         (1, results.section("trajectories")["bookmarks"]["high"]),
         (-1, results.section("trajectories")["bookmarks"]["low"]),
     ):
-        best = {}
+        best: dict[Any, list[tuple[float, int, int]]] = defaultdict(list)
         for trajectory, frame in np.argwhere(direction * advantages > 0):
             episode = (trajectory, episodes[trajectory, frame])
-            best.setdefault(episode, []).append((-direction * advantages[trajectory, frame], trajectory, frame))
-        wanted = sorted(min(one) for one in best.values())
-        assert [(mark["trajectory"], mark["frame"]) for mark in found] == [(t, f) for _, t, f in wanted]
-        assert [mark["advantage"] for mark in found] == pytest.approx([-direction * a for a, _, _ in wanted], rel=1e-5)
+            best[episode].append((-direction * advantages[trajectory, frame], trajectory, frame))
+        expected = sorted(min(frames) for frames in best.values())
+        assert [(mark["trajectory"], mark["frame"]) for mark in bookmarks] == [(t, f) for _, t, f in expected]
+        advantages_shown = [mark["advantage"] for mark in bookmarks]
+        assert advantages_shown == pytest.approx([-direction * a for a, _, _ in expected], rel=1e-5)
 
 
 def test_frames_and_strips(small_run: SmallRun, results: Results) -> None:
@@ -196,32 +208,32 @@ def test_atlas_and_dataset_examples(
 ) -> None:
     atlas = results.section("features")["observations"]
     observations = small_run.observations.observations
-    pictures = [results.image(name) for name in atlas["images"]]
+    images = [results.image(name) for name in atlas["images"]]
     for cell, index in enumerate(atlas["indices"]):
-        picture, place = divmod(cell, atlas["per_image"])
-        row, column = (64 * at for at in divmod(place, atlas["columns"]))
-        np.testing.assert_array_equal(pictures[picture][row : row + 64, column : column + 64], observations[index])
+        image, position = divmod(cell, atlas["per_image"])
+        row, column = (64 * index for index in divmod(position, atlas["columns"]))
+        np.testing.assert_array_equal(images[image][row : row + 64, column : column + 64], observations[index])
     assert atlas["origins"] == [None] * atlas["count"]
     for layer in LAYERS:
         reduced = reductions[layer].transform(small_run.agent.activations(observations, layer))
         features = results.features(layer)
-        # With one cell a position, a cell shows the observation that is strongest there, if it is not used too often.
+        # With one cell per position, a cell shows the strongest observation there, unless it is used too often.
         shown = np.array(atlas["indices"])[features["index.1"]]
         np.testing.assert_allclose(features["position.1"][0, 0], 0.5, atol=0.1)
         strongest = reduced.argmax(axis=0).transpose(2, 0, 1)  # (K, h, w)
         assert shown.shape == strongest.shape
-        weakness = reduced.max(axis=0).transpose(2, 0, 1)
+        peaks = reduced.max(axis=0).transpose(2, 0, 1)
         for channel in range(8):
-            peak = np.unravel_index(weakness[channel].argmax(), weakness[channel].shape)
+            peak = np.unravel_index(peaks[channel].argmax(), peaks[channel].shape)
             assert shown[(channel, *peak)] == strongest[(channel, *peak)]
             assert features["opacity.1"][(channel, *peak)] == 255
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_thumbnails(results: Results, layer: str) -> None:
-    pictures = [results.image(name) for name in results.layer(layer)["features"]["thumbnails"]]
-    assert len(pictures) == 8
-    assert all(picture.shape[-1] == 4 and picture[..., 3].max() == 255 for picture in pictures)
+    images = [results.image(name) for name in results.layer(layer)["features"]["thumbnails"]]
+    assert len(images) == 8
+    assert all(image.shape[-1] == 4 and image[..., 3].max() == 255 for image in images)
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -1,4 +1,4 @@
-"""A disk that is full, or that may not be written any more: one message, no half file, and the run goes on later."""
+"""A full disk or lost permissions: one message, no incomplete files, and the run can be resumed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,12 @@ import pytest
 from rl_clarity.cli import main
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.chunks import decode_chunk, parse_script
-from tests.pipeline.small import SmallRun, files_of, is_complete
+from tests.pipeline.small import SmallRun, is_complete, read_files
 
 NOBODY = 65534
 OPTIONS = (
-    *(
-        "--layer-kwargs.name-contains-one-of",
-        "Relu_2",
-        "--trajectories.num-envs",
-        "2",
-        "--trajectories.num-steps",
-        "24",
-    ),
+    *("--layer-kwargs.name-contains-one-of", "Relu_2", "--trajectories.num-envs", "2"),
+    *("--trajectories.num-steps", "24"),
     *("--observations.num-envs", "8", "--observations.num-obs", "4", "--observations.obs-every", "3", "--json"),
 )
 
@@ -39,26 +33,26 @@ def agent_file(small_run: SmallRun, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def undisturbed(agent_file: Path, tmp_path: Path, capsys: Any) -> dict[str, bytes]:
-    assert main(["run", str(agent_file), str(tmp_path / "undisturbed"), *OPTIONS]) == 0
+def uninterrupted(agent_file: Path, tmp_path: Path, capsys: Any) -> dict[str, bytes]:
+    assert main(["run", str(agent_file), str(tmp_path / "uninterrupted"), *OPTIONS]) == 0
     capsys.readouterr()
-    return files_of(tmp_path / "undisturbed")
+    return read_files(tmp_path / "uninterrupted")
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own with little room."""
+    """A separate file system of 600 kB."""
     mount = shutil.which("mount")
     folder = tmp_path / "disk"
     folder.mkdir()
     command = [str(mount), "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(folder)]
     if mount is None or os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("only root, where it may, can make a disk")
+        pytest.skip("mounting a file system needs root")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def assert_all_are_whole(directory: Path) -> None:
+def assert_files_are_complete(directory: Path) -> None:
     for path in directory.rglob("*"):
         assert not path.name.endswith(".unfinished")
         if path.suffix == ".js":
@@ -67,7 +61,7 @@ def assert_all_are_whole(directory: Path) -> None:
             assert path.read_bytes().endswith(b"IEND\xaeB`\x82")
 
 
-def test_a_disk_that_fills_up(agent_file: Path, undisturbed: dict[str, bytes], small_disk: Path, capsys: Any) -> None:
+def test_full_disk(agent_file: Path, uninterrupted: dict[str, bytes], small_disk: Path, capsys: Any) -> None:
     command = ["run", str(agent_file), str(small_disk / "page"), *OPTIONS]
     assert main(command) == 1
     printed = capsys.readouterr()
@@ -76,38 +70,38 @@ def test_a_disk_that_fills_up(agent_file: Path, undisturbed: dict[str, bytes], s
     assert "No space left on device" in printed.err
     assert "Traceback" not in printed.err
     assert not is_complete(small_disk / "page")
-    assert_all_are_whole(small_disk / "page")
+    assert_files_are_complete(small_disk / "page")
     subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
     assert main(command) == 0
-    assert files_of(small_disk / "page") == undisturbed
+    assert read_files(small_disk / "page") == uninterrupted
 
 
 @pytest.mark.parametrize("after", [0, 3, 12])
-def test_a_permission_that_is_lost(
+def test_lost_permissions(
     after: int,
     agent_file: Path,
-    undisturbed: dict[str, bytes],
+    uninterrupted: dict[str, bytes],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
 ) -> None:
-    """After so many files: root becomes nobody, others may no longer enter their own directory."""
+    """After some files, root becomes nobody, and other users lose the right to write to the directory."""
     command, page = ["run", str(agent_file), str(tmp_path / "page"), *OPTIONS], tmp_path / "page"
-    write, left = LocalDirectory.write, after
+    write, remaining = LocalDirectory.write, after
 
-    def losing(self: LocalDirectory, name: str, data: Any) -> None:
-        nonlocal left
-        if left == 0 and os.geteuid() == 0:
+    def write_until_denied(self: LocalDirectory, name: str, data: Any) -> None:
+        nonlocal remaining
+        if remaining == 0 and os.geteuid() == 0:
             os.seteuid(NOBODY)
-        elif left == 0:
+        elif remaining == 0:
             page.mkdir(exist_ok=True)
             page.chmod(0o500)
-        left -= 1
+        remaining -= 1
         write(self, name, data)
 
     root = os.geteuid() == 0
     with monkeypatch.context() as patch:
-        patch.setattr(LocalDirectory, "write", losing)
+        patch.setattr(LocalDirectory, "write", write_until_denied)
         try:
             assert main(command) == 1
         finally:
@@ -121,6 +115,6 @@ def test_a_permission_that_is_lost(
     assert "Permission denied" in printed.err
     assert "Traceback" not in printed.err
     assert not is_complete(page)
-    assert_all_are_whole(page)
+    assert_files_are_complete(page)
     assert main(command) == 0
-    assert files_of(page) == undisturbed
+    assert read_files(page) == uninterrupted

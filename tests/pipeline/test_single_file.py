@@ -1,4 +1,4 @@
-"""A page of one file: how large it will be is said before it is made, and nothing is left beside it."""
+"""A page in a single file: its size is estimated beforehand, and no other files remain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import rl_clarity
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun
 
 
-def test_its_size_is_said_beforehand(small_run: SmallRun, tmp_path: Path) -> None:
+def test_the_forecast_includes_the_size_of_the_file(small_run: SmallRun, tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "trajectories_kwargs": {"num_envs": 2, "num_steps": 64},
         "observations_kwargs": OBSERVATIONS,
@@ -21,13 +21,13 @@ def test_its_size_is_said_beforehand(small_run: SmallRun, tmp_path: Path) -> Non
     }
     checkpoint = tmp_path / "agent.jd"
     checkpoint.write_bytes(small_run.checkpoint.read_bytes())
-    said = str(rl_clarity.run(checkpoint, tmp_path / "page", dry_run=True, **options))
-    found = re.search(r"The page will be a single file of about (\d+) MB\.", said)
-    assert found
+    forecast = str(rl_clarity.run(checkpoint, tmp_path / "page", dry_run=True, **options))
+    match = re.search(r"The page will be a single file of about (\d+) MB\.", forecast)
+    assert match
     assert "single file" not in str(
         rl_clarity.run(checkpoint, tmp_path / "page", dry_run=True, **options | {"single_file": False})
     )
     page = rl_clarity.run(checkpoint, tmp_path / "page", **options)
-    beside = {path.name for path in page.path.parent.iterdir()} - {"interface.html"}
-    assert beside <= {"run-log.json"}, "the log of the run at most"
-    assert int(found[1]) * 1e6 == pytest.approx(page.path.stat().st_size, rel=0.5, abs=1e6)
+    others = {path.name for path in page.path.parent.iterdir()} - {"interface.html"}
+    assert others <= {"run-log.json"}
+    assert int(match[1]) * 1e6 == pytest.approx(page.path.stat().st_size, rel=0.5, abs=1e6)

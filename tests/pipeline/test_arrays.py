@@ -1,4 +1,4 @@
-"""Pages of samples given as arrays, and of agents that are not checkpoints."""
+"""Pages of samples that are passed as arrays, and of agents that are not checkpoints."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rl_clarity.pages.results import Results
 from rl_clarity.recordings.arrays import as_trajectories
 from tests.fakes import TinyAgent
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import LAST_LAYER, SmallRun, counted_plays
+from tests.pipeline.small import LAST_LAYER, SmallRun, completeness, record_environments
 
 
-def given_arrays(steps: int = 12) -> dict[str, np.ndarray]:
+def make_arrays(steps: int = 12) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     dones = np.zeros((2, steps), bool)
     dones[0, [3, 7]] = True
@@ -33,34 +33,34 @@ def given_arrays(steps: int = 12) -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Callable[..., Results]:
-    """A page of a small NumPy agent that follows the protocol."""
-    varied = np.random.default_rng(1).integers(0, 256, (9, 64, 64, 3), np.uint8)
+    """Make a page of a small NumPy agent that follows the protocol."""
+    default = np.random.default_rng(1).integers(0, 256, (9, 64, 64, 3), np.uint8)
 
-    def made(directory: str = "page", agent: TinyAgent | None = None, **given: Any) -> Results:
-        options = {key: given.pop(key) for key in ("observations_full", "attr_policy", "overwrite") if key in given}
-        observations = given.pop("varied", varied)
-        arrays = {**given_arrays(), **given}
-        arrays = {name: array for name, array in arrays.items() if array is not None}
+    def make_page(directory: str = "page", agent: TinyAgent | None = None, **changes: Any) -> Results:
+        options = {key: changes.pop(key) for key in ("observations_full", "attr_policy", "overwrite") if key in changes}
+        observations = changes.pop("varied", default)
+        arrays = {name: array for name, array in {**make_arrays(), **changes}.items() if array is not None}
         page = rl_clarity.generate(agent or TinyAgent(), arrays, observations, tmp_path / directory, **options)
         return page.results()
 
-    return made
+    return make_page
 
 
 def test_arrays_with_dones(tiny: Callable[..., Results]) -> None:
     series = tiny().series(0)
     assert np.flatnonzero(series["firsts"]).tolist() == [0, 4, 8]
-    arrays, agent = given_arrays(), TinyAgent()
-    outputs = agent.forward(arrays["observations"][0])
-    np.testing.assert_allclose(series["values"], outputs.values, rtol=1e-5)
+    arrays = make_arrays()
+    values = TinyAgent().forward(arrays["observations"][0]).values
+    assert values is not None
+    np.testing.assert_allclose(series["values"], values, rtol=1e-5)
     advantages = rl_clarity.generalized_advantage_estimation(
-        arrays["rewards"][:1], outputs.values[None], arrays["dones"][:1], gamma=0.999, lam=0.95
+        arrays["rewards"][:1], values[None], arrays["dones"][:1], gamma=0.999, lam=0.95
     )
     np.testing.assert_allclose(series["advantages"], advantages[0], rtol=1e-4, atol=1e-5)
 
 
 def test_arrays_with_firsts(tiny: Callable[..., Results]) -> None:
-    dones = given_arrays()["dones"]
+    dones = make_arrays()["dones"]
     firsts = np.concatenate([np.ones((2, 1), bool), dones[:, :-1]], axis=1)
     with_dones, with_firsts = tiny("a"), tiny("b", dones=None, firsts=firsts)
     assert with_dones.manifest == with_firsts.manifest
@@ -72,9 +72,9 @@ def test_truncated_episodes_are_bootstrapped(tiny: Callable[..., Results]) -> No
     final_values = np.where(truncated, 9, 0)
     series = tiny(truncated=truncated, final_values=final_values).series(0)
     assert np.flatnonzero(series["firsts"]).tolist() == [0, 4, 6, 8]
-    given, plain = given_arrays(), tiny("plain").series(0)
-    reached = given["rewards"][0, 5] + 0.999 * 9 - series["values"][5]
-    np.testing.assert_allclose(series["advantages"][5], reached, rtol=1e-4)
+    plain = tiny("plain").series(0)
+    expected = make_arrays()["rewards"][0, 5] + 0.999 * 9 - series["values"][5]
+    np.testing.assert_allclose(series["advantages"][5], expected, rtol=1e-4)
     np.testing.assert_allclose(series["advantages"][6:], plain["advantages"][6:], rtol=1e-5)
 
 
@@ -82,70 +82,74 @@ def test_invalid_truncation(tiny: Callable[..., Results]) -> None:
     with pytest.raises(SamplesError, match="final_values need truncated"):
         tiny(final_values=np.ones((2, 12)))
     with pytest.raises(SamplesError, match=r"truncated has shape \(2, 3\)"):
-        tiny(truncated=np.zeros((2, 3), bool), dones=None, firsts=given_arrays()["dones"])
+        tiny(truncated=np.zeros((2, 3), bool), dones=None, firsts=make_arrays()["dones"])
 
 
 def test_custom_agent(tiny: Callable[..., Results]) -> None:
     results = tiny(attr_policy=True)
     assert results.layers == ["1a", "2a"]
-    whole = rl_clarity.integrated_gradients(
-        TinyAgent(), given_arrays()["observations"][1], "2a", 3, 5, "graded-midpoint"
+    attribution = rl_clarity.integrated_gradients(
+        TinyAgent(), make_arrays()["observations"][1], "2a", 3, 5, "graded-midpoint"
     )
-    gap = results.totals("2a", 1)["action-3"].gap
-    np.testing.assert_allclose(gap[:, 0], whole.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-5)
+    gap = completeness(results, "2a", 1, "action-3")
+    np.testing.assert_allclose(gap[:, 0], attribution.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-5)
 
 
-def test_arrays_given_to_run(small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted_plays(monkeypatch)
-    arrays, varied = given_arrays(), small_run.observations.observations
-    options = {"layer_kwargs": LAST_LAYER, "nmf_features": 2}
+def test_run_accepts_arrays(small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = record_environments(monkeypatch)
+    arrays, varied = make_arrays(), small_run.observations.observations
+    options: dict[str, Any] = {"layer_kwargs": LAST_LAYER, "nmf_features": 2}
     page = rl_clarity.run(small_run.checkpoint, tmp_path / "a", trajectories=arrays, observations=varied, **options)
     assert calls == []
     same = rl_clarity.generate(small_run.agent, arrays, varied, tmp_path / "b", **options)
-    found, plain = page.results().manifest, same.results().manifest
-    assert found["sections"] == plain["sections"]
-    group = next(group for group in found["provenance"] if group["group"] == "Checkpoint")
+    manifest, plain = page.results().manifest, same.results().manifest
+    assert manifest["sections"] == plain["sections"]
+    group = next(group for group in manifest["provenance"] if group["group"] == "Checkpoint")
     assert ["file", small_run.checkpoint.name] in group["items"]
     assert not any(group["group"] == "Checkpoint" for group in plain["provenance"])
     with pytest.raises(OptionError, match="samples are passed without observations: pass both"):
         rl_clarity.run(small_run.checkpoint, tmp_path / "c", trajectories=arrays)
     with pytest.raises(OptionError, match="without trajectories and observations"):
         rl_clarity.run(small_run.checkpoint, tmp_path / "c", observations_full=varied)
-    given = {"trajectories": arrays, "observations": varied, "trajectories_kwargs": {"num_envs": 2}}
+    combined: dict[str, Any] = {"trajectories_kwargs": {"num_envs": 2}}
     with pytest.raises(OptionError, match="trajectories_kwargs cannot be combined with trajectories"):
-        rl_clarity.run(small_run.checkpoint, tmp_path / "c", **given)
+        rl_clarity.run(small_run.checkpoint, tmp_path / "c", trajectories=arrays, observations=varied, **combined)
 
 
 def test_recurrent_agents_compute_states_and_outputs(tiny: Callable[..., Results]) -> None:
     agent = TinyAgent("recurrent")
     results = tiny(agent=agent)
     assert results.agent["recurrent"]
-    arrays = given_arrays()
+    arrays = make_arrays()
     state, values = agent.initial_state(2), []
     firsts = np.concatenate([np.ones((2, 1), bool), arrays["dones"][:, :-1]], axis=1)
     for t in range(12):
         outputs, state = agent.step(arrays["observations"][:, t], state, firsts[:, t])
+        assert outputs.values is not None
         values.append(outputs.values[0])
     np.testing.assert_allclose(results.series(0)["values"], values, rtol=1e-4)
-    np.testing.assert_allclose(results.totals("1a", 0)["value"].gap[:, 2], values, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(completeness(results, "1a", 0, "value")[:, 2], values, rtol=1e-3, atol=1e-5)
 
 
 def test_agents_with_action_values(tiny: Callable[..., Results]) -> None:
     agent = TinyAgent("q")
     results = tiny(agent=agent)
     assert results.outputs == ["greedy"]
-    q_values = agent.forward(given_arrays()["observations"][0]).q_values
-    np.testing.assert_allclose(results.totals("2a", 0)["greedy"].gap[:, 2], q_values.max(axis=1), rtol=1e-3, atol=1e-5)
+    q_values = agent.forward(make_arrays()["observations"][0]).q_values
+    assert q_values is not None
+    np.testing.assert_allclose(
+        completeness(results, "2a", 0, "greedy")[:, 2], q_values.max(axis=1), rtol=1e-3, atol=1e-5
+    )
 
 
 def test_rendered_frames_are_shown(tiny: Callable[..., Results]) -> None:
     rng = np.random.default_rng(2)
     shown = rng.integers(0, 256, (2, 12, 96, 80, 3), np.uint8)
     atlas = rng.integers(0, 256, (9, 96, 80, 3), np.uint8)
-    results = tiny(trajectories_full=None, **{"observations_full": atlas})
+    results = tiny(observations_full=atlas)
     assert results.section("features")["observations"]["height"] == 96
     assert results.agent["observation"]["frame_height"] == 64
-    arrays = {**given_arrays(), "observations_full": shown}
+    arrays = {**make_arrays(), "observations_full": shown}
     page = rl_clarity.generate(
         TinyAgent(), arrays, np.zeros((9, 64, 64, 3), np.uint8), Path(results._directory.location), overwrite=True
     )
@@ -154,7 +158,7 @@ def test_rendered_frames_are_shown(tiny: Callable[..., Results]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("changes", "message"),
     [
         ({"reward": np.zeros((2, 12))}, "trajectories.reward.*did you mean 'rewards'"),
         ({"actions": None}, "trajectories lack actions"),
@@ -180,34 +184,37 @@ def test_rendered_frames_are_shown(tiny: Callable[..., Results]) -> None:
     ],
 )
 def test_invalid_arrays_write_nothing(
-    given: dict[str, Any], message: str, tiny: Callable[..., Results], tmp_path: Path
+    changes: dict[str, Any], message: str, tiny: Callable[..., Results], tmp_path: Path
 ) -> None:
     with pytest.raises((SamplesError, OptionError), match=message):
-        tiny(**given)
+        tiny(**changes)
     assert not (tmp_path / "page").exists()
 
 
 def test_collected_samples(explain: Explain, small_run: SmallRun) -> None:
     results = explain(trajectories=small_run.trajectories, observations=small_run.observations)
     assert results.section("trajectories")["trajectories"][0]["steps"] == 72
+    assert small_run.trajectories.values is not None
     np.testing.assert_allclose(results.series(1)["values"], small_run.trajectories.values[1])
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent"])
-def test_samples_of_another_agent_get_the_outputs_of_this_one(kind: str, tmp_path: Path) -> None:
+def test_outputs_in_samples_of_another_agent_are_replaced(kind: str, tmp_path: Path) -> None:
     """Two agents on the same trajectories: the second page shows the second agent."""
     first, second = TinyAgent(kind), TinyAgent(kind, seed=1)
-    played = as_trajectories(first, given_arrays())
-    varied = given_arrays()["observations"][1]
-    pages = [rl_clarity.generate(agent, played, varied, tmp_path / "page", overwrite=True) for agent in (first, second)]
-    anew = rl_clarity.generate(second, given_arrays(), varied, tmp_path / "anew").results()
-    assert pages[1].results().manifest == anew.manifest
-    np.testing.assert_array_equal(pages[1].results().series(0)["values"], anew.series(0)["values"])
-    assert as_trajectories(first, played) is played
+    recorded = as_trajectories(first, make_arrays())
+    varied = make_arrays()["observations"][1]
+    pages = [
+        rl_clarity.generate(agent, recorded, varied, tmp_path / "page", overwrite=True) for agent in (first, second)
+    ]
+    fresh = rl_clarity.generate(second, make_arrays(), varied, tmp_path / "fresh").results()
+    assert pages[1].results().manifest == fresh.manifest
+    np.testing.assert_array_equal(pages[1].results().series(0)["values"], fresh.series(0)["values"])
+    assert as_trajectories(first, recorded) is recorded
 
 
 def test_other_metadata_makes_another_page(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
-    agent = copy.copy(small_run.agent)
+    agent: Any = copy.copy(small_run.agent)
     agent.metadata = {**agent.metadata, "gamma": 0.5}
     samples = {name: getattr(small_run.trajectories, name)[:, :8] for name in ("observations", "actions", "rewards")}
     samples["firsts"] = small_run.trajectories.firsts[:, :8]

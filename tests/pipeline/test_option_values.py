@@ -1,8 +1,9 @@
-"""Options of a whole run that are refused, or left as they were given."""
+"""Values of options that are refused, and values that stay unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,14 +14,14 @@ from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER
 
 
-def test_layers_that_can_be_by_passed(impala: Any) -> None:
+def test_bottleneck_layers(impala: Callable[..., Any]) -> None:
     names = [layer.name for layer in impala(bottleneck_only=False)]
     assert set(names) > {layer.name for layer in impala(bottleneck_only=True)}
 
 
 @pytest.fixture
 def impala() -> Callable[..., Any]:
-    """The layers that a page of an IMPALA network would have."""
+    """Select the layers of a page of an IMPALA network."""
     from rl_clarity.analyses.layers import page_layers
     from rl_clarity.options import InterfaceOptions
     from rl_clarity.parsing import parse
@@ -35,11 +36,15 @@ def impala() -> Callable[..., Any]:
     return layers
 
 
-def test_calls_change_no_option_given(explain: Explain, tmp_path: Any) -> None:
-    given = {"layer_kwargs": dict(LAST_LAYER), "nmf_attr_opts": {"integrate_steps": 2}, "vis_subdiv_mults": [1]}
-    before = repr(given)
-    explain(tmp_path / "a", **given)
-    assert repr(given) == before
+def test_options_are_not_modified(explain: Explain, tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "layer_kwargs": dict(LAST_LAYER),
+        "nmf_attr_opts": {"integrate_steps": 2},
+        "vis_subdiv_mults": [1],
+    }
+    before = repr(options)
+    explain(tmp_path / "a", **options)
+    assert repr(options) == before
 
 
 @pytest.mark.parametrize(
@@ -53,9 +58,7 @@ def test_calls_change_no_option_given(explain: Explain, tmp_path: Any) -> None:
         ({"scrub_range": (0.5, 0.2)}, "scrub_range"),
     ],
 )
-def test_options_that_do_not_fit_write_nothing(
-    options: dict[str, Any], message: str, explain: Explain, tmp_path: Any
-) -> None:
+def test_invalid_options_write_nothing(options: dict[str, Any], message: str, explain: Explain, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=message):
         explain(**options)
     assert not (tmp_path / "page").exists()

@@ -1,4 +1,4 @@
-"""Checkpoint and page may be at addresses: a store in memory stands for those of the clouds."""
+"""Checkpoints and pages in remote storage: a file system in memory replaces those of cloud services."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rl_clarity.cli import main
 from rl_clarity.errors import CheckpointError
 from rl_clarity.jobs.directory import RemoteDirectory
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, counted_tasks, files_of
+from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, read_files, record_tasks
 
 SHORT: dict[str, Any] = {
     "trajectories_kwargs": {"num_envs": 2, "num_steps": 24},
@@ -33,7 +33,7 @@ def bucket() -> str:
 
 @pytest.fixture
 def address(bucket: str, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of the small run's checkpoint; its samples go to a cache of the test's own."""
+    """URL of the small run's checkpoint; its samples go to a temporary cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     fsspec.filesystem("memory").pipe_file(f"{bucket}/agents/agent.jd", small_run.checkpoint.read_bytes())
     return f"{bucket}/agents/agent.jd"
@@ -50,47 +50,45 @@ def test_from_a_remote_checkpoint_to_a_remote_page(
     page = rl_clarity.run(address, f"{bucket}/page", **SHORT)
     assert page.path == f"{bucket}/page/interface.html"
     assert page.results().frames(1).shape == (24, 64, 64, 3)
-    # It is the page that is made here, byte for byte.
-    (tmp_path / "here").mkdir()
-    here = tmp_path / "here" / "agent.jd"
-    here.write_bytes(small_run.checkpoint.read_bytes())
-    rl_clarity.run(here, tmp_path / "page", **SHORT)
-    assert remote_files(f"{bucket}/page") == files_of(tmp_path / "page")
-    # And there is nothing left to do.
-    with counted_tasks(monkeypatch) as done:
+    # It equals the local page, byte for byte.
+    (tmp_path / "local").mkdir()
+    local = tmp_path / "local" / "agent.jd"
+    local.write_bytes(small_run.checkpoint.read_bytes())
+    rl_clarity.run(local, tmp_path / "page", **SHORT)
+    assert remote_files(f"{bucket}/page") == read_files(tmp_path / "page")
+    # Running again does nothing.
+    with record_tasks(monkeypatch) as done:
         assert rl_clarity.run(address, f"{bucket}/page", **SHORT) == page
     assert done == []
 
 
-def test_a_remote_run_goes_on(explain: Explain, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_run_is_resumed(explain: Explain, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stop(BaseException):
         pass
 
-    def broken(*arguments: Any) -> None:
+    def fail(*arguments: Any) -> None:
         raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr("rl_clarity.analyses.attribution.analysis.attribute_trajectory", broken)
+        patch.setattr("rl_clarity.analyses.attribution.analysis.attribute_trajectory", fail)
         with pytest.raises(Stop):
             explain(f"{bucket}/stopped")
     assert not rl_clarity.open_results(f"{bucket}/stopped").manifest["complete"]
-    with counted_tasks(monkeypatch) as done:
+    with record_tasks(monkeypatch) as done:
         explain(f"{bucket}/stopped")
     assert done == ["attribution/Relu_2/1", "attribution/Relu_2/2", "atlas", "examples/Relu_2"]
-    explain(f"{bucket}/undisturbed")
-    assert remote_files(f"{bucket}/stopped") == remote_files(f"{bucket}/undisturbed")
+    explain(f"{bucket}/uninterrupted")
+    assert remote_files(f"{bucket}/stopped") == remote_files(f"{bucket}/uninterrupted")
 
 
-def test_addresses_of_files_are_of_this_machine(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
+def test_file_urls_are_local(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
     explain(tmp_path / "page")
-    explain(f"file://{tmp_path}/by-address")
-    assert files_of(tmp_path / "by-address") == files_of(tmp_path / "page")
+    explain(f"file://{tmp_path}/by-url")
+    assert read_files(tmp_path / "by-url") == read_files(tmp_path / "page")
     assert rl_clarity.load_agent(f"file://{small_run.checkpoint}").layers == small_run.agent.layers
 
 
-def test_the_other_commands_take_addresses(
-    explain: Explain, address: str, bucket: str, tmp_path: Path, capsys: Any
-) -> None:
+def test_other_commands_accept_urls(explain: Explain, address: str, bucket: str, tmp_path: Path, capsys: Any) -> None:
     explain(f"{bucket}/page")
     assert main(["inspect", address]) == 0
     assert main(["export", f"{bucket}/page", str(tmp_path / "numbers.npz"), "--frames", "1:4"]) == 0
@@ -99,19 +97,19 @@ def test_the_other_commands_take_addresses(
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("url", "message"),
     [
         ("memory://nowhere/agent.jd", "cannot read the checkpoint memory://nowhere/agent.jd: no such file"),
         ("nosuch://bucket/agent.jd", "nosuch://bucket/agent.jd: .*nosuch"),
     ],
 )
-def test_checkpoints_that_cannot_be_had(given: str, message: str, tmp_path: Path) -> None:
+def test_missing_checkpoints(url: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=message):
-        rl_clarity.run(given, tmp_path / "page")
+        rl_clarity.run(url, tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
 
-# --- what a store is told ------------------------------------------------------------------------------------------
+# --- content types ------------------------------------------------------------------------------------------------
 
 TYPES = {
     "interface.html": "text/html; charset=utf-8",
@@ -121,44 +119,49 @@ TYPES = {
 }
 
 
+WriteOptions = Callable[[str], dict[str, dict[str, Any]]]
+
+
 class Store:
-    """Notes what it is told of each file."""
+    """A file system that records the options of each file."""
 
     def __init__(self) -> None:
-        self.told: dict[str, dict[str, Any]] = {}
+        self.options: dict[str, dict[str, Any]] = {}
 
     def makedirs(self, path: str, exist_ok: bool) -> None:
         pass
 
-    def pipe_file(self, path: str, data: bytes, **told: Any) -> None:
-        self.told[path] = told
+    def pipe_file(self, path: str, data: bytes, **options: Any) -> None:
+        self.options[path] = options
 
 
 @pytest.fixture
-def told_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, dict[str, Any]]]:
-    """What a directory of such an address tells its store of each kind of file."""
+def write_options(monkeypatch: pytest.MonkeyPatch) -> WriteOptions:
+    """Write each kind of file to a URL, and return the options that its file system receives."""
 
-    def told(address: str) -> dict[str, dict[str, Any]]:
+    def write(address: str) -> dict[str, dict[str, Any]]:
         store = Store()
         monkeypatch.setattr("fsspec.core.url_to_fs", lambda url: (store, "bucket/page"))
         directory = RemoteDirectory(address)
         for name in TYPES:
             directory.write(name, b"x")
-        return {name: store.told[f"bucket/page/{name}"] for name in TYPES}
+        return {name: store.options[f"bucket/page/{name}"] for name in TYPES}
 
-    return told
+    return write
 
 
 @pytest.mark.parametrize(
     ("protocol", "keyword"),
     [("s3", "ContentType"), ("s3a", "ContentType"), ("gs", "content_type"), ("gcs", "content_type")],
 )
-def test_files_are_served_as_what_they_are(protocol: str, keyword: str, told_by: Any) -> None:
-    assert told_by(f"{protocol}://bucket/page") == {name: {keyword: kind} for name, kind in TYPES.items()}
+def test_files_have_content_types(protocol: str, keyword: str, write_options: WriteOptions) -> None:
+    assert write_options(f"{protocol}://bucket/page") == {name: {keyword: kind} for name, kind in TYPES.items()}
 
 
 @pytest.mark.parametrize("protocol", ["az", "abfs", "abfss", "adl"])
-def test_azure_is_told_in_its_own_words(protocol: str, told_by: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_azure_receives_content_settings(
+    protocol: str, write_options: WriteOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class ContentSettings:
         def __init__(self, content_type: str) -> None:
             self.content_type = content_type
@@ -166,9 +169,9 @@ def test_azure_is_told_in_its_own_words(protocol: str, told_by: Any, monkeypatch
     for name in ("azure", "azure.storage", "azure.storage.blob"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     sys.modules["azure.storage.blob"].ContentSettings = ContentSettings  # type: ignore[attr-defined]
-    told = told_by(f"{protocol}://bucket/page")
-    assert {name: found["content_settings"].content_type for name, found in told.items()} == TYPES
+    options = write_options(f"{protocol}://bucket/page")
+    assert {name: file["content_settings"].content_type for name, file in options.items()} == TYPES
 
 
-def test_other_stores_are_told_nothing_they_do_not_know(told_by: Any) -> None:
-    assert set(map(str, told_by("memory://bucket/page").values())) == {"{}"}
+def test_other_file_systems_receive_no_options(write_options: WriteOptions) -> None:
+    assert set(map(str, write_options("memory://bucket/page").values())) == {"{}"}

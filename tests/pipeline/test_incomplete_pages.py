@@ -1,4 +1,4 @@
-"""The page of a job at work can be opened from its first results on, and says what is missing."""
+"""The page of a running job can be opened at any time, and lists what is missing."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from rl_clarity.pages.manifest import section_data
 from tests.browser.conftest import open_page as open_page  # a fixture
 from tests.browser.pages import Visitor
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import files_of
+from tests.pipeline.small import read_files
 
 
 class Stop(BaseException):
-    """Something that nobody catches."""
+    """An interruption that no code catches."""
 
 
 @pytest.fixture
-def stopped_at(explain: Explain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
-    """Explain until a task is to be done whose name begins so; the page that is there then."""
+def stop_at(explain: Explain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
+    """Make a page until the first task with a prefix, and return the directory of the incomplete page."""
 
-    def stopped(name: str, **options: Any) -> Path:
+    def stop(prefix: str, **options: Any) -> Path:
         from rl_clarity.jobs import tasks
 
         run = tasks._run
 
-        def until(task: Any, *rest: Any) -> None:
-            if task.name.startswith(name):
+        def run_until(task: Any, *rest: Any) -> None:
+            if task.name.startswith(prefix):
                 raise Stop
             run(task, *rest)
 
         with monkeypatch.context() as patch:
             patch.setattr(output, "SECONDS_BETWEEN_UPDATES", 0.0)
             patch.setattr(output, "UPDATE_RATIO", 0)
-            patch.setattr(tasks, "_run", until)
+            patch.setattr(tasks, "_run", run_until)
             with pytest.raises(Stop):
                 explain(**options)
         return tmp_path / "page"
 
-    return stopped
+    return stop
 
 
-def manifest_in(directory: Path) -> dict[str, Any]:
+def load_manifest(directory: Path) -> dict[str, Any]:
     return read_manifest((directory / "interface.html").read_bytes())
 
 
 @pytest.mark.parametrize("options", [{}, {"single_file": True}, {"inline_js": False}], ids=str)
-def test_it_says_what_is_missing(stopped_at: Callable[..., Path], options: dict[str, Any]) -> None:
-    directory = stopped_at("attribution/Relu_2/2", **options)
-    manifest = manifest_in(directory)
+def test_missing_files_are_listed(stop_at: Callable[..., Path], options: dict[str, Any]) -> None:
+    directory = stop_at("attribution/Relu_2/2", **options)
+    manifest = load_manifest(directory)
     assert not manifest["complete"]
     layer = section_data(manifest, "attribution")["layers"][0]
     missing = set(manifest["missing"])
@@ -69,8 +69,8 @@ def test_it_says_what_is_missing(stopped_at: Callable[..., Path], options: dict[
         results.attribution("Relu_2", 1)
 
 
-def test_nothing_is_there_at_first(stopped_at: Callable[..., Path]) -> None:
-    manifest = manifest_in(stopped_at("features"))
+def test_all_files_are_missing_at_first(stop_at: Callable[..., Path]) -> None:
+    manifest = load_manifest(stop_at("features"))
     trajectory = section_data(manifest, "trajectories")["trajectories"][1]
     names = [trajectory["series"], *trajectory["scrub"], *trajectory["frames"], *trajectory["images"]]
     layer = section_data(manifest, "attribution")["layers"][0]
@@ -80,35 +80,32 @@ def test_nothing_is_there_at_first(stopped_at: Callable[..., Path]) -> None:
     assert any(section_data(manifest, "trajectories")["bookmarks"].values())
 
 
-def test_files_of_another_page_are_not_taken_for_its_own(
-    explain: Explain, stopped_at: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_files_of_another_page_count_as_missing(explain: Explain, stop_at: Callable[..., Path], tmp_path: Path) -> None:
     explain()
-    manifest = manifest_in(stopped_at("attribution", attr_integrate_steps=2, overwrite=True))
+    manifest = load_manifest(stop_at("attribution", attr_integrate_steps=2, overwrite=True))
     layer = section_data(manifest, "attribution")["layers"][0]
-    assert (tmp_path / "page" / layer["totals"][0]).exists()  # of the page before
+    assert (tmp_path / "page" / layer["totals"][0]).exists()  # of the previous page
     assert set(layer["totals"]) <= set(manifest["missing"])
 
 
 @pytest.mark.parametrize("options", [{}, {"single_file": True}, {"inline_js": False}], ids=str)
-def test_the_finished_page_replaces_it(
-    explain: Explain, stopped_at: Callable[..., Path], tmp_path: Path, options: dict[str, Any]
+def test_the_finished_page_replaces_the_incomplete_page(
+    explain: Explain, stop_at: Callable[..., Path], tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    explain(tmp_path / "undisturbed", **options)
-    directory = stopped_at("attribution/Relu_2/1", **options)
+    explain(tmp_path / "uninterrupted", **options)
+    directory = stop_at("attribution/Relu_2/1", **options)
     explain(**options)
-    assert files_of(directory) == files_of(tmp_path / "undisturbed")
+    assert read_files(directory) == read_files(tmp_path / "uninterrupted")
 
 
-def test_other_options_may_replace_it_unasked(explain: Explain, stopped_at: Callable[..., Path]) -> None:
-    """Nothing that anybody has finished is lost."""
-    stopped_at("attribution")
+def test_other_options_replace_it_without_overwrite(explain: Explain, stop_at: Callable[..., Path]) -> None:
+    stop_at("attribution")
     assert explain(title="B").manifest["complete"]
 
 
 # --- in the browser ------------------------------------------------------------------------------------------------
 
-SAID = {
+NOTES = {
     "features": "frames of all trajectories; features of Relu_2; attribution to Relu_2.",
     "trajectories/2": "frames of trajectory 2; attribution to Relu_2.",
     "attribution/Relu_2/2": "attribution to Relu_2 on trajectory 2.",
@@ -116,17 +113,17 @@ SAID = {
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("at", SAID)
-def test_it_opens_without_a_message(
-    at: str, stopped_at: Callable[..., Path], open_page: Callable[..., Visitor], tmp_path: Path
+@pytest.mark.parametrize("task", NOTES)
+def test_it_opens_without_an_error(
+    task: str, stop_at: Callable[..., Path], open_page: Callable[..., Visitor], tmp_path: Path
 ) -> None:
-    directory = stopped_at(at)
+    directory = stop_at(task)
     shutil.copytree(directory, tmp_path / "copy")
     visitor = open_page(tmp_path / "copy", wait=False)
     note = visitor.page.get_by_role("note")
     note.wait_for()
-    assert f"Still to be made: {SAID[at]}" in " ".join(note.inner_text().split())
-    for trajectory in (1, 0):  # what is missing, then what may be there: no request may fail
+    assert f"Still to be made: {NOTES[task]}" in " ".join(note.inner_text().split())
+    for trajectory in (1, 0):  # first with missing files, then perhaps without: no request may fail
         visitor.page.evaluate("(t) => window.rlClarity.select({ trajectory: t })", trajectory)
         visitor.page.wait_for_timeout(400)
     assert visitor.messages == []
