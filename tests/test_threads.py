@@ -46,5 +46,5 @@ def test_reductions_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.M
     for count in (1, 4):
         monkeypatch.setattr(threads, "thread_count", lambda count=count: count)
         results.append([*reduction.signed_transform(attribution), reduction.reconstruction_error(attribution)])
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for array, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(array, other)

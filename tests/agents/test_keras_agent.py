@@ -108,15 +108,15 @@ def test_replay_from_saved_states_across_episodes(agent: Any) -> None:
     state = agent.initial_state(3)
     if state is None:
         return
-    saved, played = [], []
+    states_before, rollout = [], []
     for frames, first in zip(observations, firsts, strict=True):
-        saved.append(before_step(agent, state, first))
+        states_before.append(before_step(agent, state, first))
         outputs, state = agent.step(frames, state, first)
-        played.append(outputs)
-    states = tuple(np.concatenate(parts) for parts in zip(*saved, strict=True))
+        rollout.append(outputs)
+    states = tuple(np.concatenate(parts) for parts in zip(*states_before, strict=True))
     replayed, _ = agent.step(observations.reshape(18, *agent.observation_shape), states, np.zeros(18, bool))
     for name in ("policy_logits", "values"):
-        expected = np.concatenate([getattr(outputs, name) for outputs in played])
+        expected = np.concatenate([getattr(outputs, name) for outputs in rollout])
         assert np.abs(getattr(replayed, name) - expected).max() < 1e-5
 
 
@@ -127,8 +127,8 @@ def test_outputs_do_not_depend_on_the_batch(agent: Any) -> None:
     for name in ("policy_logits", "values", "q_values"):
         if getattr(many, name) is not None:
             assert np.allclose(getattr(many, name)[18:], getattr(few, name), atol=1e-5)
-    for one, other in zip(after or (), after_few or (), strict=True):
-        assert np.allclose(one[18:], other, atol=1e-5)
+    for array, other in zip(after or (), after_few or (), strict=True):
+        assert np.allclose(array[18:], other, atol=1e-5)
 
 
 def test_gradients_at_values_equal_those_along_a_path(agent: Any) -> None:

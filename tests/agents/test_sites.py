@@ -78,13 +78,13 @@ def test_writing_the_values_read_at_a_site_changes_nothing(agent: Any, observati
         # A framework may fuse operations between which nothing is read, and round differently.
         alone = agent.activations(observations, site.name, state)
         assert np.allclose(alone, read.sites[site.name], rtol=1e-5, atol=1e-6)
-    for one, other in zip(results(plain), results(read), strict=True):
-        assert np.allclose(one, other, rtol=1e-5, atol=1e-6)
+    for array, other in zip(results(plain), results(read), strict=True):
+        assert np.allclose(array, other, rtol=1e-5, atol=1e-6)
     for name in (*names[:3], *names[-4:], next(site.name for site in agent.sites if site.kind == "dense")):
         for edit in (agent.activations(observations, name, state), lambda values: values):
             written = agent.forward(observations, state, write={name: edit})
-            for one, other in zip(results(plain), results(written), strict=True):
-                assert np.array_equal(one, other)
+            for array, other in zip(results(plain), results(written), strict=True):
+                assert np.array_equal(array, other)
 
 
 def test_zeros_at_a_layer_give_the_scores_at_zero_of_integrated_gradients(
@@ -126,8 +126,8 @@ def test_writing_a_state_replaces_the_state_before_the_step(agent: Any, observat
         return
     expected = agent.forward(observations, state)
     written = agent.forward(observations, write={f"state/{i}": part for i, part in enumerate(state)})
-    for one, other in zip(results(expected), results(written), strict=True):
-        assert np.array_equal(one, other)
+    for array, other in zip(results(expected), results(written), strict=True):
+        assert np.array_equal(array, other)
 
 
 def test_gradients_predict_small_changes_at_any_site(agent: Any, observations: np.ndarray, state: Any) -> None:

@@ -64,8 +64,8 @@ def test_file_keras_model_and_module_give_the_same_results(same_network: tuple[A
         ]
         results += [at_values, at_input]
         reference = reference or results
-        for one, other in zip(results, reference, strict=True):
-            assert np.abs(one - other).max() < 1e-4 * np.abs(other).max()
+        for array, other in zip(results, reference, strict=True):
+            assert np.abs(array - other).max() < 1e-4 * np.abs(other).max()
 
 
 def test_satisfies_the_protocol() -> None:
@@ -81,10 +81,10 @@ def test_satisfies_the_protocol() -> None:
 def test_inplace_modules_give_the_same_results() -> None:
     plain, inplace = (TorchAgent(loaded(Nature(inplace=flag)), SHAPE) for flag in (False, True))
     for layer in ("network.0", "network.1", "network.2"):
-        one, other = (agent.activations(random_observations(), layer) for agent in (plain, inplace))
-        assert np.array_equal(one, other)
-        one, other = (agent.gradients(random_observations(), layer, ["value"]) for agent in (plain, inplace))
-        assert np.array_equal(one, other)
+        array, other = (agent.activations(random_observations(), layer) for agent in (plain, inplace))
+        assert np.array_equal(array, other)
+        array, other = (agent.gradients(random_observations(), layer, ["value"]) for agent in (plain, inplace))
+        assert np.array_equal(array, other)
     assert plain.activations(random_observations(), "network.0").min() < 0
 
 
@@ -183,10 +183,10 @@ def test_modules_with_channels_last_and_unscaled_input() -> None:
 
     plain = TorchAgent(loaded(Nature()), SHAPE)
     last = TorchAgent(loaded(Last()), SHAPE, channels_first=False, input_divisor=1)
-    one, other = plain.forward(random_observations()), last.forward(random_observations())
-    assert np.allclose(one.policy_logits, other.policy_logits, atol=1e-5)
-    gradients, others = (agent.gradients(random_observations(), "input", ["value"]) for agent in (plain, last))
-    assert np.abs(gradients - others).max() < 1e-4 * np.abs(gradients).max()
+    outputs, others = plain.forward(random_observations()), last.forward(random_observations())
+    assert np.allclose(outputs.policy_logits, others.policy_logits, atol=1e-5)
+    gradients, other_gradients = (agent.gradients(random_observations(), "input", ["value"]) for agent in (plain, last))
+    assert np.abs(gradients - other_gradients).max() < 1e-4 * np.abs(gradients).max()
 
 
 def test_objects_that_are_not_modules_are_rejected() -> None:
@@ -229,8 +229,8 @@ def test_file_keras_model_and_module_give_the_same_page(same_network: tuple[Any,
         series = page.series(0)
         results.append([series["values"], series["logits"], series["advantages"], *(t.gap for t in totals.values())])
     for other in results[1:]:
-        for one, same in zip(results[0], other, strict=True):
-            np.testing.assert_allclose(one, same, rtol=1e-3, atol=1e-4 * np.abs(same).max())
+        for array, same in zip(results[0], other, strict=True):
+            np.testing.assert_allclose(array, same, rtol=1e-3, atol=1e-4 * np.abs(same).max())
 
 
 @pytest.mark.parametrize("cast", ["double", "half", "bfloat16"])
@@ -242,9 +242,9 @@ def test_other_precisions(cast: str) -> None:
         path_gradients(a, random_observations(), layer, np.ones(1), np.ones(1), ["value", 2]) for a in (agent, plain)
     )
     for name in ("activations", "gradients", "scores", "scores_at_zero"):
-        one, other = getattr(actual, name), getattr(expected, name)
-        assert one.dtype == np.float32
-        assert np.abs(one - other).max() <= tolerance * np.abs(other).max()
+        array, other = getattr(actual, name), getattr(expected, name)
+        assert array.dtype == np.float32
+        assert np.abs(array - other).max() <= tolerance * np.abs(other).max()
     assert np.any(agent.gradients(random_observations(), "input", [0]) != 0)
 
 

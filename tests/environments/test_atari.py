@@ -88,12 +88,12 @@ def test_unknown_games_suggest_the_nearest() -> None:
 
 
 def test_same_seed_same_trajectories() -> None:
-    one, two = (play(make_game("breakout", seed=5, use_sticky_actions=1), 40) for _ in range(2))
-    for a, b in zip(one, two, strict=True):
+    original, repeated = (play(make_game("breakout", seed=5, use_sticky_actions=1), 40) for _ in range(2))
+    for a, b in zip(original, repeated, strict=True):
         np.testing.assert_array_equal(a.observations, b.observations)
         np.testing.assert_array_equal(a.rewards, b.rewards)
     other = play(make_game("breakout", seed=6, use_sticky_actions=1), 40)
-    assert any((a.observations != b.observations).any() for a, b in zip(one, other, strict=True))
+    assert any((a.observations != b.observations).any() for a, b in zip(original, other, strict=True))
 
 
 def test_sticky_actions_by_option_or_version() -> None:

@@ -43,14 +43,14 @@ def test_every_game_plays(game: str) -> None:
 
 
 def test_same_seed_same_trajectories_for_any_number_of_threads() -> None:
-    one = play(make_game("coinrun", 4, 7, num_threads=0), 100)
-    two = play(make_game("coinrun", 4, 7, num_threads=3), 100)
+    original = play(make_game("coinrun", 4, 7, num_threads=0), 100)
+    repeated = play(make_game("coinrun", 4, 7, num_threads=3), 100)
     other = play(make_game("coinrun", 4, 8), 100)
-    for a, b in zip(one, two, strict=True):
+    for a, b in zip(original, repeated, strict=True):
         np.testing.assert_array_equal(a.observations, b.observations)
         np.testing.assert_array_equal(a.rewards, b.rewards)
         np.testing.assert_array_equal(a.firsts, b.firsts)
-    assert any((a.observations != b.observations).any() for a, b in zip(one, other, strict=True))
+    assert any((a.observations != b.observations).any() for a, b in zip(original, other, strict=True))
 
 
 def test_snapshots_restore_environments() -> None:

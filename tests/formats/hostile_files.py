@@ -89,11 +89,11 @@ def torch_files(marker: Path) -> Corpus:
     """Archives and streams that look like CleanRL's and baby-a3c's checkpoints."""
     arrays = {"network.0.weight": np.ones((2, 3, 1, 1), np.float32)}
     arrays |= {name: np.zeros((1, 1), np.float32) for name in ("network.7.weight", "actor.weight")}
-    one = {"0": np.ones(6, np.float32).tobytes()}
+    ones = {"0": np.ones(6, np.float32).tobytes()}
     valid, stream = torch_writer.save(arrays), torch_writer.save_stream(arrays)
 
     def with_tensor(
-        operations: bytes, storages: dict[str, bytes] = one, compression: int = zipfile.ZIP_STORED
+        operations: bytes, storages: dict[str, bytes] = ones, compression: int = zipfile.ZIP_STORED
     ) -> bytes:
         others = {name: tensor("1", (1, 1)) for name in ("network.7.weight", "actor.weight")}
         content = ordered_dict({"network.0.weight": operations, **others})
@@ -101,7 +101,7 @@ def torch_files(marker: Path) -> Corpus:
 
     pickles = {**hostile_pickles.running(marker), **hostile_pickles.huge(), **hostile_pickles.broken()}
     return {
-        **{f"archive: {what}": torch_writer.archive(data, one) for what, data in pickles.items()},
+        **{f"archive: {what}": torch_writer.archive(data, ones) for what, data in pickles.items()},
         **{f"stream: {what}": torch_writer.save_stream(arrays, data) for what, data in pickles.items()},
         "a whole module": torch_writer.archive(pickled(name("__main__", "Agent") + b")\x81"), {}),
         "a storage of an unknown type": with_tensor(tensor("0", (6,), kind="VoidStorage")),

@@ -41,9 +41,9 @@ def test_golden_layers(golden: Golden) -> None:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_same_seed_same_network(name: str) -> None:
     shape = (44, 44, 4)
-    one, same, other = (build(name, shape, 5, seed=seed).parameters() for seed in (3, 3, 4))
-    assert all(np.array_equal(one[key], same[key]) for key in one)
-    assert any(not np.array_equal(one[key], other[key]) for key in one)
+    first, same, other = (build(name, shape, 5, seed=seed).parameters() for seed in (3, 3, 4))
+    assert all(np.array_equal(first[key], same[key]) for key in first)
+    assert any(not np.array_equal(first[key], other[key]) for key in first)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

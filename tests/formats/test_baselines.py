@@ -36,7 +36,7 @@ CONTENT: dict[str, dict[str, Any]] = {
         "whole": np.arange(4, dtype=np.int64),
         "flags": np.array([True, False]),
         "empty": np.zeros((0, 3), np.float32),
-        "one": np.float32(1.5),
+        "scalar": np.float32(1.5),
     },
     "args": {"gamma": 0.9, "name": "x", "none": None, "list": [1, (2, 3)], "large": 10**30, "minus": -7},
 }

@@ -138,15 +138,15 @@ def test_replay_from_saved_states_gives_the_saved_outputs(case: Loaded) -> None:
         return
     observations, firsts = expected["observations"], expected["firsts"]
     state = agent.initial_state(observations.shape[1])
-    saved, played = [], []
+    states_before, rollout = [], []
     for now, first in zip(observations, firsts, strict=True):
-        saved.append(before_step(agent, state, first))
+        states_before.append(before_step(agent, state, first))
         outputs, state = agent.step(now, state, first)
-        played.append(outputs.policy_logits)
+        rollout.append(outputs.policy_logits)
     steps = np.prod(firsts.shape)
-    states = tuple(np.stack(parts).reshape(steps, -1) for parts in zip(*saved, strict=True))
+    states = tuple(np.stack(parts).reshape(steps, -1) for parts in zip(*states_before, strict=True))
     replayed, _ = agent.step(observations.reshape(steps, *observations.shape[2:]), states, np.zeros(steps, bool))
-    assert np.abs(replayed.policy_logits - np.concatenate(played)).max() < 1e-5
+    assert np.abs(replayed.policy_logits - np.concatenate(rollout)).max() < 1e-5
 
 
 @pytest.fixture(scope="module")

@@ -195,13 +195,13 @@ def valid_files() -> dict[str, bytes]:
     arrays = {"ppo2_model/pi/w:0": np.arange(12, dtype=np.float32).reshape(3, 4)}
     content = {"params": arrays, "args": {"cnn": "clear", "env_name": "coinrun", "lambda": 0.95}}
     small = {name: array[:1, :1] if array.ndim > 1 else array[:1] for name, array in state_dicts.baby_a3c().items()}
-    few = {f"features_extractor.cnn.{i}.weight": np.ones((1, 1, 1, 1), np.float32) for i in (0, 2)}
+    small_cnn = {f"features_extractor.cnn.{i}.weight": np.ones((1, 1, 1, 1), np.float32) for i in (0, 2)}
     return {
         "joblib": hostile_files.dumped(content),
         "packed": hostile_files.dumped(content, compress=("zlib", 3)),
         "archive": torch_writer.save(small),
         "stream": torch_writer.save_stream(small),
-        "sb3": sb3_zip(few),
+        "sb3": sb3_zip(small_cnn),
     }
 
 

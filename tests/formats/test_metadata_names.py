@@ -18,9 +18,11 @@ def test_options_of_all_kinds_are_metadata() -> None:
     assert names - option_names({}) == {"num_threads", "factory"}  # only set by callers
 
 
-@pytest.mark.parametrize(("name", "near"), [("env_nam", "env_name"), ("num_level", "num_levels"), ("gama", "gamma")])
-def test_a_similar_name_is_suggested(name: str, near: str) -> None:
-    with pytest.raises(OptionError, match=rf"unknown metadata {name!r}; did you mean {near!r}\?"):
+@pytest.mark.parametrize(
+    ("name", "suggestion"), [("env_nam", "env_name"), ("num_level", "num_levels"), ("gama", "gamma")]
+)
+def test_a_similar_name_is_suggested(name: str, suggestion: str) -> None:
+    with pytest.raises(OptionError, match=rf"unknown metadata {name!r}; did you mean {suggestion!r}\?"):
         formats.read(model_file("coinrun"), **{name: 1})
 
 

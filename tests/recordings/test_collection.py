@@ -119,8 +119,8 @@ def test_steps_equal_those_of_a_single_environment(mode: AutoresetMode, kind: st
 
 
 def test_asynchronous_environments_give_the_same_samples() -> None:
-    one, two = collect_in(MODES[0]), collect_in(MODES[0], make=AsyncVectorEnv)
-    for first, second in zip(one, two, strict=True):
+    original, repeated = collect_in(MODES[0]), collect_in(MODES[0], make=AsyncVectorEnv)
+    for first, second in zip(original, repeated, strict=True):
         arrays, others = to_arrays(first), to_arrays(second)
         assert arrays.keys() == others.keys()
         for name, array in arrays.items():
@@ -176,19 +176,21 @@ def test_image_layouts(kind: str, shape: tuple[int, ...], expected: tuple[int, i
 
 
 def test_environments_that_reuse_their_arrays() -> None:
-    one, _ = collect_in(AutoresetMode.NEXT_STEP)
+    original, _ = collect_in(AutoresetMode.NEXT_STEP)
     env = SyncVectorEnv([Ticks, Tocks], copy=False)
-    two, _ = rl_clarity.collect(make_agent(), env, 40, 5, obs_every=7, seed=3)
-    np.testing.assert_array_equal(one.observations, two.observations)
+    repeated, _ = rl_clarity.collect(make_agent(), env, 40, 5, obs_every=7, seed=3)
+    np.testing.assert_array_equal(original.observations, repeated.observations)
 
 
 def test_same_seed_same_samples() -> None:
     agent = make_agent("policy", sharpness=1.0)
-    one, two, other = (rl_clarity.collect(agent, Ticks(), 30, 3, obs_every=2, seed=seed) for seed in (5, 5, 6))
+    original, repeated, other = (
+        rl_clarity.collect(agent, Ticks(), 30, 3, obs_every=2, seed=seed) for seed in (5, 5, 6)
+    )
     for i in (0, 1):
-        for array, again in zip(to_arrays(one[i]).values(), to_arrays(two[i]).values(), strict=True):
+        for array, again in zip(to_arrays(original[i]).values(), to_arrays(repeated[i]).values(), strict=True):
             np.testing.assert_array_equal(array, again)
-    assert (one[0].observations != other[0].observations).any()
+    assert (original[0].observations != other[0].observations).any()
 
 
 def test_environments_of_the_protocol() -> None:

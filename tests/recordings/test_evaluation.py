@@ -75,11 +75,11 @@ def test_the_random_policy_is_uniform() -> None:
 def test_evaluation_is_seeded_and_rewards_are_unscaled() -> None:
     pytest.importorskip("procgen")
     spec = EnvironmentSpec(name="starpilot", reward_scale=0.5)
-    one = evaluate(RandomPolicyAgent(15), spec, 6, seed=1)
-    assert len(one.returns) == 6
-    assert one.returns.tolist() == evaluate(RandomPolicyAgent(15), spec, 6, seed=1).returns.tolist()
-    assert one.lengths.tolist() != evaluate(RandomPolicyAgent(15), spec, 6, seed=2).lengths.tolist()
-    assert all(value == round(value) for value in one.returns)
+    evaluation = evaluate(RandomPolicyAgent(15), spec, 6, seed=1)
+    assert len(evaluation.returns) == 6
+    assert evaluation.returns.tolist() == evaluate(RandomPolicyAgent(15), spec, 6, seed=1).returns.tolist()
+    assert evaluation.lengths.tolist() != evaluate(RandomPolicyAgent(15), spec, 6, seed=2).lengths.tolist()
+    assert all(value == round(value) for value in evaluation.returns)
 
 
 def test_atari_episodes_are_games() -> None:

@@ -106,10 +106,10 @@ def test_truncated_episodes_have_final_values(kind: str) -> None:
 
 
 def test_same_seed_same_trajectories() -> None:
-    one, two, other = collect(seed=1), collect(seed=1), collect(seed=2)
-    for name, array in to_arrays(one).items():
-        np.testing.assert_array_equal(array, to_arrays(two)[name])
-    assert (one.actions != other.actions).any()
+    original, repeated, other = collect(seed=1), collect(seed=1), collect(seed=2)
+    for name, array in to_arrays(original).items():
+        np.testing.assert_array_equal(array, to_arrays(repeated)[name])
+    assert (original.actions != other.actions).any()
 
 
 def test_actions_are_sampled_from_the_policy() -> None:
@@ -196,11 +196,11 @@ def test_procgen_is_deterministic() -> None:
         environment.close()
         return to_arrays(trajectories)
 
-    one, two, other = samples(1), samples(1), samples(2)
-    assert one["firsts"].any()
-    for name, array in one.items():
-        np.testing.assert_array_equal(array, two[name])
-    assert (one["observations"] != other["observations"]).any()
+    original, repeated, other = samples(1), samples(1), samples(2)
+    assert original["firsts"].any()
+    for name, array in original.items():
+        np.testing.assert_array_equal(array, repeated[name])
+    assert (original["observations"] != other["observations"]).any()
 
 
 class RunRight(RandomPolicyAgent):

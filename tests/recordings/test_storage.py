@@ -269,9 +269,9 @@ def test_paths_are_in_the_cache_if_the_folder_is_read_only_or_remote(
 
 def test_temporary_paths_are_unique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    one, two = (sample_paths("c.jd", LoadOptions(temp_files=True)) for _ in range(2))
-    assert one.trajectories != two.trajectories
-    assert tmp_path in one.trajectories.parents
+    paths, others = (sample_paths("c.jd", LoadOptions(temp_files=True)) for _ in range(2))
+    assert paths.trajectories != others.trajectories
+    assert tmp_path in paths.trajectories.parents
 
 
 MEASURE = """

@@ -100,16 +100,14 @@ def test_transform_meets_the_optimality_conditions(seed: int, features: int, cha
     slope = (weights @ reduction.components - x) @ reduction.components.T
     scale = max(float(np.abs(x @ reduction.components.T).max()), 1e-6)
     assert np.all(weights >= 0)
-    assert np.all(slope >= -2e-3 * scale)  # no weight can increase
-    assert np.all(
-        np.abs(slope[weights > 1e-3 * weights.max(initial=0)]) <= 2e-3 * scale
-    )  # no positive one can decrease
+    assert np.all(slope >= -2e-3 * scale)  # increasing a weight does not help, nor does decreasing a positive one
+    assert np.all(np.abs(slope[weights > 1e-3 * weights.max(initial=0)]) <= 2e-3 * scale)
 
 
 def test_a_layer_without_attribution_has_empty_channels() -> None:
-    nothing = np.zeros((2, 3, 3, 5), np.float32)
-    reduction = ChannelReduction.fit(nothing, 4)
-    channels, residual = reduction.signed_transform(nothing + 1)
+    zeros = np.zeros((2, 3, 3, 5), np.float32)
+    reduction = ChannelReduction.fit(zeros, 4)
+    channels, residual = reduction.signed_transform(zeros + 1)
     assert reduction.components.shape == (4, 5)
     assert not channels.any()
     assert np.allclose(residual, 5)

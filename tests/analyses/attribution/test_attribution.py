@@ -66,9 +66,9 @@ def test_several_outputs_equal_single_outputs(agent: Any, observations: np.ndarr
 
 def test_attribution_does_not_depend_on_the_batch(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[-1]
-    many = integrated_gradients(agent, np.repeat(observations, 30, axis=0), layer, steps=2)
-    few = integrated_gradients(agent, observations, layer, steps=2)
-    assert np.allclose(many[::30], few, atol=1e-5 * np.abs(few).max())
+    repeated = integrated_gradients(agent, np.repeat(observations, 30, axis=0), layer, steps=2)
+    expected = integrated_gradients(agent, observations, layer, steps=2)
+    assert np.allclose(repeated[::30], expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_input_gradients_predict_small_changes(agent: Any, observations: np.ndarray) -> None:
