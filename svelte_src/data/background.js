@@ -1,4 +1,4 @@
-// Work that is not needed yet goes to a thread of its own, so that it holds no image up.
+// Runs work that is not needed yet in a worker, so that it does not delay drawing.
 
 const serve = (source) => `const work = ${source};
 onmessage = async ({ data }) => {

@@ -2,7 +2,7 @@
 import { createLoader } from "./cache.js";
 import { decodeChunk } from "./decode.js";
 
-/** A data file that is not there, or not what it should be; `message` is for the reader. */
+/** A missing or damaged data file; `message` is for the reader. */
 export class ChunkError extends Error {
   constructor(name, problem) {
     super(`${name} ${problem}`);

@@ -2,7 +2,7 @@
 import { createLoader } from "./cache.js";
 import { fromBase64 } from "./decode.js";
 
-// Shown in the place of an image that is still to be made: asking for it would only be an error.
+// A placeholder for images that the page does not have yet: requesting them would only fail.
 const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' width='1' height='1'/%3E";
 
 /**

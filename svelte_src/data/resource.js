@@ -1,4 +1,4 @@
-// What a component knows about a chunk it wants: {state: "absent" | "loading" | "ready" | "error", chunk, error}.
+// The state of a chunk that a component needs: {state: "absent" | "loading" | "ready" | "error", chunk, error}.
 import { writable } from "svelte/store";
 
 const ABSENT = { state: "absent", name: null, chunk: null, error: null };

@@ -62,23 +62,23 @@ class Visitor:
         return int(self.text("frame-number"))
 
     def settle(self) -> None:
-        """Wait until every picture shows the selected frame."""
+        """Wait until every image shows the selected frame."""
         self.page.wait_for_function(
             """() => {
               const names = '[data-testid=attribution-canvas], [data-testid=observation-canvas]';
-              const pictures = [...document.querySelectorAll(names)];
+              const canvases = [...document.querySelectorAll(names)];
               const frame = window.rlClarity?.state().frame;
-              return pictures.length > 0 && pictures.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame}`));
+              return canvases.length > 0 && canvases.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame}`));
             }"""
         )
 
-    def picture(self, direction: str = "pos", row: int = 0) -> Locator:
+    def overlay(self, direction: str = "pos", row: int = 0) -> Locator:
         return self.page.locator(f'[data-testid=attribution-canvas][data-direction="{direction}"][data-row="{row}"]')
 
     def attribution(self, direction: str = "pos", row: int = 0) -> np.ndarray:
         """What an attribution canvas shows, premultiplied, (h, w, 4) in 0..255."""
         self.settle()
-        return premultiplied(read_canvas(self.picture(direction, row)))
+        return premultiplied(read_canvas(self.overlay(direction, row)))
 
     def track(self, name: str) -> Locator:
         return self.page.locator(f'[data-testid=track][data-track="{name}"]')
@@ -109,10 +109,12 @@ def screenshot(locator: Locator) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(locator.screenshot())).convert("RGB")).astype(float)
 
 
-def picture_of(attribution: ReducedAttribution, frame: int, direction: str, channel: str | int = "prin") -> np.ndarray:
+def expected_image(
+    attribution: ReducedAttribution, frame: int, direction: str, channel: str | int = "prin"
+) -> np.ndarray:
     """What Python renders of a frame of attribution, premultiplied and clipped, (h, w, 4) in 0..255."""
     residual = attribution.residual
-    picture = render_attribution(
+    image = render_attribution(
         attribution.channels[frame : frame + 1],
         None if residual is None else residual[frame : frame + 1],
         direction=direction,  # type: ignore[arg-type]
@@ -120,9 +122,9 @@ def picture_of(attribution: ReducedAttribution, frame: int, direction: str, chan
         scale=attribution.scale,
         hues=attribution.hues,
     )[0]
-    return 255 * np.concatenate([np.clip(picture[..., :3], 0, 1) * picture[..., 3:], picture[..., 3:]], -1)
+    return 255 * np.concatenate([np.clip(image[..., :3], 0, 1) * image[..., 3:], image[..., 3:]], -1)
 
 
 def close(shown: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether a canvas shows a picture, but for the coding of values and of the canvas."""
+    """Whether a canvas shows an image, up to the coding of values and of the canvas."""
     return shown.shape == wanted.shape and bool(np.abs(shown - wanted).max() <= TOLERANCE)

@@ -288,12 +288,12 @@ class _Writer:
 
     def _atlas(self) -> dict[str, Any]:
         count, columns = self.size.observations, 8
-        pictures = [draw_frame(9 + i % 5, i * 13) for i in range(count)]
+        frames = [draw_frame(9 + i % 5, i * 13) for i in range(count)]
         rows = -(-count // columns)
         sheet = np.zeros((rows * SIDE, columns * SIDE, 3), np.uint8)
-        for i, picture in enumerate(pictures):
+        for i, frame in enumerate(frames):
             y, x = divmod(i, columns)
-            sheet[y * SIDE : (y + 1) * SIDE, x * SIDE : (x + 1) * SIDE] = picture
+            sheet[y * SIDE : (y + 1) * SIDE, x * SIDE : (x + 1) * SIDE] = frame
         origins: list[list[int] | None] = [[i % self.size.trajectories, i] if i % 2 else None for i in range(count)]
         return {
             "count": count, "images": [self._image("observations/observations-1.png", sheet)], "columns": columns,
@@ -352,7 +352,7 @@ def read_chunk(directory: Path, name: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _png(picture: np.ndarray) -> bytes:
+def _png(image: np.ndarray) -> bytes:
     buffer = io.BytesIO()
-    Image.fromarray(picture).save(buffer, "PNG", compress_level=6)
+    Image.fromarray(image).save(buffer, "PNG", compress_level=6)
     return buffer.getvalue()

@@ -171,7 +171,7 @@ def test_numbers_are_read_by_keys(synthetic: Path, open_page: Open) -> None:
     assert visitor.frame() == 31
 
 
-def test_a_panel_closed_while_its_pictures_load_leaves_no_error(synthetic: Path, open_page: Open) -> None:
+def test_a_panel_closed_while_its_images_load_leaves_no_error(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic)
     visitor.press("f")
     visitor.by("find-value").fill("-100")

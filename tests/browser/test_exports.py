@@ -13,7 +13,7 @@ from PIL import Image
 from rl_clarity.cli import main
 from rl_clarity.pages.results import open_results
 from tests.browser.generated import Generated
-from tests.browser.pages import TOLERANCE, Visitor, close, picture_of, read_canvas
+from tests.browser.pages import TOLERANCE, Visitor, close, expected_image, read_canvas
 
 Open = Callable[..., Visitor]
 SIDE, GAP = 256, 4
@@ -35,19 +35,19 @@ def exported(directory: Path, target: Path, frames: str, layer: str) -> Path:
 def frames_of(path: Path, mode: str = "RGB") -> np.ndarray:
     with Image.open(path) as image:
         count = getattr(image, "n_frames", 1)
-        pictures = []
+        frames = []
         for frame in range(count):
             image.seek(frame)
-            pictures.append(np.asarray(image.convert(mode), np.float64))
-    return np.stack(pictures)
+            frames.append(np.asarray(image.convert(mode), np.float64))
+    return np.stack(frames)
 
 
-def without_gaps(pictures: np.ndarray) -> np.ndarray:
+def without_gaps(frames: np.ndarray) -> np.ndarray:
     """The page leaves a gap between panels, the command does not."""
-    return np.concatenate([pictures[:, :, start : start + SIDE] for start in range(0, 3 * SIDE, SIDE + GAP)], axis=2)
+    return np.concatenate([frames[:, :, start : start + SIDE] for start in range(0, 3 * SIDE, SIDE + GAP)], axis=2)
 
 
-def test_pictures_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+def test_images_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
     visitor.press("e")
     shown = frames_of(saved(visitor, "export-png"))
@@ -94,11 +94,12 @@ def test_arrays_are_what_the_canvas_shows(generated: Generated, open_page: Open,
     results = open_results(directory)
     found = results.attribution(layer, 1, "value", [FIRST - 1])
     np.testing.assert_array_equal(arrays["channels"], found.channels)
+    assert found.residual is not None
     np.testing.assert_array_equal(arrays["residual"], found.residual)
     np.testing.assert_array_equal(arrays["frames"], results.frames(1, range(FIRST - 1, FIRST)))
     visitor = open_page(directory, f"?layer={layer}&trajectory=2&frame={FIRST}")
     for direction in ("pos", "neg"):
-        assert close(visitor.attribution(direction), picture_of(found, 0, direction))
+        assert close(visitor.attribution(direction), expected_image(found, 0, direction))
     np.testing.assert_array_equal(read_canvas(visitor.by("observation-canvas"))[..., :3], arrays["frames"][0])
     series = results.series(1)
     for key in ("advantages", "values", "rewards", "actions"):

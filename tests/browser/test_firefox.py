@@ -11,14 +11,14 @@ import pytest
 from rl_clarity.pages.results import open_results
 from tests.browser.firefox import Firefox, find_firefox, firefox
 from tests.browser.generated import Generated
-from tests.browser.pages import close, picture_of
+from tests.browser.pages import close, expected_image
 
 RIGHT = "\ue014"
 SETTLED = """
 const frame = () => window.rlClarity?.state().frame;
 const settled = () => {
-  const pictures = [...document.querySelectorAll('[data-testid=attribution-canvas], [data-testid=observation-canvas]')];
-  return pictures.length > 0 && pictures.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame()}`));
+  const canvases = [...document.querySelectorAll('[data-testid=attribution-canvas], [data-testid=observation-canvas]')];
+  return canvases.length > 0 && canvases.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame()}`));
 };
 return new Promise((resolve) => {
   const watch = () => (settled() ? resolve(frame()) : setTimeout(watch, 10));
@@ -51,7 +51,7 @@ def scrub(browser: Firefox, directory: Path, layer: str, trajectory: int) -> Non
     read = browser.run(READ)
     shown = np.array(read["data"], float).reshape(read["height"], read["width"], 4)
     shown[..., :3] *= shown[..., 3:] / 255
-    assert close(shown, picture_of(open_results(directory).attribution(layer, trajectory), 65, "pos"))
+    assert close(shown, expected_image(open_results(directory).attribution(layer, trajectory), 65, "pos"))
 
 
 def test_firefox_opens_the_page_and_scrubs(synthetic: Path, browser: Firefox) -> None:

@@ -27,7 +27,7 @@ SETTINGS, NOTES = "rl-clarity:synthetic-0001:settings", "rl-clarity:synthetic-00
     ],
 )
 def test_an_address_that_asks_for_nonsense_shows_something(synthetic: Path, open_page: Open, query: str) -> None:
-    # A list of none is a list: then there is no picture, and the page says so.
+    # An empty list is valid: there is no image then, and the page reports it.
     visitor = open_page(synthetic, query, wait=False)
     visitor.by("panel-attribution").wait_for()
     state, manifest = visitor.state(), visitor.page.evaluate("rlClarity.manifest")
@@ -53,7 +53,12 @@ def test_notes_of_others_are_texts(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.press("n")
     note: dict[str, Any] = {"id": "1", "text": MARKUP, "query": "?layer=3a&trajectory=2&frame=7", "place": MARKUP}
-    others = [note, {**note, "text": "the same id"}, {**note, "id": {}}, {**note, "query": "javascript:alert(1)"}]
+    others: list[Any] = [
+        note,
+        {**note, "text": "the same id"},
+        {**note, "id": {}},
+        {**note, "query": "javascript:alert(1)"},
+    ]
     others += [{**note, "id": None, "query": "?layer=<img src=x>&frame=-1"}, 7, None, {"text": "no link"}]
     read_notes(visitor, "others.json", json.dumps({"format": "rl-clarity-notes", "notes": others}))
     shown = visitor.by("notes").get_by_role("textbox")

@@ -11,7 +11,7 @@ import pytest
 from rl_clarity.pages.results import open_results
 from rl_clarity.visualization.totals import channel_totals
 from tests.browser.generated import COMBOS, STARTS, STEPS, Generated
-from tests.browser.pages import Visitor, close, picture_of, read_canvas, screenshot
+from tests.browser.pages import Visitor, close, expected_image, read_canvas, screenshot
 from tests.browser.synthetic import read_chunk
 
 Open = Callable[..., Visitor]
@@ -34,7 +34,7 @@ def expected(generated: Generated) -> Expected:
     ) -> np.ndarray:
         state = visitor.state()
         attribution = generated.attribution(layer, state["trajectory"], output)
-        return picture_of(attribution, state["frame"], direction, channel)
+        return expected_image(attribution, state["frame"], direction, channel)
 
     return rendered
 
@@ -75,12 +75,12 @@ def test_attribution_is_what_python_renders(
 ) -> None:
     visitor = open_page(page, f"?layer={layer}&trajectory=2&frame={frame}")
     for direction in ("pos", "neg"):
-        assert expected(visitor, direction, layer=layer).max() > 100, "a picture that shows something"
+        assert expected(visitor, direction, layer=layer).max() > 100, "an image that shows something"
         assert close(visitor.attribution(direction), expected(visitor, direction, layer=layer))
     visitor.by("residual").check()
     assert close(visitor.attribution("pos"), expected(visitor, "pos", "all", layer))
     visitor.by("combined").check()
-    assert visitor.picture("pos").count() == 0
+    assert visitor.overlay("pos").count() == 0
     assert close(visitor.attribution("abs"), expected(visitor, "abs", "all", layer))
 
 
@@ -89,19 +89,19 @@ def test_attribution_of_a_page_that_was_written_apart(synthetic: Path, open_page
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={frame}")
     attribution = open_results(synthetic).attribution("2b", 1)
     for direction in ("pos", "neg"):
-        assert close(visitor.attribution(direction), picture_of(attribution, frame - 1, direction))
+        assert close(visitor.attribution(direction), expected_image(attribution, frame - 1, direction))
 
 
 def test_attribution_lies_over_the_grey_observation_or_alone(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=30")
-    frame = visitor.picture("pos").locator("..")
+    frame = visitor.overlay("pos").locator("..")
     assert frame.locator("canvas").count() == 2
     grey = read_canvas(frame.locator("canvas").first)
     assert np.ptp(grey[..., :3], axis=-1).max() == 0
-    assert float(visitor.picture("pos").evaluate("c => getComputedStyle(c).opacity")) == pytest.approx(0.9)
+    assert float(visitor.overlay("pos").evaluate("c => getComputedStyle(c).opacity")) == pytest.approx(0.9)
     visitor.by("overlay").uncheck()
     assert frame.locator("canvas").count() == 1
-    assert visitor.picture("pos").evaluate("c => getComputedStyle(c).opacity") == "1"
+    assert visitor.overlay("pos").evaluate("c => getComputedStyle(c).opacity") == "1"
 
 
 def test_the_observation_is_the_frame(generated: Generated, page: Path, open_page: Open) -> None:
@@ -227,7 +227,7 @@ def test_rows_are_added_and_removed_each_with_its_output(page: Path, open_page: 
     visitor.click("remove-row-0")
     visitor.page.mouse.move(5, 700)
     assert [row["output"] for row in visitor.state()["rows"]] == ["group-0"]
-    assert visitor.picture("pos", 1).count() == 0
+    assert visitor.overlay("pos", 1).count() == 0
     visitor.by("output-0").select_option("action-7")
     assert close(visitor.attribution("neg"), expected(visitor, "neg", output="action-7"))
 

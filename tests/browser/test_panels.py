@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -87,11 +88,10 @@ def test_every_panel_says_how_to_read_it(synthetic: Path, open_page: Open) -> No
         panel.locator("button.info").click()
         assert len(panel.locator(".help").inner_text()) > 60
     titles = {"Trajectories", "Bookmarks", "Timeline", "Outputs", "Attribution", "Features"}
-    for open_it in (
-        *(lambda key=key: visitor.press(key) for key in TOOLS),
-        visitor.by("legend-1").locator(".card").click,
-    ):
-        open_it()
+    card = visitor.by("legend-1").locator(".card")
+    openers: list[Callable[[], object]] = [*(partial(visitor.press, key) for key in TOOLS), card.click]
+    for open_panel in openers:
+        open_panel()
         assert len(visitor.text("how-to-read")) > 60
         titles.add(visitor.by("drawer").get_by_role("heading").first.inner_text())
     visitor.press("?")

@@ -71,7 +71,7 @@ def test_missing_frames_and_series_are_named(small: Path, open_page: Open) -> No
     errors = " ".join(visitor.by("data-error").all_inner_texts())
     assert "trajectories/1/frames-1.js is missing" in errors
     assert "trajectories/1/series.js is missing" in errors
-    assert visitor.picture("pos").get_attribute("data-state") == "ready"
+    assert visitor.overlay("pos").get_attribute("data-state") == "ready"
 
 
 def test_the_document_alone_says_what_is_missing(small: Path, open_page: Open, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 const MINUS = "\u2212";
 
-/** Making a formatter takes long, and dozens of numbers change with every frame. */
+/** Formatters are memoized: creating one is slow, and dozens of numbers change with every frame. */
 const figuresFormat = memoizedFormat((figures) => ({
   maximumSignificantDigits: figures,
   minimumSignificantDigits: Math.min(figures, 3),
@@ -18,7 +18,7 @@ function memoizedFormat(options) {
   };
 }
 
-/** A number with a few significant figures, a true minus sign, and no exponent where it can be helped. */
+/** A number with a few significant figures, a true minus sign, and an exponent only where necessary. */
 export function formatNumber(value, figures = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "\u2013";
   if (!Number.isFinite(value)) return value > 0 ? "\u221e" : `${MINUS}\u221e`;
@@ -54,7 +54,7 @@ const quoted = (cell) => {
 /** @param {any[][]} rows the first one holds the names of the columns */
 export const toCsv = (rows) => rows.map((row) => row.map(quoted).join(",")).join("\r\n") + "\r\n";
 
-// What a page was made with, as rows to read: dictionaries come as JSON, their entries become rows of their own.
+// Provenance as rows: dictionaries come as JSON, and their entries become rows.
 
 const DEEPEST = 3;
 

@@ -44,7 +44,7 @@ export function cleanNotes(list) {
   return [...notes.values()];
 }
 
-// How the reader likes the page; kept by the browser.
+// The reader's settings, stored by the browser.
 
 const CHOICES = { theme: ["system", "light", "dark"], palette: ["standard", "safe"] };
 
@@ -60,7 +60,7 @@ export const DEFAULT_SETTINGS = {
   stack: false,
 };
 
-/** Settings of whatever the browser had kept: what is unknown or of another type is as by default. */
+/** Valid settings from what the browser stored; unknown values and other types become the default. */
 export function cleanSettings(kept) {
   const fits = (key) => (key in CHOICES ? CHOICES[key].includes(kept[key]) : typeof kept[key] === "boolean");
   const keys = Object.keys(DEFAULT_SETTINGS);

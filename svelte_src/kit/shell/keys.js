@@ -12,7 +12,7 @@ const PLAYER_KEYS = [
 export const TOOLS = [
   { keys: ["f"], action: "find", text: "find frames", letter: true },
   { keys: ["n"], action: "notes", text: "notes", letter: true },
-  { keys: ["t"], action: "trust", text: "checks of the results, and what made this page", letter: true },
+  { keys: ["t"], action: "trust", text: "checks of the results, and how this page was made", letter: true },
   { keys: ["e"], action: "export", text: "export", letter: true },
   { keys: ["?"], action: "help", text: "this help", letter: true },
 ];

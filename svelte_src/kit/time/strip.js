@@ -1,4 +1,4 @@
-// The part of a track that is drawn ahead of need: time passes by moving it, and it is drawn anew near its ends.
+// The part of a track that is drawn in advance: it moves with time, and is redrawn near its ends.
 // A view is that of draw.js; `from` and `to` are steps, a step reaching half a step to either side.
 import { pixelsPerStep, stepToX } from "./draw.js";
 
@@ -33,7 +33,7 @@ export function stripOffset(view, { from }, ratio = globalThis.devicePixelRatio 
   return Math.round(stepToX(view, from) * ratio) / ratio;
 }
 
-/** Runs tasks one by one while the browser has nothing better to do; a task that waits is not added again. */
+/** Runs tasks one by one while the browser is idle; a task that is already waiting is not added again. */
 export function createQueue(request = whenIdle) {
   const tasks = new Set();
   let running = false;

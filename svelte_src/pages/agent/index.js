@@ -1,4 +1,4 @@
-// The page of one agent: what it played, what it put out, and why.
+// The page of one agent: its trajectories, its outputs, and their attribution.
 import { derived, get, writable } from "svelte/store";
 import { createFrames } from "../../data/frames.js";
 import { createResource } from "../../data/resource.js";
@@ -21,7 +21,7 @@ export const layout = {
   aside: ["feature", "find", "notes", "trust", "export", "help"],
 };
 
-/** Names of panels in addresses of before, or that people may write for others. */
+/** Other names of panels in addresses, such as those of earlier versions. */
 export const aliases = { features: "feature", thoughts: "outputs" };
 
 /** Panels that only a page with layers has. */
@@ -60,11 +60,11 @@ export const tour = [
   [
     "bookmarks",
     "Bookmarks",
-    "Frames at which things went unexpectedly well or badly: a good place to start. Press ? at any time for help.",
+    "Frames where the agent did unexpectedly well or badly: a good place to start. Press ? at any time for help.",
   ],
 ];
 
-/** How to read the attribution of this program's own method; a section with notes brings its own. */
+/** How to read attribution, unless a section has notes of its own. */
 const EXPLANATIONS = [
   {
     title: "How to read attribution",

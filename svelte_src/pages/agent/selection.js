@@ -1,4 +1,4 @@
-// What the reader looks at: one value, which every panel shows and the address holds.
+// The selection: one value that every panel shows and the address holds.
 
 /**
  * @typedef {{output: string, layer: number | null, trajectory: number | null}} Row null: that of the selection
@@ -87,7 +87,7 @@ export function rowTarget(manifest, selection, row) {
   return { output: row.output, trajectory, layer, frame: selection.frame, past: selection.frame >= steps };
 }
 
-/** What the first row shows, or would show if there were one: what is exported. */
+/** What is exported: the target of the first row, or of the default row if there is none. */
 export function firstTarget(manifest, selection) {
   const row = selection.rows[0] ?? { output: firstOutput(manifest), layer: null, trajectory: null };
   return rowTarget(manifest, selection, row);

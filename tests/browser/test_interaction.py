@@ -1,4 +1,4 @@
-"""What a reader of today expects beyond the original."""
+"""Interaction beyond the original page: undo, channels, find, notes, exports, themes and help."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_threshold_opacity_smoothing_and_scale(synthetic: Path, open_page: Open)
     visitor.by("scale").select_option("frame")
     assert visitor.attribution("pos")[..., 3].max() >= 254
     visitor.by("opacity").fill("0.4")
-    assert float(visitor.picture("pos").evaluate("c => getComputedStyle(c).opacity")) == pytest.approx(0.4)
+    assert float(visitor.overlay("pos").evaluate("c => getComputedStyle(c).opacity")) == pytest.approx(0.4)
 
 
 def test_the_second_palette(synthetic: Path, open_page: Open) -> None:
@@ -79,7 +79,7 @@ def test_the_value_under_the_pointer(synthetic: Path, open_page: Open) -> None:
     codes = chunk["codes"][29].astype(float) / 127
     values = codes * np.abs(codes) * chunk["scales"][29]
     row, column = np.unravel_index(np.abs(values).max(-1).argmax(), values.shape[:2])
-    box = visitor.picture("pos").bounding_box()
+    box = visitor.overlay("pos").bounding_box()
     assert box
     visitor.page.mouse.move(box["x"] + box["width"] * (column + 0.5) / 32, box["y"] + box["height"] * (row + 0.5) / 32)
     shown = visitor.text("read-out").replace("−", "-")
@@ -223,10 +223,10 @@ def test_exports(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
         download.value.save_as(path)
         return path.read_bytes()
 
-    picture = np.asarray(Image.open(io.BytesIO(saved("export-png"))).convert("RGB"))
-    assert picture.shape == (256, 3 * 256 + 2 * 4, 3)
+    image = np.asarray(Image.open(io.BytesIO(saved("export-png"))).convert("RGB"))
+    assert image.shape == (256, 3 * 256 + 2 * 4, 3)
     observation = read_canvas(visitor.by("observation-canvas"))[..., :3]
-    assert np.array_equal(picture[2:256:4, 2:256:4], observation)
+    assert np.array_equal(image[2:256:4, 2:256:4], observation)
     visitor.by("export-from").fill("10")
     visitor.by("export-to").fill("14")
     animation = Image.open(io.BytesIO(saved("export-apng")))
@@ -296,7 +296,7 @@ def test_narrow_windows(synthetic: Path, open_page: Open, width: int) -> None:
 
 
 def test_a_key_is_answered_before_the_next_frame_of_the_screen(synthetic: Path, open_page: Open) -> None:
-    """The picture waits for no timer, no worker and no unpacking; benchmarks/page measures its milliseconds."""
+    """No timer, worker or unpacking delays the image; benchmarks/page measures its milliseconds."""
     visitor = open_page(synthetic, "?layer=1a&frame=10")
     shown = visitor.page.evaluate(
         """async () => {

@@ -1,4 +1,4 @@
-"""Pictures of a page for the documentation: `python -m tests.browser.pictures PAGE_DIRECTORY OUTPUT_DIRECTORY`."""
+"""Screenshots for the documentation: `python -m tests.browser.screenshots PAGE_DIRECTORY OUTPUT_DIRECTORY`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDE = (1440, 900)
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture: how the window is, and what a reader has done."""
+    """One screenshot: the window, and what the reader does first."""
 
     name: str
     scheme: str = "light"
@@ -42,7 +42,7 @@ SHOTS = (
 
 
 def main() -> None:
-    """Write every picture."""
+    """Write every screenshot."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", type=Path)
     parser.add_argument("output", type=Path)
