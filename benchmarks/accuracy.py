@@ -16,7 +16,7 @@ from rl_clarity import formats
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.environments import make, spec_from_metadata
-from rl_clarity.models import model_file
+from rl_clarity.models import path_of
 from rl_clarity.options import InterfaceOptions, ObservationsOptions
 from rl_clarity.recordings.rollouts import collect_observations
 from rl_clarity.recordings.samples import Observations
@@ -41,7 +41,7 @@ HELD_OUT = 256
 
 def main(names: list[str]) -> None:
     for name in names or ["coinrun"]:
-        checkpoint = formats.read(model_file(name))
+        checkpoint = formats.read(path_of(name))
         agent = formats.build_agent(checkpoint)
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
         options = ObservationsOptions()

@@ -84,9 +84,9 @@ def make_agent(logits: int) -> Any:
     """The shipped agent, with only the first `logits` of its actions; 0 for all."""
     from rl_clarity import formats
     from rl_clarity.demo import MODEL
-    from rl_clarity.models import model_file
+    from rl_clarity.models import path_of
 
-    checkpoint = formats.read(model_file(MODEL))
+    checkpoint = formats.read(path_of(MODEL))
     if logits:
         head = ("ppo2_model/pi/w:0", "ppo2_model/pi/b:0")
         cut = {name: checkpoint.parameters[name][..., :logits] for name in head}

@@ -1,4 +1,4 @@
-"""Explain the same frames by two agents, to see what one of them has learned and the other has not.
+"""Explain the same frames for two agents, to see what one of them has learned and the other has not.
 
     python examples/compare_checkpoints.py BEFORE.jd AFTER.jd
 

@@ -2,7 +2,7 @@
 # %% [markdown]
 # # The core functions
 #
-# What `rl_clarity.run` does, step by step, for the CoinRun agent that ships with the package. The notebook needs
+# What `rl_clarity.run` does, step by step, for the CoinRun agent included in the package. The notebook needs
 # Procgen (`pip install "rl-clarity[procgen,tensorflow]"`) and takes some minutes.
 #
 # It is generated from `examples/core_functions.py` by `scripts/make_notebook.py`.
@@ -85,8 +85,8 @@ for steps in (1, 2, 5, 10, 20):
 # %% [markdown]
 # ## Fewer channels
 #
-# The layer has 32 channels, too many to look at. Non-negative matrix factorisation of the attribution of many
-# observations finds a few directions that carry most of it. More of them leave out less.
+# The layer has 32 channels, too many to look at. Non-negative matrix factorization of the attribution of many
+# observations finds a few directions that carry most of it. More directions omit less.
 
 # %%
 many = rl_clarity.integrated_gradients(agent, varied, layer, steps=5, quadrature="graded-midpoint")
@@ -139,7 +139,7 @@ tiled(np.array(rows))
 # %% [markdown]
 # ## Dataset examples
 #
-# For each feature, patches of the observations that activate it most. Only a name that suits many patches is justified.
+# For each feature, patches of the observations that activate it most. A feature's name should fit many of its patches.
 
 # %%
 from rl_clarity.visualization.dataset_examples import thumbnail

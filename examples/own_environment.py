@@ -3,8 +3,8 @@
     python examples/own_environment.py                 # some minutes: learns the game
     python examples/own_environment.py --size tiny     # a single update, as a test
 
-The environment is the class `Catch` below. Any environment will do whose observations are images (uint8 or float, grey
-or color, channels first or last) and whose actions are discrete.
+The environment is the class `Catch` below. Any environment works if its observations are images (uint8 or float,
+grayscale or color, channels first or last) and its actions are discrete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 class Catch(gymnasium.Env[np.ndarray, np.int64]):
-    """An apple (red) or a stone (grey) falls; the basket (blue, three cells wide) should catch only apples."""
+    """An apple (red) or a stone (gray) falls; the basket (blue, three cells wide) should catch only apples."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
     action_space = gymnasium.spaces.Discrete(3)

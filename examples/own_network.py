@@ -1,7 +1,7 @@
 """Explain a custom Keras network, trained by custom code.
 
     python examples/own_network.py
-    python examples/own_network.py --size tiny     # hardly trained, as a test
+    python examples/own_network.py --size tiny     # barely trained, as a test
 
 Here it learns `Catch` (see own_environment.py) from random positions, each with the action and the value of the optimal
 policy. Then `rl_clarity.collect` samples episodes, and `rl_clarity.generate` explains them.

@@ -4,7 +4,7 @@
     python examples/train_and_explain.py --size tiny     # a single update, as a test
 
 The same command resumes interrupted training. A good agent needs more than half a million steps: increase
-`timesteps_per_proc`. The cards in models/ describe how the shipped agents were trained.
+`timesteps_per_proc`. The cards in models/ describe how the included agents were trained.
 """
 
 from __future__ import annotations

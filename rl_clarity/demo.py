@@ -1,4 +1,4 @@
-"""The demo: a small page that explains a shipped agent."""
+"""The demo: a small page that explains an included agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity import pipeline
-from rl_clarity.models import model_file
+from rl_clarity.models import path_of
 from rl_clarity.pages.results import Page
 from rl_clarity.resources import models_directory
 
@@ -20,11 +20,11 @@ OBSERVATIONS = {"num_envs": 32, "num_obs": 16, "obs_every": 32}
 
 
 def demo(output_dir: str | os.PathLike[str]) -> Page:
-    """Explain the shipped agent; without Procgen, on samples that ship with it."""
+    """Explain the included CoinRun agent; without Procgen, on samples that are included with it."""
     options: dict[str, Any] = {"title": "CoinRun: a small example", "overwrite": True}
     if importlib.util.find_spec("procgen") is not None:
         return pipeline.run(
-            model_file(MODEL),
+            path_of(MODEL),
             output_dir,
             load_kwargs={"temp_files": True},
             trajectories_kwargs=TRAJECTORIES,
@@ -35,4 +35,4 @@ def demo(output_dir: str | os.PathLike[str]) -> Page:
         trajectories = {name: samples[name] for name in ("observations", "actions", "rewards", "firsts")}
         combos = [tuple(filter(None, str(combo).split("+"))) for combo in samples["action_combos"]]
         arrays = {"trajectories": trajectories, "observations": samples["varied"], "action_combos": combos}
-    return pipeline.run(model_file(MODEL), output_dir, **arrays, **options)
+    return pipeline.run(path_of(MODEL), output_dir, **arrays, **options)

@@ -1,4 +1,4 @@
-"""Evaluate a checkpoint's agent, for `rl-clarity evaluate` and the model cards of shipped agents."""
+"""Evaluate a checkpoint's agent, for `rl-clarity evaluate` and the model cards of included agents."""
 
 from __future__ import annotations
 

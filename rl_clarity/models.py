@@ -28,7 +28,7 @@ def names() -> list[str]:
     return sorted(path.stem for path in models_directory().glob(f"*{SUFFIX}"))
 
 
-def model_file(name: str) -> Path:
+def path_of(name: str) -> Path:
     """Return the checkpoint of an included agent; raises CheckpointError, with the nearest name, for an unknown one."""
     available = names()
     if name not in available:
@@ -41,7 +41,7 @@ def model_file(name: str) -> Path:
 def load_agent(checkpoint: str | os.PathLike[str], **metadata: Any) -> Agent:
     """Load the agent of a checkpoint of any supported format, or an included one (`models:coinrun`).
 
-    `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) overrides the file's. Nothing in the file is run.
+    `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) overrides the file's. No code in the file is run.
     Raises CheckpointError for a file that is missing, damaged, of an unknown format, or does not fit its network.
     """
     with fetched(checkpoint) as path:
@@ -66,12 +66,12 @@ def convert(
 def resolve(checkpoint: str | os.PathLike[str]) -> Path:
     """Return the path of a checkpoint from a path, `file://...` or `models:NAME`."""
     text = os.fspath(checkpoint)
-    return model_file(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else local_path(text) or Path(text)
+    return path_of(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else local_path(text) or Path(text)
 
 
 @contextmanager
 def fetched(checkpoint: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield the path of a checkpoint; a remote one (`s3://bucket/agent.jd`) is copied for the time of the context.
+    """Yield the path of a checkpoint; a remote one (`s3://bucket/agent.jd`) is copied while the context is open.
 
     Raises CheckpointError if it cannot be fetched.
     """

@@ -80,7 +80,7 @@ def run(
 
     Parameters
     ----------
-    checkpoint_path: a file of any supported format, local or at an address, or a shipped agent (`models:coinrun`)
+    checkpoint_path: a file of any supported format, local or at an address, or an included agent (`models:coinrun`)
     output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
     dry_run: only measure, and return the forecast; nothing is written
     load_kwargs: where samples are stored and whether they are reused; see `LoadOptions`
@@ -109,7 +109,7 @@ def run(
     with team() as workers, fetched(checkpoint_path) as path:
         ranks, name = workers.ranks, page_options.env_name
         decisive = _decisive(page_options)
-        if load.resample:  # a finished page is recognised without importing a framework
+        if load.resample:  # a finished page is recognized without importing a framework
             page = finished_page(
                 output_dir,
                 page_options,

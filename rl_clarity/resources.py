@@ -8,7 +8,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def models_directory() -> Path:
-    """Directory of the shipped agents."""
+    """Directory of the included agents."""
     return _directory("_models", "models")
 
 

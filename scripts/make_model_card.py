@@ -172,7 +172,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         f"SHA-256 of `{name}.jd` ({facts['bytes']:,} bytes): `{facts['sha256']}`"
         f"{'. Its parameters are in half precision.' if facts.get('half_precision') else ''}",
         "",
-        "Licence: MIT, like the project.",
+        "License: MIT, like the project.",
     ]
     return "\n".join(lines) + "\n"
 

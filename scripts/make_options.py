@@ -19,7 +19,7 @@ HEAD = """# Options
 
 <!-- written by scripts/make_options.py from rl_clarity/options.py and rl_clarity/training/options.py -->
 
-In Python, options are keyword arguments, those of a group a dict: `run(checkpoint, output_dir, attr_policy=True,
+In Python, options are keyword arguments; a group is a dict: `run(checkpoint, output_dir, attr_policy=True,
 layer_kwargs={"name_contains_one_of": ["2b"]})`. On the command line `_` is written `-` and a group comes first:
 `--attr-policy --layer-kwargs.name-contains-one-of 2b`; the groups `load_kwargs`, `trajectories_kwargs` and
 `observations_kwargs` are called `--load`, `--trajectories` and `--observations` there. The error for an unknown option

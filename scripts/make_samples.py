@@ -12,7 +12,7 @@ import numpy as np
 from rl_clarity import formats
 from rl_clarity.demo import OBSERVATIONS, TRAJECTORIES
 from rl_clarity.environments import make, spec_from_metadata
-from rl_clarity.models import model_file
+from rl_clarity.models import path_of
 from rl_clarity.quiet import import_keras
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
 from rl_clarity.resources import models_directory
@@ -23,7 +23,7 @@ VARIED = 256
 def main(name: str) -> None:
     """Sample a shipped agent."""
     import_keras()
-    agent = formats.load_agent(model_file(name))
+    agent = formats.load_agent(path_of(name))
     spec = spec_from_metadata(agent.metadata, num_actions=agent.num_actions)
     environment = make(spec, TRAJECTORIES["num_envs"], seed=0)
     trajectories = collect_trajectories(agent, environment, TRAJECTORIES["num_steps"], np.random.default_rng([0, 0]))

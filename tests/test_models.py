@@ -62,7 +62,7 @@ def test_shipped_agents_are_converted_by_name(tmp_path: Path) -> None:
 
 def test_unknown_names_suggest_the_nearest() -> None:
     with pytest.raises(CheckpointError, match="did you mean models:coinrun"):
-        models.model_file("coinrum")
+        models.path_of("coinrum")
     with pytest.raises(CheckpointError, match=r"available: .*coinrun"):
         rl_clarity.load_agent("models:nothing-like-it")
 

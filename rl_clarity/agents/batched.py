@@ -111,8 +111,8 @@ class BatchedAgent(ABC):
     initial_state: parts of a recurrent state, without the batch axis
     input_divisor: the network's input is the observations divided by it, in float32 (a product with its reciprocal
         rounds differently, which is enough to cross a kink)
-    batch_size: observations a forward pass
-    gradient_batch_size: observations a gradient
+    batch_size: observations per forward pass
+    gradient_batch_size: observations per gradient computation
     """
 
     def __init__(

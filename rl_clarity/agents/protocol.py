@@ -100,7 +100,7 @@ class Agent(Protocol):
     """An agent as analyses see it.
 
     Every agent has `num_actions`, `step` and `forward`. The other members are capabilities: a function that needs one
-    asks for it by name with `rl_clarity.agents.capabilities.require`. Agents may also have `reset(state, firsts)`, the
+    requests it by name with `rl_clarity.agents.capabilities.require`. Agents may also have `reset(state, firsts)`, the
     state that a step starts from where episodes do not begin in the initial state; `parameters()`, arrays by name,
     which tell two agents apart in cache keys; and `gradient_of_direction`, for features by optimization.
     """
@@ -173,7 +173,7 @@ class Agent(Protocol):
     ) -> Iterator[Tail]:
         """Yield the network from a site to the scores, for one batch of observations after another.
 
-        The network up to the site is evaluated once a batch, so many points cost one pass of the tail each.
+        The network up to the site is evaluated once per batch; each further point costs one pass of the tail.
         """
         ...
 

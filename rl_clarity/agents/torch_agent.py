@@ -45,8 +45,8 @@ class TorchAgent(BatchedAgent):
     input_divisor: the module's input is the observations divided by it, in float32; 1 for a module that scales them
         itself
     device: where to compute; where the module's parameters are if not given
-    batch_size: observations a forward pass
-    gradient_batch_size: observations a gradient
+    batch_size: observations per forward pass
+    gradient_batch_size: observations per gradient computation
 
     Raises OptionError for a module that returns anything else, cannot be run, or has parts that cannot be hooked.
     """

@@ -45,7 +45,7 @@ class SubjectOptions:
     title: str | None = None
     """Title of the page; from the environment and the network by default."""
     seed: int = 0
-    """Seed of samples, channel reduction and optimised features."""
+    """Seed of samples, channel reduction and optimized features."""
     batch_size: int = 512
     """Maximum number of frames that are processed together."""
     action_combos: tuple[tuple[str, ...], ...] | None = None
@@ -80,7 +80,7 @@ class Subject:
 
     @property
     def output_kind(self) -> str:
-        """The output that stands for the agent's judgement: "value", or "greedy" for action values."""
+        """The output that stands for the agent's judgment: "value", or "greedy" for action values."""
         return "greedy" if self.info.kind == "action_values" else "value"
 
     @property

@@ -52,7 +52,7 @@ THUMBNAIL_BYTES = 30_000
 FIT_PART = 10
 """To measure the fit of a reduction, one tenth of its rows is used."""
 MEASURED_STEPS = 4
-"""To measure the optimisation of images, so many steps are done."""
+"""To measure the optimization of images, so many steps are done."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class FeatureOptions:
     feature_images: bool = False
     """Also write images of the dataset examples."""
     optimized_features: bool = False
-    """Also create, for each feature, an image that maximises it."""
+    """Also create, for each feature, an image that maximizes it."""
     features_subdir: str = "features/"
     """Directory of images of features."""
     thumbnails_subdir: str = "thumbnails/"
@@ -386,7 +386,7 @@ def write_grid_images(
 def write_optimized_images(
     subject: Subject, layer: PageLayer, reduction: ChannelReduction, steps: int = STEPS
 ) -> list[str]:
-    """Write, for each channel, an image that maximises it; returns their names."""
+    """Write, for each channel, an image that maximizes it; returns their names."""
     norms = np.linalg.norm(reduction.components, axis=1, keepdims=True)
     directions = reduction.components / np.maximum(norms, 1e-12)
     rng = np.random.default_rng(subject.options.seed)

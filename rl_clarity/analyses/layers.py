@@ -30,7 +30,7 @@ class LayerOptions:
     bottleneck_only: bool = True
     """Only layers that no path from an earlier convolution bypasses."""
     discard_first_n: int = 0
-    """Leave out the first n layers, which cost most and often tell least."""
+    """Leave out the first n layers, which take longest and are often the least informative."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "discard_first_n")

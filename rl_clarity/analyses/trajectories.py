@@ -44,14 +44,14 @@ class TrajectoryPageOptions:
 
 @dataclass(frozen=True)
 class AdvantageOptions:
-    """Generalised advantage estimation, and bookmarks."""
+    """Generalized advantage estimation, and bookmarks."""
 
     gae_gamma: float | None = None
     """Discount factor; from the checkpoint by default, or 0.999."""
     gae_lambda: float | None = None
     """Decay of the advantage estimator; from the checkpoint by default, or 0.95."""
     trajectory_bookmarks: int = 16
-    """Number of bookmarks of highest, and of lowest, advantage."""
+    """Number of bookmarks with the highest, and with the lowest, advantage."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "trajectory_bookmarks")

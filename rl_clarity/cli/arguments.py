@@ -90,7 +90,7 @@ class PageFlags(InterfaceOptions):
     """Options of the page that the command line has."""
 
     analyses: Analyses = field(default_factory=dict)
-    """More analyses to run, by name, with their options: occlusion occlusion.patch=8."""
+    """More analyses to run, by name, with their options: saliency saliency.samples=4."""
     action_group_fns: tyro.conf.SuppressFixed[Any] = None
     overwrite: tyro.conf.SuppressFixed[bool] = False
 
@@ -116,7 +116,7 @@ class CheckpointCommand(Command):
     """Options of commands that read a checkpoint."""
 
     checkpoint: CheckpointPath
-    """Checkpoint file, or a shipped agent: models:coinrun."""
+    """Checkpoint file, or an included agent: models:coinrun."""
     metadata: Metadata = field(default_factory=dict)
     """Metadata that overrides the checkpoint's: env_kind, env_name, gamma, frame_stack, ..."""
 
@@ -126,7 +126,7 @@ class Run(Command):
     """Explain the agent in a checkpoint: let it play, attribute its outputs to its layers, and write a page."""
 
     checkpoint: CheckpointPath
-    """Checkpoint file, or a shipped agent: models:coinrun."""
+    """Checkpoint file, or an included agent: models:coinrun."""
     output_dir: DirectoryPath
     """Directory of the page."""
     load: LoadFlags = field(default_factory=LoadFlags)
@@ -138,7 +138,7 @@ class Run(Command):
     force: bool = False
     """Replace a page in the directory."""
     original: bool = False
-    """Default to the settings of understanding-rl-vision where ours differ (more work, the same page)."""
+    """Use the defaults of understanding-rl-vision where they differ from ours (slower)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class Train(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Demo(Command):
-    """Explain a shipped agent, at a size that takes about a minute."""
+    """Explain an included agent, at a size that takes about a minute."""
 
     output_dir: Path = Path("out/demo")
     """Directory of the page."""
@@ -162,7 +162,7 @@ class Demo(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect(CheckpointCommand):
-    """Print the network, layers and metadata of a checkpoint. Nothing in it is run."""
+    """Print the network, layers and metadata of a checkpoint. No code in it is run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +199,7 @@ class Export(Command):
     trajectory: int = 1
     """Number of the trajectory."""
     frames: str | None = None
-    """Frames: 100:180, or 120 alone. Default: all."""
+    """Range of frames (100:180), or one frame (120). Default: all."""
     layer: str | None = None
     """Name of the layer. Default: the first."""
     output: str | None = None
@@ -217,7 +217,7 @@ class Convert(CheckpointCommand):
     """Convert a checkpoint of any known format to safetensors, with its metadata."""
 
     file: FilePath
-    """File to write, as agent.safetensors."""
+    """File to write, such as agent.safetensors."""
     force: bool = False
     """Replace an existing file."""
 

@@ -29,7 +29,7 @@ DAMAGED = (EOFError, OSError, RuntimeError, NotImplementedError, zlib.error, lzm
 
 
 def read(path: str | Path, **metadata: Any) -> Checkpoint:
-    """Read a checkpoint of any known format, recognized by its content; nothing in the file is run.
+    """Read a checkpoint of any known format, recognized by its content; no code in the file is run.
 
     `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) overrides the file's.
 

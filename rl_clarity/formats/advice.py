@@ -67,7 +67,7 @@ def rllib(path: Path) -> str:
 
 def pickled_object(path: Path, name: str) -> str:
     """Return the message for a pickle that refers to a class or function."""
-    refused = f"holds a pickled {name}, which is not data: refused, nothing was run. Only numbers and strings are read"
+    refused = f"holds a pickled {name}, which is not data: refused, no code was run. Only numbers and strings are read"
     module = name.split(".")[0]
     if module == "ray":
         return rllib(path)

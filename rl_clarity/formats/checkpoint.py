@@ -102,10 +102,10 @@ class CheckpointFile:
 
 @dataclass(frozen=True)
 class Format:
-    """A file format: how it is recognised, read, and built into an agent.
+    """A file format: how it is recognized, read, and built into an agent.
 
     `recognize` and `read` raise CheckpointError for hostile and damaged files; the caller adds the path to the message.
-    Nothing in a file is run.
+    No code in a file is run.
     """
 
     description: str
@@ -133,7 +133,7 @@ FORMATS: Registry[Format] = Registry(
     noun="checkpoint format",
     error=CheckpointError,
 )
-"""The first format that recognises a file reads it; added formats are asked before `baselines`, which is the last."""
+"""The first format that recognizes a file reads it; added formats are asked before `baselines`, which is the last."""
 
 
 def check_metadata_names(names: Iterable[str], known: Iterable[str]) -> None:

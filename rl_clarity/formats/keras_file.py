@@ -269,7 +269,7 @@ class _Layer:
     def __init__(self, builder: NetworkBuilder, path: str, name: str, layer: Mapping[str, Any]) -> None:
         module = layer.get("module")
         if module not in (None, "keras.layers") and not str(module).startswith("keras.src.layers"):
-            raise CheckpointError(f"layer {name!r} is of {str(module)[:80]!r}, not of Keras: refused, nothing was run")
+            raise CheckpointError(f"layer {name!r} is of {str(module)[:80]!r}, not of Keras: refused, no code was run")
         self.builder = builder
         self.path = path
         self.name = name

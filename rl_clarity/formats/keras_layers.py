@@ -132,7 +132,7 @@ def layer_options(class_name: str, name: str, config: Mapping[str, Any]) -> dict
     """Return the arguments of a layer. Raises CheckpointError for an unsupported layer or option."""
     if class_name not in LAYERS:
         raise CheckpointError(
-            f"layer {name!r} is a {class_name}, which is not read from files: refused, nothing was run. Supported: "
+            f"layer {name!r} is a {class_name}, which is not read from files: refused, no code was run. Supported: "
             f"{', '.join(LAYERS)}. For other models: rl_clarity.KerasAgent(model)"
         )
     known = LAYERS[class_name].options

@@ -48,13 +48,13 @@ def read(file: CheckpointFile) -> Checkpoint:
     header = parse_json(opened.metadata()[KEY].encode(), KEY, file.budget)
     if not isinstance(header, dict) or header.get("version") != VERSION:
         version = header.get("version") if isinstance(header, dict) else header
-        raise CheckpointError(f"is of version {brief(version)}; version {VERSION} is supported")
+        raise CheckpointError(f"has version {brief(version)}; version {VERSION} is supported")
     for name, kind in FIELDS.items():
         if not isinstance(header.get(name), kind):
             raise CheckpointError(f"its {name} is {brief(header.get(name))}, not a {kind.__name__}")
     if header["format"] == "native" or header["format"] not in FORMATS:
         raise CheckpointError(
-            f"its tensors are of the unknown format {brief(header['format'])}; available: {', '.join(FORMATS)}"
+            f"its tensors have the unknown format {brief(header['format'])}; available: {', '.join(FORMATS)}"
         )
     names = opened.keys()
     if len(names) > MAX_TENSORS:

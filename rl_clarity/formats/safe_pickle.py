@@ -76,7 +76,7 @@ class RefusedError(CheckpointError):
 
     def __init__(self, name: str) -> None:
         self.name = brief(name).strip("'")
-        super().__init__(f"names {self.name}, which is not data: refused, nothing was run")
+        super().__init__(f"names {self.name}, which is not data: refused, no code was run")
 
 
 def load(reader: BoundedReader, names: Names, persistent: Callable[[Any], Any] | None = None) -> Any:

@@ -177,7 +177,7 @@ def _read_stream(reader: BoundedReader) -> TorchFile:
     magic, version, system = (safe_pickle.load(reader, {}) for _ in range(3))
     if version != STREAM_VERSION or not isinstance(system, dict):
         raise CheckpointError(f"is a torch stream of version {brief(version)}; {STREAM_VERSION} is supported")
-    del magic  # the file was recognised by it
+    del magic  # the file was recognized by it
     content = _unpickle(reader)
     keys = safe_pickle.plain(safe_pickle.load(reader, {}), (), reader.budget)
     order = "little" if system.get("little_endian", sys.byteorder == "little") else "big"

@@ -150,6 +150,6 @@ def _pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
 def _checked(name: str) -> str:
     if not is_name(name):
         raise OutputError(
-            f"invalid file name {name!r}: it must be inside the directory, of letters, digits and . _ / -"
+            f"invalid file name {name!r}: it must be inside the directory, and consist of letters, digits and . _ / -"
         )
     return name

@@ -105,7 +105,7 @@ class Task:
             hint = f": {self.memory_hint}" if self.memory_hint else ""
             raise ClarityError(
                 f"one frame of {self.group or self.name} takes about {self.frame_bytes / 1e6:,.0f} MB of memory, "
-                f"{memory / 1e6:,.0f} MB are available{hint}"
+                f"but only {memory / 1e6:,.0f} MB are available{hint}"
             )
         fitting = min(BATCH_BYTES, BATCH_SHARE * memory) / self.frame_bytes
         return min(MAX_FRAMES, 1 << max(0, int(fitting).bit_length() - 1))

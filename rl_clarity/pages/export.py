@@ -53,7 +53,7 @@ def export(
     """Write images or numbers of a page to a file, in the format of its suffix, and return its path.
 
     - `.png`, `.apng`, `.gif`: for each of n frames the observation, enlarged, and beside it for each direction the
-      attribution over its greyscale; more than one frame makes an animation
+      attribution over its grayscale; more than one frame makes an animation
     - `.csv`: a row for each frame, with the columns of the page's own table
     - `.npz`: `steps` (n,); `frames` (n, H, W, 1 | 3) uint8; `channels` (n, h, w, K) and `residual` (n, h, w, 1) in
       units of attribution; the numbers along the trajectory, (n,), or (n, actions or groups)
@@ -62,7 +62,7 @@ def export(
 
     Parameters
     ----------
-    page: what `run` returned, the directory of a page or its `interface.html`, or what `open_results` gave
+    page: what `run` returned, the directory of a page or its `interface.html`, or what `open_results` returned
     out_path: the file; an existing one is replaced
     trajectory: index of the trajectory
     frames: its steps, as a range or a list; all by default

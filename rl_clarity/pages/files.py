@@ -56,7 +56,7 @@ def check_subdirectories(options: Any) -> None:
         if name.endswith("_subdir"):
             value = getattr(options, name)
             if value.strip("/") and not is_name(value.strip("/")):
-                raise OptionError(f"{name}={value!r} must be a folder of the page, of letters, digits and . _ / -")
+                raise OptionError(f"{name}={value!r} must be a folder of the page, made of letters, digits and . _ / -")
 
 
 def slugs(names: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 from rl_clarity.errors import ClarityError, OptionError
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_COLOR_TYPES = {1: 0, 3: 2, 4: 6}  # channels -> grey, RGB, RGBA
+_COLOR_TYPES = {1: 0, 3: 2, 4: 6}  # channels -> gray, RGB, RGBA
 _UNFILTERED, _LEFT = 0, 1
 _TRIAL_LEVEL, _LEVEL, _LARGE_LEVEL = 1, 6, 3
 _LARGE = 1 << 18
@@ -25,7 +25,7 @@ _STRIP_HEIGHT = 128
 
 
 def encode_png(image: np.ndarray) -> bytes:
-    """PNG file of an image (H, W, 1 | 3 | 4) uint8: grey, RGB or RGBA; the same image gives the same bytes."""
+    """PNG file of an image (H, W, 1 | 3 | 4) uint8: gray, RGB or RGBA; the same image gives the same bytes."""
     height, width, channels = _checked(image).shape
     level = _LEVEL if image.size <= _LARGE else _LARGE_LEVEL
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
@@ -43,7 +43,7 @@ def encode_pngs(images: Iterable[np.ndarray], workers: int = 1) -> list[bytes]:
 
 
 def to_bytes(image: np.ndarray) -> np.ndarray:
-    """An image in 0..1, colours clipped, as uint8."""
+    """An image in 0..1, colors clipped, as uint8."""
     return np.round(np.clip(image, 0, 1) * 255).astype(np.uint8)
 
 
@@ -122,7 +122,7 @@ def _colors(observations: np.ndarray, stack: int) -> int:
 
 
 def _shown(frames: np.ndarray) -> np.ndarray:
-    """Frames as grey or RGB: a fourth channel (alpha) is dropped, other numbers of channels are averaged."""
+    """Frames as gray or RGB: a fourth channel (alpha) is dropped, other numbers of channels are averaged."""
     channels = frames.shape[-1]
     if channels in (1, 3):
         return frames

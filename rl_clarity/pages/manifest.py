@@ -173,9 +173,9 @@ class ViewOptions:
     graph_colors: Mapping[str, str] = field(
         default_factory=lambda: {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"}
     )
-    """Colours of the graphs below the film strip."""
+    """Colors of the graphs below the film strip."""
     trajectory_color: str = "blue"
-    """Colour of the selected trajectory."""
+    """Color of the selected trajectory."""
     attr_single_channels: bool = True
     """Isolate single features by hovering over them."""
 
@@ -187,7 +187,7 @@ class ViewOptions:
             check_option(self, name, valid, "must be a length, such as '16em' or '200px'")
         for name, color in {"trajectory_color": self.trajectory_color, **self.graph_colors}.items():
             if not _is_color(color):
-                raise OptionError(f"colour {color!r} of {name} must be a CSS name, '#rrggbb', or like 'rgb(0 80 160)'")
+                raise OptionError(f"color {color!r} of {name} must be a CSS name, '#rrggbb', or like 'rgb(0 80 160)'")
         check_option(self, "attribution_weight", 0 <= self.attribution_weight <= 1, "must be from 0 to 1")
         for key in self.graph_colors:
             if key not in GRAPHS:

@@ -180,7 +180,7 @@ def open_output(
     holds another page that must not be replaced.
     """
     if not os.fspath(output_dir):
-        raise OutputError("the output directory is an empty text: name a directory, or . for the current one")
+        raise OutputError("the output directory is empty: give a directory, '.' for the current one")
     directory = open_directory(os.fspath(output_dir))
     key = cache_key([made_from, code_version()])
     finished = None

@@ -104,7 +104,7 @@ class Results:
 
     @property
     def agent(self) -> dict[str, Any]:
-        """What the page says of its first agent: network, actions, size of observations, ..."""
+        """What the page says about its first agent: network, actions, size of observations, ..."""
         agent: dict[str, Any] = self.manifest["agents"][0]
         return agent
 
@@ -119,7 +119,7 @@ class Results:
         return [output["id"] for output in self.section("attribution")["outputs"]]
 
     def layer(self, name: str) -> Mapping[str, Any]:
-        """What the manifest says of a layer; its entry in the section of features is under `features`, or None."""
+        """What the manifest says about a layer; its entry in the section of features is under `features`, or None."""
         for layer in self.section("attribution")["layers"]:
             if layer["name"] == name:
                 kinds = [section["kind"] for section in self.manifest["sections"]]
@@ -128,7 +128,7 @@ class Results:
         raise OptionError(f"unknown layer {name!r}; the page has {', '.join(self.layers)}")
 
     def trajectory(self, trajectory: int) -> Mapping[str, Any]:
-        """What the manifest says of a trajectory, counted from 0."""
+        """What the manifest says about a trajectory, counted from 0."""
         entries = self.section("trajectories")["trajectories"]
         if not 0 <= trajectory < len(entries):
             raise OptionError(f"trajectory {trajectory} is out of range: the page has {len(entries)}, counted from 0")

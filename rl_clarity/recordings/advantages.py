@@ -45,7 +45,7 @@ def generalized_advantage_estimation(
     others = {"values": values, "dones": dones, "truncated": truncated, "final_values": final_values}
     for name, array in others.items():
         if array is not None and np.shape(array) != shape:
-            raise SamplesError(f"{name} have shape {np.shape(array)}, but rewards {shape}: both must be (B, T)")
+            raise SamplesError(f"{name} have shape {np.shape(array)}, but rewards have {shape}: both must be (B, T)")
     if final_values is not None and truncated is None:
         raise SamplesError("final_values need truncated, which marks where episodes were truncated")
     rewards, values = (np.asarray(array, np.float64) for array in (rewards, values))
@@ -99,7 +99,7 @@ def compute_advantages(trajectories: Trajectories, gamma: float, lam: float) -> 
 
 
 def find_bookmarks(advantages: np.ndarray, firsts: np.ndarray, count: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    """Find the steps with the highest and the lowest advantages (N, T), at most one of each an episode.
+    """Find the steps with the highest and the lowest advantages (N, T), at most one of each per episode.
 
     Returns two arrays (n, 2) int64 of (trajectory, step), strongest first, at most `count` each: steps of positive and
     of negative advantage. Incomplete episodes at both ends of a trajectory count as episodes.

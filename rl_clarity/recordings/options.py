@@ -24,7 +24,7 @@ class LoadOptions:
     observations_path: Path | None = None
     """The extra observations."""
     full_resolution: bool = False
-    """Also record frames at the resolution that people see, and show those."""
+    """Also record frames at the environment's full resolution, and show those."""
     temp_files: bool = False
     """Store samples in a temporary directory, which is removed at the end."""
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class ObservationsOptions:
     """The extra observations that features are computed from."""
 
     num_envs: int = 32
-    """Environments; long play in few of them is more like the agent's experience than short play in many."""
+    """Environments; long play in a few is more like the agent's experience than short play in many."""
     num_obs: int = 128
     """Observations of each."""
     obs_every: int = 24

@@ -165,7 +165,7 @@ def _rows(array: np.ndarray) -> np.ndarray:
     """Rows (n, c) of an array (..., c), float32."""
     array = np.asarray(array, np.float32)
     if array.ndim == 0:
-        raise OptionError(f"{array!r} must be an array (..., c) whose last axis are the channels of a layer")
+        raise OptionError(f"{array!r} must be an array (..., c) whose last axis is the channels of a layer")
     return array.reshape(-1, array.shape[-1])
 
 

@@ -17,7 +17,7 @@ def train(save_dir: str | Path | None = None, *, overwrite: bool = False, **kwar
     With `save_dir`, a checkpoint and the state of training are saved there, and the same call resumes training that
     was interrupted. An agent without such a state is only replaced with `overwrite`.
 
-    Raises OptionError for unknown options and wrong values, OutputError if `save_dir` is a file, is being used or
+    Raises OptionError for unknown options and invalid values, OutputError if `save_dir` is a file, is being used or
     contains another agent, CheckpointError if the state is damaged, DivergenceError if the loss is not finite.
     """
     from rl_clarity.training.options import train_options

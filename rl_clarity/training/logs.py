@@ -24,7 +24,7 @@ class Log(Protocol):
 
 
 class CsvLog:
-    """One row an update. A row is on disk when `write` returns."""
+    """One row per update. A row is on disk when `write` returns."""
 
     def __init__(self, path: Path, columns: Sequence[str], *, updates: int) -> None:
         """Keep the rows of the first `updates` updates; later ones were lost with their parameters."""

@@ -63,9 +63,9 @@ class TrainOptions:
     epsilon_greedy: float = 0.0
     """Probability of replacing an action by a random one."""
     reward_scale: float = 1.0
-    """Factor of the rewards; reported returns are not scaled."""
+    """Factor by which rewards are multiplied; reported returns are not scaled."""
     frame_stack: int = 1
-    """Frames that are stacked to an observation."""
+    """Frames that are stacked into an observation."""
     use_sticky_actions: bool | None = None
     """Atari: repeat the last action with probability 0.25. Default: as the version in `env_id` says, else never."""
     reward_processing: Literal["none", "clip", "normalize"] = "none"

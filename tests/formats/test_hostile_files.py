@@ -82,7 +82,7 @@ def test_pickles_in_the_data_of_sb3_are_not_read(tmp_path: Path) -> None:
     ("what", "words"),
     [
         ("a whole module", ["__main__.Agent", "torch.load", "TorchAgent"]),
-        ("archive: os.system", ["os.system", "nothing was run"]),
+        ("archive: os.system", ["os.system", "no code was run"]),
         ("no state dict", ["'epoch'", "state_dict"]),
         ("a damaged storage", ["CRC"]),
         ("a tensor beyond its storage", ["beyond its storage"]),

@@ -10,7 +10,7 @@ import pytest
 from rl_clarity import formats
 from rl_clarity.environments import KINDS, option_names
 from rl_clarity.errors import OptionError
-from rl_clarity.models import model_file
+from rl_clarity.models import path_of
 
 
 def test_options_of_all_kinds_are_metadata() -> None:
@@ -23,9 +23,9 @@ def test_options_of_all_kinds_are_metadata() -> None:
 )
 def test_a_similar_name_is_suggested(name: str, suggestion: str) -> None:
     with pytest.raises(OptionError, match=rf"unknown metadata {name!r}; did you mean {suggestion!r}\?"):
-        formats.read(model_file("coinrun"), **{name: 1})
+        formats.read(path_of("coinrun"), **{name: 1})
 
 
 def test_custom_names_are_kept() -> None:
-    checkpoint = formats.read(Path(model_file("coinrun")), wind=3)
+    checkpoint = formats.read(Path(path_of("coinrun")), wind=3)
     assert checkpoint.metadata["wind"] == 3

@@ -10,14 +10,14 @@ import pytest
 
 from rl_clarity import formats
 from rl_clarity.formats.architectures import ARCHITECTURES
-from rl_clarity.models import model_file
+from rl_clarity.models import path_of
 from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.recordings import source
 
 
 @pytest.fixture
 def checkpoint() -> formats.Checkpoint:
-    return formats.read(model_file("coinrun"))
+    return formats.read(path_of("coinrun"))
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def restore_registries() -> Iterator[None]:
 
 def sample_keys() -> list[object]:
     plan = source.SamplingPlan(TrajectoriesOptions(), ObservationsOptions(), full_resolution=False, seed=0)
-    return source.predict_identity(model_file("coinrun"), LoadOptions(), plan, None, 15)
+    return source.predict_identity(path_of("coinrun"), LoadOptions(), plan, None, 15)
 
 
 def test_built_in_code_has_no_source_key(checkpoint: formats.Checkpoint) -> None:

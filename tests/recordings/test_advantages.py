@@ -60,7 +60,7 @@ def test_truncated_episodes_are_bootstrapped_from_their_final_values() -> None:
 
 
 def test_shapes_must_agree() -> None:
-    with pytest.raises(SamplesError, match=r"values have shape \(2, 4\), but rewards \(2, 3\)"):
+    with pytest.raises(SamplesError, match=r"values have shape \(2, 4\), but rewards have \(2, 3\)"):
         generalized_advantage_estimation(np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((2, 3)), gamma=1, lam=1)
 
 

@@ -1,4 +1,4 @@
-"""Attribution of an agent's outputs to its layers, one method a file."""
+"""Attribution of an agent's outputs to its layers, one method per file."""
 
 from rl_clarity.analyses.attribution.input_gradients import input_gradients
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution, attribute, integrated_gradients
