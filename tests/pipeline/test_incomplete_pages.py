@@ -122,7 +122,7 @@ def test_it_opens_without_an_error(
     visitor = open_page(tmp_path / "copy", wait=False)
     note = visitor.page.get_by_role("note")
     note.wait_for()
-    assert f"Still to be made: {NOTES[task]}" in " ".join(note.inner_text().split())
+    assert f"Still missing: {NOTES[task]}" in " ".join(note.inner_text().split())
     for trajectory in (1, 0):  # first with missing files, then perhaps without: no request may fail
         visitor.page.evaluate("(t) => window.rlClarity.select({ trajectory: t })", trajectory)
         visitor.page.wait_for_timeout(400)
