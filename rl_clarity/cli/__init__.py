@@ -186,7 +186,7 @@ def _frames(text: str | None, count: int) -> range | None:
     first, colon, last = text.partition(":")
     numbers = [int(part) for part in (first, last if colon else first) if part.isdecimal()]
     if len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1] <= count:
-        raise OptionError(f"--frames {text} must be a range of frames from 1 to {count}, as 10:20, or one of them")
+        raise OptionError(f"--frames {text} must be a range of frames from 1 to {count}, such as 10:20, or one of them")
     return range(numbers[0] - 1, numbers[1])
 
 

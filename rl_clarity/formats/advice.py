@@ -77,7 +77,7 @@ def pickled_object(path: Path, name: str) -> str:
         head = file.read(16)
     is_torch = head.startswith(ZIP_MAGIC) or is_torch_stream(head)
     script = (MODULE_SCRIPT if is_torch else PICKLE_SCRIPT).format(path=path)
-    return f"{refused}. In the environment that wrote it, this script converts them:\n{script}"
+    return f"{refused}. In the Python environment that wrote it, this script converts them:\n{script}"
 
 
 def unknown(file: CheckpointFile, descriptions: Sequence[str]) -> str:

@@ -60,7 +60,7 @@ def evaluate(
     """Play episodes, with the policy (or greedily, with action values), and return their returns.
 
     The number of episodes of each environment is fixed in advance and all are played to their end, because the episodes
-    that end within a given time are biased towards short ones. `num_envs` defaults to `choose_num_envs(episodes)`.
+    that end within a given time are biased toward short ones. `num_envs` defaults to `choose_num_envs(episodes)`.
     Episodes are whole games and rewards are unscaled, whatever the options in training. An episode that is longer than
     `max_steps` is cut.
     """

@@ -50,10 +50,10 @@ def test_options_of_export(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--frames 5:3", "--frames 5:3 must be a range of frames from 1 to 10, as 10:20, or one of them"),
-        ("--frames 0:3", "--frames 0:3 must be a range of frames from 1 to 10, as 10:20, or one of them"),
-        ("--frames first", "--frames first must be a range of frames from 1 to 10, as 10:20, or one of them"),
-        ("--frames 3:", "--frames 3: must be a range of frames from 1 to 10, as 10:20, or one of them"),
+        ("--frames 5:3", "--frames 5:3 must be a range of frames from 1 to 10, such as 10:20, or one of them"),
+        ("--frames 0:3", "--frames 0:3 must be a range of frames from 1 to 10, such as 10:20, or one of them"),
+        ("--frames first", "--frames first must be a range of frames from 1 to 10, such as 10:20, or one of them"),
+        ("--frames 3:", "--frames 3: must be a range of frames from 1 to 10, such as 10:20, or one of them"),
         ("--frames 3:99", "--frames 3:99 must be a range of frames from 1 to 10"),
         ("--trajectory 0", "--trajectory 0 must be from 1 to 2"),
         ("--trajectory 3", "--trajectory 3 must be from 1 to 2"),

@@ -118,7 +118,7 @@ def _draw_halves(channels: int, count: int | None, rng: np.random.Generator | No
 
 
 def _early_halves(channels: int) -> Iterator[tuple[int, ...]]:
-    """The channels that move early, one tuple a path; each split gives two paths, the halves exchanged."""
+    """The channels that move early, one tuple per path; each split gives two paths, the halves exchanged."""
     half = channels // 2
     for chosen in combinations(range(channels), half):
         if channels % 2 == 0 and 0 not in chosen:
