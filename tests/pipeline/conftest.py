@@ -89,6 +89,14 @@ def explain_in(small_run: SmallRun) -> Explain:
     return generate
 
 
+@pytest.fixture(scope="session")
+def default_page(explain_in: Explain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of `explain_in` with default options; tests do not change it."""
+    directory = tmp_path_factory.mktemp("default") / "page"
+    explain_in(directory)
+    return directory
+
+
 @pytest.fixture
 def explain(explain_in: Explain, tmp_path: Path) -> Explain:
     """Like `explain_in`, in the directory `page` by default."""

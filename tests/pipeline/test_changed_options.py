@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,12 +44,13 @@ ATTRIBUTION = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
 )
 def test_changed_options_repeat_only_dependent_tasks(
     explain: Explain,
+    default_page: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     options: dict[str, Any],
     expected: set[str] | None,
 ) -> None:
-    explain()
+    shutil.copytree(default_page, tmp_path / "page")
     (tmp_path / "page" / "mine.txt").write_text("mine")
     (tmp_path / "page" / "attribution" / "mine.txt").write_text("mine")
     with record_tasks(monkeypatch) as done:

@@ -46,14 +46,6 @@ def test_option(
     assert_equal_keys_mean_equal_files(default_page, tmp_path / "page")
 
 
-@pytest.fixture(scope="module")
-def default_page(explain_in: Explain, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of the same samples with default options."""
-    directory = tmp_path_factory.mktemp("default") / "page"
-    explain_in(directory)
-    return directory
-
-
 def assert_equal_keys_mean_equal_files(first: Path, second: Path) -> None:
     """Tasks with equal keys wrote equal files: their keys include everything that decides the result."""
     entries = [
