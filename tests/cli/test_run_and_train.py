@@ -118,7 +118,7 @@ def test_train_and_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["inspect", str(trained), "--json"]) == 0
     assert parse_summary(capsys.readouterr())["metadata"]["env_name"] == "coinrun"
     assert main(["run", str(trained), str(tmp_path / "page"), *SMALL, "--json"]) == 0
-    assert open_results(tmp_path / "page").manifest["env_name"] == "coinrun"
+    assert open_results(tmp_path / "page").manifest["recordings"][0]["env_name"] == "coinrun"
 
 
 def test_train_without_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -214,7 +214,7 @@ def test_interrupted(small_run: SmallRun, tmp_path: Path) -> None:
     assert out == ""
     forecast, message = err.splitlines()
     assert forecast.startswith("This will take about ")
-    assert message == "rl-clarity: interrupted; the same command goes on where it was stopped"
+    assert message == "rl-clarity: interrupted; the same command resumes it"
     assert not is_complete(tmp_path / "page")
     assert read_files(tmp_path / "page")
 
