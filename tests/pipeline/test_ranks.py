@@ -107,7 +107,7 @@ def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> 
         finished = finished_tasks(folder, f"ranks-{ranks}")
         assert set(finished) == {str(rank) for rank in range(ranks)}
         tasks = [name for names in finished.values() for name in names]
-        assert len(tasks) == len(set(tasks)) == 2 + 4 + 8
+        assert len(tasks) == len(set(tasks)) == 2 + 4 + 8 + 3  # features, trajectories, attribution, examples
         pages = {json.loads(line)["page"] for line in result.stdout.splitlines()}
         assert pages == {str(folder / f"ranks-{ranks}" / "interface.html")}
         assert len(result.stdout.splitlines()) == 1  # one summary, not one per rank
@@ -137,7 +137,7 @@ def test_a_failing_rank_stops_the_job(mpiexec: str, folder: Path, failure: str, 
     assert result.returncode == 0, result.stderr
     after = finished_tasks(folder, failure)
     tasks = [name for names in after.values() for name in names]
-    assert len(tasks) == len(set(tasks)) == 2 + 4 + 8
+    assert len(tasks) == len(set(tasks)) == 2 + 4 + 8 + 3  # features, trajectories, attribution, examples
     assert before["0"] == after["0"][: len(before["0"])]
     logged = json.loads((folder / failure / "run-log.json").read_text())["runs"]
     assert [run["ranks"] for run in logged] == [2, 3]
