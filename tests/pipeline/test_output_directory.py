@@ -113,6 +113,6 @@ def test_an_empty_output_directory_is_refused(
     explain_in: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(OutputError, match="name a directory"):
+    with pytest.raises(OutputError, match="the output directory is empty"):
         explain_in("")
     assert list(tmp_path.iterdir()) == []

@@ -56,7 +56,7 @@ class Columns:
 
     def _draw(self) -> np.ndarray:
         self._columns = self._rng.integers(ACTIONS, size=self.num_envs)
-        return np.stack([bright_column(column, self._rng) for column in self._columns])
+        return np.stack([bright_column(int(column), self._rng) for column in self._columns])
 
 
 class ResumableColumns(Columns):
