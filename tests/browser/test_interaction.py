@@ -126,19 +126,20 @@ def test_frames_are_found(synthetic: Path, open_page: Open, kind: str) -> None:
     visitor.click("find-go")
     series = [read_chunk(synthetic, f"trajectories/{i}/series.js") for i in (1, 2, 3)]
     totals = [read_chunk(synthetic, f"attribution/2b/{i}/totals.js")["totals.value"] for i in (1, 2, 3)]
-    found = {
+    conditions: dict[str, Callable[[int], np.ndarray]] = {
         "reward": lambda i: series[i]["rewards"] > 0,
         "action": lambda i: series[i]["actions"] == 7,
         "first": lambda i: series[i]["firsts"] > 0,
         "channel": lambda i: totals[i][:, 0].sum(-1) > 0,
         "jump": lambda i: (np.diff(series[i]["values"], prepend=np.inf) > 0) & (series[i]["firsts"] == 0),
-    }[kind]
-    count = sum(int(found(i).sum()) for i in range(3))
+    }
+    matches = conditions[kind]
+    count = sum(int(np.count_nonzero(matches(i))) for i in range(3))
     assert visitor.text("find-count").startswith(f"{count} frame")
     visitor.by("find-results").get_by_role("button").nth(2).click()
     visitor.settle()
     state = visitor.state()
-    assert found(state["trajectory"])[state["frame"]]
+    assert matches(state["trajectory"])[state["frame"]]
     visitor.page.wait_for_function("() => document.querySelector('[data-testid=find-results] canvas')?.dataset.frame")
 
 

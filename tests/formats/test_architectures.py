@@ -38,7 +38,7 @@ def test_golden_layers(golden: Golden) -> None:
         assert is_close(agent.activations(golden.frames(f"{layer}.activations"), layer), expected)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", ARCHITECTURES.names())
 def test_same_seed_same_network(name: str) -> None:
     shape = (44, 44, 4)
     first, same, other = (build(name, shape, 5, seed=seed).parameters() for seed in (3, 3, 4))
@@ -46,7 +46,7 @@ def test_same_seed_same_network(name: str) -> None:
     assert any(not np.array_equal(first[key], other[key]) for key in first)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", ARCHITECTURES.names())
 def test_parameters_survive_a_round_trip(name: str) -> None:
     shape = (44, 44, 4)
     network = build(name, shape, 5, seed=1)
