@@ -185,14 +185,14 @@ test("cells with commas, quotes and line ends are quoted", () => {
   );
 });
 
-test("text on a colour is readable", () => {
+test("text on a color is readable", () => {
   assert.equal(textOn("#303030"), "#ffffff");
   assert.equal(textOn("#efefef"), "#000000");
   assert.equal(textOn("#ffff00"), "#000000");
   assert.equal(textOn("#0000ff"), "#ffffff");
 });
 
-test("the second palette changes channels, not an input's own colours", () => {
+test("the second palette changes channels, not an input's own colors", () => {
   const layer = {
     kind: "layer",
     colors: ["#ff0000", "#00ff00"],

@@ -100,7 +100,7 @@ def read_canvas(canvas: Locator) -> np.ndarray:
 
 
 def premultiplied(rgba: np.ndarray) -> np.ndarray:
-    """Colours times opacity, 0..255."""
+    """Colors times opacity, 0..255."""
     return np.concatenate([rgba[..., :3] * rgba[..., 3:] / 255, rgba[..., 3:]], -1)
 
 

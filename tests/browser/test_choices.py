@@ -1,4 +1,4 @@
-"""What is chosen is what is shown: colours, rows of their own layer and trajectory, conditions, speed, keys."""
+"""What is chosen is what is shown: colors, rows of their own layer and trajectory, conditions, speed, keys."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Open = Callable[..., Visitor]
         ("blue", "dark", "#7fb0ff", "black"),
         ("purple", "light", "purple", "white"),
         ("#ffd700", "dark", "#ffd700", "black"),
-        ("no colour", "light", "#2f5bb7", "white"),
+        ("no color", "light", "#2f5bb7", "white"),
     ],
 )
-def test_the_chosen_trajectory_has_the_colour_of_the_option(
+def test_the_chosen_trajectory_has_the_color_of_the_option(
     with_view: Callable[..., Path], open_page: Open, color: str, scheme: str, wanted: str, ink: str
 ) -> None:
     visitor = open_page(with_view(trajectory_color=color), "?trajectory=2", color_scheme=scheme)

@@ -53,7 +53,7 @@ def _png(frame: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("colors", [1, 3], ids=["grey", "colour"])
+@pytest.mark.parametrize("colors", [1, 3], ids=["grey", "color"])
 def test_all_frames_of_a_stack_on_demand(tmp_path: Path, small_size: Size, open_page: Open, colors: int) -> None:
     observations = write_stacked_page(tmp_path, small_size, colors)
     visitor = open_page(tmp_path, "?frame=5")

@@ -67,7 +67,7 @@ def test_animations_of_page_and_command_are_the_same(synthetic: Path, open_page:
     assert np.abs(shown - frames_of(exported(synthetic, tmp_path / "range.png", frames, "2b"))).max() <= TOLERANCE
     of_gif = frames_of(exported(synthetic, tmp_path / "range.gif", frames, "2b"))
     assert len(of_gif) == LAST - FIRST + 1
-    assert np.abs(shown - of_gif).mean() < 8, "256 colours a frame"
+    assert np.abs(shown - of_gif).mean() < 8, "256 colors a frame"
 
 
 def test_tables_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.browser.synthetic import Size, read_chunk, write_synthetic_page
 
 Open = Callable[..., Visitor]
 MARK = (47, 91, 183)
-"""The colour of marks in the light theme."""
+"""The color of marks in the light theme."""
 
 
 def test_two_clocks_move_independently(tmp_path: Path, open_page: Open) -> None:
@@ -52,7 +52,7 @@ def test_two_clocks_move_independently(tmp_path: Path, open_page: Open) -> None:
 
 
 def marked_steps(visitor: Visitor, track: str, steps: int) -> list[int]:
-    """Steps whose middle has the colour of marks at the top of a track that shows a whole trajectory."""
+    """Steps whose middle has the color of marks at the top of a track that shows a whole trajectory."""
     top = read_canvas(visitor.track(track).locator("canvas"))[3, :, :3]
     marked = np.abs(top - MARK).max(-1) < 8
     step_width = float(visitor.well(track).evaluate("well => well.clientWidth")) / visitor.state()["visible"]

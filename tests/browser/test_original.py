@@ -309,7 +309,7 @@ def test_a_patch_leads_to_the_frame_it_came_from(synthetic: Path, open_page: Ope
     assert (state["trajectory"], state["frame"]) == (cell % 3, cell)
 
 
-def test_the_input_layer_shows_gradients_in_the_inputs_colours(page: Path, open_page: Open, expected: Expected) -> None:
+def test_the_input_layer_shows_gradients_in_the_inputs_colors(page: Path, open_page: Open, expected: Expected) -> None:
     visitor = open_page(page, "?layer=input&frame=30")
     assert close(visitor.attribution("pos"), expected(visitor, "pos", layer="input"))
     assert visitor.page.locator("[data-testid^=legend-]").count() == 3

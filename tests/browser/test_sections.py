@@ -127,7 +127,7 @@ def test_every_section_has_a_panel_and_the_rest_works(page: tuple[Path, Sections
         assert panel.get_by_role("heading").first.inner_text() == entry["title"]
         assert f"About {entry['kind']}." in panel.inner_text()
     unknown = visitor.by("panel-holograms").get_by_role("alert").inner_text()
-    assert unknown == "This page has a section 'holograms' that this version cannot show."
+    assert unknown == "This page has a section “holograms” that this version cannot show."
     assert "no list “columns”" in visitor.by("panel-damaged").get_by_role("alert").inner_text()
     assert visitor.attribution("pos").shape[0] > 0
 
@@ -155,7 +155,7 @@ def test_maps(page: tuple[Path, Sections], open_page: Open) -> None:
     assert np.abs(rgba[..., 3] / 255 - np.abs(values)).max() < 0.03, "opacity is the magnitude"
     red_less_blue = rgba[..., 0] - rgba[..., 2]
     strong = np.abs(values) > 0.05
-    assert (np.sign(red_less_blue) == np.sign(values))[strong].all(), "colour is the sign"
+    assert (np.sign(red_less_blue) == np.sign(values))[strong].all(), "color is the sign"
 
 
 def test_images(page: tuple[Path, Sections], open_page: Open) -> None:

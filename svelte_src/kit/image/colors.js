@@ -1,6 +1,6 @@
-// Colours of channels, graphs and actions.
+// Colors of channels, graphs and actions.
 
-/** Hues that stay apart for colour-blind readers (Okabe and Ito 2008, and two more of the same kind). */
+/** Hues that stay apart for color-blind readers (Okabe and Ito 2008, and two more of the same kind). */
 const SAFE = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#7a3fb5"];
 
 /** Names that options use by default, in a tone that reads on the theme. */
@@ -15,7 +15,7 @@ export function parseHex(color) {
   return [0, 2, 4].map((i) => parseInt(full.slice(i, i + 2), 16));
 }
 
-/** A channel's colours: {color: to show it, hue: to weight it by, unit L2 norm}. */
+/** A channel's colors: {color: to show it, hue: to weight it by, unit L2 norm}. */
 export function channelColors(layer, palette) {
   if (palette !== "safe" || layer.kind === "input") {
     return layer.colors.map((color, k) => ({ color, hue: layer.hues[k] }));
@@ -23,7 +23,7 @@ export function channelColors(layer, palette) {
   return layer.colors.map((_color, k) => ({ color: SAFE[k % SAFE.length], hue: hueOf(SAFE[k % SAFE.length]) }));
 }
 
-/** A colour as [red, green, blue] of unit L2 norm. */
+/** A color as [red, green, blue] of unit L2 norm. */
 export function hueOf(color) {
   const rgb = parseHex(color);
   const norm = Math.hypot(...rgb) || 1;
@@ -32,7 +32,7 @@ export function hueOf(color) {
 
 export const themedColor = (name, theme) => TONES[theme][name] ?? name;
 
-/** The colour of an output's graph, from the options. */
+/** The color of an output's graph, from the options. */
 export function graphColor(manifest, kind, theme) {
   const { graph_colors: colors = {} } = manifest.view ?? {};
   const keys = { value: "v", action: "action", group: "action_group", greedy: "action", advantage: "advantage" };
@@ -40,23 +40,23 @@ export function graphColor(manifest, kind, theme) {
   return themedColor(colors[keys[kind]] ?? defaults[kind], theme);
 }
 
-/** The colour of the chosen trajectory, from the options. */
+/** The color of the chosen trajectory, from the options. */
 export const trajectoryColor = (manifest, theme) => themedColor(manifest.view?.trajectory_color || "blue", theme);
 
-/** Any CSS colour as #rrggbb, as a canvas understands it; null where it does not. */
+/** Any CSS color as #rrggbb, as a canvas understands it; null where it does not. */
 export function hexOf(color, context = document.createElement("canvas").getContext("2d")) {
   const [black, white] = ["#000000", "#ffffff"].map((start) => {
     context.fillStyle = start;
     context.fillStyle = color;
     return context.fillStyle;
   });
-  if (black !== white) return null; // what is no colour leaves the one before
+  if (black !== white) return null; // what is no color leaves the one before
   if (black.startsWith("#")) return black;
   const parts = black.match(/[\d.]+/g).slice(0, 3);
   return `#${parts.map((part) => Math.round(Number(part)).toString(16).padStart(2, "0")).join("")}`;
 }
 
-/** Black or white, whichever reads better on a colour (WCAG relative luminance). */
+/** Black or white, whichever reads better on a color (WCAG relative luminance). */
 export function textOn(color) {
   const [r, g, b] = parseHex(color).map((x) => {
     const s = x / 255;
@@ -66,7 +66,7 @@ export function textOn(color) {
   return (luminance + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff";
 }
 
-/** Colours that are drawn on canvases, where CSS variables do not reach. */
+/** Colors that are drawn on canvases, where CSS variables do not reach. */
 export const CANVAS = {
   light: {
     line: "#8a8f96",

@@ -64,14 +64,14 @@ export function frameOwnScale(codes, depth, channels, frameScale) {
  * @param {number | null} options.scale what values are divided by; null: the frame's own scale
  * @param {{codes: Int8Array, depth: number, frameScale: number}} options.values one frame's codes, height x width x depth, the
  *   residual, if any, being the last channel; code 127 stands for frameScale
- * @param {number[][]} options.hues colour of each channel, unit L2 norm
+ * @param {number[][]} options.hues color of each channel, unit L2 norm
  * @param {number[][]} [options.negative] hues of negative parts
  * @param {number[]} options.chosen indices of the channels that are shown
  * @param {boolean} [options.residual] whether the residual is added, as white
  * @param {boolean} [options.smooth] spread each position over its neighbours
  * @param {number} [options.threshold] positions of less opacity than this stay empty
  * @returns {{height: number, width: number, rgba: Uint8ClampedArray, premultiplied: () => Float32Array}} the bytes of an
- *   ImageData, and the same as colours times opacity in 0..1
+ *   ImageData, and the same as colors times opacity in 0..1
  */
 export function composeImage(options) {
   const { height, width } = options.grid;
@@ -186,7 +186,7 @@ function addBoth(out, at, distance, value) {
   out[at + distance] += value;
 }
 
-/** Turn brightness into opacity: alpha = min(1, norm of rgb), colour = rgb / alpha, clipped. */
+/** Turn brightness into opacity: alpha = min(1, norm of rgb), color = rgb / alpha, clipped. */
 function toImage(planes, height, width, threshold) {
   const [red, green, blue] = planes;
   const rgba = new Uint8ClampedArray(height * width * 4);

@@ -99,7 +99,7 @@ test("what is brighter than full is clipped", () => {
   assert.deepEqual(Array.from(image.rgba.subarray(0, 4)), [255, 0, 0, 255]);
 });
 
-test("bytes hold colour divided by opacity", () => {
+test("bytes hold color divided by opacity", () => {
   const image = composeImage({ ...frame([[0, 1, 127]]), scale: 5 });
   assert.deepEqual(Array.from(image.rgba.subarray(0, 4)), [0, 180, 180, 102]);
 });

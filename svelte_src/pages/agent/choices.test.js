@@ -84,7 +84,7 @@ test("what is chosen wider makes room for itself", () => {
   assert.equal(middleWidth({ scrubber_width: "96em", navigator_width: "9px" }), "max(96rem + 162px, 9px + 58px)");
 });
 
-test("a colour of any spelling is a number for each part, and nonsense is none", () => {
+test("a color of any spelling is a number for each part, and nonsense is none", () => {
   const known = {
     gold: "#ffd700",
     "rgb(1 2 3 / 50%)": "rgba(1, 2, 3, 0.5)",

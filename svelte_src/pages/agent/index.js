@@ -50,7 +50,7 @@ export const tour = [
   [
     "attribution",
     "Attribution",
-    "The parts of the observation that raised (positive) or lowered (negative) the output. Each colour is a feature.",
+    "The parts of the observation that raised (positive) or lowered (negative) the output. Each color is a feature.",
   ],
   [
     "legend",
@@ -68,7 +68,7 @@ export const tour = [
 const EXPLANATIONS = [
   {
     title: "How to read attribution",
-    text: "Attribution divides an output, such as the value function, among the positions of a layer and the features that the network detected there. Colour is the feature, opacity the amount. It is computed by integrated gradients at the chosen layer; the panel Trust shows how closely it adds up. Attribution shows what the network used, not whether it was right to use it.",
+    text: "Attribution divides an output, such as the value function, among the positions of a layer and the features that the network detected there. Color is the feature, opacity the amount. It is computed by integrated gradients at the chosen layer; the panel Trust shows how closely it adds up. Attribution shows what the network used, not whether it was right to use it.",
   },
 ];
 

@@ -17,7 +17,7 @@
  * @property {"trajectory" | "frame"} scale
  * @property {boolean} columns rows side by side
  * @property {number} visible steps that the timeline shows at a time
- * @property {"standard" | "safe"} palette of the channels; "safe": for colour-blind readers
+ * @property {"standard" | "safe"} palette of the channels; "safe": for color-blind readers
  */
 
 /** @returns {Selection} */
