@@ -50,7 +50,7 @@ KEYS = """async (count) => {
 }"""
 
 PLAY = """async ({ fps, frames }) => {
-  const field = document.querySelector('.speed input');
+  const field = document.querySelector('.transport input[type=number]');
   field.value = fps;
   field.dispatchEvent(new Event('change'));
   const shown = new Set();
