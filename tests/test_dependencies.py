@@ -148,6 +148,15 @@ print(page.results().layers, page.results().manifest["complete"])
     assert with_torch.run(program, tmp_path).splitlines()[-1] == "['body.1'] True"
 
 
+def _pretend_installed(installed: str, selected: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the packages `installed` can be found; KERAS_BACKEND is `selected`, or not set."""
+    monkeypatch.setattr(quiet, "_is_installed", installed.split().__contains__)
+    monkeypatch.delitem(sys.modules, "keras", raising=False)
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    if selected:
+        monkeypatch.setenv("KERAS_BACKEND", selected)
+
+
 @pytest.mark.parametrize(
     ("installed", "selected", "backend"),
     [
@@ -160,11 +169,7 @@ print(page.results().layers, page.results().manifest["complete"])
 def test_default_backend_is_the_first_installed(
     installed: str, selected: str | None, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quiet, "_is_installed", installed.split().__contains__)
-    monkeypatch.delitem(sys.modules, "keras", raising=False)
-    monkeypatch.delenv("KERAS_BACKEND", raising=False)
-    if selected:
-        monkeypatch.setenv("KERAS_BACKEND", selected)
+    _pretend_installed(installed, selected, monkeypatch)
     assert quiet.keras_backend() == backend
 
 
@@ -179,11 +184,7 @@ def test_default_backend_is_the_first_installed(
 def test_a_missing_backend_is_an_error(
     installed: str, selected: str | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quiet, "_is_installed", installed.split().__contains__)
-    monkeypatch.delitem(sys.modules, "keras", raising=False)
-    monkeypatch.delenv("KERAS_BACKEND", raising=False)
-    if selected:
-        monkeypatch.setenv("KERAS_BACKEND", selected)
+    _pretend_installed(installed, selected, monkeypatch)
     with pytest.raises(DependencyError, match=message):
         quiet.keras_backend()
 

@@ -199,7 +199,7 @@ def finished_page(
     decisive: Decisive,
     ranks: Communicator,
 ) -> Page | None:
-    """The page that is there, if nothing is left to do.
+    """The existing page, if nothing is left to do.
 
     `made_from` is as for `open_output`, as a function of the page's number of actions.
     """
@@ -252,7 +252,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _manifest(directory: Directory) -> Mapping[str, Any]:
-    """Manifest of the page that is there; empty without one."""
+    """Manifest of the existing page; empty if there is none."""
     try:
         return read_manifest(directory.read(PAGE))
     except (OSError, ClarityError):
@@ -260,7 +260,7 @@ def _manifest(directory: Directory) -> Mapping[str, Any]:
 
 
 def _combos(directory: Directory) -> list[list[str]]:
-    """Buttons of each action of the page that is there; none without one."""
+    """Buttons of each action of the existing page; empty if there is none."""
     try:
         return [list(map(str, action["combo"])) for action in _manifest(directory)["agents"][0]["actions"]]
     except (KeyError, IndexError, TypeError):
