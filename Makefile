@@ -47,7 +47,8 @@ $(INSTALLED_DEV): pyproject.toml setup.py | $(PY)
 	mpi=$$(command -v mpiexec > /dev/null && echo mpi || echo mpich) && \
 		$(PIP) install -e ".[atari,dev,procgen,tensorflow,$$mpi]"
 	$(PY) -c "from svelte3.toolchain import find_node; find_node()" 2> /dev/null || $(PIP) install -e ".[node]"
-	$(PIP) install --retries 1 --timeout 10 --extra-index-url $(TORCH_INDEX) "$(TORCH)" || \
+	$(PIP) install --retries 1 --timeout 10 --extra-index-url $(TORCH_INDEX) "$(TORCH)" && \
+		$(PIP) install -e ".[interop]" || \
 		echo "$(TORCH) cannot be installed: tests that need PyTorch will be skipped"
 	@touch $@ $(INSTALLED)
 
