@@ -78,15 +78,14 @@ def run(
 ) -> Page | Forecast:
     """Collect samples of the agent in a checkpoint, explain it, and write a page into `output_dir`.
 
-    Parameters
-    ----------
-    checkpoint_path: a file of any supported format, local or at an address, or an included agent (`models:coinrun`)
-    output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
-    dry_run: only measure, and return the forecast; nothing is written
-    load_kwargs: where samples are stored and whether they are reused; see `LoadOptions`
-    trajectories_kwargs, observations_kwargs: how much the agent plays
-    trajectories, observations, observations_full: samples to explain instead, as for `generate`
-    options: see `InterfaceOptions`
+    Args:
+        checkpoint_path: a file of any supported format, local or at an address, or an included agent (`models:coinrun`)
+        output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
+        dry_run: only measure, and return the forecast; nothing is written
+        load_kwargs: where samples are stored and whether they are reused; see `LoadOptions`
+        trajectories_kwargs, observations_kwargs: how much the agent plays
+        trajectories, observations, observations_full: samples to explain instead, as for `generate`
+        options: see `InterfaceOptions`
 
     A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
     Raises ClarityError (a ValueError) for invalid input; nothing is written then.
@@ -148,16 +147,15 @@ def generate(
 ) -> Any:
     """Explain what an agent did, from samples as arrays, and write a page into `output_dir`; returns a `Page`.
 
-    Parameters
-    ----------
-    agent: an object that implements the protocol `rl_clarity.Agent`
-    trajectories: `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T), `firsts` or `dones` (N, T), and
-        optionally `observations_full` (N, T, H', W', 3); or what `collect` returned
-    observations: (M, H, W, C) uint8, varied, to compute features from
-    dry_run: only measure, and return the forecast; nothing is written
-    observations_full: (M, H', W', 3) uint8, to show instead of the observations
-    observations_kwargs: ignored, so that `**ORIGINAL` can be passed
-    options: see `InterfaceOptions`
+    Args:
+        agent: an object that implements the protocol `rl_clarity.Agent`
+        trajectories: `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T), `firsts` or `dones` (N, T),
+            and optionally `observations_full` (N, T, H', W', 3); or what `collect` returned
+        observations: (M, H, W, C) uint8, varied, to compute features from
+        dry_run: only measure, and return the forecast; nothing is written
+        observations_full: (M, H', W', 3) uint8, to show instead of the observations
+        observations_kwargs: ignored, so that `**ORIGINAL` can be passed
+        options: see `InterfaceOptions`
     """
     require(agent, *PLAYING, *EXPLAINING, for_="generate")
     samples = (trajectories, observations, observations_full)

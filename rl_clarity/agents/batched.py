@@ -102,17 +102,16 @@ class BatchedAgent(ABC):
     Batches have few shapes (the last is padded), so that a function is compiled once or twice, and the results for an
     observation do not depend on which others it is computed with.
 
-    Parameters
-    ----------
-    observation_shape: (H, W, C)
-    heads: names of the network's first outputs: `policy_logits` (B, A) and `values` (B, 1), or `q_values` (B, A)
-    num_actions: A
-    metadata: where the agent comes from: `env_name`, `gamma`, ...
-    initial_state: parts of a recurrent state, without the batch axis
-    input_divisor: the network's input is the observations divided by it, in float32 (a product with its reciprocal
-        rounds differently, which is enough to cross a kink)
-    batch_size: observations per forward pass
-    gradient_batch_size: observations per gradient computation
+    Args:
+        observation_shape: (H, W, C)
+        heads: names of the network's first outputs: `policy_logits` (B, A) and `values` (B, 1), or `q_values` (B, A)
+        num_actions: A
+        metadata: where the agent comes from: `env_name`, `gamma`, ...
+        initial_state: parts of a recurrent state, without the batch axis
+        input_divisor: the network's input is the observations divided by it, in float32 (a product with its reciprocal
+            rounds differently, which is enough to cross a kink)
+        batch_size: observations per forward pass
+        gradient_batch_size: observations per gradient computation
     """
 
     def __init__(

@@ -26,21 +26,20 @@ class KerasAgent(BatchedAgent):
     Observations are (B, H, W, C), or the same with the channels first, from 0 to 255: uint8, or other numbers of that
     range. Those that reach only from 0 to 1 are refused, except where `input_divisor` is 1.
 
-    Parameters
-    ----------
-    model: a functional or sequential model from observations, and the parts of a recurrent state if there is one, to a
-        policy's logits and a value, or action values, and then the state after. The observations are its only input
-        of images, (H, W, C), or gray (H, W). Or a `Network`, whose outputs have names
-    metadata: where the agent comes from: `env_name`, `gamma`, ...
-    heads: what the model's outputs before the state are, `policy_logits` and `values`, or `q_values`, in its order,
-        with None for those to leave out; found by the outputs' names or widths if not given
-    initial_state: arrays without the batch axis, one per state input; zeros if not given
-    input_divisor: the model's input is the observations divided by it, in float32. By default 1 if the model takes
-        integers, or scales its input before its first layer with weights (a `Rescaling`, a `Normalization`, a product
-        or quotient with a constant), else 255
-    channels_first: whether the model takes (C, H, W); needed only where the shape is ambiguous
-    batch_size: observations per forward pass
-    gradient_batch_size: observations per gradient computation
+    Args:
+        model: a functional or sequential model from observations, and the parts of a recurrent state if there is one,
+            to a policy's logits and a value, or action values, and then the state after. The observations are its only
+            input of images, (H, W, C), or gray (H, W). Or a `Network`, whose outputs have names
+        metadata: where the agent comes from: `env_name`, `gamma`, ...
+        heads: what the model's outputs before the state are, `policy_logits` and `values`, or `q_values`, in its order,
+            with None for those to leave out; found by the outputs' names or widths if not given
+        initial_state: arrays without the batch axis, one per state input; zeros if not given
+        input_divisor: the model's input is the observations divided by it, in float32. By default 1 if the model takes
+            integers, or scales its input before its first layer with weights (a `Rescaling`, a `Normalization`, a
+            product or quotient with a constant), else 255
+        channels_first: whether the model takes (C, H, W); needed only where the shape is ambiguous
+        batch_size: observations per forward pass
+        gradient_batch_size: observations per gradient computation
 
     Raises OptionError for a model without such inputs and outputs, or whose inputs and outputs are ambiguous.
     """

@@ -16,11 +16,11 @@ def select_scores(
 ) -> np.ndarray:
     """Weights (B, S, n) of the network's n results, its heads side by side, that give S scores for B observations.
 
-    Parameters
-    ----------
-    scores: see `protocol.Score`
-    heads: columns of `policy_logits` and `values`, or of `q_values`, in the network's order
-    results: computes those at the observations (B, n); "greedy" is the action that is best there, held fixed elsewhere
+    Args:
+        scores: see `protocol.Score`
+        heads: columns of `policy_logits` and `values`, or of `q_values`, in the network's order
+        results: computes those at the observations (B, n); "greedy" is the action that is best there, held fixed
+            elsewhere
 
     Raises OptionError for an unknown score.
     """

@@ -29,24 +29,24 @@ class TorchAgent(BatchedAgent):
     Observations are (B, H, W, C), or the same with the channels first, from 0 to 255: uint8, or other numbers of that
     range. Those that reach only from 0 to 1 are refused, except where `input_divisor` is 1.
 
-    Parameters
-    ----------
-    module: returns a policy's logits (B, A) and a value (B,) or (B, 1), or action values (B, A): as a tuple, a dict, or
-        with a categorical distribution for the policy. The original of a module from `torch.compile` is used
-    observation_shape: (H, W, C) of one observation
-    metadata: where the agent comes from: `env_name`, `gamma`, ...
-    heads: names of the module's outputs, `policy_logits` and `values`, or `q_values`, in its order, with None for
-        what to leave out; by default found by names or widths
-    initial_state: of a recurrent module, without the batch axis: an array or a tuple of arrays. The module is then
-        called with the observations and the state, a tensor or a tuple as here, and returns the state after as the
-        last of its results
-    forward: `forward(module, observations, state)`, for modules with another signature
-    channels_first: whether the module takes (B, C, H, W), as most do, or (B, H, W, C)
-    input_divisor: the module's input is the observations divided by it, in float32; 1 for a module that scales them
-        itself
-    device: where to compute; where the module's parameters are if not given
-    batch_size: observations per forward pass
-    gradient_batch_size: observations per gradient computation
+    Args:
+        module: returns a policy's logits (B, A) and a value (B,) or (B, 1), or action values (B, A): as a tuple, a
+            dict, or with a categorical distribution for the policy. The original of a module from `torch.compile` is
+            used
+        observation_shape: (H, W, C) of one observation
+        metadata: where the agent comes from: `env_name`, `gamma`, ...
+        heads: names of the module's outputs, `policy_logits` and `values`, or `q_values`, in its order, with None for
+            what to leave out; by default found by names or widths
+        initial_state: of a recurrent module, without the batch axis: an array or a tuple of arrays. The module is then
+            called with the observations and the state, a tensor or a tuple as here, and returns the state after as the
+            last of its results
+        forward: `forward(module, observations, state)`, for modules with another signature
+        channels_first: whether the module takes (B, C, H, W), as most do, or (B, H, W, C)
+        input_divisor: the module's input is the observations divided by it, in float32; 1 for a module that scales them
+            itself
+        device: where to compute; where the module's parameters are if not given
+        batch_size: observations per forward pass
+        gradient_batch_size: observations per gradient computation
 
     Raises OptionError for a module that returns anything else, cannot be run, or has parts that cannot be hooked.
     """

@@ -201,10 +201,9 @@ def build(
 ) -> Network:
     """Build a network from stored parameters or, without them, freshly initialized from `seed`.
 
-    Parameters
-    ----------
-    observation_shape: (H, W, C)
-    options: a checkpoint's metadata; `use_lstm` and the architecture's own options are read from it
+    Args:
+        observation_shape: (H, W, C)
+        options: a checkpoint's metadata; `use_lstm` and the architecture's own options are read from it
 
     Raises CheckpointError for an unknown name, and for parameters that do not fit, naming the tensor and both shapes.
     """

@@ -82,10 +82,9 @@ class RefusedError(CheckpointError):
 def load(reader: BoundedReader, names: Names, persistent: Callable[[Any], Any] | None = None) -> Any:
     """Return the object in a pickle and leave the reader at its end.
 
-    Parameters
-    ----------
-    names: the names that the pickle may use, by module and name
-    persistent: returns the object for a persistent id; None refuses all
+    Args:
+        names: the names that the pickle may use, by module and name
+        persistent: returns the object for a persistent id; None refuses all
 
     Raises CheckpointError for pickles that are damaged or hold anything else.
     """

@@ -105,12 +105,11 @@ def forecast(
 ) -> Forecast:
     """Measure one piece of each group of tasks, and add up what is still to be done.
 
-    Parameters
-    ----------
-    tasks: all tasks of the job
-    sample: a small subject, passed to the tasks' `pieces`; it writes to `written`
-    ranks, memory: processes, and the bytes that each can take
-    playing: what the samples cost, if they are still to be made
+    Args:
+        tasks: all tasks of the job
+        sample: a small subject, passed to the tasks' `pieces`; it writes to `written`
+        ranks, memory: processes, and the bytes that each can take
+        playing: what the samples cost, if they are still to be made
 
     Raises ClarityError where memory is too short for one frame of a task.
     """

@@ -106,15 +106,14 @@ def write_page(
 ) -> list[str]:
     """Write `interface.html` into `page`, and return the names of missing files.
 
-    Parameters
-    ----------
-    manifest: a `Manifest`, or one as dicts whose file names are `ChunkName` and `ImageName`
-    modules: JavaScript sources of custom panels by kind; by default those of the manifest's sections
-    bundle: the compiled page; the package's by default
-    inline_js: put the script into the document, rather than beside it
-    single_file: put all files into the document, which then needs nothing else
-    data: the directory of chunks and images; `page` by default
-    present: names of files that exist; those in `data` by default. A page can be opened while files are missing
+    Args:
+        manifest: a `Manifest`, or one as dicts whose file names are `ChunkName` and `ImageName`
+        modules: JavaScript sources of custom panels by kind; by default those of the manifest's sections
+        bundle: the compiled page; the package's by default
+        inline_js: put the script into the document, rather than beside it
+        single_file: put all files into the document, which then needs nothing else
+        data: the directory of chunks and images; `page` by default
+        present: names of files that exist; those in `data` by default. A page can be opened while files are missing
     """
     plain: Mapping[str, Any]
     if isinstance(manifest, Manifest):

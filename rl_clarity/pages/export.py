@@ -60,17 +60,17 @@ def export(
 
     Everything is counted from 0, as in `open_results`; the page and `rl-clarity export` count from 1.
 
-    Parameters
-    ----------
-    page: what `run` returned, the directory of a page or its `interface.html`, or what `open_results` returned
-    out_path: the file; an existing one is replaced
-    trajectory: index of the trajectory
-    frames: its steps, as a range or a list; all by default
-    layer: its name; the page's first by default
-    output: `"value"`, `"action-3"`, `"group-0"` or `"greedy"`; the first that has attribution by default
-    directions: any of `"pos"` (what raised the output), `"neg"` (what lowered it) and `"abs"` (both)
-    channel: in images: all channels (`"prin"`), these and the residual (`"all"`), the residual (`"res"`), or an index
-    fps: frames per second of an animation, at most 100
+    Args:
+        page: what `run` returned, the directory of a page or its `interface.html`, or what `open_results` returned
+        out_path: the file; an existing one is replaced
+        trajectory: index of the trajectory
+        frames: its steps, as a range or a list; all by default
+        layer: its name; the page's first by default
+        output: `"value"`, `"action-3"`, `"group-0"` or `"greedy"`; the first that has attribution by default
+        directions: any of `"pos"` (what raised the output), `"neg"` (what lowered it) and `"abs"` (both)
+        channel: in images: all channels (`"prin"`), these and the residual (`"all"`), the residual (`"res"`), or an
+            index
+        fps: frames per second of an animation, at most 100
 
     Raises OptionError for an unknown suffix, or for what the page does not contain, ClarityError if there is no page,
     and OutputError if the file cannot be written.

@@ -23,15 +23,14 @@ def generalized_advantage_estimation(
     `delta_t = r_t + (1 - done_t) gamma V_{t+1} - V_t`, `A_t = delta_t + (1 - done_t) gamma lam A_{t+1}`; the advantage
     of the last step is 0, because the next value is unknown.
 
-    Parameters
-    ----------
-    rewards: (B, T), of the action at t
-    values: (B, T), of the observation at t
-    dones: (B, T) bool: the episode ended after step t
-    gamma, lam: discount, and decay of the estimator
-    truncated: (B, T) bool: the episode ended by a time limit
-    final_values: (B, T), values of the states in which episodes were truncated, which take the place of V_{t+1}
-        (default 0); advantages of the next episode are not propagated back
+    Args:
+        rewards: (B, T), of the action at t
+        values: (B, T), of the observation at t
+        dones: (B, T) bool: the episode ended after step t
+        gamma, lam: discount, and decay of the estimator
+        truncated: (B, T) bool: the episode ended by a time limit
+        final_values: (B, T), values of the states in which episodes were truncated, which take the place of V_{t+1}
+            (default 0); advantages of the next episode are not propagated back
 
     Raises OptionError for a gamma or lam outside 0 to 1, and SamplesError for shapes that differ or for `final_values`
     without `truncated`.

@@ -29,20 +29,20 @@ def collect(
 ) -> tuple[Trajectories, Observations]:
     """Let an agent act in an environment; `generate(agent, *collect(agent, env), output_dir)` explains the result.
 
-    Parameters
-    ----------
-    agent: its `preprocess` receives images (N, H, W, C) uint8; floats are scaled from the space's bounds to 0 to 255
-    env: a Gymnasium environment, a Gymnasium vector environment (any autoreset mode) or a
-        `rl_clarity.environments.VectorEnvironment`, with discrete actions and images (H, W), (H, W, C), (C, H, W) or a
-        stack of these, whose channels are concatenated. It is reset, but not closed
-    num_steps: steps of each trajectory; there is one trajectory for each environment
-    num_obs, obs_every: number of extra observations of each environment afterwards, and steps between them
-    seed: of the environment's first reset and of the actions, which are sampled from the policy (greedy for action
-        values)
-    full_resolution: also keep the frames that the environment renders (`render_mode="rgb_array"`), and show these
-    channels_first: whether an image is (C, H, W), if its channel axis is not the shortest
-    value_range: (black, white), if the space is unbounded
-    progress: called with the number of environment steps done and in total, for trajectories and then observations
+    Args:
+        agent: its `preprocess` receives images (N, H, W, C) uint8; floats are scaled from the space's bounds to 0 to
+            255
+        env: a Gymnasium environment, a Gymnasium vector environment (any autoreset mode) or a
+            `rl_clarity.environments.VectorEnvironment`, with discrete actions and images (H, W), (H, W, C), (C, H, W)
+            or a stack of these, whose channels are concatenated. It is reset, but not closed
+        num_steps: steps of each trajectory; there is one trajectory for each environment
+        num_obs, obs_every: number of extra observations of each environment afterwards, and steps between them
+        seed: of the environment's first reset and of the actions, which are sampled from the policy (greedy for action
+            values)
+        full_resolution: also keep the frames that the environment renders (`render_mode="rgb_array"`), and show these
+        channels_first: whether an image is (C, H, W), if its channel axis is not the shortest
+        value_range: (black, white), if the space is unbounded
+        progress: called with the number of environment steps done and in total, for trajectories and then observations
 
     For a truncated episode, `Trajectories.final_values` has the value of its final state. States of a recurrent agent
     are those before each step, reset at the start of an episode. Raises OptionError for an invalid agent,

@@ -26,9 +26,8 @@ TOLERANCE = 1e-5
 class ChannelReduction:
     """K non-negative components of a layer's c channels.
 
-    Parameters
-    ----------
-    components: (K, c), H
+    Args:
+        components: (K, c), H
     """
 
     def __init__(self, components: np.ndarray) -> None:

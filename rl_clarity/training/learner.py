@@ -88,11 +88,10 @@ def ppo_loss(logits: Tensor, values: Tensor, batch: Minibatch, options: LossOpti
 class Learner:
     """A network, its optimizer, and the functions that are compiled for them.
 
-    Parameters
-    ----------
-    network: with the heads `policy_logits` and `values`
-    sequence: steps that a recurrent network is unrolled over; a minibatch consists of such sequences
-    average: called with each minibatch's gradient (n,), to average it over processes
+    Args:
+        network: with the heads `policy_logits` and `values`
+        sequence: steps that a recurrent network is unrolled over; a minibatch consists of such sequences
+        average: called with each minibatch's gradient (n,), to average it over processes
     """
 
     def __init__(

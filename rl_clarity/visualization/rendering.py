@@ -35,13 +35,12 @@ def render_attribution(
 ) -> np.ndarray:
     """Render attribution as images (B, h, w, 4) float32; colors are not clipped and exceed 1 where the opacity is 1.
 
-    Parameters
-    ----------
-    channels, residual: (B, h, w, K), and (B, h, w) or (B, h, w, 1): signed, in units of attribution
-    direction: absolute values, positive parts or negative parts
-    channel: the channels (`"prin"`), channels and residual (`"all"`), the residual (`"res"`) or a channel's index
-    scale: strength at full brightness, above 0; default `attribution_scale(channels)`
-    hues: (K, 3); default `channel_hues(K)`
+    Args:
+        channels, residual: (B, h, w, K), and (B, h, w) or (B, h, w, 1): signed, in units of attribution
+        direction: absolute values, positive parts or negative parts
+        channel: the channels (`"prin"`), channels and residual (`"all"`), the residual (`"res"`) or a channel's index
+        scale: strength at full brightness, above 0; default `attribution_scale(channels)`
+        hues: (K, 3); default `channel_hues(K)`
 
     Raises OptionError for shapes that do not match, and for an invalid direction, channel or scale.
     """

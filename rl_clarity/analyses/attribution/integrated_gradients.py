@@ -78,15 +78,14 @@ def integrated_gradients(
 ) -> np.ndarray:
     """Return the attribution (B, h, w, c) of one score to a layer.
 
-    Parameters
-    ----------
-    observations: (B, H, W, C) uint8, or other numbers from 0 to 255
-    layer: a name from `select_layers`, or of any other site of the agent
-    output: "value", an action's index (its logit), a sequence of indices (the sum of their logits), or weights by
-        "value" or index (a linear combination)
-    steps: points on the path; 1 with `riemann` is gradient x activation
-    quadrature: "riemann" (the original's right sum), "midpoint", "graded-midpoint" or "gauss-legendre"
-    state: of a recurrent agent before the observations, held fixed; its initial state if None
+    Args:
+        observations: (B, H, W, C) uint8, or other numbers from 0 to 255
+        layer: a name from `select_layers`, or of any other site of the agent
+        output: "value", an action's index (its logit), a sequence of indices (the sum of their logits), or weights by
+            "value" or index (a linear combination)
+        steps: points on the path; 1 with `riemann` is gradient x activation
+        quadrature: "riemann" (the original's right sum), "midpoint", "graded-midpoint" or "gauss-legendre"
+        state: of a recurrent agent before the observations, held fixed; its initial state if None
 
     Raises OptionError for an object that is not an agent, an unknown layer, output or quadrature, and an invalid state
     or number; SamplesError for observations of another shape or range.

@@ -35,13 +35,12 @@ def select_layers(
 ) -> list[str]:
     """Return the short names of the layers that meet all conditions, in the order of computation.
 
-    Parameters
-    ----------
-    name_contains_one_of: only operations whose full name contains one of these
-    op_is_one_of: kinds of operation, in lower case; `relu` stands for other activations in a network without ReLUs
-    bottleneck_only: only operations such that every path from an earlier convolution to them passes through a
-        bottleneck of the network (a node without which no path leads from the input to the outputs)
-    discard_first_n: drop the first n of those
+    Args:
+        name_contains_one_of: only operations whose full name contains one of these
+        op_is_one_of: kinds of operation, in lower case; `relu` stands for other activations in a network without ReLUs
+        bottleneck_only: only operations such that every path from an earlier convolution to them passes through a
+            bottleneck of the network (a node without which no path leads from the input to the outputs)
+        discard_first_n: drop the first n of those
 
     Raises OptionError for an object that is not an agent and, with the available layers, if no layer is left.
     """

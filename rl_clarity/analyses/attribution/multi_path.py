@@ -41,16 +41,15 @@ def multi_path_attribution(
 ) -> np.ndarray:
     """Return the attribution (B, h, w, c) of a score to a layer, averaged over paths in the reduced channels.
 
-    Parameters
-    ----------
-    observations: (B, H, W, C) uint8, or other numbers from 0 to 255
-    layer: a name from `select_layers`
-    reduction: a `ChannelReduction` of the layer
-    output: "value", an action's index (its logit), or a sequence of indices (the sum of their logits)
-    steps: points on each path
-    max_paths: number of random paths; None is all of them (70 for 8 channels)
-    rng: draws the paths; numpy's default with seed 0 if None
-    state: of a recurrent agent before the observations, held fixed; its initial state if None
+    Args:
+        observations: (B, H, W, C) uint8, or other numbers from 0 to 255
+        layer: a name from `select_layers`
+        reduction: a `ChannelReduction` of the layer
+        output: "value", an action's index (its logit), or a sequence of indices (the sum of their logits)
+        steps: points on each path
+        max_paths: number of random paths; None is all of them (70 for 8 channels)
+        rng: draws the paths; numpy's default with seed 0 if None
+        state: of a recurrent agent before the observations, held fixed; its initial state if None
 
     The attribution along a path is the sum over its steps of the step's change of the activations times the gradient at
     the step's end.
