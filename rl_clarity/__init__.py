@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rl_clarity.analyses.attribution import multi_path_attribution as multi_path_attribution
     from rl_clarity.analyses.attribution import select_layers as select_layers
     from rl_clarity.errors import ClarityError as ClarityError
+    from rl_clarity.evaluation import evaluate as evaluate
     from rl_clarity.models import convert as convert
     from rl_clarity.models import load_agent as load_agent
     from rl_clarity.options import ORIGINAL as ORIGINAL
@@ -45,6 +46,7 @@ _PUBLIC = {
     "TorchAgent": "rl_clarity.agents.torch_agent",
     "collect": "rl_clarity.recordings.collection",
     "convert": "rl_clarity.models",
+    "evaluate": "rl_clarity.evaluation",
     "export": "rl_clarity.pages.export",
     "generalized_advantage_estimation": "rl_clarity.recordings.advantages",
     "generate": "rl_clarity.pipeline",

@@ -29,3 +29,7 @@ class SamplesError(ClarityError):
 
 class OutputError(ClarityError):
     """An output directory that must not or cannot be written."""
+
+
+class EvaluationError(ClarityError):
+    """An agent whose return is not the expected one."""

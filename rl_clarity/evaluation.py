@@ -1,51 +1,114 @@
-"""Evaluate a checkpoint's agent, for `rl-clarity evaluate` and the model cards of included agents."""
+"""`rl_clarity.evaluate` and `rl-clarity evaluate`: estimate an agent's mean return."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
 
 from rl_clarity import formats
-from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
+from rl_clarity.agents.capabilities import PLAYING, require
+from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
+from rl_clarity.errors import EvaluationError, OptionError
+from rl_clarity.models import fetched
+from rl_clarity.parsing import parse
 from rl_clarity.progress import counted, progress_bar
-from rl_clarity.recordings.evaluation import MAX_STEPS, Evaluation, evaluate, unseen_levels
+from rl_clarity.recordings.collection import as_vector_environment
+from rl_clarity.recordings.evaluation import Evaluation, choose_num_envs, play_episodes, unseen_levels
+from rl_clarity.recordings.options import EvaluationOptions
 from rl_clarity.recordings.rollouts import Player, RandomPolicyAgent
 
 AGENT, UNSEEN, RANDOM = "agent", "unseen levels", "random policy"
 """Evaluations: the agent, the agent on levels it was not trained on, a random policy on the training levels."""
 
 
-def evaluate_checkpoint(
-    path: Path,
-    episodes: int,
-    seed: int,
+def evaluate(
+    agent: str | os.PathLike[str] | Player,
+    env: Any = None,
     *,
-    unseen: bool = True,
-    random: bool = False,
-    max_steps: int = MAX_STEPS,
     metadata: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> dict[str, Evaluation]:
-    """Play episodes; return evaluations by name: `AGENT`, `UNSEEN` (if training levels were limited) and `RANDOM`.
+    """Estimate an agent's mean return over complete episodes; return evaluations by name.
 
-    `metadata` overrides the checkpoint's. The same arguments give the same episodes.
+    These are `agent`, `unseen levels` (if the agent was trained on some levels of Procgen) and `random policy`. Agents
+    play as in training, except that episodes are whole games and rewards are the game's own. The same arguments give
+    the same episodes.
+
+    Args:
+        agent: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent.
+        env: an `EnvironmentSpec`, or an environment as for `collect`; by default that of the checkpoint.
+        metadata: overrides the checkpoint's.
+        options: see `EvaluationOptions`.
+
+    Raises OptionError for invalid options, EvaluationError if the mean return is not `expect_return`, and the errors of
+    `load_agent` and `collect`.
     """
-    checkpoint = formats.read(path, **(metadata or {}))
-    agent = formats.build_agent(checkpoint)
-    spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
-    unseen_spec = unseen_levels(spec)
-    players: dict[str, tuple[Player, EnvironmentSpec]] = {AGENT: (agent, spec)}
-    if unseen and unseen_spec is not None:
-        players[UNSEEN] = agent, unseen_spec
-    if random:
-        players[RANDOM] = RandomPolicyAgent(agent.num_actions), spec
-    evaluations = {}
-    for name, (player, spec) in players.items():
-        with progress_bar(f"Playing: {name}") as report:
-            evaluations[name] = evaluate(player, spec, episodes, seed, max_steps=max_steps, progress=counted(report))
+    chosen = parse(EvaluationOptions, options)
+    agent, env = _agent_and_environment(agent, env, metadata)
+    evaluations = {AGENT: _evaluate(AGENT, agent, env, chosen)}
+    if chosen.unseen and isinstance(env, EnvironmentSpec) and (unseen := unseen_levels(env)) is not None:
+        evaluations[UNSEEN] = _evaluate(UNSEEN, agent, unseen, chosen)
+    if chosen.random:
+        sampled = dataclasses.replace(chosen, deterministic=False)
+        evaluations[RANDOM] = _evaluate(RANDOM, RandomPolicyAgent(agent.num_actions), env, sampled)
+    if chosen.expect_return is not None:
+        _check_return(evaluations[AGENT], chosen.expect_return, chosen.tolerance)
     return evaluations
+
+
+def _evaluate(name: str, agent: Player, env: Any, options: EvaluationOptions) -> Evaluation:
+    rng = np.random.default_rng([options.seed % 2**63, 1])
+    with _opened(env, options) as environment, progress_bar(f"Playing: {name}") as report:
+        return play_episodes(
+            agent,
+            environment,
+            options.episodes,
+            rng,
+            deterministic=options.deterministic,
+            max_steps=options.max_steps,
+            progress=counted(report),
+        )
+
+
+def _agent_and_environment(agent: Any, env: Any, metadata: Mapping[str, Any] | None) -> tuple[Player, Any]:
+    if isinstance(agent, str | os.PathLike):
+        with fetched(agent) as path:
+            checkpoint = formats.read(path, **(metadata or {}))
+            agent = formats.build_agent(checkpoint)
+        if env is None:
+            env = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
+    elif env is None or metadata:
+        raise OptionError("an agent that is not from a checkpoint needs env, an environment, and takes no metadata")
+    return require(agent, *PLAYING, for_="evaluate"), env
+
+
+@contextmanager
+def _opened(env: Any, options: EvaluationOptions) -> Iterator[VectorEnvironment]:
+    """Yield the environment; one that is made here is closed."""
+    if not isinstance(env, EnvironmentSpec):
+        yield as_vector_environment(env, options.seed)
+        return
+    epsilon = 0.0 if options.deterministic else env.epsilon_greedy
+    spec = dataclasses.replace(env, reward_scale=1.0, epsilon_greedy=epsilon)
+    with closing(make(spec, choose_num_envs(options.episodes), options.seed)) as environment:
+        yield environment
+
+
+def _check_return(evaluation: Evaluation, expected: float, tolerance: float) -> None:
+    numbers = summary(evaluation)
+    low, high = numbers["interval"]
+    if not low - tolerance <= expected <= high + tolerance:
+        margin = f", extended by {tolerance:g}," if tolerance else ""
+        raise EvaluationError(
+            f"the 95 % interval of the mean return, {low:.2f} to {high:.2f}{margin} does not contain "
+            f"expect_return={expected:g} (mean {evaluation.mean:.2f} over {numbers['episodes']} episodes). The agent "
+            "may not play as it was trained: compare env_name, frame_stack and the other metadata, and deterministic"
+        )
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.evaluation import AGENT, evaluate_checkpoint, summary
+from rl_clarity.evaluation import AGENT, evaluate, summary
 from rl_clarity.evaluation import RANDOM as RANDOM_POLICY
 from rl_clarity.evaluation import UNSEEN as UNSEEN_LEVELS
 from rl_clarity.formats import baselines, read, safe_joblib
@@ -88,7 +88,7 @@ def ship(checkpoint: Path, target: Path) -> bool:
 def evaluate_agent(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes: int) -> dict[str, Any]:
     """Facts of the card."""
     content = read(checkpoint)
-    evaluations = evaluate_checkpoint(checkpoint, episodes, SEED, random=True)
+    evaluations = evaluate(checkpoint, episodes=episodes, seed=SEED, random=True)
     timesteps = trained_timesteps(checkpoint)
     trained = [row for row in rows if int(row["timesteps"]) <= timesteps]
     return {

@@ -141,18 +141,10 @@ def _inspect(command: Inspect) -> Result:
 
 
 def _evaluate(command: Evaluate) -> Result:
-    from rl_clarity.evaluation import evaluate_checkpoint, summary, text
+    from rl_clarity.evaluation import summary, text
 
-    with fetched(command.checkpoint) as path:
-        evaluations = evaluate_checkpoint(
-            path,
-            command.episodes,
-            command.seed,
-            unseen=command.unseen,
-            random=command.random,
-            max_steps=command.max_steps,
-            metadata=typed(command.metadata),
-        )
+    options = asdict(command.options)
+    evaluations = rl_clarity.evaluate(command.checkpoint, metadata=typed(command.metadata), **options)
     return {name: summary(evaluation) for name, evaluation in evaluations.items()}, text(evaluations)
 
 

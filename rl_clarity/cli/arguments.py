@@ -14,6 +14,7 @@ import tyro
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.options import ORIGINAL, InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.parsing import parse, typed
+from rl_clarity.recordings.options import EvaluationOptions
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.visualization.rendering import Direction
 
@@ -169,21 +170,7 @@ class Inspect(CheckpointCommand):
 class Evaluate(CheckpointCommand):
     """Estimate an agent's mean return over a fixed number of episodes, all played to their end."""
 
-    episodes: int = 500
-    """Number of episodes, the same in each environment."""
-    seed: int = 0
-    """Seed of levels and actions."""
-    unseen: bool = True
-    """Also play levels that the agent was not trained on, if its levels were limited (Procgen)."""
-    random: bool = False
-    """Also play a random policy."""
-    max_steps: int = 27_000
-    """Number of steps after which an episode is cut off."""
-
-    def __post_init__(self) -> None:
-        for name in ("episodes", "max_steps"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name}={getattr(self, name)} must be at least 1")
+    options: Annotated[EvaluationOptions, tyro.conf.arg(name="")] = field(default_factory=EvaluationOptions)
 
 
 @dataclass(frozen=True, kw_only=True)

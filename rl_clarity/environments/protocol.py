@@ -30,6 +30,8 @@ class Step:
     """Last observations of truncated episodes by environment, where they are known."""
     new_games: np.ndarray | None = None
     """(N,) bool: firsts that also start a game, where a game has several episodes (one per life); None: all do."""
+    game_returns: np.ndarray | None = None
+    """(N,) float64: returns of the games that ended, where rewards are not the game's own; None: sums of rewards."""
     idle: np.ndarray | None = None
     """(N,) bool: environments that only reset and ignored the action; None: no environment did."""
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make
+from rl_clarity.environments import EnvironmentSpec, VectorEnvironment
 from rl_clarity.environments.procgen import LEVELS
-from rl_clarity.errors import OptionError
+from rl_clarity.recordings.options import EvaluationOptions
 from rl_clarity.recordings.rollouts import Player, Progress, play
 
-MAX_STEPS = 27_000
-"""Half an hour of an Atari game, after which episodes are cut; no Procgen episode is as long."""
 MAX_ENVIRONMENTS = 64
 
 
@@ -47,53 +45,29 @@ class Evaluation:
         return float(low), float(high)
 
 
-def evaluate(
-    agent: Player,
-    spec: EnvironmentSpec,
-    episodes: int,
-    seed: int,
-    *,
-    num_envs: int | None = None,
-    max_steps: int = MAX_STEPS,
-    progress: Progress | None = None,
-) -> Evaluation:
-    """Play episodes, with the policy (or greedily, with action values), and return their returns.
-
-    The number of episodes of each environment is fixed in advance and all are played to their end, because the episodes
-    that end within a given time are biased toward short ones. `num_envs` defaults to `choose_num_envs(episodes)`.
-    Episodes are whole games and rewards are unscaled, whatever the options in training. An episode that is longer than
-    `max_steps` is cut.
-    """
-    for name, count in (("episodes", episodes), ("num_envs", num_envs), ("max_steps", max_steps)):
-        if count is not None and count < 1:
-            raise OptionError(f"{name}={count} must be at least 1")
-    environment = make(_whole_games(spec), min(num_envs or choose_num_envs(episodes), episodes), seed)
-    rng = np.random.default_rng([seed % 2**63, 1])
-    try:
-        return evaluate_in(agent, environment, episodes, rng, max_steps=max_steps, progress=progress)
-    finally:
-        environment.close()
-
-
 def choose_num_envs(episodes: int) -> int:
     """Return the largest number from 32 to 64 that divides `episodes`, else 64, or fewer for fewer episodes."""
     equal = max(n for n in range(1, MAX_ENVIRONMENTS + 1) if episodes % n == 0)
     return equal if equal >= MAX_ENVIRONMENTS // 2 else min(MAX_ENVIRONMENTS, episodes)
 
 
-def evaluate_in(
+def play_episodes(
     agent: Player,
     environment: VectorEnvironment,
     episodes: int,
     rng: np.random.Generator,
     *,
-    max_steps: int = MAX_STEPS,
+    deterministic: bool = False,
+    max_steps: int = EvaluationOptions.max_steps,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluate an agent in an existing environment; `progress` counts episodes.
+    """Play episodes, all to their end, and return their returns; `progress` counts episodes.
 
-    The first environments play the remainder of `episodes / num_envs`. Environments cannot be reset one by one: the
-    rest of an episode that was cut counts as the next episode.
+    An episode is a whole game, also where a game has several (one per life), which the agent plays as in training. The
+    number of episodes of each environment is fixed in advance, because the episodes that end within a given time are
+    biased toward short ones; the first environments play the remainder of `episodes / num_envs`. An episode that is
+    longer than `max_steps` is cut. Environments cannot be reset one by one: the rest of an episode that was cut counts
+    as the next episode.
     """
     n = environment.num_envs
     quota = episodes // n + (np.arange(n) < episodes % n)  # episodes of each environment
@@ -101,15 +75,18 @@ def evaluate_in(
     returns, lengths = np.zeros(n), np.zeros(n, np.int64)
     results: list[tuple[int, float, int, bool]] = []
     cut = 0
-    transitions = play(agent, environment, rng)
+    transitions = play(agent, environment, rng, deterministic=deterministic)
     while (played < quota).any():
         step = next(transitions).result
-        returns += step.rewards
-        lengths += 1
-        too_long = ~step.firsts & (lengths >= max_steps)
-        ended = step.firsts | too_long
+        active = np.ones(n, bool) if step.idle is None else ~step.idle
+        over = (step.firsts if step.new_games is None else step.new_games) & active
+        returns += step.rewards * active
+        lengths += active
+        too_long = ~over & (lengths >= max_steps)
+        ended = over | too_long
         for i in np.flatnonzero(ended & (played < quota)):
-            results.append((int(i), returns[i], lengths[i], bool(step.truncated[i] or too_long[i])))
+            total = step.game_returns[i] if step.game_returns is not None and over[i] else returns[i]
+            results.append((int(i), float(total), int(lengths[i]), bool(step.truncated[i] or too_long[i])))
             cut += int(too_long[i])
         played += ended
         returns[ended], lengths[ended] = 0, 0
@@ -129,10 +106,3 @@ def unseen_levels(spec: EnvironmentSpec) -> EnvironmentSpec | None:
     start = int(spec.options.get("start_level") or 0) + count
     # For Procgen num_levels=0 means all levels, whatever start_level is.
     return dataclasses.replace(spec, options={**spec.options, "start_level": start, "num_levels": LEVELS - start})
-
-
-def _whole_games(spec: EnvironmentSpec) -> EnvironmentSpec:
-    options = dict(spec.options)
-    if spec.kind == "atari":
-        options["episodic_life"] = False
-    return dataclasses.replace(spec, options=options, reward_scale=1.0)

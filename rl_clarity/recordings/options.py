@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rl_clarity.parsing import check_minimum
+from rl_clarity.parsing import check_minimum, check_option
 
 
 @dataclass(frozen=True)
@@ -57,3 +58,31 @@ class ObservationsOptions:
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "num_envs", "num_obs", "obs_every")
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """How many episodes an agent plays to estimate its mean return, and how."""
+
+    episodes: int = 500
+    """Number of episodes, the same in each environment."""
+    seed: int = 0
+    """Seed of levels and actions."""
+    unseen: bool = True
+    """Also play levels that the agent was not trained on, if its levels were limited (Procgen)."""
+    random: bool = False
+    """Also play a random policy."""
+    deterministic: bool = False
+    """Take the most likely action instead of sampling one, and no random actions (epsilon_greedy)."""
+    max_steps: int = 27_000
+    """Number of steps after which an episode is cut off: half an hour of an Atari game, longer than any of Procgen."""
+    expect_return: float | None = None
+    """Fail unless the 95 % interval of the agent's mean return contains this return."""
+    tolerance: float = 0.0
+    """Extends that interval on both sides."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "episodes", "max_steps")
+        expected = self.expect_return
+        check_option(self, "expect_return", expected is None or math.isfinite(expected), "must be a finite number")
+        check_option(self, "tolerance", 0 <= self.tolerance < math.inf, "must be a finite number from 0 on")

@@ -68,12 +68,17 @@ class Transition:
     frames: np.ndarray | None  # (N, H', W', 3) uint8: rendered before the step, on request
 
 
-def choose_actions(outputs: Outputs, rng: np.random.Generator) -> np.ndarray:
-    """Return actions (B,) int64: sampled from the policy, or those with the highest action values."""
+def choose_actions(outputs: Outputs, rng: np.random.Generator, *, deterministic: bool = False) -> np.ndarray:
+    """Return actions (B,) int64: sampled from the policy, or those with the highest action values.
+
+    With `deterministic`, the most likely actions of the policy.
+    """
     if outputs.policy_logits is None:
         if outputs.q_values is None:
             raise ValueError("an agent's outputs must have policy_logits or q_values")
         return outputs.q_values.argmax(-1)
+    if deterministic:
+        return outputs.policy_logits.argmax(-1)
     logits = np.asarray(outputs.policy_logits, np.float64)
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     cumulative = weights.cumsum(-1)
@@ -157,9 +162,13 @@ def play(
     environment: VectorEnvironment,
     rng: np.random.Generator,
     *,
+    deterministic: bool = False,
     render: Callable[[int], bool] = lambda _: False,
 ) -> Generator[Transition, None, None]:
-    """Yield transitions without end; `render(t)` says whether to render frames before step t."""
+    """Yield transitions without end; `deterministic` as in `choose_actions`.
+
+    `render(t)` says whether to render frames before step t.
+    """
     n = environment.num_envs
     if agent.num_actions != environment.num_actions:
         raise SamplesError(
@@ -172,7 +181,7 @@ def play(
         frames = environment.render() if render(t) else None
         state = before_step(agent, state, step.firsts)
         outputs, next_state = agent.step(observations, state, step.firsts)
-        actions = choose_actions(outputs, rng)
+        actions = choose_actions(outputs, rng, deterministic=deterministic)
         result = environment.step(actions)
         if not np.isfinite(result.rewards).all():
             raise SamplesError(f"rewards of step {t} are {result.rewards}; they must be finite")

@@ -110,8 +110,13 @@ def test_evaluate(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_unseen_levels_for_agents_trained_on_all_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
     checkpoint = write_checkpoint(tmp_path / "agent.jd")
-    assert main(["evaluate", str(checkpoint), "--episodes", "2", "--max-steps", "3", "--json"]) == 0
+    command = ["evaluate", str(checkpoint), "--episodes", "2", "--max-steps", "3", "--deterministic"]
+    assert main([*command, "--json"]) == 0
     summary = parse_summary(capsys.readouterr())
     assert set(summary) == {"agent"}
     assert summary["agent"]["lengths"] == [3, 3]
     assert summary["agent"]["cut"] == 2
+    assert main([*command, "--expect-return", "0"]) == 0
+    capsys.readouterr()
+    assert main([*command, "--expect-return", "9", "--tolerance", "0.5"]) == 1
+    assert "0.00 to 0.00, extended by 0.5, does not contain expect_return=9 " in capsys.readouterr().err

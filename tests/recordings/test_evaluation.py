@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
 from rl_clarity.agents.protocol import Outputs, State
-from rl_clarity.environments import EnvironmentSpec, make
-from rl_clarity.errors import OptionError
-from rl_clarity.evaluation import AGENT, UNSEEN, text
-from rl_clarity.recordings.evaluation import Evaluation, choose_num_envs, evaluate, evaluate_in, unseen_levels
+from rl_clarity.environments import EnvironmentSpec, Step, make
+from rl_clarity.recordings.collection import as_vector_environment
+from rl_clarity.recordings.evaluation import Evaluation, choose_num_envs, play_episodes, unseen_levels
 from rl_clarity.recordings.rollouts import RandomPolicyAgent
 from tests.fakes import TinyAgent, TinyEnvironment
 
@@ -20,7 +21,7 @@ from tests.fakes import TinyAgent, TinyEnvironment
 def test_every_environment_plays_its_share_of_episodes() -> None:
     environment = TinyEnvironment((2, 3, 50))
     rng = np.random.default_rng(0)
-    evaluation = evaluate_in(RandomPolicyAgent(3), environment, 7, rng)
+    evaluation = play_episodes(RandomPolicyAgent(3), environment, 7, rng)
     assert evaluation.environments.tolist() == [0, 0, 0, 1, 1, 2, 2]
     assert evaluation.lengths.tolist() == [2, 2, 2, 3, 3, 50, 50]
 
@@ -33,30 +34,17 @@ def test_number_of_environments(episodes: int, environments: int) -> None:
     assert choose_num_envs(episodes) == environments
 
 
-def test_a_prime_number_of_episodes_uses_all_environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = TinyEnvironment((2, 3, 5, 7) * 16)
-    monkeypatch.setattr("rl_clarity.recordings.evaluation.make", lambda spec, n, seed: {64: environment}[n])
-    evaluation = evaluate(RandomPolicyAgent(3), EnvironmentSpec(), 101, seed=0)
-    assert np.bincount(evaluation.environments).tolist() == [2] * 37 + [1] * 27
-    assert not evaluation.cut
-
-
 def test_returns_are_sums_of_rewards() -> None:
     environment = TinyEnvironment((4, 6), truncates=[False, True])
     agent = TinyAgent("q", observation_shape=(16, 16, 1), num_actions=3, patch=4)
-    evaluation = evaluate_in(agent, environment, 4, np.random.default_rng(0))
+    evaluation = play_episodes(agent, environment, 4, np.random.default_rng(0))
     rewards = np.array(environment.actions) == 0
     assert evaluation.returns.tolist() == [rewards[:4, 0].sum(), rewards[4:8, 0].sum(), *[rewards[:6, 1].sum()] * 2]
     assert evaluation.truncated.tolist() == [False, False, True, True]
 
 
-def make_evaluation(lengths: list[int]) -> Evaluation:
-    returns = np.array([0.0, 10.0, 10.0, 0.0])
-    return Evaluation(returns, np.array(lengths), np.zeros(4, int), np.zeros(4, bool))
-
-
 def test_statistics() -> None:
-    evaluation = make_evaluation([1] * 4)
+    evaluation = Evaluation(np.array([0.0, 10.0, 10.0, 0.0]), np.ones(4, int), np.zeros(4, int), np.zeros(4, bool))
     assert evaluation.mean == 5
     assert evaluation.standard_error == pytest.approx(np.sqrt(100 / 3) / 2)
     low, high = evaluation.bootstrap_interval(np.random.default_rng(0))
@@ -67,51 +55,24 @@ def test_statistics() -> None:
 
 def test_the_random_policy_is_uniform() -> None:
     environment = TinyEnvironment((3000,))
-    evaluate_in(RandomPolicyAgent(3), environment, 1, np.random.default_rng(0))
+    play_episodes(RandomPolicyAgent(3), environment, 1, np.random.default_rng(0))
     counts = np.bincount(np.concatenate(environment.actions))
     assert counts.min() > 900
-
-
-def test_evaluation_is_seeded_and_rewards_are_unscaled() -> None:
-    pytest.importorskip("procgen")
-    spec = EnvironmentSpec(name="starpilot", reward_scale=0.5)
-    evaluation = evaluate(RandomPolicyAgent(15), spec, 6, seed=1)
-    assert len(evaluation.returns) == 6
-    assert evaluation.returns.tolist() == evaluate(RandomPolicyAgent(15), spec, 6, seed=1).returns.tolist()
-    assert evaluation.lengths.tolist() != evaluate(RandomPolicyAgent(15), spec, 6, seed=2).lengths.tolist()
-    assert all(value == round(value) for value in evaluation.returns)
-
-
-def test_atari_episodes_are_games() -> None:
-    pytest.importorskip("ale_py")
-    spec = EnvironmentSpec("atari", "breakout", {"episodic_life": True, "frame_stack": 4})
-    lengths = evaluate(RandomPolicyAgent(4), spec, 2, seed=0).lengths
-    assert lengths.min() > 100
 
 
 def test_progress_counts_episodes() -> None:
     calls: list[tuple[int, int]] = []
     rng = np.random.default_rng(0)
-    evaluate_in(RandomPolicyAgent(3), TinyEnvironment((2, 3)), 2, rng, progress=lambda *args: calls.append(args))
+    play_episodes(RandomPolicyAgent(3), TinyEnvironment((2, 3)), 2, rng, progress=lambda *args: calls.append(args))
     assert calls == [(0, 2), (1, 2), (2, 2)]
 
 
-def test_long_episodes_are_stopped_and_reported() -> None:
+def test_long_episodes_are_cut() -> None:
     environment = TinyEnvironment((4, 10**9))
-    evaluation = evaluate_in(RandomPolicyAgent(3), environment, 4, np.random.default_rng(0), max_steps=6)
+    evaluation = play_episodes(RandomPolicyAgent(3), environment, 4, np.random.default_rng(0), max_steps=6)
     assert evaluation.lengths.tolist() == [4, 4, 6, 6]
     assert evaluation.truncated.tolist() == [False, False, True, True]
     assert evaluation.cut == 2
-    assert "2 episodes were cut off after 6 steps" in text({AGENT: evaluation})
-    assert "cut off" not in text({AGENT: dataclasses.replace(evaluation, cut=0)})
-
-
-def test_first_line_of_the_report() -> None:
-    evaluation = make_evaluation([1, 2, 3, 6])
-    lines = text({AGENT: evaluation, UNSEEN: evaluation}).splitlines()
-    assert lines[0] == "mean return 5.00 +- 2.89 over 4 episodes"
-    assert lines[1] == "  95 % interval 0.00 to 10.00 (bootstrap); length 3 steps on average, 1 to 6"
-    assert lines[2] == "unseen levels: mean return 5.00 +- 2.89 over 4 episodes"
 
 
 def test_recurrent_state_is_reset_between_episodes() -> None:
@@ -125,7 +86,7 @@ def test_recurrent_state_is_reset_between_episodes() -> None:
             calls.append((firsts.copy(), state))
             return agent.step(observations, state, firsts)
 
-    evaluation = evaluate_in(RecordingAgent(), TinyEnvironment((2, 5)), 4, np.random.default_rng(0))
+    evaluation = play_episodes(RecordingAgent(), TinyEnvironment((2, 5)), 4, np.random.default_rng(0))
     assert evaluation.lengths.tolist() == [2, 2, 5, 5]
     assert [firsts.tolist() for firsts, _ in calls[:3]] == [[True, True], [False, False], [True, False]]
     assert any(np.abs(state[0]).max() > 0 for _, state in calls[1:])
@@ -151,15 +112,73 @@ def test_unseen_levels_are_played_in_procgen() -> None:
     environment.close()
 
 
-@pytest.mark.parametrize(
-    ("episodes", "options", "message"),
-    [
-        (0, {}, "episodes=0 must be at least 1"),
-        (1, {"num_envs": 0}, "num_envs=0 must be at least 1"),
-        (1, {"max_steps": -3}, "max_steps=-3 must be at least 1"),
-    ],
-)
-def test_invalid_counts_are_rejected(episodes: int, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError) as raised:
-        evaluate(RandomPolicyAgent(15), EnvironmentSpec(name="coinrun"), episodes, seed=0, **options)
-    assert str(raised.value) == message
+class Lives(TinyEnvironment):
+    """A game has two lives, an episode each. With `own_returns` its return is 100 times the number of its steps."""
+
+    def __init__(self, lengths: Sequence[int], *, own_returns: bool = False) -> None:
+        super().__init__(lengths)
+        self.lives, self.steps, self.own_returns = np.full(len(lengths), 2), np.zeros(len(lengths)), own_returns
+
+    def step(self, actions: np.ndarray) -> Step:
+        step = super().step(actions)
+        self.steps += 1
+        self.lives -= step.firsts
+        new_games = self.lives == 0
+        returns = np.where(new_games, 100 * self.steps, np.nan) if self.own_returns else None
+        self.lives[new_games], self.steps[new_games] = 2, 0
+        return dataclasses.replace(step, new_games=new_games, game_returns=returns)
+
+
+def test_returns_are_of_games_that_have_several_lives() -> None:
+    agent = TinyAgent("q", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    environment = Lives((3, 5))
+    evaluation = play_episodes(agent, environment, 4, np.random.default_rng(0))
+    rewards = np.array(environment.actions) == 0
+    assert evaluation.lengths.tolist() == [6, 6, 10, 10]
+    assert evaluation.returns.tolist() == [rewards[:6, 0].sum(), rewards[6:12, 0].sum(), *[rewards[:10, 1].sum()] * 2]
+    assert not evaluation.cut
+
+
+def test_returns_that_the_environment_knows_replace_sums_of_rewards() -> None:
+    environment = Lives((3, 500), own_returns=True)
+    evaluation = play_episodes(RandomPolicyAgent(3), environment, 3, np.random.default_rng(0), max_steps=20)
+    assert evaluation.returns[:2].tolist() == [600, 600]
+    assert evaluation.returns[2] <= 20  # cut: the sum of its rewards until then
+
+
+def test_deterministic_actions_are_the_most_likely() -> None:
+    agent = TinyAgent("policy", observation_shape=(16, 16, 1), num_actions=3, patch=4)
+
+    def actions(*, deterministic: bool) -> np.ndarray:
+        environment = TinyEnvironment((50,))
+        play_episodes(agent, environment, 1, np.random.default_rng(0), deterministic=deterministic)
+        return np.concatenate(environment.actions)
+
+    environment = TinyEnvironment((50,))
+    step, best = environment.reset(), []
+    for _ in range(50):
+        logits = agent.step(step.observations, None, step.firsts)[0].policy_logits
+        assert logits is not None
+        best.append(logits.argmax())
+        step = environment.step(np.array([0]))
+    assert actions(deterministic=True).tolist() == best
+    assert actions(deterministic=False).tolist() != best
+
+
+def test_steps_that_only_reset_are_not_counted() -> None:
+    class Counting(gymnasium.Env[np.ndarray, Any]):
+        observation_space = gymnasium.spaces.Box(0, 255, (16, 16, 1), np.uint8)
+        action_space = gymnasium.spaces.Discrete(3)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+            self.time = 0
+            return np.zeros((16, 16, 1), np.uint8), {}
+
+        def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+            self.time += 1
+            return np.zeros((16, 16, 1), np.uint8), 1.0, self.time == 4, False, {}
+
+    vector = gymnasium.vector.SyncVectorEnv([Counting] * 2)
+    assert vector.metadata["autoreset_mode"].name == "NEXT_STEP"
+    evaluation = play_episodes(RandomPolicyAgent(3), as_vector_environment(vector, 0), 6, np.random.default_rng(0))
+    assert evaluation.lengths.tolist() == evaluation.returns.tolist() == [4] * 6
