@@ -1,6 +1,7 @@
 """Zips of Stable-Baselines3 (PPO, A2C, DQN with `CnnPolicy`) and sb3-contrib (RecurrentPPO with `CnnLstmPolicy`).
 
-Members: `data`, JSON in which some values are pickles in base64 (never read), and `policy.pth`, a state dict.
+Members: `data`, JSON in which some values are also pickles in base64, and `policy.pth`, a state dict. Of the pickles
+only that of the policy class is read, for the class's name.
 
 The networks have Nature's body, a dense layer (`features_dim`), optional LSTMs, optional dense layers (`net_arch`) and
 linear heads. Policy and value may have separate bodies (`share_features_extractor=False`).
@@ -8,7 +9,10 @@ linear heads. Policy and value may have separate bodies (`share_features_extract
 
 from __future__ import annotations
 
+import base64
 import io
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,18 +21,33 @@ import numpy as np
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.network import Network, StatePart
 from rl_clarity.errors import CheckpointError
-from rl_clarity.formats import torch_file
+from rl_clarity.formats import safe_pickle, torch_file
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
-from rl_clarity.formats.safe_files import Budget, SafeZip, brief, check_size
+from rl_clarity.formats.safe_files import BoundedReader, Budget, SafeZip, brief, check_size
 from rl_clarity.formats.torch_layers import TorchLayers, nature
 
 MEMBERS = ("data", "policy.pth")
 ATARI_SIDES = [84, 84]
 MAX_LAYERS = 16
 ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "ELU": "elu", "GELU": "gelu", "SiLU": "silu", "Identity": "linear"}
-OTHER_POLICIES = (
-    "With Stable-Baselines3 installed: rl_clarity.TorchAgent(model.policy, (height, width, channels), input_divisor=1, "
-    "forward=lambda policy, x, _: (policy.get_distribution(x).distribution.logits, policy.predict_values(x)))"
+NATURE_CNN = "stable_baselines3.common.torch_layers.NatureCNN"
+POLICIES: safe_pickle.Names = {
+    (module, name): safe_pickle.Name(value=f"{module}.{name}")
+    for module, names in {
+        "stable_baselines3.common.policies": ("ActorCriticPolicy", "ActorCriticCnnPolicy"),
+        "stable_baselines3.dqn.policies": ("DQNPolicy", "CnnPolicy"),
+        "sb3_contrib.common.recurrent.policies": ("RecurrentActorCriticPolicy", "RecurrentActorCriticCnnPolicy"),
+    }.items()
+    for name in names
+}
+"""Policies whose network depends on the features extractor and the other `policy_kwargs` only."""
+LIBRARIES = ("stable_baselines3.", "sb3_contrib.")
+MASKABLE = "sb3_contrib.common.maskable.policies."
+EXPLAINED = (MASKABLE, "stable_baselines3.common.policies.", "stable_baselines3.dqn.policies.")
+"""Libraries' policies that `integrations.sb3` explains, although their zips are refused."""
+WAY_OUT = (
+    ". With Stable-Baselines3 it can be explained as it is: from rl_clarity.integrations import sb3; "
+    "agent = sb3.agent(model), with the model that you trained or loaded; then rl_clarity.collect and generate"
 )
 SHARED, POLICY, VALUE = "features_extractor", "pi_features_extractor", "vf_features_extractor"
 PARTS = (
@@ -37,7 +56,10 @@ PARTS = (
     *("action_net.", "value_net."),
 )
 NOTE = "the file does not name the environment: give env_name"
-ATARI_NOTE = "observations of 84 x 84 are assumed to be an Atari game's, in Stable-Baselines3's own wrapper"
+ATARI_NOTE = (
+    "gray observations of 84 x 84 are assumed to be an Atari game's, in Stable-Baselines3's own wrapper; give "
+    "env_kind=gymnasium for another environment"
+)
 
 
 def recognize(file: CheckpointFile) -> bool:
@@ -45,7 +67,7 @@ def recognize(file: CheckpointFile) -> bool:
 
 
 def read(file: CheckpointFile) -> Checkpoint:
-    """Read a zip. Raises CheckpointError if it is damaged, or of a policy without image observations."""
+    """Read a zip. Raises CheckpointError if it is damaged, or does not determine what the network computes."""
     with file.path.open("rb") as opened:
         archive = SafeZip(opened, Budget.for_file(check_size(file.path)))
         data = archive.read_json("data")
@@ -53,12 +75,15 @@ def read(file: CheckpointFile) -> Checkpoint:
     if not isinstance(data, dict) or not isinstance(content.content, dict):
         raise CheckpointError("its data or its policy is not a dict")
     tensors = {name: tensor for name, tensor in content.content.items() if isinstance(tensor, torch_file.StoredTensor)}
+    options = data["policy_kwargs"] if isinstance(data.get("policy_kwargs"), dict) else {}
+    _check_policy(data, options, archive.budget)
     parameters = content.arrays(tensors)
-    network = _network(parameters, data)
-    shape = _observation_shape(parameters, data)
-    architecture = {"observation_shape": shape, **_policy_options(data.get("policy_kwargs"))}
-    notes = (NOTE, ATARI_NOTE) if shape[:2] == ATARI_SIDES else (NOTE,)
-    metadata = _metadata(data, shape)
+    network = _network(parameters)
+    space = _field(data, "observation_space")
+    shape = _observation_shape(parameters, space)
+    architecture = {"observation_shape": shape, **_scale(space, options), **_activation(options)}
+    metadata = _metadata(data, shape, str(_field(space, "dtype")))
+    notes = (NOTE, ATARI_NOTE) if metadata["env_kind"] == "atari" else (NOTE,)
     return Checkpoint(file.path, "sb3", network, parameters, metadata, file.sha256, notes, architecture)
 
 
@@ -68,8 +93,12 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
     height, width, channels = map(int, architecture["observation_shape"])
     build = q_network if checkpoint.network == "q_network" else actor_critic
     options = {"activation": architecture["activation"]} if architecture.get("activation") else {}
-    network = build(checkpoint.parameters, (height, width, channels), **options)
-    return KerasAgent(network, checkpoint.metadata, input_divisor=255 if architecture["normalize_images"] else 1)
+    divisor, offset = 255.0, 0.0
+    if not architecture["normalize_images"]:
+        low, high = _value_range(architecture.get("value_range", [0, 255]), checkpoint.metadata)
+        divisor, offset = 255 / (high - low), low
+    network = build(checkpoint.parameters, (height, width, channels), offset=offset, **options)
+    return KerasAgent(network, checkpoint.metadata, input_divisor=divisor)
 
 
 FORMAT = Format(
@@ -80,24 +109,62 @@ FORMAT = Format(
 )
 
 
-def _network(parameters: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    unknown = [name for name in parameters if not name.startswith(PARTS)]
-    has_cnn = any(".cnn.0." in f".{name}" for name in parameters)
-    if "log_std" in parameters:
-        raise CheckpointError("its actions are continuous (it has a tensor 'log_std'); discrete ones are needed")
-    if unknown or not has_cnn:
-        policy = _field(data.get("policy_class"), "__module__")
-        name = policy[:80] if isinstance(policy, str) else "its policy"
-        tensors = f"tensors such as {brief(unknown[0])}" if unknown else "no tensor features_extractor.cnn.0.weight"
+def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: Budget) -> None:
+    """Raise CheckpointError unless the library's own classes, and discrete actions, determine the computation."""
+    policy = _policy_class(data.get("policy_class"), budget)
+    shape = _field(data.get("observation_space"), "_shape")
+    is_image = shape is None or (isinstance(shape, list) and len(shape) == 3)
+    known = policy in (name.value for name in POLICIES.values())
+    custom = not policy.startswith(LIBRARIES)
+    way_out = WAY_OUT if is_image and (known or custom or policy.startswith(EXPLAINED)) else ""
+    if policy.startswith(MASKABLE):
+        raise CheckpointError(f"its policy, {policy}, needs the masks of its environment, which play without{way_out}")
+    if not known:
+        raise CheckpointError(f"its policy is {policy}; those of PPO, A2C, DQN and RecurrentPPO are read{way_out}")
+    extractor = _class_name(options.get("features_extractor_class", f"<class '{NATURE_CNN}'>"))
+    if extractor != NATURE_CNN:
         raise CheckpointError(
-            f"{name} is not a CnnPolicy of PPO, A2C, DQN or RecurrentPPO: it has {tensors}. {OTHER_POLICIES}"
+            f"its features_extractor_class is {brief(extractor)}; the zip does not contain what that class computes, "
+            f"and only {NATURE_CNN} is known{way_out}"
         )
+    actions = _class_name(_field(data.get("action_space"), ":type:")).rpartition(".")[2]
+    if actions != "Discrete":
+        raise CheckpointError(f"its actions are {brief(actions)}; zips with Discrete actions are read{way_out}")
+
+
+def _policy_class(value: Any, budget: Budget) -> str:
+    """Full name of the policy class, which its pickle refers to; nothing is imported."""
+    pickled = base64.b64decode(str(_field(value, ":serialized:")))
+    try:
+        return str(safe_pickle.load(BoundedReader(io.BytesIO(pickled), len(pickled), budget), POLICIES).value)
+    except safe_pickle.RefusedError as error:
+        if error.name.split(".")[0] in sys.stdlib_module_names:
+            raise
+        by_value = error.name.startswith("cloudpickle.")  # then its name is not the first in the pickle
+        return f"a class of {brief(_field(value, '__module__'))}" if by_value else error.name
+
+
+def _class_name(text: Any) -> str:
+    """Full name from the text of a class, `<class 'torch.nn.modules.activation.ReLU'>`."""
+    match = re.fullmatch(r"<class '(.*)'>", str(text))
+    return match[1] if match else str(text)
+
+
+def _network(parameters: Mapping[str, Any]) -> str:
+    unknown = [name for name in parameters if not name.startswith(PARTS)]
+    if not any(".cnn.0." in name for name in parameters):
+        raise CheckpointError(
+            "its policy has no convolutions (no tensor features_extractor.cnn.0.weight): agents with a CnnPolicy, "
+            "which see images, are explained"
+        )
+    if unknown:
+        raise CheckpointError(f"its policy has tensors that no CnnPolicy has, such as {brief(unknown[0])}")
     return "q_network" if any(name.startswith("q_net.") for name in parameters) else "actor_critic"
 
 
-def _observation_shape(parameters: Mapping[str, Any], data: Mapping[str, Any]) -> list[int]:
+def _observation_shape(parameters: Mapping[str, Any], space: Any) -> list[int]:
     """(H, W, C); the file has (C, H, W), or nothing in the oldest versions, which were made for Atari's 84 x 84."""
-    shape = _field(data.get("observation_space"), "_shape")
+    shape = _field(space, "_shape")
     if shape is None:
         kernel = next(array for name, array in parameters.items() if name.endswith("cnn.0.weight"))
         shape = [kernel.shape[1] if kernel.ndim == 4 else 0, 84, 84]
@@ -107,18 +174,58 @@ def _observation_shape(parameters: Mapping[str, Any], data: Mapping[str, Any]) -
     return [height, width, channels]
 
 
-def _policy_options(kwargs: Any) -> dict[str, Any]:
-    kwargs = kwargs if isinstance(kwargs, dict) else {}
-    options: dict[str, Any] = {"normalize_images": kwargs.get("normalize_images", True) is not False}
-    if "activation_fn" in kwargs:  # "<class 'torch.nn.modules.activation.ReLU'>"
-        name = str(kwargs["activation_fn"])[:200].rstrip("'>").rpartition(".")[2]
-        if name not in ACTIVATIONS:
-            raise CheckpointError(f"unsupported activation_fn {brief(name)}; available: {', '.join(ACTIVATIONS)}")
-        options["activation"] = ACTIVATIONS[name]
-    return options
+def _scale(space: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """How the network's input follows from observations from 0 to 255, as the library's `preprocess_obs` decides.
+
+    It divides uint8 from 0 to 255 by 255, unless told not to, and passes on everything else. `value_range` is what 0
+    and 255 stand for: the bounds of the space, except that integers of one byte stand for themselves.
+    """
+    dtype = _field(space, "dtype")
+    low, high = _bounds(space, "low", min), _bounds(space, "high", max)
+    if dtype in (None, "uint8"):
+        normalized = options.get("normalize_images", True) is not False and (low, high) in ((0, 255), (None, None))
+        return {"normalize_images": normalized, "value_range": [0, 255]}
+    bounded = low is not None and high is not None and np.isfinite([low, high]).all()
+    return {"normalize_images": False, "value_range": [low, high] if bounded else None}
 
 
-def _metadata(data: Mapping[str, Any], shape: list[int]) -> dict[str, Any]:
+def _bounds(space: Any, name: str, choose: Any) -> float | None:
+    """The least or greatest of the numbers that NumPy printed, without those that it left out for brevity."""
+    text = _field(space, name)
+    if text is None:
+        return None
+    return float(choose(float(number) for number in re.sub(r"[][]|\.{3}", " ", str(text)).split()))
+
+
+def _value_range(recorded: Any, metadata: Mapping[str, Any]) -> tuple[float, float]:
+    """What 0 and 255 stand for; raises CheckpointError where the file does not say."""
+    value_range = metadata.get("value_range") or recorded
+    if value_range is None:
+        raise CheckpointError(
+            "its observation space has no bounds: give the metadata value_range, the values of black and white"
+        )
+    low, high = map(float, value_range)
+    if not low < high or (value_range is recorded and low < -1):
+        raise CheckpointError(
+            f"its observations range from {low:g} to {high:g}, as those of VecNormalize do, whose statistics are not "
+            "in the zip; if black is the lowest value and white the highest, give the metadata value_range"
+        )
+    return low, high
+
+
+def _activation(options: Mapping[str, Any]) -> dict[str, str]:
+    if "activation_fn" not in options:
+        return {}
+    module, _, name = _class_name(options["activation_fn"]).rpartition(".")
+    if not module.startswith("torch.nn.modules.") or name not in ACTIVATIONS:
+        raise CheckpointError(
+            f"unsupported activation_fn {brief(options['activation_fn'])}; available: {', '.join(ACTIVATIONS)} of "
+            f"torch.nn{WAY_OUT}"
+        )
+    return {"activation": ACTIVATIONS[name]}
+
+
+def _metadata(data: Mapping[str, Any], shape: list[int], dtype: str) -> dict[str, Any]:
     metadata: dict[str, Any] = {"library": "stable-baselines3"}
     for key, name in (("gamma", "gamma"), ("gae_lambda", "lambda")):
         value = data.get(key)
@@ -126,7 +233,7 @@ def _metadata(data: Mapping[str, Any], shape: list[int]) -> dict[str, Any]:
             if not 0 <= value <= 1:  # catches NaN, too
                 raise CheckpointError(f"its {key} is {brief(value)}; it must be from 0 to 1")
             metadata[name] = value
-    if shape[:2] != ATARI_SIDES:
+    if shape[:2] != ATARI_SIDES or shape[2] == 3 or dtype not in ("uint8", "None"):
         return {**metadata, "env_kind": "gymnasium"}
     atari = {"frame_stack": shape[2], "frame_stack_padding": "zeros", "episodic_life": True}
     return {**metadata, "env_kind": "atari", **atari}
@@ -137,15 +244,20 @@ def _field(value: Any, key: str) -> Any:
 
 
 def actor_critic(
-    parameters: Mapping[str, np.ndarray], observation_shape: tuple[int, int, int], *, activation: str = "tanh"
+    parameters: Mapping[str, np.ndarray],
+    observation_shape: tuple[int, int, int],
+    *,
+    activation: str = "tanh",
+    offset: float = 0,
 ) -> Network:
-    """PPO's, A2C's or RecurrentPPO's network; `activation` is that of `net_arch`'s layers."""
+    """PPO's, A2C's or RecurrentPPO's network. `activation` is that of `net_arch`, `offset` is added to its input."""
     parameters, policy_body, value_body = _bodies(parameters)
     layers = TorchLayers(parameters)
     observations = layers.builder.input(observation_shape, "observations")
-    policy = value = _features(layers, observations, policy_body)
+    x = _shifted(observations, offset)
+    policy = value = _features(layers, x, policy_body)
     if value_body != policy_body:
-        value = _features(layers, observations, value_body)
+        value = _features(layers, x, value_body)
     policy, value, states = _recurrent(layers, policy, value)
     policy = _dense_layers(layers, policy, "mlp_extractor.policy_net", activation)
     value = _dense_layers(layers, value, "mlp_extractor.value_net", activation)
@@ -154,12 +266,16 @@ def actor_critic(
 
 
 def q_network(
-    parameters: Mapping[str, np.ndarray], observation_shape: tuple[int, int, int], *, activation: str = "relu"
+    parameters: Mapping[str, np.ndarray],
+    observation_shape: tuple[int, int, int],
+    *,
+    activation: str = "relu",
+    offset: float = 0,
 ) -> Network:
     """DQN's online network; the target network, an older copy, is left out."""
     layers = TorchLayers({name: array for name, array in parameters.items() if not name.startswith("q_net_target.")})
     observations = layers.builder.input(observation_shape, "observations")
-    x = _features(layers, observations, f"q_net.{SHARED}")
+    x = _features(layers, _shifted(observations, offset), f"q_net.{SHARED}")
     *hidden, last = _indices(layers, "q_net.q_net") or [0]
     x = _dense_layers(layers, x, "q_net.q_net", activation, hidden)
     return layers.builder.finish([observations], {"q_values": layers.dense(x, f"q_net.q_net.{last}")})
@@ -181,8 +297,12 @@ def _is_alias(parameters: Mapping[str, np.ndarray], body: str) -> bool:
     return all(b in parameters and np.array_equal(parameters[a], parameters[b]) for a, b in originals.items())
 
 
-def _features(layers: TorchLayers, observations: Any, body: str) -> Any:
-    x = nature(layers, observations, f"{body}.cnn")
+def _shifted(observations: Any, offset: float) -> Any:
+    return observations + offset if offset else observations
+
+
+def _features(layers: TorchLayers, x: Any, body: str) -> Any:
+    x = nature(layers, x, f"{body}.cnn")
     return layers.relu(layers.dense(x, f"{body}.linear.0"), f"{body}.linear.0.relu")
 
 

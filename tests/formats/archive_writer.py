@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import zipfile
@@ -22,13 +23,25 @@ def zipped(members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) 
     return buffer.getvalue()
 
 
+def sb3_class(module: str, name: str, pickled: bytes | None = None) -> dict[str, str]:
+    """A class as Stable-Baselines3 writes it; `pickled` replaces the pickle."""
+    pickled = pickled or torch_writer.pickled(torch_writer.name(module, name))
+    return {
+        ":type:": "<class 'abc.ABCMeta'>",
+        ":serialized:": base64.b64encode(pickled).decode(),
+        "__module__": module,
+    }
+
+
 def sb3_data(shape: tuple[int, int, int] = (4, 84, 84), **more: Any) -> dict[str, Any]:
     """`data` as Stable-Baselines3 writes it: pickles in base64 beside plain JSON."""
+    box, discrete = (f"<class 'gymnasium.spaces.{name.lower()}.{name}'>" for name in ("Box", "Discrete"))
+    limits = {"dtype": "uint8", "low": "[[[0 0 ... 0]]]", "high": "[[[255 255 ... 255]]]"}
     return {
-        "policy_class": {":type:": "<class 'abc.ABCMeta'>", ":serialized:": "gASVCg==", "__module__": "x.policies"},
+        "policy_class": sb3_class("stable_baselines3.common.policies", "ActorCriticCnnPolicy"),
         "policy_kwargs": {},
-        "observation_space": {":type:": "Box", ":serialized:": "gASVCg==", "dtype": "uint8", "_shape": list(shape)},
-        "action_space": {":type:": "Discrete", ":serialized:": "gASVCg==", "n": "4"},
+        "observation_space": {":type:": box, ":serialized:": "gASVCg==", "_shape": list(shape), **limits},
+        "action_space": {":type:": discrete, ":serialized:": "gASVCg==", "n": "4"},
         "gamma": 0.97,
         "gae_lambda": 0.9,
         **more,

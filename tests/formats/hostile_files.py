@@ -21,7 +21,7 @@ import numpy as np
 
 from tests import state_dicts
 from tests.formats import hostile_pickles, torch_writer
-from tests.formats.archive_writer import sb3_data, sb3_zip, zipped
+from tests.formats.archive_writer import sb3_class, sb3_data, sb3_zip, zipped
 from tests.formats.hostile_pickles import Payload
 from tests.formats.torch_writer import call, constant, name, ordered_dict, pickled, tensor
 
@@ -147,9 +147,9 @@ def torch_files(marker: Path) -> Corpus:
 
 def sb3_files(marker: Path) -> Corpus:
     arrays = state_dicts.sb3()
-    payload = torch_writer.archive(pickle.dumps(Payload(marker), protocol=2), {})
+    payload = pickle.dumps(Payload(marker), protocol=2)
     return {
-        "code in the policy": sb3_zip(arrays, members={"policy.pth": payload}),
+        "code in the policy": sb3_zip(arrays, members={"policy.pth": torch_writer.archive(payload, {})}),
         "data that is not JSON": sb3_zip(arrays, members={"data": b"{"}),
         "data that is deep": sb3_zip(arrays, members={"data": b"[" * 100_000}),
         "data that is a list": sb3_zip(arrays, data=[1]),
@@ -159,6 +159,8 @@ def sb3_files(marker: Path) -> Corpus:
         "a discount of many digits": sb3_zip(arrays, data=sb3_data(gamma=10**4000)),
         "a shape that is text": sb3_zip(arrays, data={**sb3_data(), "observation_space": {"_shape": "4"}}),
         "an MLP": sb3_zip({"mlp_extractor.policy_net.0.weight": np.zeros((2, 2), np.float32)}),
+        "a policy class that is text": sb3_zip(arrays, data=sb3_data(policy_class="not base64 \u2603")),
+        "code in the policy class": sb3_zip(arrays, data=sb3_data(policy_class=sb3_class("a", "b", payload))),
         "continuous actions": sb3_zip({**arrays, "log_std": np.zeros(3, np.float32)}),
         "an unknown non-linearity": sb3_zip(
             arrays, data=sb3_data(policy_kwargs={"activation_fn": "<class 'os.system'>"})

@@ -132,6 +132,14 @@ class TestSb3:
         assert checkpoint.metadata["env_kind"] == "gymnasium"
         assert build_agent(checkpoint).observation_shape == (44, 44, 3)
 
+    @pytest.mark.parametrize(("channels", "kind"), [(4, "atari"), (1, "atari"), (3, "gymnasium")])
+    def test_gray_observations_of_84_x_84_are_taken_for_an_atari_games(
+        self, tmp_path: Path, channels: int, kind: str
+    ) -> None:
+        checkpoint = self.read(tmp_path, state_dicts.sb3(channels=channels), shape=(channels, 84, 84))
+        assert checkpoint.metadata["env_kind"] == kind
+        assert any("env_kind=gymnasium" in note for note in checkpoint.notes) == (kind == "atari")
+
     def test_unscaled_observations(self, tmp_path: Path) -> None:
         observations = np.random.default_rng(0).integers(0, 256, (2, 84, 84, 4), np.uint8)
         plain, raw = (

@@ -1,0 +1,134 @@
+"""Models of Stable-Baselines3: the library's own outputs, or an error that says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_clarity import formats
+from rl_clarity.errors import CheckpointError
+from rl_clarity.formats.sb3 import NATURE_CNN
+
+pytest.importorskip("stable_baselines3")
+sb3_contrib = pytest.importorskip("sb3_contrib")
+
+from gymnasium.spaces import Box, MultiBinary, MultiDiscrete, Space  # noqa: E402
+from stable_baselines3 import A2C, DQN, PPO, SAC  # noqa: E402
+from stable_baselines3.common.policies import ActorCriticCnnPolicy  # noqa: E402
+from stable_baselines3.common.torch_layers import NatureCNN  # noqa: E402
+from torch import nn  # noqa: E402
+
+from tests.formats import sb3_models  # noqa: E402
+from tests.formats.sb3_models import SIDE, make_model, own_outputs, save  # noqa: E402
+
+load_agent: Any = formats.load_agent
+"""Not typed, because the network decides which outputs are None."""
+TOLERANCE = 1e-6
+RECIPE = "sb3.agent(model)"
+
+
+def image_space(low: float, high: float, dtype: Any = np.float32, channels: int = 3) -> Space[Any]:
+    return Box(low, high, (channels, SIDE, SIDE), dtype)
+
+
+def with_range(low: float, high: float, algorithm: Any = PPO) -> Any:
+    return make_model(algorithm, space=image_space(low, high), normalize_images=False)
+
+
+MODELS = {
+    "PPO": lambda: make_model(PPO),
+    "A2C with layers": lambda: make_model(A2C, net_arch={"pi": [8], "vf": [8, 6]}, activation_fn=nn.ELU),
+    "DQN": lambda: make_model(DQN, net_arch=[8]),
+    "separate extractors": lambda: make_model(PPO, share_features_extractor=False),
+    "NatureCNN by name": lambda: make_model(PPO, "MlpPolicy", features_extractor_class=NatureCNN),
+    "more features": lambda: make_model(PPO, features_extractor_kwargs={"features_dim": 40}, net_arch=[]),
+    "channels first": lambda: make_model(PPO, space=image_space(0, 255, np.uint8, 4)),
+    "gray": lambda: make_model(PPO, space=Box(0, 255, (SIDE, SIDE, 1), np.uint8)),
+    "images not normalized": lambda: make_model(PPO, normalize_images=False),
+    "floats from 0 to 1": lambda: with_range(0, 1),
+    "floats from 0 to 255": lambda: with_range(0, 255),
+    "floats from -1 to 1": lambda: with_range(-1, 1),
+    "floats from -1 to 1, DQN": lambda: with_range(-1, 1, DQN),
+    "bytes from 0 to 10": lambda: make_model(PPO, space=image_space(0, 10, np.uint8), normalize_images=False),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_are_the_models_own(name: str, tmp_path: Path) -> None:
+    model = MODELS[name]()
+    space = model.observation_space
+    frames = sb3_models.random_frames(space.shape[0])
+    observations = frames.transpose(0, 3, 1, 2).astype(space.dtype)
+    if space.dtype != np.uint8:
+        low, high = space.low.min(), space.high.max()
+        observations = low + observations / np.float32(255) * (high - low)
+    expected = own_outputs(model, observations)
+    largest = max(np.abs(output).max() for output in expected if output is not None)
+    agent = load_agent(save(model, tmp_path))
+    assert sb3_models.deviation(agent, frames, expected) < TOLERANCE * max(1, largest)
+
+
+class CustomPolicy(ActorCriticCnnPolicy):
+    pass
+
+
+CUSTOM = {
+    "NatureCNNWithELU": lambda: make_model(PPO, features_extractor_class=sb3_models.NatureCNNWithELU),
+    "CenteredNatureCNN": lambda: make_model(PPO, features_extractor_class=sb3_models.CenteredNatureCNN),
+    "CustomPolicy": lambda: make_model(PPO, CustomPolicy),
+    "Hardtanh": lambda: make_model(PPO, activation_fn=nn.Hardtanh),
+    "'MultiDiscrete'": lambda: make_model(PPO, actions=MultiDiscrete([3, 2])),
+    "'MultiBinary'": lambda: make_model(PPO, actions=MultiBinary(3)),
+    "'Box'": lambda: make_model(PPO, actions=Box(-1, 1, (2,))),
+    "masks": lambda: make_model(sb3_contrib.MaskablePPO),
+}
+
+
+@pytest.mark.parametrize("cause", CUSTOM)
+def test_models_that_a_zip_does_not_determine_are_refused_with_the_way_out(cause: str, tmp_path: Path) -> None:
+    path = save(CUSTOM[cause](), tmp_path)
+    with pytest.raises(CheckpointError, match=cause) as error:
+        formats.read(path)
+    assert RECIPE in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_name_of_an_extractor_is_compared_in_full(tmp_path: Path) -> None:
+    own = type("NatureCNN", (NatureCNN,), {"__module__": "__main__"})
+    with pytest.raises(CheckpointError, match=rf"__main__\.NatureCNN.*only {NATURE_CNN}"):
+        formats.read(save(make_model(PPO, features_extractor_class=own), tmp_path))
+
+
+UNSUPPORTED = {
+    "sb3_contrib.qrdqn.policies.CnnPolicy": lambda: make_model(sb3_contrib.QRDQN),
+    "stable_baselines3.sac.policies.CnnPolicy": lambda: make_model(SAC, actions=Box(-1, 1, (2,))),
+    "no convolutions": lambda: make_model(PPO, "MlpPolicy", Box(-1, 1, (4,))),
+}
+
+
+@pytest.mark.parametrize("cause", UNSUPPORTED)
+def test_models_that_cannot_be_explained_are_refused_without_a_recipe(cause: str, tmp_path: Path) -> None:
+    path = save(UNSUPPORTED[cause](), tmp_path)
+    with pytest.raises(CheckpointError, match=cause) as error:
+        formats.read(path)
+    assert RECIPE not in str(error.value)
+
+
+def test_observations_without_bounds_need_a_value_range(tmp_path: Path) -> None:
+    model = with_range(-np.inf, np.inf)
+    path = save(model, tmp_path)
+    with pytest.raises(CheckpointError, match="no bounds: give the metadata value_range"):
+        load_agent(path)
+    frames = sb3_models.random_frames()
+    expected = own_outputs(model, frames.transpose(0, 3, 1, 2) / np.float32(255))
+    assert sb3_models.deviation(load_agent(path, value_range=[0, 1]), frames, expected) < TOLERANCE
+
+
+def test_normalized_observations_are_refused(tmp_path: Path) -> None:
+    """VecNormalize clips at 10 by default; its mean and variance are in another file."""
+    path = save(with_range(-10, 10), tmp_path)
+    with pytest.raises(CheckpointError, match="range from -10 to 10, as those of VecNormalize"):
+        load_agent(path)
