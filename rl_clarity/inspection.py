@@ -73,5 +73,5 @@ def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], 
         *(f"{key}: {value}" for key, value in sorted(checkpoint.metadata.items())),
     ]
     if not any(checkpoint.metadata.get(key) for key in ("env_name", "env_id")):
-        lines.append("note: it does not name the environment: --metadata env_name NAME")
+        lines.append("note: it does not name the environment: --env-name NAME")
     return summary, "\n".join(lines)

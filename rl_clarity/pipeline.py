@@ -16,6 +16,7 @@ from rl_clarity.analyses import ANALYSES, Analysis, Subject
 from rl_clarity.analyses.analysis import action_combos, action_groups, describe_agent
 from rl_clarity.analyses.attribution.quadrature import RULES
 from rl_clarity.analyses.trajectories import discounts
+from rl_clarity.environments import override_name
 from rl_clarity.errors import OptionError
 from rl_clarity.files import local_path
 from rl_clarity.formats import Checkpoint
@@ -92,6 +93,7 @@ def run(
     """
     load = parse(LoadOptions, load_kwargs, "load_kwargs.")
     page_options = parse(InterfaceOptions, options)
+    load = replace(load, metadata=override_name(load.metadata, page_options.env_name))
     plan = SamplingPlan(
         parse(TrajectoriesOptions, trajectories_kwargs, "trajectories_kwargs."),
         parse(ObservationsOptions, observations_kwargs, "observations_kwargs."),
@@ -106,20 +108,20 @@ def run(
             agent = formats.build_agent(checkpoint)
         return _explain_arrays(agent, samples, output_dir, page_options, dry_run, checkpoint)
     with team() as workers, fetched(checkpoint_path) as path:
-        ranks, name = workers.ranks, page_options.env_name
+        ranks = workers.ranks
         decisive = _decisive(page_options)
         if load.resample:  # a finished page is recognized without importing a framework
             page = finished_page(
                 output_dir,
                 page_options,
-                lambda actions: predict_identity(path, load, plan, name, actions),
+                lambda actions: predict_identity(path, load, plan, actions),
                 decisive,
                 ranks,
             )
             if page is not None:
                 return Forecast.nothing_to_do(ranks.size) if dry_run else page
         share = workers.share()
-        with open_source(path, load, plan, ranks, name, _address(checkpoint_path)) as source:
+        with open_source(path, load, plan, ranks, _address(checkpoint_path)) as source:
             agent = source.agent
             build = _Builder(agent, page_options, source.checkpoint)
 
@@ -293,9 +295,10 @@ class _Builder:
             section = analysis.section(subject, own_options, results) if done else None
             if section is not None:
                 sections.append(section)
-        env_name = str(
-            options.env_name or subject.metadata.get("env_name") or subject.metadata.get("env_id") or "unknown"
-        )
+        metadata = subject.metadata
+        played = metadata.get("environment") or {}  # of samples that were collected for this page or an earlier one
+        names = (options.env_name, played.get("name"), metadata.get("env_name"), metadata.get("env_id"))
+        env_name = str(next(filter(None, names), "unknown"))
         return Manifest(
             id=page_id,
             kind=options.page_kind,

@@ -41,7 +41,7 @@ class SubjectOptions:
     """Options of the page that concern all analyses."""
 
     env_name: str | None = None
-    """Name of the environment; from the checkpoint by default, or `unknown`."""
+    """Environment to play, or that was played in given samples; the checkpoint's by default."""
     title: str | None = None
     """Title of the page; from the environment and the network by default."""
     seed: int = 0

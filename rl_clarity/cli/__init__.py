@@ -30,7 +30,6 @@ from rl_clarity.jobs import communicator
 from rl_clarity.keys import to_plain
 from rl_clarity.models import fetched
 from rl_clarity.options import InterfaceOptions
-from rl_clarity.parsing import typed
 from rl_clarity.training.options import TrainOptions
 
 FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
@@ -109,7 +108,7 @@ def _run(command: Run) -> Result:
         command.checkpoint,
         command.output_dir,
         dry_run=command.dry_run,
-        load_kwargs=replace(command.load, metadata=typed(command.load.metadata)),
+        load_kwargs=replace(command.load, metadata=command.overrides()),
         trajectories_kwargs=command.trajectories,
         observations_kwargs=command.observations,
         **{**options, "overwrite": command.force},
@@ -137,14 +136,14 @@ def _inspect(command: Inspect) -> Result:
     from rl_clarity.inspection import inspect_checkpoint
 
     with fetched(command.checkpoint) as path:
-        return inspect_checkpoint(path, typed(command.metadata))
+        return inspect_checkpoint(path, command.overrides())
 
 
 def _evaluate(command: Evaluate) -> Result:
     from rl_clarity.evaluation import summary, text
 
     options = asdict(command.options)
-    evaluations = rl_clarity.evaluate(command.checkpoint, metadata=typed(command.metadata), **options)
+    evaluations = rl_clarity.evaluate(command.checkpoint, metadata=command.overrides(), **options)
     return {name: summary(evaluation) for name, evaluation in evaluations.items()}, text(evaluations)
 
 
@@ -196,7 +195,7 @@ def _convert(command: Convert) -> Result:
     from rl_clarity.inspection import convert_checkpoint
 
     with fetched(command.checkpoint) as path:
-        return convert_checkpoint(path, command.file, typed(command.metadata), overwrite=command.force)
+        return convert_checkpoint(path, command.file, command.overrides(), overwrite=command.force)
 
 
 RUNNERS: dict[type, Any] = {

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import tyro
 
+from rl_clarity.environments import override_name
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.options import ORIGINAL, InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.parsing import parse, typed
@@ -24,9 +25,45 @@ DESCRIPTION = (
     "the traceback of an unexpected error."
 )
 
+RENAMED = {"--load.metadata": "--metadata", "--lambda-": "--lambda"}
+"""Earlier names of options, which are still accepted."""
+
 CheckpointPath = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CHECKPOINT")]
 DirectoryPath = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIRECTORY")]
 FilePath = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
+Switch = Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help_behavior_hint="")]
+"""An option that is off unless it is given."""
+
+TYPES = tyro.constructors.ConstructorRegistry()
+METAVARS: dict[type[Any], str] = {str: "STR", Path: "PATH", int: "INT", float: "FLOAT"}
+
+
+@TYPES.primitive_rule
+def _optional(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """Parse `str | None` and the like; `None` is accepted, but the metavar does not show it."""
+    kinds = [kind for kind in get_args(info.type) if kind is not type(None)]
+    if get_args(info.type) == tuple(kinds) or len(kinds) != 1 or kinds[0] not in METAVARS:
+        return None
+    kind = kinds[0]
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=METAVARS[kind],
+        instance_from_str=lambda words: None if words == ["None"] else kind(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, kind),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _word_list(metavar: str, parse_words: Callable[[list[str]], Any]) -> tuple[Any, ...]:
+    """Annotations of an option with any number of words, which are parsed to a mapping; empty by default."""
+    spec = tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=metavar,
+        instance_from_str=parse_words,
+        is_instance=lambda value: isinstance(value, Mapping),
+        str_from_instance=list,
+    )
+    return spec, tyro.conf.arg(help_behavior_hint="")
 
 
 def _pairs(words: list[str]) -> dict[str, str]:
@@ -38,18 +75,6 @@ def _pairs(words: list[str]) -> dict[str, str]:
             raise OptionError(f"metadata {name!r} has no value: write {name} VALUE, or {name}=VALUE")
         pairs[name] = value if equals else rest.pop(0)
     return pairs
-
-
-Metadata = Annotated[
-    Mapping[str, str],
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs="*",
-        metavar="[NAME VALUE ...]",
-        instance_from_str=_pairs,
-        is_instance=lambda value: isinstance(value, Mapping),
-        str_from_instance=lambda value: [word for pair in value.items() for word in pair],
-    ),
-]
 
 
 def _analyses(words: list[str]) -> dict[str, dict[str, Any]]:
@@ -66,41 +91,33 @@ def _analyses(words: list[str]) -> dict[str, dict[str, Any]]:
     return {name: typed(options) for name, options in analyses.items()}
 
 
-Analyses = Annotated[
-    Mapping[str, Any],
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs="*",
-        metavar="[NAME[.OPTION=VALUE] ...]",
-        instance_from_str=_analyses,
-        is_instance=lambda value: isinstance(value, Mapping),
-        str_from_instance=lambda value: list(value),
-    ),
-]
+Metadata = Annotated[Mapping[str, str], *_word_list("[NAME VALUE ...]", _pairs)]
+Analyses = Annotated[Mapping[str, Any], *_word_list("[NAME[.OPTION=VALUE] ...]", _analyses)]
 
 
 @dataclass(frozen=True)
 class LoadFlags(LoadOptions):
-    """Options of sampling that the command line has."""
+    """Where samples of the agent's play are stored, and whether they are reused."""
 
-    metadata: Metadata = field(default_factory=dict)
-    """Metadata that overrides the checkpoint's: env_kind, env_name, gamma, frame_stack, ..."""
+    metadata: tyro.conf.Suppress[Metadata] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class PageFlags(InterfaceOptions):
     """Options of the page that the command line has."""
 
+    env_name: tyro.conf.Suppress[str | None] = None
     analyses: Analyses = field(default_factory=dict)
     """More analyses to run, by name, with their options: saliency saliency.samples=4."""
     action_group_fns: tyro.conf.SuppressFixed[Any] = None
-    overwrite: tyro.conf.SuppressFixed[bool] = False
+    overwrite: tyro.conf.Suppress[bool] = False
 
 
 @dataclass(frozen=True)
 class TrainFlags(TrainOptions):
     """Options of training, with their names on the command line."""
 
-    lambda_: Annotated[float, tyro.conf.arg(name="lambda", aliases=["--lambda-"])] = TrainOptions.lambda_
+    lambda_: Annotated[float, tyro.conf.arg(name="lambda")] = TrainOptions.lambda_
     """Lambda of generalized advantage estimation."""
 
 
@@ -108,7 +125,7 @@ class TrainFlags(TrainOptions):
 class Command:
     """Options of all commands."""
 
-    json: bool = False
+    json: Switch = False
     """Print a one-line summary as JSON."""
 
 
@@ -118,27 +135,33 @@ class CheckpointCommand(Command):
 
     checkpoint: CheckpointPath
     """Checkpoint file, or an included agent: models:coinrun."""
+    env_name: str | None = None
+    """Environment to play: coinrun, BreakoutNoFrameskip-v4; the checkpoint's by default."""
     metadata: Metadata = field(default_factory=dict)
-    """Metadata that overrides the checkpoint's: env_kind, env_name, gamma, frame_stack, ..."""
+    """Other metadata that override the checkpoint's: env_kind, gamma, frame_stack, num_levels, ..."""
+
+    def overrides(self) -> dict[str, Any]:
+        """Metadata that override the checkpoint's; raises OptionError if they name two environments."""
+        return override_name(typed(self.metadata), self.env_name)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Command):
-    """Explain the agent in a checkpoint: let it play, attribute its outputs to its layers, and write a page."""
+class Run(CheckpointCommand):
+    """Explain the agent in a checkpoint: let it play, attribute its outputs to its layers, and write a page. No option is
+    required.
+    """
 
-    checkpoint: CheckpointPath
-    """Checkpoint file, or an included agent: models:coinrun."""
     output_dir: DirectoryPath
     """Directory of the page."""
     load: LoadFlags = field(default_factory=LoadFlags)
     trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
     observations: ObservationsOptions = field(default_factory=ObservationsOptions)
     options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
-    dry_run: bool = False
+    dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
-    force: bool = False
+    force: Switch = False
     """Replace a page in the directory."""
-    original: bool = False
+    original: Switch = False
     """Use the defaults of understanding-rl-vision where they differ from ours (slower)."""
 
 
@@ -149,7 +172,7 @@ class Train(Command):
     save_dir: DirectoryPath
     """Directory of checkpoints and logs."""
     options: Annotated[TrainFlags, tyro.conf.arg(name="")]
-    force: bool = False
+    force: Switch = False
     """Replace an agent in the directory whose training cannot be resumed."""
 
 
@@ -186,11 +209,11 @@ class Export(Command):
     trajectory: int = 1
     """Number of the trajectory."""
     frames: str | None = None
-    """Range of frames (100:180), or one frame (120). Default: all."""
+    """Range of frames (100:180), or one frame (120); all by default."""
     layer: str | None = None
-    """Name of the layer. Default: the first."""
+    """Name of the layer; the first by default."""
     output: str | None = None
-    """Explained output: value, action-3, group-0, greedy. Default: the page's first."""
+    """Explained output: value, action-3, group-0, greedy; the page's first by default."""
     directions: tuple[Direction, ...] = ("pos", "neg")
     """Images beside the observation: of positive attribution (pos), negative (neg), or both together (abs)."""
     channel: str = "prin"
@@ -205,7 +228,7 @@ class Convert(CheckpointCommand):
 
     file: FilePath
     """File to write, such as agent.safetensors."""
-    force: bool = False
+    force: Switch = False
     """Replace an existing file."""
 
 
@@ -225,20 +248,30 @@ def parse_arguments(arguments: Sequence[str]) -> Command:
             COMMANDS, args=arguments, prog=PROGRAM, description=DESCRIPTION
         )
         return command
-    name, *rest = arguments
+    name, *rest = [_renamed(word) for word in arguments]
     command = _parse(name, rest)
     if isinstance(command, Run) and command.original:
-        # Parsed again with other defaults, which the given options override even where they equal our defaults.
+        # Parsed again with other defaults, which explicit options override even where they equal our defaults.
         options = {key: value for key, value in ORIGINAL.items() if key != "observations_kwargs"}
-        observations = ObservationsOptions(**ORIGINAL["observations_kwargs"])
-        return _parse(name, rest, replace(command, observations=observations, options=parse(PageFlags, options)))
+        default = Run(
+            checkpoint=command.checkpoint,
+            output_dir=command.output_dir,
+            observations=ObservationsOptions(**ORIGINAL["observations_kwargs"]),
+            options=parse(PageFlags, options),
+        )
+        return _parse(name, rest, default)
     return command
+
+
+def _renamed(word: str) -> str:
+    option, equals, value = word.partition("=")
+    return f"{RENAMED.get(option, option)}{equals}{value}"
 
 
 def _parse(name: str, arguments: Sequence[str], default: Command | None = None) -> Command:
     options: dict[str, Any] = {"args": arguments, "prog": f"{PROGRAM} {name}", "default": default}
     try:
-        with redirect_stderr(io.StringIO()):
+        with redirect_stderr(io.StringIO()), TYPES:
             command: Command = tyro.cli(COMMANDS[name], **options)
     except SystemExit as stopped:
         # Errors of our option classes are below the parser's own errors, which name its internals.
@@ -249,5 +282,6 @@ def _parse(name: str, arguments: Sequence[str], default: Command | None = None) 
             raise error from None
         if not stopped.code:
             raise
-        command = tyro.cli(COMMANDS[name], **options)  # again, to print what is wrong
+        with TYPES:
+            command = tyro.cli(COMMANDS[name], **options)  # again, to print what is wrong
     return command

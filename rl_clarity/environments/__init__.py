@@ -11,6 +11,7 @@ from rl_clarity.environments.kinds import (
     frame_shape,
     make,
     option_names,
+    override_name,
     source_key,
     spec_from_metadata,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "frame_shape",
     "make",
     "option_names",
+    "override_name",
     "source_key",
     "spec_from_metadata",
 ]

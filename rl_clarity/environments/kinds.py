@@ -10,7 +10,7 @@ from typing import Any
 
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
-from rl_clarity.errors import EnvironmentSetupError
+from rl_clarity.errors import EnvironmentSetupError, OptionError
 from rl_clarity.parsing import NoOptions
 from rl_clarity.registry import Registry
 
@@ -149,8 +149,7 @@ def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None =
     if not name:
         raise EnvironmentSetupError(
             "the checkpoint's metadata has neither env_name nor env_id: name the environment (env_name='coinrun'; on "
-            "the command line --env-name coinrun, or --metadata env_name coinrun), or pass trajectories and "
-            "observations as arrays"
+            "the command line --env-name coinrun), or pass trajectories and observations as arrays"
         )
     if kind == DEFAULT_KIND and str(name).lower() in KINDS:  # the original stores coinrun_old as a game
         kind = str(name).lower()
@@ -165,6 +164,19 @@ def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None =
         epsilon_greedy=float(metadata.get("epsilon_greedy") or 0.0),
         reward_scale=1.0 if scale is None else float(scale),
     )
+
+
+def override_name(metadata: Mapping[str, Any], env_name: str | None) -> dict[str, Any]:
+    """Metadata that override a checkpoint's, and name the environment to play, unless `env_name` is None.
+
+    Raises OptionError if the metadata name another one.
+    """
+    if env_name is None:
+        return dict(metadata)
+    for key in ("env_name", "env_id"):
+        if metadata.get(key) not in (None, env_name):
+            raise OptionError(f"env_name={env_name!r} and {key}={metadata[key]!r} in metadata contradict each other")
+    return {**metadata, "env_name": env_name}
 
 
 def frame_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int] | None:

@@ -106,27 +106,25 @@ def open_source(
     load: LoadOptions,
     plan: SamplingPlan,
     ranks: Communicator,
-    env_name: str | None = None,
     address: str | None = None,
 ) -> Iterator[Source]:
     """Read a checkpoint and identify its samples, without collecting them; temporary samples are removed on exit.
 
-    `env_name` is the environment if the checkpoint does not name one, `address` the URL it was downloaded from.
+    `address` is the URL that the checkpoint was downloaded from. Raises SamplesError if `load` names an environment and
+    reuses samples of another one.
     """
     paths = ranks.broadcast(sample_paths(address or checkpoint_path, load) if ranks.rank == 0 else None)
     try:
         with tempfile.TemporaryFile() as content:
-            yield _read_source(checkpoint_path, load, plan, paths, env_name, ranks, content)
+            yield _read_source(checkpoint_path, load, plan, paths, ranks, content)
     finally:
         if paths.temporary is not None and ranks.rank == 0:
             shutil.rmtree(paths.temporary, ignore_errors=True)
 
 
-def predict_identity(
-    checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, env_name: str | None, num_actions: int
-) -> list[Any]:
+def predict_identity(checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, num_actions: int) -> list[Any]:
     """Return `Source.identity` of new samples without building the agent, given its number of actions."""
-    checkpoint = _read_checkpoint(checkpoint_path, load, env_name)
+    checkpoint = formats.read(checkpoint_path, **load.metadata)
     spec = spec_from_metadata(checkpoint.metadata, num_actions=num_actions)
     return _identity(checkpoint, *_compute_keys(checkpoint, spec, plan))
 
@@ -163,17 +161,17 @@ def _read_source(
     load: LoadOptions,
     plan: SamplingPlan,
     paths: SamplePaths,
-    env_name: str | None,
     ranks: Communicator,
     content: IO[bytes],
 ) -> Source:
     if load.resample:
-        checkpoint = _read_consistently(checkpoint_path, load, env_name, ranks, content)
+        checkpoint = _read_consistently(checkpoint_path, load, ranks, content)
         import_keras()
         agent = formats.build_agent(checkpoint)
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
         return Source(checkpoint, agent, paths, plan, spec, *_compute_keys(checkpoint, spec, plan), content)
-    saved = _read_checkpoint(paths.model if paths.model.exists() else checkpoint_path, load, env_name)
+    _check_environment(paths, load)
+    saved = formats.read(paths.model if paths.model.exists() else checkpoint_path, **load.metadata)
     checkpoint = replace(saved, path=Path(checkpoint_path))
     keys = _saved_keys(paths)
     trajectories_key = keys[0] or samples_key(load_trajectories(paths.trajectories))
@@ -182,13 +180,22 @@ def _read_source(
     return Source(checkpoint, formats.build_agent(checkpoint), paths, plan, None, trajectories_key, observations_key)
 
 
-def _read_consistently(
-    path: Path, load: LoadOptions, env_name: str | None, ranks: Communicator, content: IO[bytes]
-) -> Checkpoint:
+def _check_environment(paths: SamplePaths, load: LoadOptions) -> None:
+    """Raise SamplesError if the caller names another environment than the one that saved samples are of."""
+    requested = load.metadata.get("env_name") or load.metadata.get("env_id")
+    environment = load_metadata(paths.metadata).get("environment") if requested else None
+    played = environment.get("name") if isinstance(environment, Mapping) else None
+    if played and str(requested).lower() != str(played).lower():
+        raise SamplesError(
+            f"env_name={requested!r}, but the samples in {paths.trajectories} are of {played}; {RESAMPLE}"
+        )
+
+
+def _read_consistently(path: Path, load: LoadOptions, ranks: Communicator, content: IO[bytes]) -> Checkpoint:
     """Read a checkpoint and copy its content, the same on all ranks, although training may be replacing the file."""
     for _ in range(READ_ATTEMPTS):
         sha256 = _copy(path, content)
-        checkpoint = _read_checkpoint(path, load, env_name)
+        checkpoint = formats.read(path, **load.metadata)
         if checkpoint.sha256 == sha256:
             break
     if checkpoint.sha256 != sha256 or ranks.broadcast(sha256) != sha256:
@@ -210,13 +217,6 @@ def _copy(path: Path, content: IO[bytes]) -> str | None:
     except OSError as error:
         folder = tempfile.gettempdir()
         raise CheckpointError(f"cannot copy {path} to {folder} ({error.strerror or error}); set TMPDIR") from error
-
-
-def _read_checkpoint(path: Path, load: LoadOptions, env_name: str | None) -> Checkpoint:
-    checkpoint = formats.read(path, **load.metadata)
-    if env_name and not any(checkpoint.metadata.get(key) for key in ("env_name", "env_id")):
-        return replace(checkpoint, metadata={**checkpoint.metadata, "env_name": env_name})
-    return checkpoint
 
 
 def _compute_keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingPlan) -> tuple[str, str]:

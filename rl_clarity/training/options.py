@@ -81,8 +81,7 @@ class TrainOptions:
     max_grad_norm: float = 0.5
     """Maximum norm of the gradient."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of convolutions and matrix products; parameters are always float32. `bfloat16` needs a processor that
-    supports it; GPUs use float32."""
+    """Precision of convolutions and matrix products; `bfloat16` needs a processor with it. GPUs always use float32."""
     seed: int = 0
     """Seed of parameters, environments, actions and the order of minibatches."""
     num_levels: int | None = None

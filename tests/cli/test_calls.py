@@ -13,10 +13,9 @@ import pytest
 import rl_clarity
 from rl_clarity import cli
 from rl_clarity.cli import main
-from rl_clarity.cli.arguments import Inspect, parse_arguments
+from rl_clarity.cli.arguments import COMMANDS, CheckpointCommand, Inspect, parse_arguments
 from tests.pipeline.small import REPOSITORY
 
-COMMANDS = ("run", "train", "demo", "inspect", "evaluate", "export", "convert")
 FRAMEWORKS = (
     "tensorflow",
     "keras",
@@ -49,7 +48,8 @@ def test_help_of_run_lists_options(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     for option in ("--attr-policy", "--nmf-attr-opts.integrate-steps", "--load.temp-files", "--force", "--video-speed"):
         assert option in printed
-    assert "--action-group-fns" not in printed
+    for hidden in ("--action-group-fns", "--overwrite", "--load.metadata ", "{None}|STR"):
+        assert hidden not in printed
 
 
 def test_help_imports_no_framework() -> None:
@@ -153,9 +153,23 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_metadata_as_pairs_of_words_or_with_equals_signs() -> None:
-    command = parse_arguments(["inspect", "a.jd", "--metadata", "env_name", "coinrun", "gamma=0.9", "note", "a=b"])
+    command = parse_arguments(["inspect", "a.jd", "--metadata", "env_id", "coinrun", "gamma=0.9", "note", "a=b"])
     assert isinstance(command, Inspect)
-    assert command.metadata == {"env_name": "coinrun", "gamma": "0.9", "note": "a=b"}
+    assert command.overrides() == {"env_id": "coinrun", "gamma": 0.9, "note": "a=b"}
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if issubclass(COMMANDS[name], CheckpointCommand)])
+def test_commands_that_read_a_checkpoint_have_the_same_options(name: str) -> None:
+    words = ["a.jd", *(["b.safetensors"] if name == "convert" else ["out"] if name in ("run", "record") else [])]
+    for option in ("--metadata", "--load.metadata"):
+        command = parse_arguments([name, *words, "--env-name", "coinrun", option, "gamma", "0.9"])
+        assert isinstance(command, CheckpointCommand)
+        assert command.overrides() == {"env_name": "coinrun", "gamma": 0.9}
+
+
+def test_environment_names_that_contradict_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "models:coinrun", "--env-name", "maze", "--metadata", "env_name", "coinrun"]) == 1
+    assert "env_name='maze' and env_name='coinrun' in metadata contradict each other" in capsys.readouterr().err
 
 
 @pytest.mark.slow

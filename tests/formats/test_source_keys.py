@@ -29,7 +29,7 @@ def restore_registries() -> Iterator[None]:
 
 def sample_keys() -> list[object]:
     plan = source.SamplingPlan(TrajectoriesOptions(), ObservationsOptions(), full_resolution=False, seed=0)
-    return source.predict_identity(path_of("coinrun"), LoadOptions(), plan, None, 15)
+    return source.predict_identity(path_of("coinrun"), LoadOptions(), plan, 15)
 
 
 def test_built_in_code_has_no_source_key(checkpoint: formats.Checkpoint) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import CheckpointError, ClarityError, SamplesError
+from rl_clarity.errors import CheckpointError, ClarityError, OptionError, SamplesError
 from rl_clarity.pages.results import Results, open_results
 from rl_clarity.recordings import source
 from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
@@ -37,10 +37,11 @@ def checkpoint_copy(small_run: SmallRun, tmp_path: Path) -> Path:
 def run(checkpoint_copy: Path, tmp_path: Path) -> Run:
     """Make a page of the checkpoint's last layer."""
 
-    def generate(directory: str = "page", **load_kwargs: Any) -> Results:
+    def generate(directory: str = "page", env_name: str | None = None, **load_kwargs: Any) -> Results:
         page = rl_clarity.run(
             checkpoint_copy,
             tmp_path / directory,
+            env_name=env_name,
             load_kwargs=load_kwargs,
             trajectories_kwargs={"num_envs": 2, "num_steps": 20},
             observations_kwargs=OBSERVATIONS,
@@ -62,6 +63,24 @@ def test_samples_are_saved_beside_the_checkpoint(run: Run, checkpoint_copy: Path
     metadata = json.loads((checkpoint_copy.parent / "rl-clarity" / "agent.metadata.json").read_text())
     assert metadata["environment"]["name"] == "coinrun"
     assert len(metadata["action_combos"]) == 15
+
+
+def test_env_name_changes_what_is_played(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
+    manifest = run(env_name="fruitbot").manifest
+    assert manifest["title"] == "fruitbot, nature"
+    metadata = json.loads((checkpoint_copy.parent / "rl-clarity" / "agent.metadata.json").read_text())
+    assert metadata["environment"]["name"] == "fruitbot"
+    # The samples of Fruitbot are never titled CoinRun, whatever the checkpoint or the caller says.
+    assert run("saved", resample=False).manifest["recordings"][0]["env_name"] == "fruitbot"
+    for call in ({"env_name": "coinrun"}, {"metadata": {"env_name": "coinrun"}}):
+        with pytest.raises(SamplesError, match=r"env_name='coinrun', but the samples in .* are of fruitbot"):
+            run("other", resample=False, **call)
+    assert not (tmp_path / "other").exists()
+
+
+def test_environment_names_that_contradict_each_other(run: Run) -> None:
+    with pytest.raises(OptionError, match="env_name='fruitbot' and env_id='procgen-coinrun-v0' in metadata contradict"):
+        run(env_name="fruitbot", metadata={"env_id": "procgen-coinrun-v0"})
 
 
 def test_custom_paths(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
