@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -147,9 +147,7 @@ class CheckpointCommand(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(CheckpointCommand):
-    """Explain the agent in a checkpoint: let it play, attribute its outputs to its layers, and write a page. No option is
-    required.
-    """
+    """Explain the agent in a checkpoint: let it play, attribute its outputs to its layers, and write a page."""
 
     output_dir: DirectoryPath
     """Directory of the page."""
