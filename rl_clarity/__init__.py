@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from rl_clarity import models as models
+    from rl_clarity.agents.jax_agent import JaxAgent as JaxAgent
     from rl_clarity.agents.keras_agent import KerasAgent as KerasAgent
     from rl_clarity.agents.protocol import Agent as Agent
     from rl_clarity.agents.protocol import Outputs as Outputs
@@ -40,6 +41,7 @@ _PUBLIC = {
     "Agent": "rl_clarity.agents.protocol",
     "ChannelReduction": "rl_clarity.reduction",
     "ClarityError": "rl_clarity.errors",
+    "JaxAgent": "rl_clarity.agents.jax_agent",
     "KerasAgent": "rl_clarity.agents.keras_agent",
     "ORIGINAL": "rl_clarity.options",
     "Outputs": "rl_clarity.agents.protocol",

@@ -15,6 +15,7 @@ EXPLAINING = ("metadata", "observation_shape", "sites", "forward", "activations"
 """Capabilities that a page of an agent needs, beyond those that playing does."""
 WRAPPERS = {("keras", "Layer"): "rl_clarity.KerasAgent(model)"}
 WRAPPERS |= {("torch", "Module"): "rl_clarity.TorchAgent(module, (height, width, channels))"}
+WRAPPERS |= {("flax", "Module"): "rl_clarity.JaxAgent(module.apply, parameters, (height, width, channels))"}
 
 
 def has(agent: Any, name: str) -> bool:
@@ -42,7 +43,7 @@ def require(agent: Any, *names: str, for_: str) -> Any:
             raise OptionError(f"a {kind} is a network, not an agent: wrap it with {wrapper}")
     raise OptionError(
         f"{for_} needs an agent with {', '.join(missing)}, which {kind} does not have. Implement "
-        "rl_clarity.Agent, wrap a network with rl_clarity.KerasAgent or TorchAgent, or load one with "
+        "rl_clarity.Agent, wrap a network with rl_clarity.KerasAgent, TorchAgent or JaxAgent, or load one with "
         "rl_clarity.load_agent"
     )
 

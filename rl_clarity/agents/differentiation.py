@@ -94,6 +94,14 @@ class JaxBackend(Backend):
 
         return self.compile(step)
 
+    def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
+        import jax.numpy as jnp
+
+        return jnp.concatenate(tensors, axis=-1)
+
+    def mean(self, tensor: Tensor) -> Tensor:
+        return tensor.mean(axis=(1, 2))
+
 
 class TorchBackend(Backend):
     """`to_tensor` puts an array where the network is; Keras's own by default."""

@@ -33,6 +33,14 @@ def torch_agent(name: str, **options: Any) -> Any:
     return rl_clarity.TorchAgent(getattr(torch_modules, name)(), SHAPE, **options)
 
 
+def jax_agent(name: str, **options: Any) -> Any:
+    pytest.importorskip("flax")
+    from tests.agents import jax_networks
+
+    apply, parameters = jax_networks.initialized(name)
+    return rl_clarity.JaxAgent(apply, parameters, SHAPE, **options)
+
+
 AGENTS: dict[str, Callable[[], Any]] = {
     "policy": lambda: KerasAgent(build("clear", (16, 16, 3), 5, seed=1)),
     "recurrent": lambda: KerasAgent(cleanrl.ppo_atari(state_dicts.ppo_atari(side=44, lstm=True), SHAPE)),
@@ -40,10 +48,17 @@ AGENTS: dict[str, Callable[[], Any]] = {
     "unscaled": lambda: KerasAgent(build("clear", (16, 16, 3), 5, seed=1), input_divisor=1),
     "torch": lambda: torch_agent("Nature"),
     "torch recurrent": lambda: torch_agent("Recurrent", initial_state=np.full(8, 0.25)),
+    "jax": lambda: jax_agent("Residual"),
+    "jax recurrent": lambda: jax_agent("Recurrent", initial_state=(np.full(8, 0.25), np.zeros(8))),
+    "jax channels first": lambda: jax_agent("ChannelsFirst", channels_first=True),
 }
 
 
-@pytest.fixture(params=AGENTS)
+SLOW = ("jax", "jax recurrent")
+"""XLA compiles a function for each site."""
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in AGENTS])
 def agent(request: pytest.FixtureRequest, single_thread: None) -> Any:
     return AGENTS[request.param]()
 
@@ -84,7 +99,7 @@ def test_writing_the_values_read_at_a_site_changes_nothing(agent: Any, observati
         for edit in (agent.activations(observations, name, state), lambda values: values):
             written = agent.forward(observations, state, write={name: edit})
             for array, other in zip(results(plain), results(written), strict=True):
-                assert np.array_equal(array, other)
+                assert np.allclose(array, other, rtol=1e-6, atol=1e-6)
 
 
 def test_zeros_at_a_layer_give_the_scores_at_zero_of_integrated_gradients(
@@ -176,11 +191,14 @@ def use_every_method(agent: Any) -> None:
     agent.gradient_of_direction(observations / np.float32(255), layer, np.ones((2, shape[-1]), np.float32))
 
 
-@pytest.mark.parametrize("name", ["policy", "recurrent", "baby_a3c", "torch", "torch recurrent"])
+@pytest.mark.parametrize("name", ["policy", "recurrent", "baby_a3c", "torch", "torch recurrent", "jax channels first"])
 def test_agents_are_freed(name: str, single_thread: None) -> None:
     agent = make_agent(name)
     use_every_method(agent)
-    parameters = agent.module if name.startswith("torch") else agent.network.model.weights[0]
+    if name.startswith("torch"):
+        parameters = agent.module
+    else:
+        parameters = agent._parameters[0] if name.startswith("jax") else agent.network.model.weights[0]
     references = [weakref.ref(agent), weakref.ref(parameters)]
     del agent, parameters
     gc.collect()

@@ -1,0 +1,213 @@
+"""An agent whose network is a JAX function: Flax, Haiku, Equinox, or your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents import torch_checks as checks
+from rl_clarity.agents.batched import BatchedAgent
+from rl_clarity.agents.differentiation import Backend, Function, JaxBackend
+from rl_clarity.agents.graph import Graph, cut
+from rl_clarity.agents.graph import after_bottleneck as after_bottlenecks
+from rl_clarity.agents.jax_graph import Program, trace
+from rl_clarity.agents.protocol import Site
+from rl_clarity.agents.sites import INPUT
+from rl_clarity.errors import ClarityError, OptionError
+
+Apply = Callable[..., Any]
+TRIAL_BATCH = 2
+
+
+class JaxAgent(BatchedAgent):
+    """The protocol `Agent` for a JAX function `apply(parameters, observations)`, such as a Flax module's `apply`.
+
+    Sites are the results of the function's operations, read from its jaxpr. Their names are JAX's name stack, which
+    Flax fills with its modules' names (`Network/Conv_0/conv2d`), and the kind of operation.
+
+    The function is called with observations (B, H, W, C) in float32 and must be traceable by `jax.jit`. Pass a function
+    that evaluates: with `train=False`, without dropout.
+
+    Args:
+        apply: `apply(parameters, observations)` returns a policy's logits (B, A) and a value (B,) or (B, 1), or action
+            values (B, A): as a tuple, a dict, or with a categorical distribution for the policy
+        parameters: first argument of `apply`, any pytree of arrays
+        observation_shape: (H, W, C) of one observation
+        metadata: where the agent comes from: `env_name`, `gamma`, ...
+        heads: names of the function's outputs, `policy_logits` and `values`, or `q_values`, in its order, with None for
+            what to leave out; by default found by names or widths
+        initial_state: of a recurrent function, without the batch axis: an array or a tuple of arrays. The function is
+            then called with `(parameters, observations, state)`, an array or a tuple as here, and returns the state
+            after as the last of its results
+        channels_first: whether the function takes (B, C, H, W)
+        input_divisor: the function's input is the observations divided by it, in float32; 1 for a function that scales
+            them itself
+        batch_size: observations per forward pass
+        gradient_batch_size: observations per gradient computation
+
+    Raises:
+        OptionError: the function returns anything else, or cannot be traced.
+    """
+
+    def __init__(
+        self,
+        apply: Apply,
+        parameters: Any,
+        observation_shape: Sequence[int],
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        heads: Sequence[str | None] | None = None,
+        initial_state: Any = None,
+        channels_first: bool = False,
+        input_divisor: float = 255,
+        batch_size: int = 256,
+        gradient_batch_size: int = 64,
+    ) -> None:
+        if not callable(apply):
+            raise OptionError(f"apply is a {type(apply).__name__}; it must be a function, such as module.apply")
+        self._apply, self._parameters = apply, parameters
+        self._channels_first = channels_first
+        self._single_state = initial_state is not None and not isinstance(initial_state, list | tuple)
+        parts = () if initial_state is None else (initial_state,) if self._single_state else tuple(initial_state)
+        self._initial_state = tuple(np.asarray(part, np.float32) for part in parts)
+        self.observation_shape = checks.checked_shape(observation_shape)
+        self._given_heads = heads
+        self._programs: dict[int, Program] = {}
+        names, actions = self._trial()
+        super().__init__(
+            self.observation_shape,
+            names,
+            actions,
+            metadata,
+            initial_state=self._initial_state,
+            input_divisor=input_divisor,
+            batch_size=batch_size,
+            gradient_batch_size=gradient_batch_size,
+        )
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the parameters, by their paths in the pytree."""
+        import jax
+
+        leaves, _ = jax.tree_util.tree_flatten_with_path(self._parameters)
+        return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+    def _trial(self) -> tuple[tuple[str, ...], int]:
+        """Run the function once and trace it: names of its heads, and the number of actions."""
+        observations = np.random.default_rng(0).random((TRIAL_BATCH, *self.observation_shape), np.float32)
+        state = [np.repeat(part[None], TRIAL_BATCH, axis=0) for part in self._initial_state]
+        try:
+            heads, tensors, after = self._run(observations, *state)
+            checks.check_state(state, after)
+            checks.check_batch(tensors)
+            program = self._program(TRIAL_BATCH)
+        except ClarityError:
+            raise
+        except Exception as error:  # user code may raise anything
+            called = "apply(parameters, observations, state)" if state else "apply(parameters, observations)"
+            raise OptionError(
+                f"{called} cannot be traced for two observations of shape {self.observation_shape} "
+                f"({type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}). observation_shape is "
+                "(height, width, channels); channels_first=True is for functions that take (batch, channels, height, "
+                "width), initial_state for recurrent ones. The function must work under jax.jit: use jax.numpy"
+            ) from error
+        if len(program.graph(len(heads)).sinks) < len(heads):
+            raise OptionError(f"an output of apply ({', '.join(heads)}) does not depend on the observations")
+        scores = np.asarray(tensors[heads.index("q_values" if "q_values" in heads else "policy_logits")])
+        checks.check_logits(scores)
+        return heads, scores.shape[-1]
+
+    def _run(self, observations: Any, *states: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
+        """Names of the heads, the heads (B, n), and the state after, for observations (B, H, W, C)."""
+        import jax.numpy as jnp
+
+        x = jnp.moveaxis(observations, -1, 1) if self._channels_first else jnp.asarray(observations)
+        state = (states[0] if self._single_state else states,) if states else ()
+        outputs, after = checks.split_state(self._apply(self._parameters, x, *state), recurrent=bool(states))
+        heads, tensors = checks.named_heads(outputs, self._given_heads)
+        parts = [] if after is None else list(after) if isinstance(after, list | tuple) else [after]
+        return heads, [jnp.float32(tensor) for tensor in tensors], [jnp.float32(part) for part in parts]
+
+    def _program(self, batch: int) -> Program:
+        """The function's operations for a batch size: shapes in a jaxpr are constants."""
+        if batch not in self._programs:
+            shapes = [self.observation_shape, *(part.shape for part in self._initial_state)]
+            arguments = [np.zeros((batch, *shape), np.float32) for shape in shapes]
+            program = trace(lambda *arrays: [x for part in self._run(*arrays)[1:] for x in part], arguments)
+            first = next(iter(self._programs.values()), program)
+            if [op.name for op in program.operations] != [op.name for op in first.operations]:
+                raise OptionError("the function's operations depend on the batch size; they must be the same for all")
+            self._programs[batch] = program
+        return self._programs[batch]
+
+    @property
+    def _backend(self) -> Backend:
+        return self._cached("backend", JaxBackend)
+
+    @property
+    def _graph(self) -> Graph:
+        return self._cached("graph", lambda: self._program(TRIAL_BATCH).graph(len(self.heads)))
+
+    @property
+    def _operations(self) -> Sequence[Site]:
+        return self._named[1]
+
+    @property
+    def _named(self) -> tuple[dict[str, Any], list[Site]]:
+        return self._cached("named", self._name_tensors)
+
+    def _name_tensors(self) -> tuple[dict[str, Any], list[Site]]:
+        """Numbers of tensors by name, and those of them that are results of operations for each observation."""
+        program = self._program(TRIAL_BATCH)
+        after = [f"after/{i}" for i in range(len(self._states))]
+        tensors = dict(
+            zip((INPUT, *self._states, *self.heads, *after), (*program.inputs, *program.outputs), strict=True)
+        )
+        operations = []
+        nodes = zip(self._graph.nodes, after_bottlenecks(self._graph), strict=True)
+        for node, after_bottleneck in list(nodes)[len(program.inputs) :]:
+            for i, tensor in enumerate(node.tensors):
+                name = node.name if len(node.tensors) == 1 else f"{node.name}/{i}"
+                while name in tensors:
+                    name += "_"
+                tensors[name] = tensor
+                shape = tuple(map(int, program.types[tensor].shape))
+                if len(shape) > 1 and shape[0] == TRIAL_BATCH:
+                    shape = (*shape[2:], shape[1]) if self._transposed(len(shape)) else shape[1:]
+                    operations.append(Site(name, node.kind, shape, after_bottleneck))
+        return tensors, operations
+
+    def _transposed(self, rank: int) -> bool:
+        """Whether tensors of this rank are feature maps (B, c, h, w)."""
+        return rank == 4 and self._cached("channels_first", lambda: self._program(TRIAL_BATCH).channels_first)
+
+    def _bypass(self, site: str) -> tuple[str, ...]:
+        tensors = self._named[0]
+        (index,) = (i for i, node in enumerate(self._graph.nodes) if tensors[site] in node.tensors)
+        siblings = [tensor for tensor in self._graph.nodes[index].tensors if tensor != tensors[site]]
+        names = {tensor: name for name, tensor in reversed(tensors.items()) if isinstance(tensor, int)}
+        return tuple(names[tensor] for tensor in (*siblings, *cut(self._graph, index)))
+
+    def _section(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
+        numbers = self._named[0]
+        inputs = (INPUT, *self._states)
+
+        def run(*arrays: Any) -> list[Any]:
+            import jax.numpy as jnp
+
+            program = self._program(len(arrays[0]))
+            values = {}
+            for name, array in zip(given, arrays, strict=True):
+                array = jnp.asarray(array)
+                if name not in inputs and self._transposed(array.ndim):
+                    array = jnp.moveaxis(array, -1, 1)
+                values[numbers[name]] = array.astype(program.types[numbers[name]].dtype)
+            results = program.evaluate([numbers[name] for name in wanted], values)
+            return [
+                jnp.float32(jnp.moveaxis(x, 1, -1) if name not in inputs and self._transposed(x.ndim) else x)
+                for name, x in zip(wanted, map(jnp.asarray, results), strict=True)
+            ]
+
+        return run

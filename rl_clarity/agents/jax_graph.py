@@ -1,0 +1,152 @@
+"""The operations of a JAX function: its jaxpr, flattened, as a graph whose tensors can be read and replaced.
+
+Calls of jitted functions are inlined, except activations, whose own rules of differentiation are kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.graph import Graph, Node
+from rl_clarity.agents.sites import ACTIVATIONS
+
+KINDS = {
+    "conv_general_dilated": "conv2d",
+    "dot_general": "dense",
+    "reduce_window_max": "maxpool",
+    "reduce_window_sum": "avgpool",
+}
+INLINED = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint")
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value that depends on neither observations nor state."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An equation of the jaxpr; tensors are numbered in the order of computation."""
+
+    equation: Any
+    name: str
+    kind: str
+    arguments: tuple[int | Constant, ...]
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The operations of a function of arrays with a fixed batch size."""
+
+    operations: tuple[Operation, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int | Constant, ...]
+    types: Mapping[int, Any]
+    """Shape and type of each tensor."""
+
+    def evaluate(self, tensors: Sequence[int | Constant], values: Mapping[int, Any]) -> list[Any]:
+        """Values of tensors, given those of others: only what is between them is computed."""
+        values = dict(values)
+        needed = {tensor for tensor in tensors if isinstance(tensor, int)}
+        pending = []
+        for operation in reversed(self.operations):
+            if (needed - values.keys()) & set(operation.results):
+                pending.append(operation)
+                needed |= {argument for argument in operation.arguments if isinstance(argument, int)}
+        for operation in reversed(pending):
+            primitive = operation.equation.primitive
+            functions, parameters = primitive.get_bind_params(operation.equation.params)
+            arguments = [_value(argument, values) for argument in operation.arguments]
+            results = primitive.bind(*functions, *arguments, **parameters)
+            for tensor, result in zip(
+                operation.results, results if primitive.multiple_results else [results], strict=True
+            ):
+                values.setdefault(tensor, result)
+        return [_value(tensor, values) for tensor in tensors]
+
+    def graph(self, heads: int) -> Graph:
+        """The operations that depend on the inputs, of which the first is the observations; `heads` outputs."""
+        nodes = [Node("input", "input", (tensor,), ()) for tensor in self.inputs]
+        position = {tensor: i for i, tensor in enumerate(self.inputs)}
+        for operation in self.operations:
+            arguments = [position[a] for a in operation.arguments if isinstance(a, int) and a in position]
+            if arguments:
+                position |= dict.fromkeys(operation.results, len(nodes))
+                convolves = operation.kind == "conv2d"
+                nodes.append(Node(operation.name, operation.kind, operation.results, tuple(arguments), convolves))
+        sinks = [position[tensor] for tensor in self.outputs[:heads] if isinstance(tensor, int) and tensor in position]
+        return Graph(tuple(nodes), 0, tuple(sinks))
+
+    @property
+    def channels_first(self) -> bool:
+        """Whether the convolutions' results are (B, c, h, w)."""
+        convolutions = [op.equation.params["dimension_numbers"] for op in self.operations if op.kind == "conv2d"]
+        return bool(convolutions) and all(numbers.out_spec[1] == 1 for numbers in convolutions)
+
+
+def trace(function: Callable[..., Any], arguments: Sequence[Any]) -> Program:
+    """The operations of a function that returns a list of arrays, for arguments of these shapes and types."""
+    import jax
+
+    closed = jax.make_jaxpr(function)(*arguments)
+    numbers = itertools.count()
+    operations: list[Operation] = []
+    types: dict[int, Any] = {}
+    used: dict[str, int] = {}
+
+    def new(variables: Sequence[Any]) -> list[int]:
+        tensors = [next(numbers) for _ in variables]
+        types.update((tensor, variable.aval) for tensor, variable in zip(tensors, variables, strict=True))
+        return tensors
+
+    def inline(jaxpr: Any, constants: Sequence[Any], inputs: Sequence[int | Constant], scope: str) -> list[Any]:
+        known: dict[Any, int | Constant] = dict(zip(jaxpr.constvars, map(Constant, constants), strict=True))
+        known |= dict(zip(jaxpr.invars, inputs, strict=True))
+
+        def argument(atom: Any) -> int | Constant:
+            return Constant(atom.val) if hasattr(atom, "val") else known[atom]
+
+        for equation in jaxpr.eqns:
+            arguments = [argument(atom) for atom in equation.invars]
+            scopes = "/".join(filter(None, (scope, str(equation.source_info.name_stack))))
+            inner, kind = equation.params.get("jaxpr"), _kind(equation)
+            if equation.primitive.name in INLINED and inner is not None and kind not in ACTIVATIONS:
+                results: Sequence[Any] = inline(
+                    getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), arguments, scopes
+                )
+            else:
+                results = new(equation.outvars)
+                name = "/".join(filter(None, (scopes, kind)))
+                used[name] = used.get(name, 0) + 1
+                name = name if used[name] == 1 else f"{name}_{used[name] - 1}"
+                operations.append(Operation(equation, name, kind, tuple(arguments), tuple(results)))
+            known |= dict(zip(equation.outvars, results, strict=True))
+        return [argument(atom) for atom in jaxpr.outvars]
+
+    inputs = new(closed.jaxpr.invars)
+    outputs = inline(closed.jaxpr, closed.consts, inputs, "")
+    return Program(tuple(operations), tuple(inputs), tuple(outputs), types)
+
+
+def _kind(equation: Any) -> str:
+    """The activation, for a call of a function with its name or a maximum with 0; else the kind of operation."""
+    name = equation.primitive.name
+    if name == "max" and any(hasattr(atom, "val") and np.all(atom.val == 0) for atom in equation.invars):
+        return "relu"
+    called = equation
+    while "call_jaxpr" in called.params and len(called.params["call_jaxpr"].eqns) == 1:  # of a custom derivative
+        called = called.params["call_jaxpr"].eqns[0]
+    function = str(called.params.get("name", "")).replace("_", "")
+    return function if function in ACTIVATIONS else KINDS.get(name, name)
+
+
+def _value(tensor: int | Constant, values: Mapping[int, Any]) -> Any:
+    return tensor.value if isinstance(tensor, Constant) else values[tensor]

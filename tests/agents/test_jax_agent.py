@@ -1,0 +1,118 @@
+"""Agents of JAX functions, Flax modules among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.errors import OptionError
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("flax")
+
+import jax.numpy as jnp  # noqa: E402
+
+from tests.agents import jax_networks  # noqa: E402
+
+SHAPE = (16, 16, 3)
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    return jax_networks.initialized("Residual", SHAPE)
+
+
+@pytest.fixture
+def observations() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (5, *SHAPE), np.uint8)
+
+
+def test_outputs_and_input_gradients_equal_those_of_the_function(network: Any, observations: np.ndarray) -> None:
+    apply, parameters = network
+    agent = rl_clarity.JaxAgent(apply, parameters, SHAPE)
+    x = observations / np.float32(255)
+    logits, values = apply(parameters, x)
+    outputs = agent.forward(observations)
+    assert outputs.policy_logits is not None
+    assert np.allclose(outputs.policy_logits, logits, atol=1e-6)
+    assert outputs.values is not None
+    assert np.allclose(outputs.values, values, atol=1e-6)
+    expected = jax.grad(lambda x: apply(parameters, x)[1].sum())(x)
+    assert np.allclose(agent.gradients(observations, "input", ["value"])[0], expected, atol=1e-6)
+
+
+def test_layers_are_activations_named_by_module(network: Any) -> None:
+    agent = rl_clarity.JaxAgent(network[0], network[1], SHAPE)
+    assert list(agent.layers.values()) == [(4, 4, 4), (2, 2, 4), (2, 2, 4)]
+    sites = {site.name: site for site in agent.sites}
+    assert sites["Residual/conv1/conv2d"].kind == "conv2d"
+    assert sites["Residual/silu"].kind == "silu"
+    bypassed = [name for name, site in sites.items() if not site.after_bottleneck]
+    assert "Residual/Conv_0/conv2d" in bypassed
+    assert "Residual/relu" not in bypassed
+
+
+def test_residual_connections_bypass_layers_inside_the_block(network: Any, observations: np.ndarray) -> None:
+    agent = rl_clarity.JaxAgent(network[0], network[1], SHAPE)
+    inside = agent.site("Residual/relu_1").name
+    (tail,) = agent.tails(observations, inside, ["value"])
+    removed = agent.forward(observations, write={inside: np.zeros_like(tail.values)})
+    assert removed.values is not None
+    assert np.allclose(tail.scores(scale=0)[0], removed.values, atol=1e-6)
+    assert np.ptp(removed.values) > 1e-4  # the other path still depends on the observations
+
+
+def test_modules_of_nnx(observations: np.ndarray) -> None:
+    nnx = pytest.importorskip("flax.nnx")
+
+    class Network(nnx.Module):  # type: ignore[name-defined]
+        def __init__(self, rngs: Any) -> None:
+            self.conv = nnx.Conv(3, 4, (4, 4), strides=4, rngs=rngs)
+            self.q = nnx.Linear(64, 5, rngs=rngs)
+
+        def __call__(self, x: Any) -> Any:
+            return self.q(nnx.relu(self.conv(x)).reshape(len(x), -1))
+
+    network = Network(nnx.Rngs(0))
+    definition, parameters = nnx.split(network)
+    agent = rl_clarity.JaxAgent(lambda parameters, x: nnx.merge(definition, parameters)(x), parameters, SHAPE)
+    q_values = agent.forward(observations).q_values
+    assert q_values is not None
+    assert np.allclose(q_values, network(observations / np.float32(255)), atol=1e-6)
+    assert agent.layers == {"relu": (4, 4, 4)}
+    assert any("kernel" in name for name in agent.parameters())
+
+
+def test_a_page_of_a_flax_agent(network: Any, observations: np.ndarray, tmp_path: Path) -> None:
+    agent = rl_clarity.JaxAgent(network[0], network[1], SHAPE)
+    trajectories = {
+        "observations": observations[None],
+        "actions": np.zeros((1, 5), int),
+        "rewards": np.ones((1, 5)),
+        "dones": np.zeros((1, 5), bool),
+    }
+    rl_clarity.generate(
+        agent, trajectories, observations, tmp_path / "page", nmf_features=2, attr_integrate_steps=2
+    )
+    assert rl_clarity.open_results(tmp_path).manifest["complete"]
+    assert (tmp_path / "interface.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("apply", "words"),
+    [
+        ("apply", "apply is a str"),
+        (lambda parameters, x: x, "the module returns"),
+        (lambda parameters, x: jax.nn.softmax(x.reshape(len(x), -1)[:, :4]), "probabilities"),
+        (lambda parameters, x: jnp.ones((3, 4)), "3 rows for two observations"),
+        (lambda parameters, x: np.asarray(x).reshape(len(x), -1)[:, :4], "jax.numpy"),
+        (lambda parameters, x: jnp.ones((len(x), 4)), "does not depend on the observations"),
+    ],
+)
+def test_unusable_functions_are_rejected(apply: Any, words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        rl_clarity.JaxAgent(apply, {}, SHAPE)
