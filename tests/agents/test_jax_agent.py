@@ -95,9 +95,7 @@ def test_a_page_of_a_flax_agent(network: Any, observations: np.ndarray, tmp_path
         "rewards": np.ones((1, 5)),
         "dones": np.zeros((1, 5), bool),
     }
-    rl_clarity.generate(
-        agent, trajectories, observations, tmp_path / "page", nmf_features=2, attr_integrate_steps=2
-    )
+    rl_clarity.generate(agent, trajectories, observations, tmp_path, nmf_features=2, attr_integrate_steps=2)
     assert rl_clarity.open_results(tmp_path).manifest["complete"]
     assert (tmp_path / "interface.html").exists()
 
