@@ -243,7 +243,7 @@ class _Builder:
         playing = Cost(preview.seconds, preview.sample_bytes)
         return forecast(
             self._tasks(subject),
-            output.store,
+            output.reusable,
             sample,
             written,
             ranks=ranks,

@@ -6,12 +6,14 @@ Files are written atomically: under a temporary name, synced and renamed (object
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import mimetypes
 import os
 import re
-from collections.abc import Iterable, Set
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rl_clarity.errors import OutputError
 from rl_clarity.files import UNFINISHED, local_path, write_atomically
@@ -20,6 +22,18 @@ _NAME = re.compile(r"[A-Za-z0-9._/-]+")
 _TYPES = {".js": "text/javascript", ".html": "text/html; charset=utf-8", ".png": "image/png"}
 _TYPE_KEYWORDS = {"s3": "ContentType", "s3a": "ContentType", "gs": "content_type", "gcs": "content_type"}
 _AZURE = ("az", "abfs", "abfss", "adl")
+
+
+class Checksum(NamedTuple):
+    """Size in bytes and SHA-256 of a file's content."""
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, data: bytes) -> Checksum:
+        """The checksum of a file that contains `data`."""
+        return cls(len(data), hashlib.sha256(data).hexdigest())
 
 
 class Directory(Protocol):
@@ -46,6 +60,14 @@ class Directory(Protocol):
         """Names of all files that are completely written."""
         ...
 
+    def sizes(self) -> Mapping[str, int]:
+        """Sizes in bytes of all files that are completely written, by name."""
+        ...
+
+    def checksum(self, name: str) -> Checksum:
+        """Checksum of what was last written to a file through this object, or else of what the file contains now."""
+        ...
+
 
 def open_directory(location: str | os.PathLike[str]) -> Directory:
     """The directory at a path, or at an address such as `s3://bucket/page`."""
@@ -65,17 +87,19 @@ class LocalDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._written: dict[str, Checksum] = {}
 
     @property
     def location(self) -> str:
         return str(self.path)
 
     def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
-        target = self._path(name)
+        target, pieces = self._path(name), _CheckedPieces(data)
         try:
-            write_atomically(target, data)
+            write_atomically(target, pieces)
         except OSError as error:
             raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+        self._written[name] = pieces.checksum()
 
     def read(self, name: str) -> bytes:
         return self._path(name).read_bytes()
@@ -85,8 +109,20 @@ class LocalDirectory:
             self._path(name).unlink()
 
     def names(self) -> Set[str]:
-        files = (path for path in self.path.rglob("*") if path.is_file())
-        return {path.relative_to(self.path).as_posix() for path in files if not path.name.endswith(UNFINISHED)}
+        return set(self.sizes())
+
+    def sizes(self) -> Mapping[str, int]:
+        sizes = {}
+        for path in self.path.rglob("*"):
+            if not path.name.endswith(UNFINISHED):
+                with contextlib.suppress(OSError):  # removed since, or a dangling link
+                    status = path.stat()
+                    if stat.S_ISREG(status.st_mode):
+                        sizes[path.relative_to(self.path).as_posix()] = status.st_size
+        return sizes
+
+    def checksum(self, name: str) -> Checksum:
+        return self._written.get(name) or Checksum.of(self.read(name))
 
     def _path(self, name: str) -> Path:
         return self.path / _checked(name)
@@ -105,14 +141,16 @@ class RemoteDirectory:
         except (ImportError, ValueError) as error:
             raise OutputError(f'cannot open {address}: {error} (pip install "rl-clarity[remote]")') from error
         self._root = root.rstrip("/")
+        self._written: dict[str, Checksum] = {}
 
     def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
-        path = self._path(name)
+        path, content = self._path(name), b"".join(_pieces(data))
         try:
             self._files.makedirs(str(PurePosixPath(path).parent), exist_ok=True)
-            self._files.pipe_file(path, b"".join(_pieces(data)), **self._content_type(name))
+            self._files.pipe_file(path, content, **self._content_type(name))
         except OSError as error:
             raise OutputError(f"cannot write {self.location}/{name}: {error}") from error
+        self._written[name] = Checksum.of(content)
 
     def read(self, name: str) -> bytes:
         return bytes(self._files.cat_file(self._path(name)))
@@ -122,11 +160,18 @@ class RemoteDirectory:
             self._files.rm_file(self._path(name))
 
     def names(self) -> Set[str]:
+        return set(self.sizes())
+
+    def sizes(self) -> Mapping[str, int]:
         try:
             self._files.invalidate_cache(self._root)  # other ranks write too
-            return {path[len(self._root) :].lstrip("/") for path in self._files.find(self._root)}
+            files = self._files.find(self._root, detail=True)
         except FileNotFoundError:
-            return set()
+            return {}
+        return {path[len(self._root) :].lstrip("/"): int(info["size"]) for path, info in files.items()}
+
+    def checksum(self, name: str) -> Checksum:
+        return self._written.get(name) or Checksum.of(self.read(name))
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{_checked(name)}"
@@ -141,6 +186,23 @@ class RemoteDirectory:
 
             return {"content_settings": ContentSettings(content_type=content_type)}
         return {keyword: content_type} if keyword and content_type else {}
+
+
+class _CheckedPieces:
+    """Pieces of a file's content, whose checksum is known once they were iterated over."""
+
+    def __init__(self, data: bytes | Iterable[bytes]) -> None:
+        self._data = data
+        self._size, self._hash = 0, hashlib.sha256()
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in _pieces(self._data):
+            self._size += len(piece)
+            self._hash.update(piece)
+            yield piece
+
+    def checksum(self) -> Checksum:
+        return Checksum(self._size, self._hash.hexdigest())
 
 
 def _pieces(data: bytes | Iterable[bytes]) -> Iterable[bytes]:

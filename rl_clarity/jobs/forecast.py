@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rl_clarity.jobs.directory import Checksum
 from rl_clarity.jobs.machine import peak_memory
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import BATCH_BYTES, BATCH_SHARE, Task
@@ -90,6 +91,12 @@ class CountingDirectory:
 
     def names(self) -> Set[str]:
         return frozenset()
+
+    def sizes(self) -> Mapping[str, int]:
+        return {}
+
+    def checksum(self, name: str) -> Checksum:
+        raise FileNotFoundError(name)
 
 
 def forecast(

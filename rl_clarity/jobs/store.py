@@ -1,8 +1,8 @@
 """Finished work on disk, so that a stopped job can be resumed.
 
-A task's entry is a JSON file with the key of everything that decided its result, the facts it found, and the names of
-the files it wrote. Files are written atomically and the entry last: a task is finished when its entry exists with the
-expected key, and its files exist.
+A task's entry is a JSON file with the key of everything that decided its result, the facts it found, and the names and
+checksums of the files it wrote. Files are written atomically and the entry last: a task is finished when its entry exists
+with the expected key, and its files exist with the sizes they were written with.
 """
 
 from __future__ import annotations
@@ -19,45 +19,57 @@ from typing import Any, TextIO
 
 from rl_clarity.errors import OutputError
 from rl_clarity.files import lock_file
-from rl_clarity.jobs.directory import Directory
+from rl_clarity.jobs.directory import Checksum, Directory
 from rl_clarity.keys import as_json
 
 DIRECTORY = ".rl-clarity"
 LOCK = "lock"
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""Errors of a file that is missing, damaged, or was written by another version."""
 _ENTRY = re.compile(rf"{re.escape(DIRECTORY)}/[A-Za-z0-9._-]+-[0-9a-f]{{8}}\.json")
 
 
 class WorkStore:
     """Entries of finished tasks, in `.rl-clarity/` inside the output directory."""
 
-    def __init__(self, files: Directory) -> None:
-        self._files = files
-        self._names: Set[str] = frozenset()
+    def __init__(self, files: Directory, damaged: Set[str] = frozenset()) -> None:
+        """Files in `damaged` count as missing."""
+        self._files, self._damaged = files, damaged
+        self._sizes: Mapping[str, int] = {}
         self.refresh()
 
     def refresh(self) -> None:
         """List the files again: other ranks write too."""
-        self._names = self._files.names()
+        self._sizes = {name: size for name, size in self._files.sizes().items() if name not in self._damaged}
 
     def finished(self, name: str, key: str) -> dict[str, Any] | None:
         """Facts of a finished task, or None if it must be done."""
         try:
             entry = json.loads(self._files.read(_entry(name)))
-            current = entry["key"] == key and all(file in self._names for file in entry["files"])
+            current = entry["key"] == key and all(
+                self._sizes.get(file) == size for file, (size, _) in entry["files"].items()
+            )
             facts: dict[str, Any] = entry["facts"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except UNREADABLE:
             return None
         return facts if current else None
 
-    def written(self, tasks: Iterable[str] | None = None) -> set[str]:
-        """Names of the files and entries of all finished tasks, or of the given ones, whatever their keys."""
-        entries = self._names if tasks is None else map(_entry, tasks)
-        written: set[str] = set()
+    def written(self, tasks: Iterable[str] | None = None) -> dict[str, Checksum]:
+        """Checksums of the files and entries of all finished tasks, or of the given ones, whatever their keys."""
+        entries = self._sizes if tasks is None else map(_entry, tasks)
+        written: dict[str, Checksum] = {}
         for entry in entries:
             if _ENTRY.fullmatch(entry):
-                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                    written |= {entry, *json.loads(self._files.read(entry))["files"]}
+                with contextlib.suppress(*UNREADABLE):
+                    data = self._files.read(entry)
+                    files = json.loads(data)["files"].items()
+                    written |= {entry: Checksum.of(data), **{name: Checksum(*checksum) for name, checksum in files}}
         return written
+
+    def damaged(self) -> set[str]:
+        """Names of the files of finished tasks whose content has changed since they were written; reads all files."""
+        present = ((name, checksum) for name, checksum in self.written().items() if name in self._sizes)
+        return {name for name, checksum in present if Checksum.of(self._files.read(name)) != checksum}
 
     def withdraw(self, name: str) -> None:
         """Remove a task's entry, before its files change."""
@@ -65,7 +77,8 @@ class WorkStore:
 
     def enter(self, name: str, key: str, facts: Mapping[str, Any], files: Sequence[str]) -> None:
         """Record a task as finished."""
-        entry = {"facts": facts, "files": list(files), "key": key, "name": name}
+        checksums = {file: self._files.checksum(file) for file in files}
+        entry = {"facts": facts, "files": checksums, "key": key, "name": name}
         self._files.write(_entry(name), as_json(entry).encode())
 
 

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from rl_clarity.errors import ClarityError, OutputError
-from rl_clarity.jobs.directory import Directory
+from rl_clarity.jobs.directory import Checksum, Directory
+from rl_clarity.jobs.store import DIRECTORY, UNREADABLE
+from rl_clarity.keys import as_json
 from rl_clarity.pages.chunks import parse_script
 from rl_clarity.pages.manifest import (
     FORMAT,
@@ -33,6 +35,8 @@ from svelte3.props import to_json
 
 PAGE = "interface.html"
 SCRIPT = "interface.js"
+FILES = f"{DIRECTORY}/page.json"
+"""Checksums of the files of a finished page; a single-file page contains them."""
 COMPILED = Path(__file__).resolve().parent / "compiled" / SCRIPT
 GLOBAL_NAME = "Interface"
 """The JavaScript variable that holds the page's constructor."""
@@ -49,6 +53,8 @@ _THEME = """\
 _MANIFEST = re.compile(rb'<script type="application/json" id="manifest">(.*?)</script>', re.DOTALL)
 _EMBEDDED = re.compile(rb'<script type="text/plain" data-(chunk|image)="([A-Za-z0-9._/-]+)">')
 _END = b"</script>"
+_FILES = re.compile(rb'<script type="application/json" id="files">(.*?)</script>', re.DOTALL)
+_SEAL = "<!-- sha256 of everything above: {} -->\n"
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ def write_page(
         page.write(SCRIPT, script.encode())
     embedded = _embedded(plain, data, set(missing)) if single_file else ()
     document = _document(plain, script if inline_js else None, bundle.style, modules or {}, embedded)
-    page.write(PAGE, (part.encode("utf-8", "replace") for part in document))
+    page.write(PAGE, _sealed(part.encode("utf-8", "replace") for part in document))
     return missing
 
 
@@ -154,6 +160,22 @@ def read_manifest(document: bytes) -> dict[str, Any]:
             "create the page again: rl-clarity run CHECKPOINT DIRECTORY --force"
         )
     return manifest
+
+
+def is_intact(document: bytes) -> bool:
+    """Whether a document is as it was written, by the hash in its last line."""
+    content, newline, seal = document.rstrip(b"\n").rpartition(b"\n")
+    return seal + b"\n" == _seal(hashlib.sha256(content + newline))
+
+
+def read_checksums(directory: Directory, document: bytes = b"") -> dict[str, Checksum]:
+    """Checksums of a finished page's files, which a single-file page's document contains; empty if there are none."""
+    match = _FILES.search(document)
+    try:
+        files = json.loads(match[1] if match else directory.read(FILES))
+        return {str(name): Checksum(int(size), str(sha256)) for name, (size, sha256) in files.items()}
+    except UNREADABLE:
+        return {}
 
 
 def embedded_files(document: bytes) -> dict[tuple[str, str], str]:
@@ -194,13 +216,31 @@ def _document(
 
 
 def _embedded(manifest: Mapping[str, Any], data: Directory, missing: set[str]) -> Iterator[str]:
+    files = {}
     for name in file_names(manifest, ChunkName):
         if name not in missing:
-            yield parse_script(data.read(name)).embedded()
+            content = data.read(name)
+            files[name] = Checksum.of(content)
+            yield parse_script(content).embedded()
     for name in file_names(manifest, ImageName):
         if name not in missing:
-            image = base64.b64encode(data.read(name)).decode("ascii")
-            yield f'<script type="text/plain" data-image="{name}">{image}</script>'
+            content = data.read(name)
+            files[name] = Checksum.of(content)
+            yield f'<script type="text/plain" data-image="{name}">{base64.b64encode(content).decode("ascii")}</script>'
+    yield f'<script type="application/json" id="files">{as_json(files)}</script>'
+
+
+def _sealed(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The parts of a document, and a last line with their hash."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+        yield part
+    yield _seal(digest)
+
+
+def _seal(digest: hashlib._Hash) -> bytes:
+    return _SEAL.format(digest.hexdigest()).encode()
 
 
 def _policy(inline_scripts: Sequence[str]) -> str:

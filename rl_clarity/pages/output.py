@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,17 @@ from typing import Any
 from rl_clarity.errors import ClarityError, OutputError
 from rl_clarity.files import UNFINISHED
 from rl_clarity.jobs.communicator import Communicator
-from rl_clarity.jobs.directory import Directory, is_name, open_directory
+from rl_clarity.jobs.directory import Checksum, Directory, is_name, open_directory
 from rl_clarity.jobs.store import DIRECTORY, WorkStore
 from rl_clarity.jobs.tasks import Results, Task
-from rl_clarity.keys import cache_key, code_version
-from rl_clarity.pages.document import PAGE, SCRIPT, read_manifest, write_page
+from rl_clarity.keys import as_json, cache_key, code_version
+from rl_clarity.pages.document import FILES, PAGE, SCRIPT, is_intact, read_checksums, read_manifest, write_page
 from rl_clarity.pages.manifest import Manifest
 from rl_clarity.pages.results import Page
 from rl_clarity.parsing import check_minimum, check_option
 
 PARTS = f"{DIRECTORY}/data"
 """Where the files of a single-file page are, until it is written."""
-FILES = f"{DIRECTORY}/page.json"
-"""Names of the files of a finished page."""
 LEFTOVERS = f"{DIRECTORY}/leftovers.json"
 MAX_PRECISION = 17
 SECONDS_BETWEEN_UPDATES = 5.0
@@ -58,7 +56,7 @@ class OutputOptions:
     single_file: bool = False
     """Put everything into one HTML file."""
     overwrite: bool = False
-    """Replace a page that is already in the output directory."""
+    """Replace a page that is already in the output directory. Files of earlier runs are checked by their contents."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "numpy_precision")
@@ -84,6 +82,8 @@ class PageOutput:
     decisive: Decisive
     finished: bool
     """The page is there, with all its files."""
+    damaged: Set[str] = frozenset()
+    """Files of finished tasks whose content has changed; known on rank 0, and only with `overwrite`."""
 
     def page_id(self, combos: Sequence[Sequence[str]]) -> str:
         """Hash of everything that decides the page of an agent whose actions press these buttons."""
@@ -91,8 +91,13 @@ class PageOutput:
 
     @property
     def store(self) -> WorkStore:
-        """Finished work."""
+        """Finished work; `begin` removes damaged files."""
         return WorkStore(self.data)
+
+    @property
+    def reusable(self) -> WorkStore:
+        """Finished work as it will be after `begin`."""
+        return WorkStore(self.data, self.damaged)
 
     def page(self) -> Page:
         """What `run` and `generate` return."""
@@ -105,12 +110,14 @@ class PageOutput:
         """
         directory = self.directory
         check_output_directory(directory, self.options.overwrite, page_id)
-        names = _read_names(directory, LEFTOVERS) | _read_names(directory, FILES) | WorkStore(directory).written()
+        names = {*_read_names(directory, LEFTOVERS), *read_checksums(directory), *WorkStore(directory).written()}
         if directory.names() & {PAGE, FILES}:
             names |= {SCRIPT, FILES}
         if names:
             directory.write(LEFTOVERS, json.dumps(sorted(names)).encode())
         directory.remove(PAGE)
+        for name in self.damaged:
+            self.data.remove(name)
         if "://" not in directory.location:
             for path in Path(directory.location).rglob(f".*{UNFINISHED}"):
                 path.unlink(missing_ok=True)
@@ -118,18 +125,20 @@ class PageOutput:
     def write(self, manifest: Manifest, tasks: Iterable[str]) -> None:
         """Write the document once all other files are written, then remove what does not belong to the page."""
         options, directory = self.options, self.directory
-        files = set() if options.is_single_file else self.store.written(tasks)
+        files = {} if options.is_single_file else self.store.written(tasks)
+        kept = {*files, FILES} if files else set()
         if not (options.inline_js or options.is_single_file):
-            files.add(SCRIPT)
-        if files:
-            directory.write(FILES, json.dumps(sorted(files)).encode())
-            files.add(FILES)
-        for name in sorted(_read_names(directory, LEFTOVERS) - files):
+            kept.add(SCRIPT)
+        for name in sorted(_read_names(directory, LEFTOVERS) - kept):
             if is_name(name):
                 directory.remove(name)
                 _remove_empty_folders(directory, name)
         directory.remove(LEFTOVERS)
         self._write(manifest)
+        if SCRIPT in kept:
+            files[SCRIPT] = directory.checksum(SCRIPT)
+        if files:
+            directory.write(FILES, as_json(files).encode())
         if options.is_single_file:
             self._remove_parts()
 
@@ -145,7 +154,7 @@ class PageOutput:
             store.refresh()
             finished = {task.name: store.finished(task.name, task.key) for task in tasks}
             results = {name: facts for name, facts in finished.items() if facts is not None}
-            self._write(manifest(results), store.written(results))
+            self._write(manifest(results), set(store.written(results)))
             now = time.perf_counter()
             due = now + max(SECONDS_BETWEEN_UPDATES, UPDATE_RATIO * (now - start))
 
@@ -183,13 +192,15 @@ def open_output(
         raise OutputError("the output directory is empty: give a directory, '.' for the current one")
     directory = open_directory(os.fspath(output_dir))
     key = cache_key([made_from, code_version()])
-    finished = None
+    data = open_directory(f"{directory.location}/{PARTS}") if options.is_single_file else directory
+    finished, damaged = False, set[str]()
     if ranks.rank == 0:
         page_id = cache_key([key, decisive(_combos(directory))])
         check_output_directory(directory, options.overwrite, page_id)
         finished = _is_finished(directory, page_id, options)
-    data = open_directory(f"{directory.location}/{PARTS}") if options.is_single_file else directory
-    return PageOutput(directory, data, options, key, decisive, bool(ranks.broadcast(finished)))
+        if options.overwrite and not finished:
+            damaged = WorkStore(data).damaged()
+    return PageOutput(directory, data, options, key, decisive, ranks.broadcast(finished), damaged)
 
 
 def finished_page(
@@ -224,7 +235,7 @@ def check_output_directory(directory: Directory, overwrite: bool = False, page_i
     manifest = _manifest(directory)
     if manifest.get("complete") is False or (page_id is not None and manifest.get("id") == page_id):
         return
-    title = f" ({manifest['title']})" if manifest.get("title") else ""
+    title = f" ({manifest['title']})" if manifest.get("title") else "" if manifest else " that cannot be read"
     raise OutputError(
         f"{directory.location} already holds a page{title}: choose another directory, or replace the page with "
         "overwrite=True (--force)"
@@ -232,10 +243,20 @@ def check_output_directory(directory: Directory, overwrite: bool = False, page_i
 
 
 def _is_finished(directory: Directory, page_id: str, options: OutputOptions) -> bool:
-    manifest, names = _manifest(directory), directory.names()
-    if not manifest.get("complete") or manifest.get("id") != page_id:
+    """Whether the page is complete: by the sizes of its files, with `overwrite` by their contents."""
+    try:
+        document = directory.read(PAGE)
+        manifest = read_manifest(document)
+    except (OSError, ClarityError):
         return False
-    return options.is_single_file or (FILES in names and _read_names(directory, FILES) <= names)
+    if not manifest.get("complete") or manifest.get("id") != page_id or not is_intact(document):
+        return False
+    if options.is_single_file:
+        return True
+    files, sizes = read_checksums(directory), directory.sizes()
+    if not files or any(sizes.get(name) != checksum.size for name, checksum in files.items()):
+        return False
+    return not options.overwrite or all(Checksum.of(directory.read(name)) == files[name] for name in sorted(files))
 
 
 def _page(directory: Directory) -> Page:
