@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from contextlib import suppress
@@ -24,19 +25,37 @@ def local_path(place: str) -> Path | None:
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write a temporary file, sync it and rename it, so that readers see the old file or the new one, never a part.
 
-    `data` is the content, whole or in pieces. An error leaves the old file as it was, and no temporary file.
+    `data` is the content, whole or in pieces. An error leaves the old file as it was, and no temporary file;
+    an OSError contains the file's name.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     try:
+        create_folder(path.parent)
         with unfinished.open("wb") as file:
             file.writelines((data,) if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
+    except OSError as error:
+        if error.filename is None or error.filename == str(unfinished):
+            error.filename = str(path)
+        raise
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder and its parents, if they do not exist.
+
+    Raises OSError; its reason names the file or dangling link that is in the way.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        place = next((one for one in (folder, *folder.parents) if os.path.lexists(one)), folder)
+        target = f"is a link to {place.readlink()}, which does not exist" if place.is_symlink() else "is a file"
+        raise NotADirectoryError(errno.ENOTDIR, f"{place} {target}", str(folder)) from error
 
 
 def lock_file(path: Path) -> TextIO:
@@ -46,7 +65,7 @@ def lock_file(path: Path) -> TextIO:
     """
     import fcntl
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    create_folder(path.parent)
     file = path.open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,6 +20,8 @@ AGENT = (
 )
 REPLACED = dict.fromkeys(("model_bytes", "policy_logits_name", "value_function_name"), AGENT)
 """Options of understanding-rl-vision that were replaced."""
+LARGEST = 2**31 - 1
+"""The largest count or seed: Procgen's seeds and the arrays of some libraries use signed 32-bit integers."""
 WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
@@ -54,11 +56,23 @@ def typed(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _typed(value) if isinstance(value, str) else value for key, value in values.items()}
 
 
+def path_text(value: Any, name: str) -> str:
+    """A path or address as text; raises OptionError, with the argument's name, for other types."""
+    try:
+        text = os.fspath(value)
+    except TypeError:
+        raise OptionError(f"{name}={value!r} must be a path") from None
+    if not isinstance(text, str) or "\0" in text:
+        raise OptionError(f"{name}={value!r} must be a path, as text")
+    return text
+
+
 def check_minimum(options: Any, minimum: float, *names: str) -> None:
-    """Raise OptionError for options below a minimum; None is allowed."""
+    """Raise OptionError for options below a minimum, and for larger integers than libraries take; None is allowed."""
     for name in names:
         value = getattr(options, name)
         check_option(options, name, value is None or value >= minimum, f"must be at least {minimum}")
+        check_option(options, name, not isinstance(value, int) or value <= LARGEST, f"must be at most {LARGEST}")
 
 
 def check_option(options: Any, name: str, valid: bool, requirement: str) -> None:

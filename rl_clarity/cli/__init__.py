@@ -1,4 +1,4 @@
-"""The command line: `rl-clarity run | train | demo | inspect | evaluate | export | convert`.
+"""The command line: `rl-clarity run | train | demo | inspect | evaluate | export | verify | convert`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -23,6 +26,7 @@ from rl_clarity.cli.arguments import (
     Inspect,
     Run,
     Train,
+    Verify,
     parse_arguments,
 )  # fmt: skip
 from rl_clarity.errors import ClarityError, OptionError
@@ -32,13 +36,15 @@ from rl_clarity.models import fetched
 from rl_clarity.options import InterfaceOptions
 from rl_clarity.training.options import TrainOptions
 
-FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
+FAILED, USAGE_ERROR, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 Result = tuple[Mapping[str, Any], str]
 """A summary for programs, and a text for people."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit code: 0, 1 for an error, 2 for a usage error, 130 if interrupted.
+    """Run a command; return the exit code.
+
+    It is 0, 1 for an error, 2 for a usage error, 130 if interrupted (SIGINT), or 143 if terminated (SIGTERM).
 
     Raises SystemExit with code 0 after help, and with code 2 for arguments that cannot be parsed.
     """
@@ -47,16 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):  # a terminal without Unicode shows escapes
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        try:
-            return _main([word for word in words if word != "--debug"])
-        finally:
-            if sys.stdout is not None:  # closed by the caller
-                sys.stdout.flush()  # so that errors of the output are seen here and not at the interpreter's exit
+        with _terminable():
+            try:
+                return _main([word for word in words if word != "--debug"])
+            finally:
+                if sys.stdout is not None:  # closed by the caller
+                    sys.stdout.flush()  # so that errors of the output are seen here and not at the interpreter's exit
     except BrokenPipeError:  # the reader has read enough: `rl-clarity run --help | head -1`
         _discard_output()
         return FAILED
-    except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        return _stopped(error)
     except OSError as error:
         _discard_output()
         return _fail(f"standard output: {error.strerror or error}")
@@ -83,12 +90,39 @@ def _main(words: Sequence[str]) -> int:
         raise
     except OSError as error:
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         resumable = isinstance(command, Train) or (isinstance(command, Run) and not command.dry_run)
-        return _fail("interrupted" + "; the same command resumes it" * resumable, INTERRUPTED)
+        return _stopped(error, "; the same command resumes it" * resumable)
     if summary and communicator().rank == 0:
         print(json.dumps(to_plain(summary, finite=True), sort_keys=True) if command.json else text)
-    return 0
+    return FAILED if isinstance(command, Verify) and summary["problems"] else 0
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does: what is finished is kept."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Raise `_Terminated` when the process is terminated; only a main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(number: int, frame: Any) -> None:
+        raise _Terminated
+
+    previous = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _stopped(error: KeyboardInterrupt, hint: str = "") -> int:
+    if isinstance(error, _Terminated):
+        return _fail(f"terminated{hint}", TERMINATED)
+    return _fail(f"interrupted{hint}", INTERRUPTED)
 
 
 def _fail(message: str, code: int = FAILED) -> int:
@@ -152,7 +186,7 @@ def _export(command: Export) -> Result:
     from rl_clarity.pages.results import open_results
 
     results = open_results(command.page)
-    layer = results.layer(command.layer or results.layers[0])
+    layer = results.layer(command.layer)
     number, count = command.trajectory, len(results.section("trajectories")["trajectories"])
     if not 1 <= number <= count:
         raise OptionError(f"--trajectory {number} must be from 1 to {count}")
@@ -168,6 +202,20 @@ def _export(command: Export) -> Result:
         fps=command.fps,
     )
     return {"file": str(path)}, f"Written: {path}"
+
+
+def _verify(command: Verify) -> Result:
+    from rl_clarity.pages.verification import verify
+
+    result = verify(command.page)
+    problems = list(result.problems())
+    lines = [f"{kind}: {name if name.isprintable() else ascii(name)}" for kind, name in problems]
+    if problems:
+        repair = "the rl-clarity run that created the page, repeated with --force, writes its files again"
+        lines.append(f"{len(problems)} problems with a page of {result.files} files; {repair}")
+    else:
+        lines.append(f"The page's {result.files} files are as they were written")
+    return {**asdict(result), "problems": len(problems)}, "\n".join(lines)
 
 
 def _frames(text: str | None, count: int) -> range | None:
@@ -205,5 +253,6 @@ RUNNERS: dict[type, Any] = {
     Inspect: _inspect,
     Evaluate: _evaluate,
     Export: _export,
+    Verify: _verify,
     Convert: _convert,
 }

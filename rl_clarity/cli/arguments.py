@@ -221,6 +221,16 @@ class Export(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Verify(Command):
+    """Check that all files of a page are as they were written, and list those that are missing, damaged, changed or
+    not part of the page. The exit code is 1 if there are any.
+    """
+
+    page: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PAGE")]
+    """Directory or address of a page, or its interface.html."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Convert(CheckpointCommand):
     """Convert a checkpoint of any known format to safetensors, with its metadata."""
 
@@ -231,7 +241,7 @@ class Convert(CheckpointCommand):
 
 
 COMMANDS: dict[str, Any] = {
-    kind.__name__.lower(): kind for kind in (Run, Train, Demo, Inspect, Evaluate, Export, Convert)
+    kind.__name__.lower(): kind for kind in (Run, Train, Demo, Inspect, Evaluate, Export, Verify, Convert)
 }
 
 

@@ -1,8 +1,8 @@
 """Finished work on disk, so that a stopped job can be resumed.
 
 A task's entry is a JSON file with the key of everything that decided its result, the facts it found, and the names and
-checksums of the files it wrote. Files are written atomically and the entry last: a task is finished when its entry exists
-with the expected key, and its files exist with the sizes they were written with.
+checksums of the files it wrote. Files are written atomically and the entry last: a task is finished when its entry
+exists with the expected key, and its files exist with the sizes that they were written with.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def _steps(frames: Steps, count: int) -> Sequence[int]:
 
 def _layer_and_output(results: Results, layer: str | None, output: str | None) -> tuple[str, str]:
     """Layer and output; the page's first by default."""
-    entry = results.layer(results.layers[0] if layer is None else layer)
+    entry = results.layer(layer)
     outputs = list(entry["attribution"])
     chosen = next((name for name in results.outputs if name in outputs), "") if output is None else output
     if chosen not in outputs:

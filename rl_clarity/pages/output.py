@@ -267,6 +267,8 @@ def _page(directory: Directory) -> Page:
 def _check_writable(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise OutputError(f"{path} is a file; choose a directory for the page")
+    if path.is_symlink() and not path.exists():
+        raise OutputError(f"{path} is a link to {path.readlink()}, which does not exist; create it, or remove the link")
     existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         raise OutputError(f"{existing} is not writable: choose another output directory, or change its permissions")

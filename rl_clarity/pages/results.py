@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import html
-import io
 import json
 import os
 import webbrowser
@@ -22,7 +22,10 @@ from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.pages.chunks import Chunk, decode_chunk, parse_embedded, parse_script
 from rl_clarity.pages.document import PAGE, embedded_files, read_manifest
+from rl_clarity.pages.images import decode_png
 from rl_clarity.pages.manifest import section_data
+from rl_clarity.pages.manifest_check import check_manifest
+from rl_clarity.parsing import path_text
 from rl_clarity.visualization.quantization import dequantize
 
 Steps = range | Sequence[int] | None
@@ -53,9 +56,22 @@ def open_results(directory: str | os.PathLike[str]) -> Results:
 
     Raises ClarityError if there is no page, or one of another format version.
     """
-    text = os.fspath(directory)
+    return Results(*locate(directory))
+
+
+def locate(page: str | os.PathLike[str]) -> tuple[Directory, str]:
+    """The directory of a page, and the name of its document there, from the path or address of either."""
+    text = path_text(page, "page")
     location, name = os.path.split(text) if text.endswith(".html") else (text, PAGE)
-    return Results(open_directory(location or "."), name)
+    return open_directory(location or "."), name
+
+
+def read_document(directory: Directory, name: str) -> bytes:
+    """The bytes of a page's document; raises ClarityError if it does not exist."""
+    try:
+        return directory.read(name)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ClarityError(f"{directory.location} contains no page {name}") from None
 
 
 @dataclass(frozen=True)
@@ -88,11 +104,9 @@ class Results:
 
     def __init__(self, directory: Directory, page: str = PAGE) -> None:
         self._directory = directory
-        try:
-            document = directory.read(page)
-        except (FileNotFoundError, NotADirectoryError):
-            raise ClarityError(f"{directory.location} contains no page {page}") from None
+        document = read_document(directory, page)
         self.manifest: dict[str, Any] = read_manifest(document)
+        check_manifest(self.manifest)
         self._embedded = embedded_files(document)
 
     def section(self, kind: str) -> dict[str, Any]:
@@ -118,14 +132,17 @@ class Results:
         """Ids of the outputs that have attribution, in order."""
         return [output["id"] for output in self.section("attribution")["outputs"]]
 
-    def layer(self, name: str) -> Mapping[str, Any]:
-        """What the manifest says about a layer; its entry in the section of features is under `features`, or None."""
+    def layer(self, name: str | None = None) -> Mapping[str, Any]:
+        """What the manifest says about a layer, by default the first.
+
+        Its entry in the section of features is under `features`, or None.
+        """
         for layer in self.section("attribution")["layers"]:
-            if layer["name"] == name:
+            if name is None or layer["name"] == name:
                 kinds = [section["kind"] for section in self.manifest["sections"]]
                 features = self.section("features")["layers"].get(layer["slug"]) if "features" in kinds else None
                 return {**layer, "features": features}
-        raise OptionError(f"unknown layer {name!r}; the page has {', '.join(self.layers)}")
+        raise OptionError(f"unknown layer {name!r}; the page has {', '.join(self.layers) or 'none'}")
 
     def trajectory(self, trajectory: int) -> Mapping[str, Any]:
         """What the manifest says about a trajectory, counted from 0."""
@@ -141,7 +158,7 @@ class Results:
     def frames(self, trajectory: int, steps: Steps = None) -> np.ndarray:
         """Frames (n, H, W, 1 | 3) uint8 as the page shows them."""
         names = self.trajectory(trajectory)["frames"]
-        return np.stack([_decoded_png(_png(part, at)) for part, at in self._at(trajectory, names, steps)])
+        return np.stack([decode_png(part.name, part.png(at)) for part, at in self._at(trajectory, names, steps)])
 
     def attribution(
         self, layer: str, trajectory: int, output: str = "value", steps: Steps = None
@@ -152,7 +169,7 @@ class Results:
             raise OptionError(f"unknown output {output!r}; the page has {', '.join(entry['attribution'])}")
         self.trajectory(trajectory)
         names = entry["attribution"][output][trajectory]
-        parts = [(part["codes"][at], part["scales"][at]) for part, at in self._at(trajectory, names, steps)]
+        parts = [(part.entry("codes", at), part.entry("scales", at)) for part, at in self._at(trajectory, names, steps)]
         values = dequantize(np.stack([codes for codes, _ in parts]), np.array([scale for _, scale in parts]))
         count = entry["channels"]
         residual = values[..., count:] if values.shape[-1] > count else None
@@ -183,7 +200,12 @@ class Results:
     def image(self, name: str) -> np.ndarray:
         """The image (H, W, 1 | 3 | 4) uint8 of that name."""
         text = self._embedded.get(("image", name))
-        return _decoded_png(base64.b64decode(text) if text is not None else self._read(name))
+        if text is None:
+            return decode_png(name, self._read(name))
+        try:
+            return decode_png(name, base64.b64decode(text, validate=True))
+        except binascii.Error as error:
+            raise ClarityError(f"image {name} is damaged: {error}") from error
 
     def _chunk(self, name: str) -> Chunk:
         text = self._embedded.get(("chunk", name))
@@ -195,7 +217,7 @@ class Results:
         except FileNotFoundError:
             raise ClarityError(f"{name} is missing in {self._directory.location}: the page is not complete") from None
 
-    def _at(self, trajectory: int, names: Sequence[str], steps: Steps) -> list[tuple[dict[str, np.ndarray], int]]:
+    def _at(self, trajectory: int, names: Sequence[str], steps: Steps) -> list[tuple[_Segment, int]]:
         """For each step, the segment that contains it, read once, and the step's index there."""
         count, length = self.trajectory(trajectory)["steps"], self.section("trajectories")["segment"]
         wanted = range(count) if steps is None else steps
@@ -204,18 +226,25 @@ class Results:
                 raise OptionError(f"step {step} is out of range: the trajectory has {count}, counted from 0")
         if not wanted:
             raise OptionError("steps is empty")
-        segments = {number: self.chunk(names[number]) for number in sorted({step // length for step in wanted})}
+        numbers = sorted({step // length for step in wanted})
+        segments = {number: _Segment(names[number], self.chunk(names[number])) for number in numbers}
         return [(segments[step // length], step % length) for step in wanted]
 
 
-def _png(frames: Mapping[str, np.ndarray], at: int) -> bytes:
-    start, stop = frames["offsets"][at : at + 2]
-    return frames["png"][start:stop].tobytes()
+@dataclass(frozen=True)
+class _Segment:
+    """The chunk of a segment of a trajectory, whose arrays have an entry for each step."""
 
+    name: str
+    arrays: Mapping[str, np.ndarray]
 
-def _decoded_png(data: bytes) -> np.ndarray:
-    from PIL import Image
+    def entry(self, array: str, index: int) -> np.ndarray:
+        try:
+            value: np.ndarray = self.arrays[array][index]
+        except (KeyError, IndexError):
+            raise ClarityError(f"chunk {self.name} is damaged: {array} has no entry {index}") from None
+        return value
 
-    with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
-        pixels = np.asarray(image)
-    return pixels[..., None] if pixels.ndim == 2 else pixels
+    def png(self, index: int) -> bytes:
+        start, stop = self.entry("offsets", index), self.entry("offsets", index + 1)
+        return self.arrays["png"][start:stop].tobytes() if "png" in self.arrays else b""

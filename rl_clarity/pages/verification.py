@@ -20,7 +20,7 @@ from rl_clarity.pages.document import (
     read_checksums,
     read_manifest,
 )  # fmt: skip
-from rl_clarity.pages.images import decode_png
+from rl_clarity.pages.images import PNG_END, decode_png
 from rl_clarity.pages.results import locate, read_document
 from rl_clarity.progress import progress_bar
 
@@ -96,7 +96,8 @@ def _decoded(kind: str, name: str, text: str) -> bytes:
 def _is_readable(name: str, content: bytes) -> bool:
     try:
         if name.endswith(".png"):
-            decode_png(name, content)
+            decode_png(name, content)  # also reads images without their end
+            return content.endswith(PNG_END)
         elif name.endswith(".js") and name != SCRIPT:
             decode_chunk(parse_script(content))
     except ClarityError:

@@ -83,6 +83,7 @@ class EvaluationOptions:
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "episodes", "max_steps")
+        check_minimum(self, 0, "seed")
         expected = self.expect_return
         check_option(self, "expect_return", expected is None or math.isfinite(expected), "must be a finite number")
         check_option(self, "tolerance", 0 <= self.tolerance < math.inf, "must be a finite number from 0 on")

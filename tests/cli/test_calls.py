@@ -95,6 +95,9 @@ def test_usage_errors_exit_with_2(arguments: list[str], capsys: pytest.CaptureFi
         ("train out --env-name coinrun --gamma 2", "gamma=2.0 must be from 0 to 1"),
         ("evaluate a.jd --episodes 0", "episodes=0 must be at least 1"),
         ("evaluate a.jd --max-steps -1", "max_steps=-1 must be at least 1"),
+        ("evaluate a.jd --seed 5000000000", "seed=5000000000 must be at most 2147483647"),
+        ("run a.jd out --seed 5000000000", "seed=5000000000 must be at most 2147483647"),
+        (f"run a.jd out --trajectories.num-envs {10**19}", f"num_envs={10**19} must be at most 2147483647"),
     ],
 )
 def test_invalid_values_exit_with_2(call: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +135,13 @@ def test_a_closed_pipe_is_not_an_error(call: str) -> None:
         ("run coinrun page", "there is no file coinrun; the included agent is called models:coinrun"),
         ("export empty x.png", "empty contains no page interface.html"),
         ("train empty --env-name coinrun", "empty is a file, not a directory to train in"),
-        ("convert models:coinrun empty/a.safetensors", "cannot write empty/a.safetensors: File exists"),
+        ("convert models:coinrun empty/a.safetensors", "cannot write empty/a.safetensors: empty is a file"),
+        (
+            "convert models:coinrun link/a.safetensors",
+            "cannot write link/a.safetensors: link is a link to nowhere, which does not exist",
+        ),
+        ("run models:coinrun link", "link is a link to nowhere, which does not exist; create it, or remove the link"),
+        ("verify folder", "folder contains no page interface.html"),
         ("convert nowhere a.safetensors", "cannot read the checkpoint nowhere: No such file or directory"),
         ("demo --output-dir empty", "empty is a file; choose a directory for the page"),
     ],
@@ -143,6 +152,7 @@ def test_errors(
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("empty").touch()
+    Path("link").symlink_to("nowhere")
     assert main(call.split()) == 1
     assert capsys.readouterr() == ("", f"rl-clarity: {message}\n")
 

@@ -10,7 +10,7 @@ import pytest
 
 from rl_clarity.errors import OutputError
 from rl_clarity.jobs import SingleProcess, Task, TaskResult, WorkStore, locked, run_tasks
-from rl_clarity.jobs.directory import open_directory
+from rl_clarity.jobs.directory import Checksum, open_directory
 from rl_clarity.jobs.tasks import Work, waves
 
 
@@ -55,12 +55,14 @@ def test_tasks_with_changed_inputs_run_again(tmp_path: Path, store: WorkStore) -
     assert len(calls) == 6
 
 
-@pytest.mark.parametrize("damage", ["remove", "entry"])
+@pytest.mark.parametrize("damage", ["remove", "empty", "entry"])
 def test_tasks_with_deleted_or_damaged_results_run_again(tmp_path: Path, store: WorkStore, damage: str) -> None:
     calls: list[str] = []
     run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
     if damage == "remove":
         (tmp_path / "bb.txt").unlink()
+    elif damage == "empty":
+        (tmp_path / "bb.txt").write_text("")
     else:
         next((tmp_path / ".rl-clarity").glob("bb-*.json")).write_text("{")
     run_tasks(make_tasks(tmp_path, calls), store, SingleProcess())
@@ -100,7 +102,9 @@ def test_written_files_are_listed(tmp_path: Path, store: WorkStore) -> None:
     (tmp_path / ".rl-clarity" / "notes.json").write_text("[1]")
     files = {path.relative_to(tmp_path).as_posix() for path in (tmp_path / ".rl-clarity").glob("*-*.json")}
     store.refresh()
-    assert store.written() == {"a.txt", "bb.txt", "ccc.txt"} | files
+    written = store.written()
+    assert set(written) == {"a.txt", "bb.txt", "ccc.txt"} | files
+    assert written == {name: Checksum.of((tmp_path / name).read_bytes()) for name in written}
     assert {name for name in store.written(["bb"]) if name.endswith(".txt")} == {"bb.txt"}
 
 

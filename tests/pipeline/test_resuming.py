@@ -19,6 +19,7 @@ import pytest
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.jobs.store import DIRECTORY
+from rl_clarity.pages.verification import verify
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import REPOSITORY, SmallRun, failing_write_trajectory, is_complete, read_files, record_tasks
 
@@ -51,11 +52,42 @@ def test_deleted_files_are_written_again(run_short: Callable[..., Path], monkeyp
     directory = run_short("page")
     before = read_files(directory)
     (directory / "attribution/Relu_2/2/value-1.js").unlink()
-    (directory / "observations/observations-1.png").unlink()
+    (directory / "observations/observations-1.png").write_bytes(b"")
     with record_tasks(monkeypatch) as done:
         run_short("page")
     assert done == ["attribution/Relu_2/2", "atlas"]
     assert read_files(directory) == before
+    assert list(verify(directory).problems()) == []
+
+
+def test_files_of_the_same_size_are_repaired_with_overwrite(
+    run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = run_short("page")
+    before = read_files(directory)
+    name = "attribution/Relu_2/2/value-1.js"
+    (directory / name).write_bytes(bytes(reversed(before[name])))
+    assert list(verify(directory).problems()) == [("damaged", name)]
+    with record_tasks(monkeypatch) as done:
+        run_short("page")  # compares sizes only
+        assert done == []
+        run_short("page", overwrite=True)
+    assert done == ["attribution/Relu_2/2"]
+    assert read_files(directory) == before
+
+
+@pytest.mark.parametrize("single_file", [False, True])
+def test_a_document_that_was_cut_off_is_written_again(
+    run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, single_file: bool
+) -> None:
+    page = run_short("page", single_file=single_file) / "interface.html"
+    before = page.read_bytes()
+    page.write_bytes(before[:-100])
+    with record_tasks(monkeypatch) as done:
+        run_short("page", single_file=single_file)
+    assert bool(done) == single_file  # the files of a single-file page are in the document only
+    assert page.read_bytes() == before
+    assert list(verify(page).problems()) == []
 
 
 # --- interrupted ---------------------------------------------------------------------------------------------------
