@@ -85,7 +85,7 @@ def _held_back() -> Iterator[None]:
         os.dup2(notices.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:  # not where the user stops the import
             sys.stderr.flush()
             notices.seek(0)
             os.write(terminal, notices.read())

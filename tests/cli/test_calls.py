@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -218,6 +219,36 @@ def test_interrupted(
     assert main(call.split()) == 130
     hint = "; the same command resumes it" if resumable else ""
     assert capsys.readouterr() == ("", f"rl-clarity: interrupted{hint}\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("moment", ["numpy", "tyro", "rl_clarity.cli"])
+def test_signals_during_imports_end_the_command_with_one_line(moment: str, number: signal.Signals, code: int) -> None:
+    program = f"""
+import importlib.abc, os, sys
+class Stop(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {moment!r}:
+            os.kill(os.getpid(), {int(number)})
+sys.meta_path.insert(0, Stop())
+from rl_clarity.__main__ import main
+sys.exit(main())
+"""
+    command = [sys.executable, "-c", program, "inspect", "a.jd"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    what = "interrupted" if number == signal.SIGINT else "terminated"
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", f"rl-clarity: {what}\n")
+
+
+def test_sigterm_is_reported_as_ctrl_c_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def terminate(command: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    handler = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(cli, "RUNNERS", dict.fromkeys(cli.RUNNERS, terminate))
+    assert main("run a.jd out".split()) == 143
+    assert capsys.readouterr() == ("", "rl-clarity: terminated; the same command resumes it\n")
+    assert signal.getsignal(signal.SIGTERM) is handler
 
 
 @pytest.mark.parametrize(
