@@ -1,0 +1,121 @@
+"""Episodes of a recording as the arrays that `generate` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.recordings.layout import DONE
+from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays
+
+if TYPE_CHECKING:
+    from rl_clarity.recordings.recording import Episode, Recording
+
+NAMES = {"frames": "observations_full"}
+"""Fields of episodes that have another name in samples."""
+COPIED = ("observations", "frames", "actions", "rewards", "policy_logits", "values", "q_values")
+MAX_STEPS = 512
+
+
+def recorded_trajectories(recording: Recording, count: int, steps: int | None) -> Trajectories:
+    """Return `count` trajectories of consecutive steps; see `Recording.to_trajectories`."""
+    lengths = _lengths(recording)
+    total = int(lengths.sum())
+    if count < 1 or (steps is not None and steps < 1):
+        raise OptionError(f"count={count} and steps={steps} must be at least 1")
+    steps = min(MAX_STEPS, total // count) if steps is None else steps
+    if count * steps > total or not steps:
+        raise OptionError(f"{recording.location} has {total} steps: too few for {count} trajectories of {steps or 1}")
+    begins = np.cumsum(lengths) - lengths
+    rows = []
+    for start in np.arange(count) * (total // count):
+        latest = start + total // count - steps
+        later = begins[(begins >= start) & (begins <= latest)]
+        first = int(later[0]) if len(later) else int(start)  # an episode's beginning, if there is room for it
+        rows.append(_concatenate(recording, begins, lengths, first, steps))
+    arrays = {name: np.stack([row[name] for row in rows]) for name in _common(rows)}
+    combos = recording.metadata.get("action_combos")
+    trajectories = from_arrays(Trajectories, arrays)
+    if combos:
+        return Trajectories(**{**vars(trajectories), "action_combos": tuple(tuple(map(str, c)) for c in combos)})
+    return trajectories
+
+
+def recorded_observations(recording: Recording, count: int) -> Observations:
+    """Return `count` observations at even distances, or all; see `Recording.to_observations`."""
+    lengths = _lengths(recording)
+    total = int(lengths.sum())
+    if count < 1 or not total:
+        raise OptionError(
+            f"count={count} must be at least 1, and {recording.location} must have steps (it has {total})"
+        )
+    chosen = np.linspace(0, total - 1, min(count, total)).astype(np.int64)
+    begins = np.cumsum(lengths) - lengths
+    episodes = np.searchsorted(begins, chosen, side="right") - 1
+    parts = []
+    for index in np.unique(episodes):
+        ages = chosen[episodes == index] - begins[index]
+        episode = recording[int(index)]
+        arrays = {name: array for name, array in _read(episode, ages).items() if name not in ("actions", "rewards")}
+        parts.append({**_without_outputs(arrays), "ages": ages.astype(np.int32)})
+    return from_arrays(Observations, {name: _join(recording, name, parts) for name in _common(parts)})
+
+
+def _lengths(recording: Recording) -> np.ndarray:
+    return np.array([row["steps"] for row in recording.table()], np.int64)
+
+
+def _concatenate(
+    recording: Recording, begins: np.ndarray, lengths: np.ndarray, first: int, steps: int
+) -> dict[str, np.ndarray]:
+    """Fields (T, ...) of consecutive steps, by their names in `Trajectories`."""
+    parts = []
+    index = int(np.searchsorted(begins, first, side="right")) - 1
+    while steps:
+        start = first - int(begins[index])
+        taken = min(steps, int(lengths[index]) - start)
+        if taken > 0:
+            episode = recording[index]
+            parts.append(_read(episode, slice(start, start + taken)) | _flags(episode, slice(start, start + taken)))
+            first, steps = first + taken, steps - taken
+        index += 1
+    return {name: _join(recording, name, parts) for name in _common(parts)}
+
+
+def _read(episode: Episode, rows: Any) -> dict[str, np.ndarray]:
+    arrays = {NAMES.get(name, name): getattr(episode, name) for name in COPIED}
+    arrays |= {f"states.{i}": part for i, part in enumerate(episode.states or ())}
+    return {name: np.asarray(array[rows]) for name, array in arrays.items() if array is not None}
+
+
+def _without_outputs(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: array for name, array in arrays.items() if name not in ("policy_logits", "values", "q_values")}
+
+
+def _flags(episode: Episode, rows: slice) -> dict[str, np.ndarray]:
+    """Firsts, truncations, and values of states after truncation; an episode that was stopped counts as truncated."""
+    truncated, final_values = np.zeros(len(episode), bool), np.zeros(len(episode), np.float32)
+    if episode.end != DONE:
+        truncated[-1] = True
+        value = episode.final_value
+        if value is None and episode.values is not None:
+            value = float(episode.values[-1])  # of the state before
+        final_values[-1] = value or 0.0
+    return {"firsts": episode.firsts[rows], "truncated": truncated[rows], "final_values": final_values[rows]}
+
+
+def _common(parts: Sequence[dict[str, np.ndarray]]) -> list[str]:
+    """Names of the arrays that all parts have."""
+    return [name for name in parts[0] if all(name in part for part in parts)]
+
+
+def _join(recording: Recording, name: str, parts: Iterable[dict[str, np.ndarray]]) -> np.ndarray:
+    arrays = [part[name] for part in parts]
+    shapes = {array.shape[1:] for array in arrays}
+    if len(shapes) > 1:
+        raise SamplesError(f"{recording.location}: {name} has different shapes in different episodes: {sorted(shapes)}")
+    joined = np.concatenate(arrays)
+    return joined.astype(np.float32) if joined.dtype.kind == "f" and not name.startswith("observations") else joined

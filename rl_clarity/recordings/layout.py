@@ -1,0 +1,141 @@
+"""Files of a recording, and what their lines and records say. `docs/recording-format.md` describes the layout."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.errors import SamplesError
+
+FORMAT = "rl_clarity recording"
+VERSION = 1
+METADATA = "recording.json"
+EPISODES = "episodes.bin"
+BLOCKS = "blocks.bin"
+
+DONE, TIME_LIMIT, STOPPED, GOING = "done", "time limit", "stopped", "still going"
+"""Why an episode ended; the last one if it has not, or its writer was killed."""
+MAX_METADATA_BYTES = 2**23
+
+BLOCK = np.dtype(
+    [
+        ("episode", "<u4"),
+        ("start", "<u4"),  # first step
+        ("steps", "<u4"),
+        ("file", "<u4"),  # number of the data file
+        ("offset", "<u8"),
+        ("header", "<u4"),  # bytes
+        ("data", "<u4"),  # bytes, after the header
+    ]
+)
+"""A record of `blocks.bin`."""
+
+EPISODE = np.dtype(
+    [
+        ("episode", "<u4"),
+        ("end", "<u4"),  # position in ENDS
+        ("number", "<i8"),
+        ("environment", "<i8"),
+        ("seed", "<i8"),
+        ("level_seed", "<i8"),
+        ("start_step", "<i8"),
+        ("start_time", "<f8"),
+        ("training_step", "<i8"),
+        ("steps", "<i8"),
+        ("return", "<f8"),
+        ("checksum", "<u4"),  # CRC-32 of the bytes before
+    ]
+)
+"""A record of `episodes.bin`: one when an episode begins, with `end` GOING, and one when it ends."""
+ENDS = (GOING, DONE, TIME_LIMIT, STOPPED)
+UNKNOWN = -(2**63)
+"""In place of an integer that is not known; of a return it is NaN."""
+
+
+def data_file(number: int) -> str:
+    """Name of a data file."""
+    return f"data-{number:05}.bin"
+
+
+def encode_metadata(metadata: Mapping[str, Any]) -> bytes:
+    """Content of `recording.json`."""
+    return (json.dumps({**metadata, "format": FORMAT, "version": VERSION}, indent=1, sort_keys=True) + "\n").encode()
+
+
+def decode_metadata(data: bytes, file: str) -> dict[str, Any]:
+    """Return the metadata of `recording.json`; raises SamplesError if it is damaged or of another version."""
+    try:
+        metadata = json.loads(data)
+        if not isinstance(metadata, dict):
+            raise ValueError("expected a JSON object")
+    except (ValueError, RecursionError) as error:
+        raise SamplesError(f"{file} is damaged ({error})") from error
+    format_, version = metadata.pop("format", None), metadata.pop("version", None)
+    if format_ != FORMAT:
+        raise SamplesError(f"{file} has the format {format_!r}, not {FORMAT!r}")
+    if version != VERSION:
+        raise SamplesError(f"{file} has version {version!r}; this version of rl-clarity reads version {VERSION}")
+    return metadata
+
+
+def encode_episode(facts: Mapping[str, Any]) -> bytes:
+    """A record of `episodes.bin`. Missing facts, or those that are None, are unknown."""
+    record = np.zeros(1, EPISODE)
+    for name in EPISODE.names or ():
+        value = facts.get(name)
+        if name == "end":
+            value = ENDS.index(value)
+        elif value is None:
+            value = np.nan if EPISODE[name].kind == "f" else 0 if name == "checksum" else UNKNOWN
+        record[name] = value
+    data = record.tobytes()
+    return data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "little")
+
+
+def decode_episodes(data: bytes, file: str) -> np.ndarray:
+    """Return an array (E,) of episodes, type EPISODE, from the complete records of `episodes.bin`.
+
+    Raises SamplesError for damaged records.
+    """
+    size = EPISODE.itemsize
+    count = len(data) // size
+    records = np.frombuffer(data, EPISODE, count)
+    checksums = [zlib.crc32(data[start : start + size - 4]) for start in range(0, count * size, size)]
+    begins = records["end"] == 0
+    episodes = records[begins].copy()
+    ends = records[~begins]
+    valid = (
+        (records["checksum"] == checksums).all()
+        and (episodes["episode"] == np.arange(len(episodes))).all()
+        and (ends["episode"] < len(episodes)).all()
+        and len(np.unique(ends["episode"])) == len(ends)
+        and (ends["end"] < len(ENDS)).all()
+        and (ends["steps"] >= 0).all()
+    )
+    if not valid:
+        raise SamplesError(f"{file} is damaged: a record has a wrong checksum or order")
+    episodes[ends["episode"]] = ends
+    return episodes
+
+
+def episode_rows(episodes: np.ndarray) -> list[dict[str, Any]]:
+    """A dictionary for each episode; unknown integers are None."""
+    names = [name for name in EPISODE.names or () if name != "checksum"]
+    columns: list[list[Any]] = []
+    for name in names:
+        column = episodes[name].tolist()
+        if name == "end":
+            column = [ENDS[code] for code in column]
+        elif EPISODE[name].kind == "i":
+            column = [None if value == UNKNOWN else value for value in column]
+        columns.append(column)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def complete_records(data: bytes, dtype: np.dtype) -> bytes:
+    """The records of a file without a last one that is incomplete."""
+    return data[: len(data) // dtype.itemsize * dtype.itemsize]

@@ -1,0 +1,250 @@
+"""Where the files of a recording are: a local folder, or an address that fsspec supports."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from rl_clarity.errors import SamplesError
+from rl_clarity.files import local_path, lock_file, write_atomically
+from rl_clarity.recordings.layout import (
+    BLOCK,
+    BLOCKS,
+    EPISODE,
+    EPISODES,
+    GOING,
+    MAX_METADATA_BYTES,
+    METADATA,
+    STOPPED,
+    complete_records,
+    data_file,
+    decode_episodes,
+    decode_metadata,
+    encode_episode,
+    encode_metadata,
+    episode_rows,
+)
+
+LOCAL_FILE_BYTES = 2**29
+REMOTE_FILE_BYTES = 2**26
+"""Size at which a new data file begins. Object stores cannot append: their last data file is replaced as it grows."""
+UPLOAD_SECONDS = 60.0
+
+
+class RecordingFiles:
+    """Files of a recording at a path or an address."""
+
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        from fsspec.core import url_to_fs
+
+        self.location = os.fspath(location).rstrip("/")
+        try:
+            self._files, root = url_to_fs(self.location)
+        except (ImportError, ValueError) as error:
+            raise SamplesError(f'cannot open {location}: {error} (pip install "rl-clarity[remote]")') from error
+        self._root = str(root).rstrip("/")
+
+    def path(self, name: str) -> str:
+        """Path or address of a file, for messages."""
+        return f"{self.location}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of this name."""
+        try:
+            return self.size(name) >= 0
+        except FileNotFoundError:
+            return False
+
+    def size(self, name: str) -> int:
+        """Bytes of a file; raises FileNotFoundError if it does not exist, SamplesError if it is no regular file."""
+        try:
+            self._files.invalidate_cache(self._root)
+            info = self._files.info(f"{self._root}/{name}")
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise FileNotFoundError(self.path(name)) from error
+        except Exception as error:  # each store raises its own errors: credentials, network, ...
+            raise SamplesError(f"cannot read {self.path(name)}: {error}") from error
+        if info["type"] != "file":
+            raise SamplesError(f"{self.path(name)} is not a file")
+        return int(info["size"])
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """Bytes from `start` to `end`; raises SamplesError if the file does not have them."""
+        try:
+            data = bytes(self._files.cat_file(f"{self._root}/{name}", start=start, end=end)) if end > start else b""
+        except Exception as error:
+            raise SamplesError(f"cannot read {self.path(name)}: {error}") from error
+        if len(data) != end - start:
+            raise SamplesError(f"{self.path(name)} is damaged: it ends before byte {end}")
+        return data
+
+    def metadata(self) -> dict[str, Any]:
+        """The recording's metadata."""
+        try:
+            size = self.size(METADATA)
+        except FileNotFoundError:
+            raise SamplesError(f"no recording in {self.location}: {METADATA} is missing") from None
+        if size > MAX_METADATA_BYTES:
+            raise SamplesError(f"{self.path(METADATA)} is damaged: it has {size} bytes")
+        return decode_metadata(self.read(METADATA, 0, size), self.path(METADATA))
+
+    def read_from(self, name: str, start: int) -> bytes:
+        """Bytes from `start` to the file's end; empty if it does not exist."""
+        try:
+            return self.read(name, start, max(start, self.size(name)))
+        except FileNotFoundError:
+            return b""
+
+    def upload(self, path: Path, name: str) -> None:
+        """Replace a file by a local one."""
+        try:
+            self._files.makedirs(self._root, exist_ok=True)
+            self._files.put_file(str(path), f"{self._root}/{name}")
+        except Exception as error:
+            raise SamplesError(f"cannot write {self.path(name)}: {error}") from error
+
+
+class RecordingWriter:
+    """Appends to a recording's files; only one at a time can.
+
+    A recording at an address is written to a temporary folder and uploaded: every minute, and when it is closed.
+    """
+
+    def __init__(self, location: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
+        self.location = os.fspath(location).rstrip("/")
+        path = local_path(self.location)
+        self._remote = None if path is not None else RecordingFiles(self.location)
+        self._temporary = None if path is not None else tempfile.TemporaryDirectory(prefix="rl-clarity-recording-")
+        self._folder = path or Path(self._temporary.name)  # type: ignore[union-attr]
+        self._limit = LOCAL_FILE_BYTES if self._remote is None else REMOTE_FILE_BYTES
+        self._uploaded: dict[str, int] = {}
+        self._upload_time = time.monotonic()
+        self._data: IO[bytes] | None = None
+        if self._remote is not None:
+            self._download(self._remote)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = lock_file(self._folder / EPISODES)
+        except BlockingIOError as error:
+            raise SamplesError(f"another process is writing to {self.location}; wait for it, or use another") from error
+        except OSError as error:
+            raise SamplesError(f"cannot write to {self.location} ({error.strerror or error})") from error
+        self._open(metadata)
+
+    def begin(self, facts: Mapping[str, Any]) -> int:
+        """Add an episode and return its index."""
+        self._write(self._episodes, encode_episode({**facts, "episode": self.count, "end": GOING, "steps": 0}))
+        self.count += 1
+        return self.count - 1
+
+    def append(self, episode: int, start: int, steps: int, header: bytes, data: bytes) -> None:
+        """Add a block of an episode."""
+        if self._data is None or self._data_size + len(header) + len(data) > self._limit:
+            self._next_data_file()
+        offset = self._data_size
+        self._write(self._data, header + data)
+        self._data_size += len(header) + len(data)
+        record = np.array([(episode, start, steps, self._file, offset, len(header), len(data))], BLOCK)
+        self._write(self._blocks, record.tobytes())
+        if self._remote is not None and time.monotonic() - self._upload_time > UPLOAD_SECONDS:
+            self._upload(self._remote)
+
+    def end(self, episode: int, facts: Mapping[str, Any]) -> None:
+        """Write why an episode ended, with all its facts; its blocks must have been added."""
+        self._write(self._episodes, encode_episode({**facts, "episode": episode}))
+
+    def close(self) -> None:
+        """Sync the files to disk, or upload them."""
+        for file in (self._data, self._blocks, self._episodes):
+            if file is not None:
+                with suppress(OSError):
+                    os.fsync(file.fileno())
+                file.close()
+        if self._remote is not None:
+            self._upload(self._remote)
+        self._lock.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _open(self, metadata: Mapping[str, Any]) -> None:
+        """Open the files, and repair what a writer that was killed has left."""
+        path = self._folder / METADATA
+        if path.exists():
+            self.metadata = RecordingFiles(self._folder).metadata()
+            changed = {name for name, value in metadata.items() if name != "begun" and self.metadata.get(name) != value}
+            if changed:
+                self._lock.close()
+                raise SamplesError(
+                    f"{self.location} holds a recording with other metadata ({', '.join(sorted(changed))}): use "
+                    "another directory"
+                )
+        else:
+            self.metadata = dict(metadata)
+            write_atomically(path, encode_metadata(metadata))
+        self._episodes, data = self._open_records(EPISODES, EPISODE)
+        episodes = episode_rows(decode_episodes(data, f"{self.location}/{EPISODES}"))
+        self.count = len(episodes)
+        self._blocks, data = self._open_records(BLOCKS, BLOCK)
+        records = np.frombuffer(data, BLOCK)
+        self._file = int(records["file"].max()) if len(records) else -1
+        for facts in episodes:
+            if facts["end"] == GOING:
+                steps = int(records["steps"][records["episode"] == facts["episode"]].sum())
+                self.end(facts["episode"], {**facts, "end": STOPPED, "steps": steps})
+        if self._file >= 0 and self._remote is None:
+            self._file -= 1
+            self._next_data_file()
+
+    def _open_records(self, name: str, dtype: np.dtype) -> tuple[IO[bytes], bytes]:
+        """Open a file of records to append to it, without a last record that is incomplete; return its content."""
+        path = self._folder / name
+        path.touch()
+        file = path.open("r+b", buffering=0)
+        data = complete_records(file.readall(), dtype)
+        file.truncate(len(data))
+        file.seek(len(data))
+        return file, data
+
+    def _next_data_file(self) -> None:
+        if self._data is not None:
+            self._data.close()
+        self._file += 1
+        self._data = (self._folder / data_file(self._file)).open("ab", buffering=0)
+        self._data_size = self._data.tell()
+        if self._data_size > self._limit:
+            self._next_data_file()
+
+    def _write(self, file: IO[bytes] | None, data: bytes) -> None:
+        assert file is not None
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+        except OSError as error:
+            raise SamplesError(f"cannot write to {self.location} ({error.strerror or error})") from error
+
+    def _download(self, remote: RecordingFiles) -> None:
+        """Get everything but the data of a recording that is continued."""
+        for name in (METADATA, EPISODES, BLOCKS):
+            if remote.exists(name):
+                (self._folder / name).write_bytes(remote.read_from(name, 0))
+
+    def _upload(self, remote: RecordingFiles) -> None:
+        """Upload files that have changed: data first, so that readers find all that is listed."""
+        names = [*sorted(path.name for path in self._folder.glob("data-*.bin")), BLOCKS, EPISODES, METADATA]
+        for name in names:
+            path = self._folder / name
+            size = path.stat().st_size
+            if self._uploaded.get(name) != size:
+                remote.upload(path, name)
+                self._uploaded[name] = size
+            if name not in names[-4:]:
+                path.unlink()
+        self._upload_time = time.monotonic()

@@ -1,0 +1,246 @@
+"""Recording of episodes: rules, parallel environments, appending, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.recordings.recorder import Recorder
+from rl_clarity.recordings.recording import open_recording
+from tests.recordings.episodes import SHAPE, add_episode, make_recording, step_values
+
+
+def test_round_trip_of_all_fields(tmp_path: Path) -> None:
+    make_recording(tmp_path, (3, 70))
+    episode = open_recording(tmp_path)[1]
+    rows = [step_values(1, step) for step in range(70)]
+    for name, key in {
+        "observations": "observation",
+        "actions": "action",
+        "rewards": "reward",
+        "policy_logits": "logits",
+        "values": "value",
+    }.items():
+        np.testing.assert_array_equal(getattr(episode, name), [row[key] for row in rows])
+    assert episode.states is not None
+    for part, states in enumerate(episode.states):
+        np.testing.assert_array_equal(states, [row["state"][part] for row in rows])
+        assert states.dtype == rows[0]["state"][part].dtype
+    np.testing.assert_array_equal(episode.info["lives"], np.full(70, 3.0))
+    assert episode.firsts.tolist() == [True] + [False] * 69
+    assert not episode.truncated.any()
+
+
+def test_why_episodes_ended(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    add_episode(recorder, 0, 2)
+    add_episode(recorder, 1, 2, terminated=False, truncated=True)
+    recorder.add(**step_values(2, 0), terminated=False)
+    recorder.close()
+    recording = open_recording(tmp_path)
+    assert [episode.end for episode in recording] == ["done", "time limit", "stopped"]
+    assert recording[1].truncated.tolist() == [False, True]
+
+
+def test_table_has_a_row_for_each_episode(tmp_path: Path) -> None:
+    with Recorder(tmp_path, seed=7, metadata={"name": "test"}) as recorder:
+        for episode in range(2):
+            for step in range(4):
+                values = step_values(episode, step) | {"level_seed": 100 + episode, "training_step": 5}
+                recorder.add(**values, terminated=step == 3)
+    recording = open_recording(tmp_path)
+    row = recording.table()[1]
+    assert row.pop("start_time") >= recording.metadata["begun"]
+    assert row == {
+        "episode": 1,
+        "number": 1,
+        "environment": 0,
+        "seed": 7,
+        "level_seed": 101,
+        "start_step": 4,
+        "training_step": 5,
+        "end": "done",
+        "steps": 4,
+        "return": 6.0,
+    }
+
+
+def test_every_nth_episode_is_recorded(tmp_path: Path) -> None:
+    make_recording(tmp_path, (2,) * 7, every=3)
+    assert [episode.number for episode in open_recording(tmp_path)] == [0, 3, 6]
+
+
+def test_a_function_chooses_episodes(tmp_path: Path) -> None:
+    make_recording(tmp_path, (2,) * 5, every=lambda number: number in (1, 4))
+    assert [row["number"] for row in open_recording(tmp_path).table()] == [1, 4]
+
+
+def test_every_must_be_positive(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="every=0 must be at least 1"):
+        Recorder(tmp_path, every=0)
+
+
+def test_frames_are_rendered_for_recorded_steps_only(tmp_path: Path) -> None:
+    calls = []
+
+    def render() -> np.ndarray:
+        calls.append(1)
+        return np.full((20, 24, 3), len(calls), np.uint8)
+
+    with Recorder(tmp_path, every=2) as recorder:
+        for episode in range(4):
+            for step in range(3):
+                recorder.add(**step_values(episode, step), frame=render, terminated=step == 2)
+    assert len(calls) == 6
+    frames = open_recording(tmp_path)[1].frames
+    assert frames is not None
+    assert frames[:, 0, 0, 0].tolist() == [4, 5, 6]
+
+
+def vector_values(step: int, count: int) -> dict[str, Any]:
+    """One step of several environments; environment i has the values of episode i."""
+    rows = [step_values(env, step) for env in range(count)]
+    values: dict[str, Any] = {
+        key: np.stack([row[key] for row in rows]) for key in ("observation", "action", "reward", "logits")
+    }
+    return values
+
+
+def record_vector(directory: Path, **options: Any) -> None:
+    """Environment 0 ends after 4 steps, environment 1 after 3, again and again."""
+    with Recorder(directory, **options) as recorder:
+        for step in range(12):
+            ends = np.array([step % 4 == 3, step % 3 == 2])
+            recorder.add(**vector_values(step, 2), terminated=ends, truncated=np.zeros(2, bool))
+
+
+def test_parallel_environments(tmp_path: Path) -> None:
+    record_vector(tmp_path, envs=None)
+    recording = open_recording(tmp_path)
+    assert sorted((row["environment"], row["start_step"], row["steps"]) for row in recording.table()) == [
+        *((0, start, 4) for start in (0, 8, 16)),
+        *((1, start, 3) for start in (0, 6, 12, 18)),
+    ]
+    second = next(episode for episode in recording if episode.facts["environment"] == 1 and episode.number > 1)
+    np.testing.assert_array_equal(second.observations[0], step_values(1, 3)["observation"])
+
+
+def test_first_environment_is_recorded_by_default(tmp_path: Path) -> None:
+    record_vector(tmp_path)
+    assert {row["environment"] for row in open_recording(tmp_path).table()} == {0}
+
+
+def test_unknown_environment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"envs=\(2,\) must be from 0 to 1"):
+        record_vector(tmp_path, envs=(2,))
+
+
+def test_idle_environments_are_left_out(tmp_path: Path) -> None:
+    with Recorder(tmp_path, envs=None) as recorder:
+        for step in range(4):
+            idle = np.array([False, step == 1])
+            recorder.add(**vector_values(step, 2), terminated=np.full(2, step == 3), idle=idle)
+    assert sorted(row["steps"] for row in open_recording(tmp_path).table()) == [3, 4]
+
+
+def test_final_observation_and_state_are_of_the_episode_that_ended(tmp_path: Path) -> None:
+    with Recorder(tmp_path, envs=None) as recorder:
+        for step in range(2):
+            recorder.add(
+                **vector_values(step, 2),
+                terminated=np.array([step == 1, False]),
+                final_observation={0: np.full(SHAPE, 9, np.uint8)},
+                final_state=np.array([[1.0], [2.0]], np.float32),
+                final_value=np.array([5.0, 6.0]),
+            )
+    ended, stopped = open_recording(tmp_path)
+    assert ended.final_observation is not None
+    assert (ended.final_observation == 9).all()
+    assert ended.final_states is not None
+    assert ended.final_states[0].tolist() == [1.0]
+    assert ended.final_value == 5.0
+    assert stopped.final_observation is None
+
+
+def test_tensors_of_pytorch_are_accepted(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    with Recorder(tmp_path) as recorder:
+        recorder.add(
+            observation=torch.zeros((4, 4, 3), dtype=torch.uint8),
+            action=torch.tensor(2),
+            reward=0.5,
+            terminated=True,
+            logits=torch.ones(3, requires_grad=True),
+        )
+    episode = open_recording(tmp_path)[0]
+    assert episode.actions[0] == 2
+    assert np.asarray(episode.policy_logits).tolist() == [[1.0, 1.0, 1.0]]
+
+
+def test_values_are_copied(tmp_path: Path) -> None:
+    observation = np.zeros(SHAPE, np.uint8)
+    with Recorder(tmp_path) as recorder:
+        for step in range(3):
+            observation[:] = step
+            recorder.add(observation=observation, action=0, reward=0, terminated=step == 2)
+    assert open_recording(tmp_path)[0].observations[:, 0, 0, 0].tolist() == [0, 1, 2]
+
+
+def test_episodes_are_appended(tmp_path: Path) -> None:
+    make_recording(tmp_path, (3, 40), metadata={"name": "test"})
+    make_recording(tmp_path, (5,), metadata={"name": "test"})
+    recording = open_recording(tmp_path)
+    assert [len(episode) for episode in recording] == [3, 40, 5]
+    np.testing.assert_array_equal(recording[2].observations[4], step_values(0, 4)["observation"])
+
+
+def test_other_metadata_are_refused(tmp_path: Path) -> None:
+    make_recording(tmp_path, (3,), metadata={"name": "test"})
+    with pytest.raises(SamplesError, match="other metadata \\(name\\): use another directory"):
+        Recorder(tmp_path, metadata={"name": "other"})
+
+
+def test_two_writers_are_refused(tmp_path: Path) -> None:
+    with Recorder(tmp_path), pytest.raises(SamplesError, match="another process is writing"):
+        Recorder(tmp_path)
+
+
+def test_fields_must_be_the_same_at_all_steps(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        recorder.add(**step_values(0, 0), terminated=False)
+        values = step_values(0, 1)
+        del values["value"]
+        with pytest.raises(SamplesError, match="values: give the same fields"):
+            recorder.add(**values, terminated=False)
+        with pytest.raises(SamplesError, match=r"observations has shape \(2, 2\); it had \(16, 12, 3\)"):
+            recorder.add(**{**step_values(0, 1), "observation": np.zeros((2, 2), np.uint8)}, terminated=False)
+        with pytest.raises(SamplesError, match="actions has type float64; it had int64"):
+            recorder.add(**{**step_values(0, 1), "action": 0.5}, terminated=False)
+
+
+@pytest.mark.parametrize("value", ["text", object(), 1j])
+def test_objects_are_refused(tmp_path: Path, value: Any) -> None:
+    with Recorder(tmp_path) as recorder, pytest.raises(SamplesError, match=r"info\.x has type"):
+        recorder.add(**{**step_values(0, 0), "info": {"x": value}}, terminated=True)
+
+
+def test_names_that_could_leave_the_recording_are_refused(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder, pytest.raises(SamplesError, match="invalid field name"):
+        recorder.add(**{**step_values(0, 0), "info": {"../x": 1}}, terminated=True)
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SamplesError, match=r"cannot write to .*file/recording"):
+        Recorder(tmp_path / "file" / "recording")
+
+
+def test_same_steps_give_the_same_data(tmp_path: Path) -> None:
+    for name in "ab":
+        make_recording(tmp_path / name)
+    for file in ("data-00000.bin", "blocks.bin"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
