@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from rl_clarity.pipeline import run as run
     from rl_clarity.recordings.advantages import generalized_advantage_estimation as generalized_advantage_estimation
     from rl_clarity.recordings.collection import collect as collect
+    from rl_clarity.recordings.minari_ import write_minari as write_minari
+    from rl_clarity.recordings.recorder import Recorder as Recorder
+    from rl_clarity.recordings.recording import Episode as Episode
+    from rl_clarity.recordings.recording import Recording as Recording
+    from rl_clarity.recordings.recording import open_recording as open_recording
     from rl_clarity.reduction import ChannelReduction as ChannelReduction
     from rl_clarity.training import train as train
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
@@ -44,7 +49,10 @@ _PUBLIC = {
     "JaxAgent": "rl_clarity.agents.jax_agent",
     "KerasAgent": "rl_clarity.agents.keras_agent",
     "ORIGINAL": "rl_clarity.options",
+    "Episode": "rl_clarity.recordings.recording",
     "Outputs": "rl_clarity.agents.protocol",
+    "Recorder": "rl_clarity.recordings.recorder",
+    "Recording": "rl_clarity.recordings.recording",
     "TorchAgent": "rl_clarity.agents.torch_agent",
     "collect": "rl_clarity.recordings.collection",
     "convert": "rl_clarity.models",
@@ -56,12 +64,14 @@ _PUBLIC = {
     "integrated_gradients": "rl_clarity.analyses.attribution",
     "load_agent": "rl_clarity.models",
     "multi_path_attribution": "rl_clarity.analyses.attribution",
+    "open_recording": "rl_clarity.recordings.recording",
     "open_results": "rl_clarity.pages.results",
     "recompile_js": "rl_clarity.pages.document",
     "render_attribution": "rl_clarity.visualization.rendering",
     "run": "rl_clarity.pipeline",
     "select_layers": "rl_clarity.analyses.attribution",
     "train": "rl_clarity.training",
+    "write_minari": "rl_clarity.recordings.minari_",
 }
 
 _MODULES = {"models": "rl_clarity.models"}
