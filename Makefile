@@ -14,7 +14,7 @@ NUMPY_2 := $(VENV)/numpy-2
 PYTEST = chromium="$$($(PY) scripts/chromium.py)" && \
 	RL_CLARITY_CHROMIUM="$$chromium" PATH="$$(cd $(VENV)/bin && pwd):$$PATH" $(PY) -m pytest
 
-.PHONY: help demo test test-slow test-js check lint types lint-js paths format js benchmarks constraints dist clean distclean
+.PHONY: help demo docs test test-slow test-js check lint types lint-js paths format js benchmarks constraints dist clean distclean
 
 help:
 	@echo "make demo        explain the shipped model: writes $(DEMO_DIR)/interface.html in about a minute"
@@ -23,6 +23,7 @@ help:
 	@echo "make check       style, types, JavaScript, paths of this machine"
 	@echo "make format      fix style"
 	@echo "make js          compile the page's script from svelte_src/"
+	@echo "make docs        build the documentation: out/site/index.html"
 	@echo "make benchmarks  measure each stage"
 	@echo "make constraints write constraints.txt: the versions that are installed here"
 	@echo "make dist        build the wheel and the source distribution"
@@ -74,6 +75,12 @@ dist: $(INSTALLED_DEV)
 demo: $(INSTALLED)
 	$(VENV)/bin/rl-clarity demo --output-dir "$(DEMO_DIR)"
 	@echo "Open it in a browser."
+
+# The site includes the demo's page (scripts/docs_hooks.py); it is computed again only if something has changed.
+docs: $(INSTALLED_DEV)
+	$(VENV)/bin/rl-clarity demo --output-dir out/demo
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+	@echo "Open out/site/index.html in a browser."
 
 benchmarks: $(INSTALLED_DEV)
 	$(PY) -m benchmarks

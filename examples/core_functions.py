@@ -195,4 +195,4 @@ print("frames", len(gap), "- mean completeness gap", f"{np.abs(gap[:, 0] - gap[:
 # %% [markdown]
 # In a notebook, the value of `page` shows it in a frame; `page.open()` opens it in the browser:
 #
-# ![The page](../docs/page-light.png)
+# ![The page](../docs/images/page-light.png)

@@ -84,8 +84,11 @@ def run(
         output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
         dry_run: only measure, and return the forecast; nothing is written
         load_kwargs: where samples are stored and whether they are reused; see `LoadOptions`
-        trajectories_kwargs, observations_kwargs: how much the agent plays
-        trajectories, observations, observations_full: samples to explain instead, as for `generate`
+        trajectories_kwargs: how much the agent plays; see `TrajectoriesOptions`
+        observations_kwargs: how many more observations are collected; see `ObservationsOptions`
+        trajectories: samples to explain instead, as for `generate`
+        observations: extra observations, with `trajectories`, as for `generate`
+        observations_full: images to show instead of `observations`, as for `generate`
         options: see `InterfaceOptions`
 
     A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.

@@ -60,7 +60,7 @@ def imported_members(path: Path) -> Iterator[tuple[int, str]]:
 
 def test_every_module_is_in_a_layer() -> None:
     missing = {layer_member(path) for path in PACKAGE.rglob("*.py")} - set(LEVEL)
-    assert not missing, "add them to LAYERS, which defines what may import what, and to CONTRIBUTING.md"
+    assert not missing, "add them to LAYERS, which defines what may import what, and to docs/architecture.md"
 
 
 def test_imports_go_only_upwards() -> None:

@@ -27,7 +27,8 @@ def generalized_advantage_estimation(
         rewards: (B, T), of the action at t
         values: (B, T), of the observation at t
         dones: (B, T) bool: the episode ended after step t
-        gamma, lam: discount, and decay of the estimator
+        gamma: discount
+        lam: decay of the estimator
         truncated: (B, T) bool: the episode ended by a time limit
         final_values: (B, T), values of the states in which episodes were truncated, which take the place of V_{t+1}
             (default 0); advantages of the next episode are not propagated back

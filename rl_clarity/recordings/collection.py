@@ -36,7 +36,8 @@ def collect(
             `rl_clarity.environments.VectorEnvironment`, with discrete actions and images (H, W), (H, W, C), (C, H, W)
             or a stack of these, whose channels are concatenated. It is reset, but not closed
         num_steps: steps of each trajectory; there is one trajectory for each environment
-        num_obs, obs_every: number of extra observations of each environment afterwards, and steps between them
+        num_obs: number of extra observations of each environment afterwards
+        obs_every: steps between extra observations
         seed: of the environment's first reset and of the actions, which are sampled from the policy (greedy for action
             values)
         full_resolution: also keep the frames that the environment renders (`render_mode="rgb_array"`), and show these

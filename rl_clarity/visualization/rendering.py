@@ -36,7 +36,8 @@ def render_attribution(
     """Render attribution as images (B, h, w, 4) float32; colors are not clipped and exceed 1 where the opacity is 1.
 
     Args:
-        channels, residual: (B, h, w, K), and (B, h, w) or (B, h, w, 1): signed, in units of attribution
+        channels: (B, h, w, K), signed, in units of attribution
+        residual: (B, h, w) or (B, h, w, 1), as the channels
         direction: absolute values, positive parts or negative parts
         channel: the channels (`"prin"`), channels and residual (`"all"`), the residual (`"res"`) or a channel's index
         scale: strength at full brightness, above 0; default `attribution_scale(channels)`

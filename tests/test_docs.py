@@ -1,0 +1,235 @@
+"""README.md and docs/ are correct: links, commands, names, options, dependencies, and the code they show."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+import types
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.cli.arguments import parse_arguments
+from scripts.make_options import TARGET, document
+from tests import state_dicts
+from tests.formats import torch_writer
+from tests.formats.archive_writer import sb3_zip
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+DOCS = REPOSITORY / "docs"
+DOCUMENTS = [*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md"), *(REPOSITORY / "models").glob("*.md")]
+
+BREAKOUT = 'env_name="BreakoutNoFrameskip-v4"'
+SMALLER = {
+    "timesteps_per_proc=1_000_000": "timesteps_per_proc=64, num_envs=2, num_steps=32, num_minibatches=2",
+    f"{BREAKOUT})\npage.open()": f"{BREAKOUT}, **tiny)\npage.open()",
+    "collect(agent, env)": "collect(agent, env, num_steps=16, num_obs=8, obs_every=2)",
+}
+"""Replacements that make the code quick; everything else runs unchanged."""
+TINY: dict[str, Any] = {
+    "trajectories_kwargs": {"num_envs": 1, "num_steps": 16},
+    "observations_kwargs": {"num_envs": 1, "num_obs": 8, "obs_every": 2},
+    "layer_kwargs": {"discard_first_n": 2},
+}
+
+
+def blocks(language: str, *documents: Path) -> list[str]:
+    texts = [path.read_text(encoding="utf-8") for path in documents]
+    return [block for text in texts for block in re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.M)]
+
+
+def anchors(path: Path) -> set[str]:
+    """Anchors of headings, and of the names that the API reference documents."""
+    text = path.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    documented = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings} | {*documented}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(REPOSITORY).as_posix()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
+def test_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target or target.startswith("demo/"):  # the example page is part of the built site only
+            continue
+        file, _, anchor = target.partition("#")
+        linked = path.parent / file if file else path
+        assert linked.exists(), f"{target} of {path.name} is not there"
+        if anchor:
+            names = anchors(linked)
+            assert anchor in names or anchor.rpartition(".")[0] in names, f"{linked.name} has no heading #{anchor}"
+
+
+@pytest.mark.parametrize(
+    "line", sorted({*re.findall(r"(rl-clarity [a-z].*)$", "\n".join(blocks("sh", *DOCUMENTS)), re.MULTILINE)})
+)
+def test_commands_are_understood(line: str) -> None:
+    parse_arguments(shlex.split(line, comments=True)[1:])
+
+
+def test_targets_of_make_exist() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"^make ([\w-]+)", "\n".join(blocks("sh", *DOCUMENTS)), re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_extras_exist() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    shown = re.findall(r'pip install "(?:rl-clarity|\.)\[([\w,]+)\]"', "\n".join(p.read_text("utf-8") for p in DOCUMENTS))
+    assert {extra for extras in shown for extra in extras.split(",")} <= {*project["optional-dependencies"]}
+
+
+def test_readme_is_short() -> None:
+    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
+
+
+def test_public_names_are_in_the_api_reference() -> None:
+    documented = {name for path in (DOCS / "api").glob("*.md") for name in anchors(path)}
+    assert [name for name in rl_clarity.__all__ if f"rl_clarity.{name}" not in documented] == ["__version__"]
+
+
+def test_dependencies_are_explained() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    table = (DOCS / "installation.md").read_text(encoding="utf-8").partition("## What each dependency is for")[2]
+    development = ("test", "interop", "docs", "lint", "dev", "all")
+    extras = {name: needs for name, needs in project["optional-dependencies"].items() if name not in development}
+    assert [name for name in extras if f"`[{name}]`" not in table] == []
+    needed = [*project["dependencies"], *(need for needs in extras.values() for need in needs)]
+    assert [name for need in needed if (name := re.split(r"[\[=<>~;! ]", need)[0]) not in table] == []
+
+
+def test_table_of_options_is_current() -> None:
+    assert TARGET.read_text(encoding="utf-8") == document(), "run: python -m scripts.make_options"
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A folder with the files that the documents name, and the addresses that are opened in the browser."""
+    pages: list[str] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(webbrowser, "open", pages.append)
+    _restore_registries(monkeypatch)
+    models = tmp_path / "models"  # samples are saved beside the checkpoint
+    models.mkdir()
+    for path in (REPOSITORY / "models").glob("*.jd"):
+        shutil.copy(path, models)
+    monkeypatch.setattr("rl_clarity.models.models_directory", lambda: models)
+    for name in ("agent.zip", "ppo-breakout.zip"):
+        (tmp_path / name).write_bytes(sb3_zip(state_dicts.sb3()))
+    (tmp_path / "ppo_atari.cleanrl_model").write_bytes(torch_writer.save(state_dicts.ppo_atari()))
+    return pages
+
+
+NEEDED = {"Breakout": "ale_py", "coinrun": "procgen", "TorchAgent": "torch", "state_dict()": "torch"}
+"""Packages that code needs if it contains a word, besides those that it imports."""
+
+
+def run_code(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **namespace: Any) -> None:
+    """Run the Python code of a document in one namespace; blocks that begin with `# name.py` become modules."""
+    code = blocks("python", path)
+    for word, package in NEEDED.items():
+        if any(word in block for block in code):
+            pytest.importorskip(package)
+    namespace["tiny"] = TINY
+    for number, block in enumerate(code, start=1):
+        module = re.match(r"# (\w+)\.py\n", block)
+        if module:
+            (tmp_path / f"{module.group(1)}.py").write_text(block, encoding="utf-8")
+            monkeypatch.delitem(sys.modules, module.group(1), raising=False)
+            continue
+        for text, smaller in SMALLER.items():
+            block = block.replace(text, smaller)
+        exec(compile(block, f"{relative(path)}, block {number}", "exec"), namespace)
+
+
+def with_code() -> list[Path]:
+    """Documents with Python code that needs no names from the reader's own program."""
+    special = ("README.md", "docs/checkpoint-format.md", "docs/extending.md")
+    documents = [path for path in DOCUMENTS if path.parent.name != "models" and relative(path) not in special]
+    return sorted(path for path in documents if blocks("python", path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", with_code(), ids=relative)
+def test_code_runs(path: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_code(path, tmp_path, monkeypatch)
+    text = "\n".join(blocks("python", path))
+    assert len(opened) == text.count(".open()")
+    for page in tmp_path.rglob("interface.html"):
+        assert rl_clarity.open_results(page).manifest["complete"]
+
+
+@pytest.mark.slow
+def test_code_of_readme_runs(opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch, gymnasium = pytest.importorskip("torch"), pytest.importorskip("gymnasium")
+
+    class Policy(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolutions = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 8, stride=8), torch.nn.ReLU())
+            self.heads = torch.nn.ModuleList([torch.nn.Linear(8 * 64, outputs) for outputs in (4, 1)])
+
+        def forward(self, x: Any) -> Any:
+            features = self.convolutions(x).flatten(1)
+            return tuple(head(features) for head in self.heads)
+
+    class Noise(gymnasium.Env):  # type: ignore[misc]
+        observation_space = gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8)
+        action_space = gymnasium.spaces.Discrete(4)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action: int) -> Any:
+            return self.observation_space.sample(), 0.0, False, False, {}
+
+    run_code(REPOSITORY / "README.md", tmp_path, monkeypatch, module=Policy(), env=Noise())
+    assert [Path(address).parent.name for address in opened] == ["sb3", "cleanrl", "mine"]
+
+
+def test_code_that_writes_the_native_format_runs(
+    opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    tensors = {name: torch.from_numpy(array) for name, array in state_dicts.ppo_atari().items()}
+    agent = types.SimpleNamespace(state_dict=lambda: tensors)
+    run_code(DOCS / "checkpoint-format.md", tmp_path, monkeypatch, agent=agent)
+    assert rl_clarity.load_agent(tmp_path / "agent.safetensors").num_actions == 4
+
+
+@pytest.mark.slow
+def test_extensions_of_the_documentation_work(
+    opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_code(DOCS / "extending.md", tmp_path, monkeypatch)
+    saliency = rl_clarity.open_results(tmp_path / "out" / "saliency")
+    for maps in saliency.section("saliency")["trajectories"]:
+        assert maps["scale"] > 0
+        assert saliency.chunk(maps["segments"][0])["codes"].shape == (64, 64, 64, 1)
+    assert '<script type="module" data-panel="returns">' in (tmp_path / "out/returns/interface.html").read_text("utf-8")
+
+
+def _restore_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove after the test what the documents add to the registries."""
+    from rl_clarity.analyses import ANALYSES
+    from rl_clarity.analyses.attribution.quadrature import RULES
+    from rl_clarity.environments import KINDS
+    from rl_clarity.formats import FORMATS
+    from rl_clarity.formats.architectures import ARCHITECTURES
+
+    for registry in (ANALYSES, RULES, FORMATS, KINDS, ARCHITECTURES):
+        for state in ("_registered", "_loaded"):
+            monkeypatch.setattr(registry, state, {})
