@@ -12,6 +12,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -86,7 +87,8 @@ def test_targets_of_make_exist() -> None:
 
 def test_extras_exist() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    shown = re.findall(r'pip install "(?:rl-clarity|\.)\[([\w,]+)\]"', "\n".join(p.read_text("utf-8") for p in DOCUMENTS))
+    texts = "\n".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
+    shown = re.findall(r'pip install "(?:rl-clarity|\.)\[([\w,]+)\]"', texts)
     assert {extra for extras in shown for extra in extras.split(",")} <= {*project["optional-dependencies"]}
 
 
@@ -171,32 +173,26 @@ def test_code_runs(path: Path, opened: list[str], tmp_path: Path, monkeypatch: p
         assert rl_clarity.open_results(page).manifest["complete"]
 
 
+class Noise(gymnasium.Env[np.ndarray, Any]):
+    """Random images and four actions."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
 @pytest.mark.slow
 def test_code_of_readme_runs(opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch, gymnasium = pytest.importorskip("torch"), pytest.importorskip("gymnasium")
+    pytest.importorskip("torch")
+    from tests.agents.torch_modules import Color
 
-    class Policy(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.convolutions = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 8, stride=8), torch.nn.ReLU())
-            self.heads = torch.nn.ModuleList([torch.nn.Linear(8 * 64, outputs) for outputs in (4, 1)])
-
-        def forward(self, x: Any) -> Any:
-            features = self.convolutions(x).flatten(1)
-            return tuple(head(features) for head in self.heads)
-
-    class Noise(gymnasium.Env):  # type: ignore[misc]
-        observation_space = gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8)
-        action_space = gymnasium.spaces.Discrete(4)
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            super().reset(seed=seed)
-            return self.observation_space.sample(), {}
-
-        def step(self, action: int) -> Any:
-            return self.observation_space.sample(), 0.0, False, False, {}
-
-    run_code(REPOSITORY / "README.md", tmp_path, monkeypatch, module=Policy(), env=Noise())
+    run_code(REPOSITORY / "README.md", tmp_path, monkeypatch, module=Color(), env=Noise())
     assert [Path(address).parent.name for address in opened] == ["sb3", "cleanrl", "mine"]
 
 

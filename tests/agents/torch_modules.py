@@ -77,6 +77,19 @@ class Towers(nn.Module):
         return {"logits": self.actor(policy), "value": self.critic(value).squeeze(-1)}
 
 
+class Color(nn.Module):
+    """A single convolution, for observations of 64 x 64 x 3 and four actions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 8, stride=8), nn.ReLU())
+        self.actor, self.critic = nn.Linear(8 * 64, 4), nn.Linear(8 * 64, 1)
+
+    def forward(self, x: Any) -> Any:
+        features = self.body(x).flatten(1)
+        return self.actor(features), self.critic(features)
+
+
 def random_observations(count: int = 3) -> np.ndarray:
     """Noise, because maxima in uniform regions are not unique, and neither are their gradients."""
     return np.random.default_rng(0).integers(0, 256, (count, *SHAPE), np.uint8)
