@@ -34,6 +34,8 @@ class Step:
     """(N,) float64: returns of the games that ended, where rewards are not the game's own; None: sums of rewards."""
     idle: np.ndarray | None = None
     """(N,) bool: environments that only reset and ignored the action; None: no environment did."""
+    action_masks: np.ndarray | None = None
+    """(N, A) bool: actions that are valid in this state; None: all are."""
 
 
 class VectorEnvironment(Protocol):

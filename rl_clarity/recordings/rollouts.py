@@ -68,22 +68,25 @@ class Transition:
     frames: np.ndarray | None  # (N, H', W', 3) uint8: rendered before the step, on request
 
 
-def choose_actions(outputs: Outputs, rng: np.random.Generator, *, deterministic: bool = False) -> np.ndarray:
+def choose_actions(
+    outputs: Outputs, rng: np.random.Generator, *, deterministic: bool = False, masks: np.ndarray | None = None
+) -> np.ndarray:
     """Return actions (B,) int64: sampled from the policy, or those with the highest action values.
 
-    With `deterministic`, the most likely actions of the policy.
+    With `deterministic`, the most likely actions of the policy. `masks` (B, A) are true for valid actions.
     """
-    if outputs.policy_logits is None:
-        if outputs.q_values is None:
-            raise ValueError("an agent's outputs must have policy_logits or q_values")
-        return outputs.q_values.argmax(-1)
-    if deterministic:
-        return outputs.policy_logits.argmax(-1)
-    logits = np.asarray(outputs.policy_logits, np.float64)
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
+    if scores is None:
+        raise ValueError("an agent's outputs must have policy_logits or q_values")
+    scores = np.asarray(scores, np.float64)
+    if masks is not None:
+        scores = np.where(masks, scores, -np.inf)
+    if deterministic or outputs.policy_logits is None:
+        return scores.argmax(-1)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
     cumulative = weights.cumsum(-1)
     # Inverse transform sampling: the first action whose cumulative weight exceeds a uniform share of the total.
-    return (cumulative <= rng.random(len(logits))[:, None] * cumulative[:, -1:]).sum(-1)
+    return (cumulative <= rng.random(len(scores))[:, None] * cumulative[:, -1:]).sum(-1)
 
 
 def collect_trajectories(
@@ -181,7 +184,7 @@ def play(
         frames = environment.render() if render(t) else None
         state = before_step(agent, state, step.firsts)
         outputs, next_state = agent.step(observations, state, step.firsts)
-        actions = choose_actions(outputs, rng, deterministic=deterministic)
+        actions = choose_actions(outputs, rng, deterministic=deterministic, masks=step.action_masks)
         result = environment.step(actions)
         if not np.isfinite(result.rewards).all():
             raise SamplesError(f"rewards of step {t} are {result.rewards}; they must be finite")

@@ -1,0 +1,356 @@
+"""Explain a model of Stable-Baselines3 or sb3-contrib as it is in memory, in the environment that it was trained in.
+
+    agent, env = sb3.agent(model), sb3.environment(model)
+    rl_clarity.generate(agent, *rl_clarity.collect(agent, env), "page")
+
+The network computes what the library computes, with two differences for attribution: policy and value share one pass of
+what they share, and gradients pass where the library stops them (`shared_lstm`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.torch_agent import TorchAgent
+from rl_clarity.environments.gymnasium_ import discrete_actions
+from rl_clarity.environments.images import ImageLayout, image_layout
+from rl_clarity.environments.protocol import Step, combo_from_meaning, numbered_combos
+from rl_clarity.errors import EnvironmentSetupError, OptionError
+
+TOLERANCE = 1e-4
+"""Largest difference from the library's own log probabilities and values, relative where they are above 1."""
+OWN_FORWARD = (
+    "Use rl_clarity.TorchAgent(model.policy, (height, width, channels), input_divisor=1, forward=...) with a function "
+    "forward(policy, observations, state) that returns logits and values, or action values"
+)
+Network = Callable[[Any, Any, Any], dict[str, Any]]
+
+
+def agent(
+    model: Any,
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    channels_first: bool | None = None,
+    value_range: tuple[float, float] | None = None,
+    **options: Any,
+) -> TorchAgent:
+    """Return the agent of a model of PPO, A2C, TRPO, DQN, QRDQN, RecurrentPPO or MaskablePPO.
+
+    Its features extractor may be of any class. The agent takes images (B, H, W, C) from 0 to 255 and converts them to
+    the model's observation space: its layout, and its range if that is another. Action values of QRDQN are the means of
+    the quantiles; logits of MaskablePPO are those before the mask. The network is put in evaluation mode.
+
+    Args:
+        model: a model in memory; an algorithm's `load` reads one from a zip.
+        metadata: adds to what the model knows, or overrides it: `env_name`, `gamma`, `frame_stack`, ...
+        channels_first: whether an image is (C, H, W), if its channel axis is not the shortest.
+        value_range: (black, white), if the observation space is unbounded.
+        options: `device`, `batch_size` and `gradient_batch_size`, as in `TorchAgent`.
+
+    Raises OptionError for other algorithms, actions that are not discrete, normalized observations, and a policy that
+    computes its outputs in its own way; EnvironmentSetupError for observations that are not images.
+    """
+    policy = _policy(model)
+    discrete_actions(model.action_space)
+    normalize = model.get_vec_normalize_env()
+    if normalize is not None and normalize.norm_obs:
+        raise OptionError(
+            "the model's observations are normalized by VecNormalize, and are not images: train with "
+            "VecNormalize(..., norm_obs=False), as the network divides images by 255 itself"
+        )
+    layout = _layout(model, channels_first, value_range)
+    module, network, initial_state = _network(policy)
+
+    def forward(module: Any, images: Any, state: Any) -> dict[str, Any]:
+        return network(module, _observations(images, layout, model.observation_space.shape), state)
+
+    result = TorchAgent(
+        module,
+        layout.shape,
+        {**_metadata(model, layout), **(metadata or {})},
+        initial_state=initial_state,
+        forward=forward,
+        channels_first=False,
+        input_divisor=1,
+        **options,
+    )
+    _check_outputs(result, policy, layout, model.observation_space.shape)
+    return result
+
+
+def environment(
+    model: Any,
+    env: Any = None,
+    *,
+    num_envs: int = 8,
+    seed: int = 0,
+    channels_first: bool | None = None,
+    value_range: tuple[float, float] | None = None,
+    **atari_options: Any,
+) -> SB3Environment:
+    """Return the environment of a model, wrapped as in training, for `collect` and `evaluate`.
+
+    Frame stack, sticky actions, no-op starts, FIRE, episodes that end with a life, and clipped rewards are those of the
+    environment's own wrappers. `evaluate` returns what `evaluate_policy` does: the returns of whole games, as `Monitor`
+    reports them. Models of MaskablePPO choose among valid actions.
+
+    Args:
+        model: a model in memory.
+        env: by default the model's own (`PPO.load(path, env=env)`), which is then played on; or a `VecEnv`, a Gymnasium
+            environment, or a Gymnasium id, of which `num_envs` environments are made with Stable-Baselines3's wrappers
+            (`make_atari_env` or `make_vec_env`) and as many stacked frames as the model takes.
+        num_envs: number of environments that are made for an id.
+        seed: of the first reset.
+        channels_first, value_range: as in `agent`.
+        atari_options: of `AtariWrapper`, for the id of an Atari game: `terminal_on_life_loss`, `noop_max`,
+            `action_repeat_probability`, ...
+
+    Raises EnvironmentSetupError if there is no environment, or if its observations are not the model's.
+    """
+    _policy(model)
+    layout = _layout(model, channels_first, value_range)
+    env = model.get_env() if env is None else env
+    if env is None:
+        raise EnvironmentSetupError(
+            "the model has no environment: load it with one (PPO.load(path, env=env)), or call sb3.environment(model, "
+            "env) with a VecEnv, a Gymnasium environment or an id such as 'BreakoutNoFrameskip-v4'"
+        )
+    if atari_options and not isinstance(env, str):
+        raise OptionError(f"{', '.join(atari_options)}: options of AtariWrapper are for the id of an Atari game")
+    venv = _vec_env(env, layout, num_envs, seed, atari_options)
+    own = image_layout(venv.observation_space, channels_first=channels_first, value_range=value_range)
+    if (own.shape, own.low, own.high, own.is_uint8) != (layout.shape, layout.low, layout.high, layout.is_uint8):
+        raise EnvironmentSetupError(
+            f"the model was trained on observations {model.observation_space}, the environment has "
+            f"{venv.observation_space}: wrap it as in training (VecFrameStack, ...)"
+        )
+    masked = "action_masks" in inspect.signature(model.predict).parameters and venv.has_attr("action_masks")
+    return SB3Environment(venv, own, seed, masked=masked)
+
+
+class SB3Environment:
+    """A `VecEnv` with images of any layout and discrete actions, as a `VectorEnvironment`."""
+
+    def __init__(self, venv: Any, layout: ImageLayout, seed: int, *, masked: bool = False) -> None:
+        from stable_baselines3.common.monitor import Monitor
+        from stable_baselines3.common.vec_env import VecMonitor, is_vecenv_wrapped
+
+        self._venv, self._layout, self._masked = venv, layout, masked
+        self._monitored = is_vecenv_wrapped(venv, VecMonitor) or venv.env_is_wrapped(Monitor)[0]
+        self._first_action, self.num_actions = discrete_actions(venv.action_space)
+        self.num_envs: int = venv.num_envs
+        self.observation_shape = layout.shape
+        meanings = venv.env_method("get_action_meanings")[0] if venv.has_attr("get_action_meanings") else ()
+        matches = len(meanings) == self.num_actions
+        self.action_combos = (
+            tuple(map(combo_from_meaning, meanings)) if matches else numbered_combos(self.num_actions)
+        )
+        venv.seed(seed)
+
+    def reset(self) -> Step:
+        if self._venv.has_attr("was_real_done"):  # EpisodicLifeEnv would continue a game that is not over
+            self._venv.env_method("set_wrapper_attr", "was_real_done", True)
+        observations = self._converted(self._venv.reset())
+        nothing, ones = np.zeros(self.num_envs, np.float32), np.ones(self.num_envs, bool)
+        return Step(observations, nothing, ones, ~ones, action_masks=self._action_masks())
+
+    def step(self, actions: np.ndarray) -> Step:
+        observations, rewards, dones, infos = self._venv.step(self._first_action + np.asarray(actions))
+        firsts = np.array(dones, bool)
+        truncated = firsts & [bool(info.get("TimeLimit.truncated")) for info in infos]
+        final = {int(i): self._converted(infos[i]["terminal_observation"][None])[0] for i in np.flatnonzero(truncated)}
+        new_games, returns = None, None
+        if self._monitored:  # it is below wrappers that clip rewards, and end an episode with a life
+            new_games = firsts & ["episode" in info for info in infos]
+            returns = np.array([info.get("episode", {}).get("r", np.nan) for info in infos], np.float64)
+        return Step(
+            self._converted(observations),
+            np.array(rewards, np.float32),
+            firsts,
+            truncated,
+            final,
+            new_games,
+            returns,
+            action_masks=self._action_masks(),
+        )
+
+    def render(self) -> np.ndarray:
+        """Return images (N, H', W', 3) uint8 of the current states, as the environments render them."""
+        frames = self._venv.get_images()
+        if any(frame is None for frame in frames):
+            raise EnvironmentSetupError("make the environments with render_mode='rgb_array' to render them")
+        return np.stack(frames)
+
+    def close(self) -> None:
+        self._venv.close()
+
+    def _action_masks(self) -> np.ndarray | None:
+        return np.stack(self._venv.env_method("action_masks")).astype(bool) if self._masked else None
+
+    def _converted(self, observations: np.ndarray) -> np.ndarray:
+        # A copy: some environments reuse one array.
+        return np.array(self._layout.convert(observations))
+
+
+def _policy(model: Any) -> Any:
+    if not hasattr(model, "get_vec_normalize_env"):
+        raise OptionError(
+            f"a {type(model).__name__} is not a model of Stable-Baselines3: pass what PPO(...) or PPO.load(path) "
+            "returns; rl_clarity.load_agent(path) reads a zip without Stable-Baselines3"
+        )
+    return model.policy
+
+
+def _layout(model: Any, channels_first: bool | None, value_range: tuple[float, float] | None) -> ImageLayout:
+    space = model.observation_space
+    if hasattr(space, "spaces"):
+        raise EnvironmentSetupError(
+            f"the model's observations are {space}; only single images are supported. {OWN_FORWARD}, and that adds the "
+            "other observations"
+        )
+    return image_layout(space, channels_first=channels_first, value_range=value_range)
+
+
+def _observations(images: Any, layout: ImageLayout, shape: tuple[int, ...]) -> Any:
+    """Observations (B, *shape) of a model for a tensor of images (B, H, W, C) from 0 to 255."""
+    ordered = images.reshape(len(images), *(shape[axis] for axis in layout.axes))
+    observations = ordered.permute(0, *(int(axis) + 1 for axis in np.argsort(layout.axes))).contiguous()
+    return observations if layout.is_uint8 else observations * ((layout.high - layout.low) / 255) + layout.low
+
+
+def _network(policy: Any) -> tuple[Any, Network, tuple[np.ndarray, ...] | None]:
+    """Return the module with the layers, the function that runs it, and the initial state."""
+    if hasattr(policy, "q_net"):
+        return policy.q_net, lambda q_net, x, _: {"q_values": q_net(x)}, None
+    if hasattr(policy, "quantile_net"):
+        return policy.quantile_net, lambda quantile_net, x, _: {"q_values": quantile_net(x).mean(dim=1)}, None
+    missing = [name for name in ("mlp_extractor", "action_net", "value_net") if not hasattr(policy, name)]
+    if missing:
+        raise OptionError(
+            f"a {type(policy).__name__} has no {', '.join(missing)}: it is not a policy of PPO, A2C, TRPO, DQN, QRDQN, "
+            f"RecurrentPPO or MaskablePPO. {OWN_FORWARD}"
+        )
+    if not hasattr(policy, "lstm_actor"):
+        return policy, _actor_critic, None
+    lstms = [lstm for lstm in (policy.lstm_actor, policy.lstm_critic) if lstm is not None]
+    state = tuple(np.zeros((lstm.num_layers, lstm.hidden_size), np.float32) for lstm in lstms for _ in range(2))
+    return policy, _recurrent_actor_critic, state
+
+
+def _actor_critic(policy: Any, x: Any, _state: Any) -> dict[str, Any]:
+    features = policy.extract_features(x)
+    if policy.share_features_extractor:
+        latent_pi, latent_vf = policy.mlp_extractor(features)
+    else:
+        latent_pi = policy.mlp_extractor.forward_actor(features[0])
+        latent_vf = policy.mlp_extractor.forward_critic(features[1])
+    return {"policy_logits": policy.action_net(latent_pi), "values": policy.value_net(latent_vf)}
+
+
+def _recurrent_actor_critic(policy: Any, x: Any, state: Any) -> dict[str, Any]:
+    features = policy.extract_features(x)
+    features_pi, features_vf = (features, features) if policy.share_features_extractor else features
+    latent_pi, after = _lstm(policy.lstm_actor, features_pi, state[:2])
+    if policy.lstm_critic is not None:
+        latent_vf, after_vf = _lstm(policy.lstm_critic, features_vf, state[2:])
+        after += after_vf
+    else:
+        latent_vf = latent_pi if policy.shared_lstm else policy.critic(features_vf)
+    return {
+        "policy_logits": policy.action_net(policy.mlp_extractor.forward_actor(latent_pi)),
+        "values": policy.value_net(policy.mlp_extractor.forward_critic(latent_vf)),
+        "state": after,
+    }
+
+
+def _lstm(lstm: Any, features: Any, state: Any) -> tuple[Any, tuple[Any, ...]]:
+    """One step (B, n) of an LSTM, whose state has the batch as its first axis here."""
+    result, after = lstm(features[None], tuple(part.transpose(0, 1).contiguous() for part in state))
+    return result[0], tuple(part.transpose(0, 1) for part in after)
+
+
+def _metadata(model: Any, layout: ImageLayout) -> dict[str, Any]:
+    channels = layout.shape[2]
+    frames = 1 if channels in (1, 3) else channels // 3 if channels % 3 == 0 else channels
+    metadata = {"library": "stable-baselines3", "network": type(model.policy).__name__, "frame_stack": frames}
+    metadata |= {"gamma": model.gamma, "lambda": getattr(model, "gae_lambda", None)}
+    environments = getattr(getattr(model.env, "unwrapped", None), "envs", None)
+    spec = environments[0].spec if environments else None
+    metadata["env_name"] = None if spec is None else spec.id
+    return {name: value for name, value in metadata.items() if value is not None}
+
+
+def _check_outputs(agent: TorchAgent, policy: Any, layout: ImageLayout, shape: tuple[int, ...]) -> None:
+    """Raise OptionError if a policy of a class of the user's own has other outputs than the agent."""
+    if agent.heads == ("q_values",):
+        return
+    import torch
+
+    images = np.random.default_rng(0).integers(0, 256, (2, *layout.shape), np.uint8)
+    outputs = agent.forward(images)
+    x = _observations(torch.as_tensor(images, device=agent.device).float(), layout, shape)
+    parts = [torch.as_tensor(part, device=agent.device).transpose(0, 1) for part in agent.initial_state(2) or ()]
+    ones = torch.ones(2, device=agent.device)
+    recurrent = [[tuple(part.contiguous() for part in pair), ones] for pair in (parts[:2], parts[-2:]) if parts]
+    with torch.no_grad():
+        distribution = policy.get_distribution(x, *(recurrent[0] if recurrent else ()))
+        values = policy.predict_values(x, *(recurrent[1] if recurrent else ()))
+    distribution = distribution[0] if recurrent else distribution
+    own = {"policy_logits": distribution.distribution.logits, "values": values[:, 0]}
+    for name, expected in own.items():
+        actual = torch.as_tensor(getattr(outputs, name))
+        actual = actual.log_softmax(dim=-1) if name == "policy_logits" else actual
+        if not torch.allclose(actual, expected.cpu().float(), rtol=TOLERANCE, atol=TOLERANCE):
+            difference = float((actual - expected.cpu()).abs().max())
+            raise OptionError(
+                f"{type(policy).__name__} computes {name} in its own way: they differ by up to {difference:.3g} from "
+                f"those of its features extractor, mlp_extractor, action_net and value_net. {OWN_FORWARD}"
+            )
+
+
+def _vec_env(env: Any, layout: ImageLayout, num_envs: int, seed: int, atari_options: dict[str, Any]) -> Any:
+    """Return a VecEnv for an id, an environment or a VecEnv."""
+    import gymnasium
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, unwrap_vec_normalize
+
+    if isinstance(env, str):
+        return _make(env, layout, num_envs, seed, atari_options)
+    if isinstance(env, gymnasium.Env):
+        single = env
+        return DummyVecEnv([lambda: Monitor(single)])
+    if not isinstance(env, VecEnv):
+        raise EnvironmentSetupError(
+            f"a {type(env).__name__} is not a VecEnv of Stable-Baselines3, a Gymnasium environment or its id"
+        )
+    if unwrap_vec_normalize(env) is not None:
+        raise EnvironmentSetupError(
+            "the environment is wrapped in VecNormalize: if that normalizes only rewards, pass the environment inside "
+            "it, sb3.environment(model, vec_normalize.venv)"
+        )
+    return env
+
+
+def _make(name: str, layout: ImageLayout, num_envs: int, seed: int, atari_options: dict[str, Any]) -> Any:
+    import gymnasium
+    from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    with contextlib.suppress(ImportError):
+        import ale_py  # noqa: F401  # registers Atari games
+    try:
+        if "ale_py" in str(gymnasium.spec(name).entry_point):
+            venv = make_atari_env(name, n_envs=num_envs, seed=seed, wrapper_kwargs=atari_options)
+        elif atari_options:
+            raise OptionError(f"{', '.join(atari_options)}: options of AtariWrapper; {name!r} is not an Atari game")
+        else:
+            venv = make_vec_env(name, n_envs=num_envs, seed=seed)
+    except (gymnasium.error.Error, TypeError) as error:
+        raise EnvironmentSetupError(f"cannot make {name!r} ({error}); pass an environment instead") from error
+    frames = layout.shape[2] // image_layout(venv.observation_space).shape[2]
+    return VecFrameStack(venv, frames) if frames > 1 else venv
