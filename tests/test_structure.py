@@ -29,7 +29,7 @@ LAYERS = (
     ("training",),
     ("models",),
     ("pipeline",),
-    ("demo", "evaluation", "inspection"),
+    ("demo", "evaluation", "inspection", "integrations"),
     ("cli",),
     ("__init__", "__main__"),
 )

@@ -9,8 +9,8 @@ import numpy as np
 
 from rl_clarity.errors import EnvironmentSetupError
 
-MIN_SIDE = 8
-"""Pixels; smaller arrays are not images."""
+MIN_SIDE = 3
+"""Pixels or cells, as in MiniGrid's smallest view; smaller arrays are not images."""
 
 
 @dataclass(frozen=True)

@@ -147,9 +147,7 @@ class SB3Environment:
         self.observation_shape = layout.shape
         meanings = venv.env_method("get_action_meanings")[0] if venv.has_attr("get_action_meanings") else ()
         matches = len(meanings) == self.num_actions
-        self.action_combos = (
-            tuple(map(combo_from_meaning, meanings)) if matches else numbered_combos(self.num_actions)
-        )
+        self.action_combos = tuple(map(combo_from_meaning, meanings)) if matches else numbered_combos(self.num_actions)
         venv.seed(seed)
 
     def reset(self) -> Step:

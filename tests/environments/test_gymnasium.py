@@ -132,6 +132,7 @@ def test_rendering() -> None:
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
+        ((7, 7, 3), (7, 7, 3)),
         ((84, 80), (84, 80, 1)),
         ((84, 80, 3), (84, 80, 3)),
         ((3, 84, 80), (84, 80, 3)),
@@ -147,7 +148,7 @@ def test_images_are_converted_to_channels_last(shape: tuple[int, ...], expected:
     observations = rng.integers(0, 256, (2, *shape), dtype=np.uint8)
     converted = layout.convert(observations)
     assert converted.shape == (2, *expected)
-    height, width, channel = 50, 40, expected[2] - 1  # newest frame, last color
+    height, width, channel = 5, 4, expected[2] - 1  # newest frame, last color
     newest = observations[1, -1] if len(shape) == 4 else observations[1]
     if newest.ndim == 2:
         assert converted[1, height, width, channel] == newest[height, width]
@@ -176,7 +177,7 @@ def test_floats_are_converted_to_uint8() -> None:
     ("space", "message"),
     [
         (Box(-1, 1, (4,)), "AddRenderObservation"),
-        (Box(0, 255, (7, 7, 3), np.uint8), "7 x 7"),
+        (Box(0, 255, (1, 7, 1), np.uint8), "1 x 7"),
         (Discrete(5), "not an image"),
         (Dict(image=Box(0, 255, (64, 64, 3), np.uint8), goal=Discrete(2)), "'image'"),
     ],

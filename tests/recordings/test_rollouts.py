@@ -120,6 +120,17 @@ def test_actions_are_sampled_from_the_policy() -> None:
     assert choose_actions(Outputs(policy_logits=certain), np.random.default_rng(0)).tolist() == [0, 2]
 
 
+def test_masked_actions_are_not_chosen() -> None:
+    scores = np.tile(np.array([0.0, 9.0, 1.0], np.float32), (100, 1))
+    masks = np.array([[True, False, True]] * 50 + [[True, True, False]] * 50)
+    rng = np.random.default_rng(0)
+    for outputs in (Outputs(policy_logits=scores), Outputs(q_values=scores)):
+        assert choose_actions(outputs, rng, deterministic=True, masks=masks).tolist() == [2] * 50 + [1] * 50
+    sampled = choose_actions(Outputs(policy_logits=scores), rng, masks=masks)
+    assert set(sampled[:50]) == {0, 2}
+    assert 2 not in sampled[50:]
+
+
 def test_arrays_in_files_equal_those_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rl_clarity.recordings.array_stores._BUFFERED_BYTES", 3000)  # several blocks
     in_memory = to_arrays(collect("recurrent", full_resolution=True))

@@ -1,0 +1,214 @@
+"""The environment of a Stable-Baselines3 model: wrapped as in training, evaluated as by the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+import rl_clarity
+from rl_clarity.errors import ClarityError, EnvironmentSetupError
+from rl_clarity.evaluation import AGENT
+from rl_clarity.integrations import sb3
+from rl_clarity.recordings.evaluation import Evaluation
+
+pytest.importorskip("stable_baselines3")
+pytest.importorskip("sb3_contrib")
+
+from sb3_contrib import MaskablePPO
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.atari_wrappers import ClipRewardEnv, EpisodicLifeEnv
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
+
+SIDE = 36
+
+
+class Game(gymnasium.Env[np.ndarray, Any]):
+    """Random images, three lives of random length; 5 points for action 1. A game is truncated after 60 steps."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    observation_space = Box(0, 255, (SIDE, SIDE, 1), np.uint8)
+    action_space = Discrete(3)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.ale, self.render_mode = self, render_mode
+
+    def lives(self) -> int:
+        return self._lives
+
+    def get_action_meanings(self) -> list[str]:
+        return ["NOOP", "UP", "LEFTFIRE"]
+
+    def action_masks(self) -> np.ndarray:
+        return np.array([True, False, True])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._lives, self.time = 3, 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        self._lives -= int(self.np_random.random() < 0.1)
+        return self._observe(), 5.0 * (action == 1), self._lives == 0, self.time == 60, {}
+
+    def render(self) -> np.ndarray:
+        return np.full((50, 60, 3), self.time, np.uint8)
+
+    def _observe(self) -> np.ndarray:
+        return self.np_random.integers(0, 256, (SIDE, SIDE, 1), np.uint8)
+
+
+def make_training_env(num_envs: int = 2, make: Callable[[], Any] = Game) -> VecFrameStack:
+    """Wrapped like an Atari game: Monitor below the wrappers that change episodes and rewards."""
+    venv = DummyVecEnv([lambda: ClipRewardEnv(EpisodicLifeEnv(Monitor(make())))] * num_envs)
+    return VecFrameStack(venv, 4)
+
+
+def make_model(algorithm: Any = PPO, env: Any = None) -> Any:
+    sizes = {"buffer_size": 8} if algorithm is DQN else {"n_steps": 4, "batch_size": 4}
+    options = {"policy_kwargs": {"features_extractor_kwargs": {"features_dim": 8}}, "seed": 0, "device": "cpu"}
+    return algorithm("CnnPolicy", env or make_training_env(), **options, **sizes)
+
+
+def evaluate(model: Any, episodes: int, **options: Any) -> Evaluation:
+    return rl_clarity.evaluate(sb3.agent(model), sb3.environment(model, seed=5), episodes=episodes, **options)[AGENT]
+
+
+def test_it_plays_as_in_training() -> None:
+    model = make_model()
+    trajectories, observations = rl_clarity.collect(sb3.agent(model), sb3.environment(model), 80, 3, obs_every=2)
+    assert trajectories.observations.shape == (2, 80, SIDE, SIDE, 4)
+    assert observations.observations.shape[1:] == (SIDE, SIDE, 4)
+    assert set(np.unique(trajectories.rewards)) == {0, 1}, "clipped"
+    assert trajectories.firsts.sum() > 80 * 2 * 0.05, "an episode ends with a life"
+    stacks = trajectories.observations[0]
+    for t in range(1, 80):
+        older = 0 if trajectories.firsts[0, t] else stacks[t - 1, ..., 1:]
+        np.testing.assert_array_equal(stacks[t, ..., :3], np.broadcast_to(older, (SIDE, SIDE, 3)))
+    assert trajectories.action_combos == ((), ("UP",), ("LEFT", "FIRE"))
+
+
+@pytest.mark.parametrize("algorithm", [PPO, DQN])
+def test_returns_are_those_of_evaluate_policy(algorithm: Any) -> None:
+    """With the same seed, episode by episode: unclipped, and of games of three lives."""
+    model = make_model(algorithm)
+    model.get_env().seed(5)
+    own, _ = evaluate_policy(model, model.get_env(), 10, deterministic=True, return_episode_rewards=True)
+    evaluation = evaluate(model, 10, deterministic=True)
+    assert sorted(evaluation.returns.tolist()) == sorted(own)
+    assert evaluation.lengths.min() > 3
+    assert not evaluation.cut
+
+
+def test_without_a_monitor_returns_are_sums_of_rewards() -> None:
+    model = make_model(env=VecFrameStack(DummyVecEnv([Game, Game]), 4))
+    evaluation = evaluate(model, 4)
+    assert evaluation.returns.max() > 5
+    assert (evaluation.returns % 5 == 0).all()
+
+
+def test_a_reset_starts_a_new_game() -> None:
+    model = make_model()
+    environment = sb3.environment(model)
+    environment.reset()
+    games = [env.unwrapped for env in model.get_env().unwrapped.envs]
+    while min(game.lives() for game in games) == 3:
+        environment.step(np.zeros(2, int))
+    environment.reset()
+    assert [game.lives() for game in games] == [3, 3]
+
+
+def test_truncated_episodes_have_a_final_observation() -> None:
+    environment = sb3.environment(make_model(), make_training_env(num_envs=8), seed=1)
+    environment.reset()
+    steps = [environment.step(np.ones(8, int)) for _ in range(200)]
+    cut = [step for step in steps if step.truncated.any()]
+    assert cut
+    for step in cut:
+        assert set(step.final_observations) == set(np.flatnonzero(step.truncated))
+        for i, final in step.final_observations.items():
+            assert final.shape == (SIDE, SIDE, 4)
+            assert final[..., :3].any()
+            assert not step.observations[i][..., :3].any()
+
+
+def test_seeds_of_resets() -> None:
+    model = make_model()
+
+    def first(seed: int) -> np.ndarray:
+        return sb3.environment(model, seed=seed).reset().observations
+
+    np.testing.assert_array_equal(first(1), first(1))
+    assert (first(1) != first(2)).any()
+
+
+def test_actions_that_are_masked_are_not_chosen() -> None:
+    model = make_model(MaskablePPO)
+    agent, environment = sb3.agent(model), sb3.environment(model)
+    trajectories, _ = rl_clarity.collect(agent, environment, 50, 1, obs_every=1)
+    assert set(np.unique(trajectories.actions)) == {0, 2}
+    assert trajectories.policy_logits is not None
+    assert np.isfinite(trajectories.policy_logits).all()
+    evaluation = rl_clarity.evaluate(agent, environment, episodes=2, random=True)
+    assert [part.mean for part in evaluation.values()] == [0, 0]
+    assert sb3.environment(make_model()).reset().action_masks is None, "PPO ignores masks"
+
+
+def test_frames_are_rendered() -> None:
+    model = make_model(env=make_training_env(make=lambda: Game("rgb_array")))
+    trajectories, _ = rl_clarity.collect(
+        sb3.agent(model), sb3.environment(model), 5, 1, obs_every=1, full_resolution=True
+    )
+    assert trajectories.observations_full is not None
+    assert trajectories.observations_full.shape == (2, 5, 50, 60, 3)
+    with (
+        pytest.raises(EnvironmentSetupError, match="render_mode='rgb_array'"),
+        pytest.warns(UserWarning, match="render mode is None"),
+    ):
+        sb3.environment(make_model()).render()
+
+
+def test_environments_of_an_id_have_the_frames_of_the_model() -> None:
+    gymnasium.register("rl_clarity/TestGame-v0", lambda **arguments: Game(**arguments))
+    environment = sb3.environment(make_model(), "rl_clarity/TestGame-v0", num_envs=3)
+    assert environment.reset().observations.shape == (3, SIDE, SIDE, 4)
+    evaluation = rl_clarity.evaluate(sb3.agent(make_model()), environment, episodes=3)[AGENT]
+    assert (evaluation.returns % 5 == 0).all()
+    assert evaluation.returns.any()
+
+
+def test_a_single_environment() -> None:
+    model = make_model(env=Game())
+    assert sb3.environment(model, Game()).reset().observations.shape == (1, SIDE, SIDE, 1)
+
+
+def make_loaded() -> Any:
+    model = make_model()
+    model.env = None
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "env", "options", "message"),
+    [
+        (make_loaded, None, {}, "the model has no environment: load it with one"),
+        (make_model, Game, {}, "the environment has Box(0, 255, (36, 36, 1), uint8): wrap it as in training"),
+        (make_model, lambda: VecNormalize(make_training_env()), {}, "the environment is wrapped in VecNormalize"),
+        (make_model, lambda: "Missing-v0", {}, "cannot make 'Missing-v0'"),
+        (make_model, lambda: 3, {}, "a int is not a VecEnv"),
+        (make_model, Game, {"noop_max": 3}, "noop_max: options of AtariWrapper are for the id of an Atari game"),
+        (make_model, lambda: "CartPole-v1", {"noop_max": 3}, "'CartPole-v1' is not an Atari game"),
+        (lambda: "model.zip", None, {}, "a str is not a model of Stable-Baselines3"),
+    ],
+)
+def test_other_environments_are_refused(make: Any, env: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ClarityError) as raised:
+        sb3.environment(make(), env and env(), **options)
+    assert message in str(raised.value)
