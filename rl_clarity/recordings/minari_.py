@@ -106,7 +106,7 @@ def write_minari(recording: Recording, directory: str | os.PathLike[str], *, dat
     minari = _import_minari()
     import gymnasium
 
-    path = Path(directory)
+    path = Path(directory).absolute()  # Minari joins relative ones to each other
     if path.exists():
         raise OptionError(f"{path} exists: use another directory")
     if not len(recording):

@@ -99,16 +99,21 @@ class Recorder:
             observation: What the network took, before the action: (H, W, C) uint8 for images.
             action: The action.
             reward: The game's own reward for it.
-            terminated, truncated: Whether the episode ended with this step, by itself or by a time limit.
+            terminated: Whether the episode ended with this step.
+            truncated: Whether a time limit ended it.
             frame: An image (H', W', 3) uint8 to show instead of the observation, or a function that returns it, which
                 is called only for recorded steps. It must show what the observation shows.
-            logits, q_values, value: Outputs of the network for the observation: (A,), (A,) and a number.
+            logits: (A,) of the policy, for the observation.
+            q_values: (A,) action values for the observation.
+            value: The value of the observation.
             behaviour_logits: (A,) logits of the distribution that the action was sampled from, if noise was added.
             training_reward: What a wrapper made of the reward.
             state: Recurrent state before the step, reset where an episode begins: an array or a tuple of arrays.
             info: More numbers or arrays by name.
-            final_observation, final_state, final_value: Observation, state and value after the step. They are read
-                where an episode ends. The first two may be sequences or mappings by environment, with gaps.
+            final_observation: The observation after the step, read where an episode ends; it may be a sequence or a
+                mapping by environment, with gaps.
+            final_state: The state after the step, likewise.
+            final_value: The value of the observation after the step, read where an episode ends.
             level_seed: Seed of the level. It is read where an episode begins.
             training_step: The training step at which an episode begins.
             idle: Whether an environment only reset and ignored the action; such steps are not recorded.
