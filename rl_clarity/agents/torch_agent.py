@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents import torch_checks, torch_hooks
+from rl_clarity.agents import torch_calls, torch_checks, torch_paths
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.differentiation import Backend, Function, TorchBackend
 from rl_clarity.agents.protocol import Site
 from rl_clarity.agents.sites import INPUT
-from rl_clarity.agents.torch_hooks import Call
+from rl_clarity.agents.torch_calls import Call, Trace
 from rl_clarity.errors import OptionError
 
 Forward = Callable[[Any, Any, Any], Any]
+TRIAL = 4
+"""Observations of the runs that find out how a module works."""
+FRONT = "before/"
+"""Prefix of the results of calls before a site, which its tails need."""
 
 
 class TorchAgent(BatchedAgent):
@@ -108,6 +113,10 @@ class TorchAgent(BatchedAgent):
         return self._cached("backend", lambda: TorchBackend(self._tensor))
 
     @property
+    def _trace(self) -> Trace:
+        return self._cached("trace", self._find_trace)
+
+    @property
     def _calls(self) -> dict[str, tuple[Call, Site]]:
         """Calls of the module's parts, by name of their site."""
         return self._cached("calls", self._find_calls)
@@ -117,26 +126,60 @@ class TorchAgent(BatchedAgent):
         return [site for _, site in self._calls.values()]
 
     def _find_calls(self) -> dict[str, tuple[Call, Site]]:
-        torch = _torch()
-        observations = torch.zeros((2, *self.observation_shape), device=self.device)
-        state = [self._tensor(part) for part in self.initial_state(2) or ()]
-
-        def run(observations: Any) -> list[Any]:
-            return self._run(observations, *state)[1]
-
-        with self._computing():
-            with torch.no_grad():
-                recorded = torch_hooks.record_calls(self.module, lambda: run(observations), 2)
-            with torch.enable_grad():
-                after = torch_hooks.after_bottleneck(self.module, [call for call, _ in recorded], run, observations)
+        with self._computing(), _torch().enable_grad():
+            paths = torch_paths.after_bottleneck(self.module, self._trace, self._trial_run, self._trial_observations())
         calls: dict[str, tuple[Call, Site]] = {}
-        for (call, shape), after_bottleneck in zip(recorded, after, strict=True):
+        for call, after_bottleneck in zip(self._trace.sites, paths, strict=True):
             name = call.name
             while name in (INPUT, *self._states, *self.heads, *calls):
                 name += "_"
+            shape = (self._trace.calls[call].shape or ())[1:]
             shape = (*shape[1:], shape[0]) if len(shape) == 3 else shape  # channels last
             calls[name] = call, Site(name, call.kind, shape, after_bottleneck)
         return calls
+
+    def _trial_observations(self) -> Any:
+        """A batch of noise, in the unit of the module's input."""
+        noise = np.random.default_rng(0).integers(0, 256, (TRIAL, *self.observation_shape), np.uint8)
+        return self._tensor(self._scaled(noise))
+
+    def _trial_run(self, observations: Any) -> list[Any]:
+        """The heads for a trial's observations, from states around the initial one."""
+        rng = np.random.default_rng(1)
+        states = [part + rng.normal(0, 0.1, part.shape) for part in self.initial_state(TRIAL) or ()]
+        return self._run(observations, *map(self._tensor, states))[1]
+
+    def _find_trace(self) -> Trace:
+        """The calls of the module; repeated ones are merged unless that changes its outputs."""
+        observations = self._trial_observations()
+        with self._computing(), _torch().no_grad():
+            trace = torch_calls.trace(self.module, lambda: self._trial_run(observations), TRIAL)
+            if trace.repeats:
+                expected = self._trial_run(observations)
+                with torch_calls.following(self.module, trace):
+                    heads = self._trial_run(observations)
+                if not _close(heads, expected):
+                    trace = torch_calls.trace(self.module, lambda: self._trial_run(observations), TRIAL, merge=False)
+        return trace
+
+    def _find_front(self, call: Call) -> frozenset[Call]:
+        """Calls before another one that need not be computed again for other values of it.
+
+        None, if the module keeps results in other places than those calls return.
+        """
+        front, observations = self._trace.before(call), self._trial_observations()
+        results: dict[Call, Any] = {}
+
+        def keep(other: Call, result: Any) -> None:
+            results[other] = result.clone() if other == call else torch_calls.copied(result)
+
+        with self._computing(), _torch().no_grad():
+            with torch_calls.following(self.module, self._trace, read=keep, reading=(*front, call)):
+                expected = self._trial_run(observations)
+            self._trial_run(observations.flip(0))
+            with torch_calls.following(self.module, self._trace, reading=(), replace=results):
+                heads = self._trial_run(observations)
+        return front if _close(heads, expected) else frozenset()
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the module's parameters and buffers, by their names in its state_dict, as float64."""
@@ -144,31 +187,56 @@ class TorchAgent(BatchedAgent):
         return {name: tensor.detach().cpu().double().numpy() for name, tensor in state if hasattr(tensor, "detach")}
 
     def _bypass(self, site: str) -> tuple[str, ...]:
-        return tuple(name for name in (INPUT, *self._states) if name != site)  # all else is computed again
+        inputs = tuple(name for name in (INPUT, *self._states) if name != site)
+        return (*inputs, f"{FRONT}{site}") if site in self._calls else inputs
 
     def _section(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
-        names = {self._calls[name][0]: name for name in {*given, *wanted} if name in self._calls}
-        parts = {call.module for call in names}
+        given_calls = {self._calls[name][0]: name for name in given if name in self._calls}
+        wanted_calls = {self._calls[name][0]: name for name in wanted if name in self._calls}
+        kept = next((name for name in (*given, *wanted) if name.startswith(FRONT)), None)
+        front: frozenset[Call] = frozenset()
+        if kept is not None:
+            call = self._calls[kept.removeprefix(FRONT)][0]
+            front = self._cached(kept, lambda: self._find_front(call))
+        reading = {*wanted_calls, *(front if kept in wanted else ())} - set(given_calls)
+        complete = {*given, *self._calls, INPUT, kept}.issuperset(wanted)  # without the module's outputs
 
         def run(*tensors: Any) -> list[Any]:
             values = dict(zip(given, tensors, strict=True))
+            replace = {call: self._to_module(values[name], call) for call, name in given_calls.items()}
+            results: dict[Call, Any] = {}
+            if kept in given:
+                replace |= values[kept]
 
-            def read_or_write(call: Call, result: Any) -> Any:
-                name = names.get(call)
-                if name is None:
-                    return None
-                if name in given:
-                    return _to_module(values[name], result)
-                values[name] = _from_module(result)
-                return None
+            def read(call: Call, result: Any) -> None:
+                results[call] = torch_calls.copied(result)
+                if complete and len(results) == len(reading):
+                    raise _CompleteError
 
-            with self._computing(), torch_hooks.hooked(self.module, read_or_write, parts):
-                heads, results, after = self._run(*(values[name] for name in (INPUT, *self._states)))
-            values = {**dict(zip(heads, results, strict=True)), **values}
+            heads: tuple[str, ...] = ()
+            outputs: list[Any] = []
+            after: list[Any] = []
+            if reading or not complete:
+                with (
+                    contextlib.suppress(_CompleteError),
+                    self._computing(),
+                    torch_calls.following(self.module, self._trace, read=read, reading=reading, replace=replace),
+                ):
+                    heads, outputs, after = self._run(*(values[name] for name in (INPUT, *self._states)))
+            values = {**dict(zip(heads, outputs, strict=True)), **values}
+            values |= {name: _from_module(results[call]) for call, name in wanted_calls.items() if call in results}
             values |= {f"after/{i}": part for i, part in enumerate(after)}
+            if kept in wanted:
+                values[kept] = {call: results[call] for call in front}
             return [values[name] for name in wanted]
 
         return run
+
+    def _to_module(self, values: Any, call: Call) -> Any:
+        """Values of a site, laid out as the part's own result."""
+        traced = self._trace.calls[call]
+        values = values.permute(0, 3, 1, 2) if len(traced.shape or ()) == 4 else values
+        return values.to(traced.dtype).contiguous()
 
     def _run(self, observations: Any, *states: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
         """Names of the heads, the heads (B, n), and the state after, for observations (B, H, W, C)."""
@@ -182,6 +250,8 @@ class TorchAgent(BatchedAgent):
         return heads, [tensor.float() for tensor in tensors], [part.float() for part in _parts(after)]
 
     def _tensor(self, array: Any) -> Any:
+        if isinstance(array, dict):  # results before a site
+            return array
         torch = _torch()
         return torch.as_tensor(array, dtype=torch.float32, device=self.device)
 
@@ -192,15 +262,18 @@ class TorchAgent(BatchedAgent):
             yield
 
 
+class _CompleteError(BaseException):
+    """All results that are wanted have been read; the rest of the module need not run."""
+
+
 def _from_module(result: Any) -> Any:
-    """A part's result in float32, feature maps as (B, h, w, c); a copy, since what follows may work in place."""
-    return (result.permute(0, 2, 3, 1) if result.ndim == 4 else result).float().clone()
+    """A part's result in float32, feature maps as (B, h, w, c)."""
+    return (result.permute(0, 2, 3, 1) if result.ndim == 4 else result).float()
 
 
-def _to_module(values: Any, result: Any) -> Any:
-    """Values of a site, laid out as the part's own result."""
-    values = values.permute(0, 3, 1, 2) if result.ndim == 4 else values
-    return values.to(result.dtype).clone(memory_format=_torch().contiguous_format)
+def _close(tensors: Sequence[Any], others: Sequence[Any]) -> bool:
+    pairs = zip(tensors, others, strict=True)
+    return all(_torch().allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True) for one, other in pairs)
 
 
 def _call(module: Any, observations: Any, _state: Any) -> Any:

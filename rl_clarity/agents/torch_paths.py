@@ -1,0 +1,90 @@
+"""Which parts of a PyTorch module bypass which, and which heads they reach.
+
+It is read from autograd: what still requires a gradient, when the result of a call does not, is reached without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rl_clarity.agents.torch_calls import Call, Trace, following
+
+Run = Callable[[Any], list[Any]]
+"""From observations to heads."""
+
+
+@contextmanager
+def frozen(module: Any) -> Iterator[None]:
+    """Within, nothing requires a gradient because of the module's parameters."""
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    try:
+        for parameter in trained:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)
+
+
+def after_bottleneck(module: Any, trace: Trace, run: Run, observations: Any) -> list[bool]:
+    """For each site: whether every path from an earlier convolution to it passes through a bottleneck.
+
+    A bottleneck is a call without which no path leads from the observations to any head; where there is none, because
+    the heads share nothing, to one of the heads.
+    """
+    calls = trace.sites
+    with frozen(module):
+        reached = [_heads_reached(module, trace, call, run, observations) for call in calls]
+        narrow = {call for call, heads in zip(calls, reached, strict=True) if not any(heads)}
+        if not narrow:
+            narrow = {call for call, heads in zip(calls, reached, strict=True) if not all(heads)}
+        wide = {call for call in calls if call.kind == "conv2d"} - narrow
+        bypassed = _reached_from(module, trace, wide, narrow, run, observations)
+    return [call in narrow or call not in bypassed for call in calls]
+
+
+def unreached_heads(module: Any, trace: Trace, run: Run, observations: Any) -> list[set[int]]:
+    """For each site: the heads that its result has no effect on."""
+    import torch
+
+    results: dict[Call, Any] = {}
+
+    def keep(call: Call, result: Any) -> Any:
+        results[call] = result.clone()
+        return results[call]
+
+    with following(module, trace, read=keep, reading=trace.sites):
+        heads = run(observations.clone().requires_grad_(True))
+    kept = {call: result for call, result in results.items() if result.requires_grad}
+    reached: dict[Call, set[int]] = {call: set() for call in trace.sites}
+    for i, head in enumerate(heads):
+        if kept and head.requires_grad:
+            gradients = torch.autograd.grad(head.sum(), list(kept.values()), retain_graph=True, allow_unused=True)
+            for call, gradient in zip(kept, gradients, strict=True):
+                if gradient is not None:
+                    reached[call].add(i)
+    return [set(range(len(heads))) - reached[call] for call in trace.sites]
+
+
+def _heads_reached(module: Any, trace: Trace, without: Call, run: Run, observations: Any) -> list[bool]:
+    with following(module, trace, read=lambda _, result: result.detach(), reading=[without]):
+        return [bool(head.requires_grad) for head in run(observations.clone().requires_grad_(True))]
+
+
+def _reached_from(
+    module: Any, trace: Trace, sources: set[Call], barriers: set[Call], run: Run, observations: Any
+) -> set[Call]:
+    reached: set[Call] = set()
+
+    def follow(call: Call, result: Any) -> Any:
+        if result.requires_grad:
+            reached.add(call)
+        if call in sources:
+            return result.detach().requires_grad_(True).clone()  # a copy: what follows may work in place
+        return result.detach() if call in barriers else None
+
+    with following(module, trace, read=follow, reading=trace.sites):
+        run(observations)
+    return reached
