@@ -10,21 +10,24 @@ from rl_clarity import formats
 from rl_clarity.agents.capabilities import initial_state
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import choose_layers
-from rl_clarity.errors import DependencyError
+from rl_clarity.environments import check_environment
+from rl_clarity.errors import DependencyError, EnvironmentSetupError
 
 Answer = tuple[dict[str, Any], str]
 
 
-def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
+def inspect_checkpoint(path: Path, metadata: Mapping[str, Any], check: Path | None = None) -> Answer:
     """Describe format, parameters and metadata of a checkpoint and, if a framework is installed, its network.
 
-    `metadata` overrides the file's.
+    `metadata` overrides the file's; `check` is an .npz file of outputs that the agent must have (see `load_agent`).
     """
     checkpoint = formats.read(path, **metadata)
     parameters = int(sum(array.size for array in checkpoint.parameters.values()))
     try:
-        network, lines = _network(formats.build_agent(checkpoint))
+        network, lines = _network(formats.build_agent(checkpoint, check))
     except DependencyError as error:
+        if check is not None:
+            raise
         network, lines = {}, [f"layers: unknown ({error})"]
     summary = {
         "file": path.name,
@@ -39,7 +42,7 @@ def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
         f"{path.name}: {checkpoint.format} checkpoint, network {checkpoint.network}, {parameters:,} parameters",
         *lines,
         *(f"{key}: {value}" for key, value in sorted(checkpoint.metadata.items())),
-        *(f"note: {note}" for note in checkpoint.notes),
+        *(f"note: {note}" for note in (*checkpoint.notes, *_environment(checkpoint.metadata))),
         f"sha256 {checkpoint.sha256}",
     ]
     return summary, "\n".join(lines)
@@ -72,6 +75,14 @@ def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], 
         f"Written: {out_path} (network {checkpoint.network} of a {checkpoint.format} checkpoint)",
         *(f"{key}: {value}" for key, value in sorted(checkpoint.metadata.items())),
     ]
-    if not any(checkpoint.metadata.get(key) for key in ("env_name", "env_id")):
-        lines.append("note: it does not name the environment: --env-name NAME")
+    lines += [f"note: {note}" for note in _environment(checkpoint.metadata)]
     return summary, "\n".join(lines)
+
+
+def _environment(metadata: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the environment that metadata name."""
+    try:
+        check_environment(metadata)
+    except EnvironmentSetupError as error:
+        return [str(error)]
+    return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,14 +38,27 @@ def path_of(name: str) -> Path:
     return models_directory() / f"{name}{SUFFIX}"
 
 
-def load_agent(checkpoint: str | os.PathLike[str], **metadata: Any) -> Agent:
+def load_agent(
+    checkpoint: str | os.PathLike[str],
+    *,
+    check: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    **metadata: Any,
+) -> Agent:
     """Load the agent of a checkpoint of any supported format, or an included one (`models:coinrun`).
 
-    `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) overrides the file's. No code in the file is run.
-    Raises CheckpointError for a file that is missing, damaged, of an unknown format, or does not fit its network.
+    No code in the file is run.
+
+    Args:
+        checkpoint: path, address, or name of an included agent.
+        check: what the network's own program computed, as arrays or an `.npz` file: `observations` (B, H, W, C) or
+            (B, C, H, W) from 0 to 255, and `logits` (B, A), `values` (B,) or `q_values` (B, A).
+        metadata: overrides the file's: `env_name="coinrun"`, `gamma=0.99`, ...
+
+    Raises CheckpointError for a file that is missing, damaged, of an unknown format, or does not fit its network, and
+    for an agent whose outputs are not those of `check`.
     """
     with fetched(checkpoint) as path:
-        return formats.load_agent(path, **metadata)
+        return formats.load_agent(path, check=check, **metadata)
 
 
 def convert(

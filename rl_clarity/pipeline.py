@@ -108,12 +108,12 @@ def run(
         _check_arrays(*samples, trajectories_kwargs)
         with fetched(checkpoint_path) as path:
             checkpoint = formats.read(path, **load.metadata)
-            agent = formats.build_agent(checkpoint)
+            agent = formats.build_agent(checkpoint, load.check)
         return _explain_arrays(agent, samples, output_dir, page_options, dry_run, checkpoint)
     with team() as workers, fetched(checkpoint_path) as path:
         ranks = workers.ranks
         decisive = _decisive(page_options)
-        if load.resample:  # a finished page is recognized without importing a framework
+        if load.resample and load.check is None:  # a finished page is recognized without importing a framework
             page = finished_page(
                 output_dir,
                 page_options,
@@ -244,7 +244,7 @@ class _Builder:
             files=PageFiles(written),
         )
         playing = Cost(preview.seconds, preview.sample_bytes)
-        return forecast(
+        expected = forecast(
             self._tasks(subject),
             output.reusable,
             sample,
@@ -254,6 +254,8 @@ class _Builder:
             playing=playing,
             single_file=self._options.is_single_file,
         )
+        notes = () if self._checkpoint is None else self._checkpoint.notes
+        return replace(expected, notes=(*expected.notes, *(f"Note: {note}." for note in notes)))
 
     def _build(self, job: Job, output: PageOutput, samples: Samples, memory: int) -> None:
         subject = self._subject(output, samples)
@@ -363,7 +365,11 @@ def _provenance(subject: Subject, checkpoint: Checkpoint | None) -> list[Provena
     groups, metadata = [], subject.metadata
     if checkpoint is not None:
         file = {"file": checkpoint.path.name, "sha256": checkpoint.sha256, "format": checkpoint.format}
-        groups.append(provenance_group("Checkpoint", {**file, "network": checkpoint.network}))
+        reading = {name: checkpoint.metadata.get(name) for name in formats.READING}
+        notes = " ".join(f"{note}." for note in checkpoint.notes) or None
+        groups.append(
+            provenance_group("Checkpoint", {**file, "network": checkpoint.network, **reading, "notes": notes})
+        )
     environment = dict(metadata.get("environment") or {})
     if environment:
         shown = {"kind": environment.get("kind"), "name": environment.get("name"), **environment.get("options", {})}

@@ -82,7 +82,7 @@ def test_original_settings() -> None:
     assert options.nmf_fit_observations is None
     assert dataclasses.astuple(TrajectoriesOptions()) == (8, 512)
     assert dataclasses.astuple(parse(ObservationsOptions, ORIGINAL["observations_kwargs"])) == (32, 128, 128)
-    assert dataclasses.astuple(LoadOptions())[:-1] == (True, None, None, None, None, False, False)
+    assert dataclasses.astuple(LoadOptions())[:7] == (True, None, None, None, None, False, False)
 
 
 def test_defaults_differ_from_the_original_only_where_documented() -> None:

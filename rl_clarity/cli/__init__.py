@@ -170,7 +170,7 @@ def _inspect(command: Inspect) -> Result:
     from rl_clarity.inspection import inspect_checkpoint
 
     with fetched(command.checkpoint) as path:
-        return inspect_checkpoint(path, command.overrides())
+        return inspect_checkpoint(path, command.overrides(), command.check)
 
 
 def _evaluate(command: Evaluate) -> Result:

@@ -100,6 +100,9 @@ class LoadFlags(LoadOptions):
     """Where samples of the agent's play are stored, and whether they are reused."""
 
     metadata: tyro.conf.Suppress[Metadata] = field(default_factory=dict)
+    check: Path | None = None
+    """An .npz file of outputs that the agent must have, as computed by the network's own program: observations, and
+    logits, values or q_values."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,10 @@ class Demo(Command):
 @dataclass(frozen=True, kw_only=True)
 class Inspect(CheckpointCommand):
     """Print the network, layers and metadata of a checkpoint. No code in it is run."""
+
+    check: Path | None = None
+    """An .npz file of outputs that the agent must have, as computed by the network's own program: observations, and
+    logits, values or q_values."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,15 +78,16 @@ def _infer(options: dict[str, Any], metadata: Mapping[str, Any], _num_actions: i
     return options
 
 
-KIND = EnvironmentKind(make, AtariOptions, (SIZE, SIZE, 1), _infer)
-
-
 def parse_name(name: str) -> tuple[str, str | None]:
     """Return the name of the ROM, and Gym's version number, for a name or Gym id in any case."""
     roms = {rom.replace("_", ""): rom for rom in _ale().roms.get_all_rom_ids()}
     match = _NAME.fullmatch(name.lower())
     game = match["game"] if match else name.lower()
-    return roms[check_name("Atari game", re.sub("[_ ]", "", game), roms)], match["version"] if match else None
+    note = "Environments other than Atari games need env_kind='gymnasium'"
+    return roms[check_name("Atari game", re.sub("[_ ]", "", game), roms, note)], match["version"] if match else None
+
+
+KIND = EnvironmentKind(make, AtariOptions, (SIZE, SIZE, 1), _infer, parse_name, "breakout")
 
 
 class AtariEnvironment:

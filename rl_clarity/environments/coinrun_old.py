@@ -61,7 +61,7 @@ def _infer(options: dict[str, Any], _metadata: Mapping[str, Any], num_actions: i
     return options
 
 
-KIND = EnvironmentKind(make, CoinRunOldOptions, (64, 64, 3), _infer)
+KIND = EnvironmentKind(make, CoinRunOldOptions, (64, 64, 3), _infer, example="coinrun_old")
 
 
 class CoinRunOldEnvironment:

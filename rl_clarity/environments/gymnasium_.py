@@ -52,7 +52,19 @@ def make(
     )
 
 
-KIND = EnvironmentKind(make, GymnasiumOptions)
+def check(name: str) -> None:
+    """Raise EnvironmentSetupError for an id that no installed package registers; modules in ids are not imported."""
+    import gymnasium
+
+    if ":" in name:
+        return
+    try:
+        gymnasium.spec(name)
+    except gymnasium.error.Error as error:
+        raise _unknown(name, error) from error
+
+
+KIND = EnvironmentKind(make, GymnasiumOptions, check=check, example="CarRacing-v3")
 
 
 class GymnasiumEnvironment:
@@ -122,14 +134,20 @@ def _make(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     except gymnasium.error.DependencyNotInstalled as error:
         raise EnvironmentSetupError(f"Gymnasium environment {name!r} needs a package: {error}") from error
     except (gymnasium.error.Error, ImportError) as error:
-        near = difflib.get_close_matches(name, gymnasium.registry, n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        if name.lower().startswith("ale/") or "noframeskip" in name.lower():
-            hint = "; Atari games have the kind 'atari'"
-        raise EnvironmentSetupError(
-            f"unknown Gymnasium environment {name!r} ({error}){hint}. An id that a module registers is "
-            "written 'module:Id-v0'"
-        ) from error
+        raise _unknown(name, error) from error
+
+
+def _unknown(name: str, error: Exception) -> EnvironmentSetupError:
+    import gymnasium
+
+    near = difflib.get_close_matches(name, gymnasium.registry, n=3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    if name.lower().startswith("ale/") or "noframeskip" in name.lower():
+        hint = "; Atari games have the kind 'atari'"
+    return EnvironmentSetupError(
+        f"unknown Gymnasium environment {name!r} ({error}){hint}. An id that a module registers is written "
+        "'module:Id-v0'"
+    )
 
 
 def discrete_actions(space: gymnasium.Space[Any]) -> tuple[int, int]:

@@ -67,6 +67,10 @@ class EnvironmentKind:
     """(H, W, C) of one frame; None if it depends on the environment."""
     infer: Callable[[dict[str, Any], Mapping[str, Any], int | None], dict[str, Any]] | None = None
     """Completes options, from a checkpoint's metadata and the number of the agent's actions (None if unknown)."""
+    check: Callable[[str], object] | None = None
+    """Raises EnvironmentSetupError for a name that `make` does not know; None if only `make` can tell."""
+    example: str = "NAME"
+    """Name of an environment, for messages."""
 
     def option_names(self) -> tuple[str, ...]:
         """Names of the options that are read from metadata."""
@@ -147,9 +151,12 @@ def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None =
     kind = str(metadata.get("env_kind") or DEFAULT_KIND).lower()
     name = metadata.get("env_name") or metadata.get("env_id")
     if not name:
+        known = bool(metadata.get("env_kind"))
+        example = KINDS.get(kind).example if known else "NAME"
+        its_kind = "" if known else f" and, unless it is a Procgen game, env_kind ({', '.join(KINDS)})"
         raise EnvironmentSetupError(
-            "the checkpoint's metadata has neither env_name nor env_id: name the environment (env_name='coinrun'; on "
-            "the command line --env-name coinrun), or pass trajectories and observations as arrays"
+            f"the checkpoint's metadata has neither env_name nor env_id: name the environment (env_name={example!r}; "
+            f"on the command line --env-name {example}){its_kind}, or pass trajectories and observations as arrays"
         )
     if kind == DEFAULT_KIND and str(name).lower() in KINDS:  # the original stores coinrun_old as a game
         kind = str(name).lower()
@@ -164,6 +171,14 @@ def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None =
         epsilon_greedy=float(metadata.get("epsilon_greedy") or 0.0),
         reward_scale=1.0 if scale is None else float(scale),
     )
+
+
+def check_environment(metadata: Mapping[str, Any]) -> None:
+    """Raise EnvironmentSetupError if metadata name no environment, or one that its kind does not know."""
+    spec = spec_from_metadata(metadata)
+    check = KINDS.get(spec.kind).check
+    if check is not None:
+        check(spec.name)
 
 
 def override_name(metadata: Mapping[str, Any], env_name: str | None) -> dict[str, Any]:
@@ -197,13 +212,13 @@ def source_key(spec: EnvironmentSpec) -> str:
     return KINDS.source(spec.kind)
 
 
-def check_name(what: str, name: str, available: Collection[str]) -> str:
-    """Return `name` if it is available; otherwise raise EnvironmentSetupError with the nearest ones."""
+def check_name(what: str, name: str, available: Collection[str], note: str = "") -> str:
+    """Return `name` if it is available; otherwise raise EnvironmentSetupError with the nearest ones, and a note."""
     if name in available:
         return name
     near = difflib.get_close_matches(name, available, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(sorted(available)) or 'none'}"
-    raise EnvironmentSetupError(f"unknown {what} {name!r}; {hint}")
+    raise EnvironmentSetupError(f"unknown {what} {name!r}; {hint}{note and f'. {note}'}")
 
 
 def missing_package(what: str, extra: str, note: str, error: Exception) -> EnvironmentSetupError:

@@ -121,13 +121,19 @@ def make(
     name: str, num_envs: int, seed: int, options: ProcgenOptions, *, full_resolution: bool = False
 ) -> ProcgenEnvironment:
     """Make environments of a game: `coinrun`, or a Gym id such as `procgen-coinrun-v0`."""
-    game = _GYM_ID.sub(r"\1", name.lower())
+    game = parse_name(name)
     # Procgen aborts the process when asked for the state of a game with generated assets.
     environment = ProcgenEnvironment if options.use_generated_assets else ResumableProcgenEnvironment
     return environment(game, num_envs, seed, options, full_resolution=full_resolution)
 
 
-KIND = EnvironmentKind(make, ProcgenOptions, (64, 64, 3))
+def parse_name(name: str) -> str:
+    """Return the game of a name or Gym id in any case."""
+    note = "Games of Atari need env_kind='atari', ids of Gymnasium env_kind='gymnasium'"
+    return check_name("Procgen game", _GYM_ID.sub(r"\1", name.lower()), GAMES, note)
+
+
+KIND = EnvironmentKind(make, ProcgenOptions, (64, 64, 3), check=parse_name, example="coinrun")
 
 
 class ProcgenEnvironment:
@@ -143,7 +149,7 @@ class ProcgenEnvironment:
     def __init__(
         self, name: str, num_envs: int, seed: int, options: ProcgenOptions, *, full_resolution: bool = False
     ) -> None:
-        self.game = check_name("Procgen game", name, GAMES)
+        self.game = name
         self.num_envs = num_envs
         self._arguments = options.arguments(self.game) | {"rand_seed": seed % 2**31}
         # Procgen cannot copy the state of games with generated assets: they render at every step.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import lzma
 import zipfile
 import zlib
@@ -17,6 +18,7 @@ from rl_clarity.errors import CheckpointError, ClarityError, OutputError
 from rl_clarity.formats.advice import how_to_convert, pickled_object, unknown
 from rl_clarity.formats.architectures import ARCHITECTURES
 from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format, check_metadata_names
+from rl_clarity.formats.output_check import check_outputs
 from rl_clarity.formats.safe_pickle import RefusedError
 from rl_clarity.quiet import import_keras
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 SUFFIX = ".safetensors"
 INVALID = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+READING = ("activation", "heads", "input_divisor", "value_range")
+"""Metadata that decide how a network is read, if the file does not."""
 DAMAGED = (EOFError, OSError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
@@ -51,16 +55,25 @@ def read(path: str | Path, **metadata: Any) -> Checkpoint:
         raise CheckpointError(unknown(file, [FORMATS.get(name).description for name in FORMATS]))
 
 
-def build_agent(checkpoint: Checkpoint) -> Agent:
-    """Build the agent of a checkpoint; raises CheckpointError where the parameters do not fit the network."""
+def build_agent(checkpoint: Checkpoint, check: Any = None) -> Agent:
+    """Build the agent of a checkpoint; `check` are outputs that it must have (see `output_check`).
+
+    Raises CheckpointError where the parameters do not fit the network, or its outputs differ.
+    """
     import_keras()
     with _with_path(checkpoint.path):
-        return FORMATS.get(checkpoint.format).build(checkpoint)
+        agent = FORMATS.get(checkpoint.format).build(checkpoint)
+        if check is not None:
+            check_outputs(agent, check)
+        return agent
 
 
-def load_agent(path: str | Path, **metadata: Any) -> Agent:
-    """Read a checkpoint of any known format and build its agent; `metadata` as in `read`."""
-    return build_agent(read(path, **metadata))
+def load_agent(path: str | Path, *, check: Any = None, **metadata: Any) -> Agent:
+    """Read a checkpoint of any known format and build its agent.
+
+    `check` as in `build_agent`, `metadata` as in `read`.
+    """
+    return build_agent(read(path, **metadata), check)
 
 
 def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, **metadata: Any) -> Checkpoint:
@@ -88,8 +101,12 @@ def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, 
 
 
 def source_key(checkpoint: Checkpoint) -> str:
-    """Hash of the format and the network that build the agent, for cache keys; "" if both are the package's own."""
-    sources = [FORMATS.source(checkpoint.format)]
+    """Hash of what builds the agent besides the file, for cache keys.
+
+    These are metadata, and the code of format and network unless it is the package's own; "" if there is none.
+    """
+    reading = {name: checkpoint.metadata[name] for name in READING if checkpoint.metadata.get(name) is not None}
+    sources = [FORMATS.source(checkpoint.format), json.dumps(reading, sort_keys=True, default=str) if reading else ""]
     network = checkpoint.metadata.get("cnn", checkpoint.network)
     if isinstance(network, str) and network in ARCHITECTURES:
         sources.append(ARCHITECTURES.source(network))

@@ -43,7 +43,7 @@ PICKLE_SCRIPT = """
 
     content = joblib.load("{path}")                            # or pickle.load: runs code in it, only if you trust it
     params = {{name: numpy.asarray(array) for name, array in content["params"].items()}}
-    args = {{"env_name": "coinrun", "cnn": "clear"}}             # plain numbers and strings
+    args = {{"env_name": "NAME", "cnn": "clear"}}             # plain numbers and strings
     joblib.dump({{"params": params, "args": args}}, "plain.jd")"""
 
 

@@ -34,7 +34,7 @@ METADATA: dict[str, Any] = {
     "lambda": 1.0,
 }
 """As Gym's `Breakout-v4`: an action is repeated for 2, 3 or 4 frames, of which the last is observed."""
-NOTE = "the file does not name the game: give env_name; gamma and lambda are the script's defaults"
+NOTE = "the file does not contain gamma and lambda: those of the script are assumed"
 ROWS = slice(35, 195)
 SIDE = 80
 
@@ -54,7 +54,7 @@ def build_network(parameters: Mapping[str, np.ndarray], observation_shape: tuple
     observations = layers.builder.input(observation_shape, "observations")
     x = observations
     for name in CONVOLUTIONS:
-        x = layers.activation(layers.conv(x, name, size=3, strides=2, padding=1), "elu", f"{name}.elu")
+        x = layers.activate(layers.conv(x, name, size=3, strides=2, padding=1), name, "elu")
     x, states = layers.gru(x, "gru", suffix="")
     heads = {"policy_logits": layers.dense(x, "actor_linear"), "values": layers.dense(x, "critic_linear")}
     return layers.builder.finish([observations], heads, states)

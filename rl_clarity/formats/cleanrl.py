@@ -14,9 +14,18 @@ from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.network import Network, StatePart
 from rl_clarity.errors import CheckpointError
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
-from rl_clarity.formats.torch_layers import ImpalaNames, TorchLayers, impala, nature, observation_shape
+from rl_clarity.formats.torch_layers import (
+    ASSUMED,
+    ASSUMPTION,
+    ImpalaNames,
+    TorchLayers,
+    impala,
+    nature,
+    observation_shape,
+)
 
 ATARI = {
+    **ASSUMED,
     "library": "cleanrl",
     "env_kind": "atari",
     "frame_stack": 4,
@@ -25,7 +34,14 @@ ATARI = {
     "gamma": 0.99,
     "lambda": 0.95,
 }
-PROCGEN = {"library": "cleanrl", "env_kind": "procgen", "distribution_mode": "easy", "gamma": 0.999, "lambda": 0.95}
+PROCGEN = {
+    **ASSUMED,
+    "library": "cleanrl",
+    "env_kind": "procgen",
+    "distribution_mode": "easy",
+    "gamma": 0.999,
+    "lambda": 0.95,
+}
 METADATA: Mapping[str, Mapping[str, Any]] = {
     "ppo_atari": ATARI,
     "ppo_atari_lstm": {**ATARI, "frame_stack": 1},
@@ -33,8 +49,8 @@ METADATA: Mapping[str, Mapping[str, Any]] = {
     "dqn_atari": {key: value for key, value in ATARI.items() if key != "lambda"},
 }
 SIDES = {"atari": 84, "procgen": 64}
-NOTE = "a state dict does not name the game: give env_name; gamma and lambda are the script's defaults"
-BLOCK_NAMES = ImpalaNames("network.{}".format, ("res_block0", "res_block1"), ("conv0", "conv1"), "network.relu")
+Parameters = Mapping[str, np.ndarray]
+BLOCK_NAMES = ImpalaNames("network.{}".format, ("res_block0", "res_block1"), ("conv0", "conv1"), "network")
 
 
 def recognize(file: CheckpointFile) -> bool:
@@ -49,7 +65,7 @@ def read(file: CheckpointFile) -> Checkpoint:
     if metadata["env_kind"] == "atari":
         kernel = parameters["network.0.weight"]  # (filters, gray frames, h, w)
         metadata["frame_stack"] = int(kernel.shape[1]) if kernel.ndim == 4 else 0
-    return Checkpoint(file.path, "cleanrl", name, parameters, metadata, file.sha256, (NOTE,))
+    return Checkpoint(file.path, "cleanrl", name, parameters, metadata, file.sha256, (ASSUMPTION,))
 
 
 def script(tensors: Mapping[str, Any]) -> str | None:
@@ -63,31 +79,31 @@ def script(tensors: Mapping[str, Any]) -> str | None:
     return "dqn_atari" if "network.9.weight" in tensors else None
 
 
-def ppo_atari(parameters: Mapping[str, np.ndarray], observation_shape: tuple[int, int, int]) -> Network:
+def ppo_atari(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
     """Nature's body, an LSTM if the parameters have one, dense heads."""
-    layers = TorchLayers(parameters)
+    layers = TorchLayers(parameters, activation)
     observations = layers.builder.input(observation_shape, "observations")
-    x = layers.relu(layers.dense(nature(layers, observations, "network"), "network.7"), "network.7.relu")
+    x = layers.activate(layers.dense(nature(layers, observations, "network"), "network.7"), "network.7")
     states: list[StatePart] = []
     if layers.uses("lstm"):
         x, states = layers.lstm(x, "lstm")
     return layers.builder.finish([observations], _heads(layers, x), states)
 
 
-def ppo_procgen(parameters: Mapping[str, np.ndarray], observation_shape: tuple[int, int, int]) -> Network:
-    """IMPALA's body and dense heads. The script flattens before the last ReLU, with the same result."""
-    layers = TorchLayers(parameters)
+def ppo_procgen(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
+    """IMPALA's body and dense heads. The script flattens before the last activation, with the same result."""
+    layers = TorchLayers(parameters, activation)
     observations = layers.builder.input(observation_shape, "observations")
     x = impala(layers, observations, BLOCK_NAMES)
-    x = layers.relu(layers.dense(x, "network.5"), "network.5.relu")
+    x = layers.activate(layers.dense(x, "network.5"), "network.5")
     return layers.builder.finish([observations], _heads(layers, x))
 
 
-def dqn_atari(parameters: Mapping[str, np.ndarray], observation_shape: tuple[int, int, int]) -> Network:
+def dqn_atari(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
     """Nature's body and action values."""
-    layers = TorchLayers(parameters)
+    layers = TorchLayers(parameters, activation)
     observations = layers.builder.input(observation_shape, "observations")
-    x = layers.relu(layers.dense(nature(layers, observations, "network"), "network.7"), "network.7.relu")
+    x = layers.activate(layers.dense(nature(layers, observations, "network"), "network.7"), "network.7")
     return layers.builder.finish([observations], {"q_values": layers.dense(x, "network.9")})
 
 
@@ -105,8 +121,10 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
         raise CheckpointError(f"unknown CleanRL network {checkpoint.network!r}; available: {', '.join(NETWORKS)}")
     kernel = "network.0.conv.weight" if checkpoint.network == "ppo_procgen" else "network.0.weight"
     side = SIDES[METADATA[checkpoint.network]["env_kind"]]
+    metadata = {**ASSUMED, **checkpoint.metadata}
     shape = observation_shape(checkpoint, kernel, side)
-    return KerasAgent(NETWORKS[checkpoint.network](checkpoint.parameters, shape), checkpoint.metadata)
+    network = NETWORKS[checkpoint.network](checkpoint.parameters, shape, metadata["activation"])
+    return KerasAgent(network, metadata, input_divisor=float(metadata["input_divisor"]))
 
 
 FORMAT = Format("CleanRL state dicts (ppo_atari, ppo_atari_lstm, ppo_procgen, dqn_atari)", recognize, read, build_agent)

@@ -32,7 +32,7 @@ MAX_LAYERS = 4096
 MAX_DEPTH = 8
 MAX_SIDE = 8192
 TENSOR = "__keras_tensor__"
-NOTE = "the file does not name the environment: give env_kind and env_name, gamma and lambda"
+NOTE = "the file does not contain env_kind, gamma and lambda: give them as metadata, if they are not the defaults"
 
 
 def recognize(file: CheckpointFile) -> bool:

@@ -15,19 +15,16 @@ from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.network import Network, StatePart
 from rl_clarity.errors import CheckpointError
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
-from rl_clarity.formats.torch_layers import ImpalaNames, TorchLayers, impala, observation_shape
+from rl_clarity.formats.torch_layers import ASSUMED, ASSUMPTION, ImpalaNames, TorchLayers, impala, observation_shape
 
-BLOCK_NAMES = ImpalaNames(lambda i: f"embedder.block{i + 1}", ("res1", "res2"), ("conv1", "conv2"), "embedder.relu")
+BLOCK_NAMES = ImpalaNames(lambda i: f"embedder.block{i + 1}", ("res1", "res2"), ("conv1", "conv2"), "embedder")
 FIRST = "embedder.block1.conv.weight"
 GRU = "gru.gru"
 INITIAL_STATE = "init_hx"
 TENSORS = (FIRST, "embedder.fc.weight", "fc_policy.weight", "fc_value.weight")
 SIDE = 64
-METADATA = {"library": "train-procgen-pytorch", "env_kind": "procgen", "gamma": 0.999, "lambda": 0.95}
-NOTE = (
-    "the file names neither the game nor its options: give env_name, and distribution_mode if it is not 'hard'; gamma "
-    "and lambda are the program's defaults"
-)
+METADATA = {**ASSUMED, "library": "train-procgen-pytorch", "env_kind": "procgen", "gamma": 0.999, "lambda": 0.95}
+NOTE = "the file does not contain the options of the game: give distribution_mode if it is not 'hard'"
 
 
 def recognize(file: CheckpointFile) -> bool:
@@ -38,18 +35,20 @@ def read(file: CheckpointFile) -> Checkpoint:
     """Read a checkpoint; raises CheckpointError if it is damaged."""
     parameters = file.tensors()
     network = "impala_gru" if "gru.gru.weight_ih_l0" in parameters else "impala"
-    return Checkpoint(file.path, "procgen_pytorch", network, parameters, METADATA, file.sha256, (NOTE,))
+    return Checkpoint(file.path, "procgen_pytorch", network, parameters, METADATA, file.sha256, (NOTE, ASSUMPTION))
 
 
-def build_network(parameters: Mapping[str, np.ndarray], observation_shape: tuple[int, int, int]) -> Network:
+def build_network(
+    parameters: Mapping[str, np.ndarray], observation_shape: tuple[int, int, int], activation: str = "relu"
+) -> Network:
     """Build the network of a state dict.
 
     The program starts from a learned initial state (`init_hx`, in a fork). After an episode it restores that state, but
     the mask that comes with `done` then sets it to zero: later episodes start from zeros.
     """
-    layers = TorchLayers({name: array for name, array in parameters.items() if name != INITIAL_STATE})
+    layers = TorchLayers({name: array for name, array in parameters.items() if name != INITIAL_STATE}, activation)
     observations = layers.builder.input(observation_shape, "observations")
-    x = layers.relu(layers.dense(impala(layers, observations, BLOCK_NAMES), "embedder.fc"), "embedder.fc.relu")
+    x = layers.activate(layers.dense(impala(layers, observations, BLOCK_NAMES), "embedder.fc"), "embedder.fc")
     states: list[StatePart] = []
     if layers.uses(GRU):
         x, states = layers.gru(x, GRU)
@@ -64,7 +63,9 @@ def build_network(parameters: Mapping[str, np.ndarray], observation_shape: tuple
 def build_agent(checkpoint: Checkpoint) -> KerasAgent:
     """Build the agent; raises CheckpointError where a tensor does not fit."""
     shape = observation_shape(checkpoint, FIRST, SIDE)
-    return KerasAgent(build_network(checkpoint.parameters, shape), checkpoint.metadata)
+    metadata = {**ASSUMED, **checkpoint.metadata}
+    network = build_network(checkpoint.parameters, shape, metadata["activation"])
+    return KerasAgent(network, metadata, input_divisor=float(metadata["input_divisor"]))
 
 
 FORMAT = Format("train-procgen-pytorch (.pth)", recognize, read, build_agent)

@@ -24,12 +24,11 @@ from rl_clarity.errors import CheckpointError
 from rl_clarity.formats import safe_pickle, torch_file
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.safe_files import BoundedReader, Budget, SafeZip, brief, check_size
-from rl_clarity.formats.torch_layers import TorchLayers, nature
+from rl_clarity.formats.torch_layers import ACTIVATIONS, TorchLayers, nature
 
 MEMBERS = ("data", "policy.pth")
 ATARI_SIDES = [84, 84]
 MAX_LAYERS = 16
-ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "ELU": "elu", "GELU": "gelu", "SiLU": "silu", "Identity": "linear"}
 NATURE_CNN = "stable_baselines3.common.torch_layers.NatureCNN"
 POLICIES: safe_pickle.Names = {
     (module, name): safe_pickle.Name(value=f"{module}.{name}")
@@ -55,7 +54,6 @@ PARTS = (
     *("q_net.", "q_net_target.", "mlp_extractor.", "lstm_actor.", "lstm_critic.", "critic."),
     *("action_net.", "value_net."),
 )
-NOTE = "the file does not name the environment: give env_name"
 ATARI_NOTE = (
     "gray observations of 84 x 84 are assumed to be an Atari game's, in Stable-Baselines3's own wrapper; give "
     "env_kind=gymnasium for another environment"
@@ -83,7 +81,7 @@ def read(file: CheckpointFile) -> Checkpoint:
     shape = _observation_shape(parameters, space)
     architecture = {"observation_shape": shape, **_scale(space, options), **_activation(options)}
     metadata = _metadata(data, shape, str(_field(space, "dtype")))
-    notes = (NOTE, ATARI_NOTE) if metadata["env_kind"] == "atari" else (NOTE,)
+    notes = (ATARI_NOTE,) if metadata["env_kind"] == "atari" else ()
     return Checkpoint(file.path, "sb3", network, parameters, metadata, file.sha256, notes, architecture)
 
 
@@ -303,7 +301,7 @@ def _shifted(observations: Any, offset: float) -> Any:
 
 def _features(layers: TorchLayers, x: Any, body: str) -> Any:
     x = nature(layers, x, f"{body}.cnn")
-    return layers.relu(layers.dense(x, f"{body}.linear.0"), f"{body}.linear.0.relu")
+    return layers.activate(layers.dense(x, f"{body}.linear.0"), f"{body}.linear.0")
 
 
 def _recurrent(layers: TorchLayers, policy: Any, value: Any) -> tuple[Any, Any, list[StatePart]]:
@@ -333,7 +331,7 @@ def _dense_layers(
     """Dense layers, each followed by the activation; by default all layers of a `Sequential`."""
     for i in _indices(layers, prefix) if indices is None else indices:
         name = f"{prefix}.{i}"
-        x = layers.activation(layers.dense(x, name), activation, f"{name}.{activation}")
+        x = layers.activate(layers.dense(x, name), name, activation)
     return x
 
 

@@ -29,7 +29,10 @@ STREAM_VERSION = 1001
 BFLOAT16 = "bfloat16"
 MAX_ALIASES = 8
 """Tensors that may share a storage (Stable-Baselines3 has three names for one), by size."""
-ROOTS = ("state_dict", "model_state_dict")
+ROOTS = ("state_dict", "model_state_dict", "agent", "model", "network", "policy")
+"""Keys of an agent's state dict, where there are several."""
+WRAPPERS = ("module.", "_orig_mod.")
+"""What `DataParallel` and `torch.compile` put before each name."""
 STORAGES = {
     "FloatStorage": "f4",
     "DoubleStorage": "f8",
@@ -130,15 +133,22 @@ def read(file: BinaryIO, budget: Budget) -> TorchFile:
 
 
 def state_dict(content: Any) -> dict[str, StoredTensor]:
-    """Return the tensors by name, at the root of what was saved or under a key of `ROOTS`."""
-    if isinstance(content, dict):
-        for group in (content, *(content.get(root) for root in ROOTS)):
-            if isinstance(group, dict) and group and all(isinstance(item, StoredTensor) for item in group.values()):
-                return {str(name): tensor for name, tensor in group.items()}
+    """Return the tensors by name: of what was saved, of the only dict of tensors in it, or under a key of `ROOTS`."""
+    groups = {"": content, **content} if isinstance(content, dict) else {}
+    groups = {key: group for key, group in groups.items() if _has_only_tensors(group)}
+    key = next((key for key in ("", *ROOTS) if key in groups), next(iter(groups)) if len(groups) == 1 else None)
+    if key is not None:
+        prefix = next((p for p in WRAPPERS if all(str(name).startswith(p) for name in groups[key])), "")
+        return {str(name).removeprefix(prefix): tensor for name, tensor in groups[key].items()}
     keys = ", ".join(map(brief, list(content)[:8])) if isinstance(content, dict) else f"a {type(content).__name__}"
     raise CheckpointError(
-        f"has no state dict (tensors by name) at its root or under {' or '.join(ROOTS)}; it has {keys}"
+        f"has {'several state dicts' if groups else 'no state dict (tensors by name)'}; it has {keys}. Save the "
+        "state dict of the agent's network alone: torch.save(network.state_dict(), 'agent.pt')"
     )
+
+
+def _has_only_tensors(group: Any) -> bool:
+    return isinstance(group, dict) and bool(group) and all(isinstance(item, StoredTensor) for item in group.values())
 
 
 def _prefix(members: Iterable[str]) -> str | None:

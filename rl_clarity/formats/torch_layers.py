@@ -22,14 +22,27 @@ MAX_SIZE = 65536
 MAX_BLOCKS = 16
 MAX_CHANNELS = 256
 NATURE = ((8, 4), (4, 2), (3, 1))  # kernel size and stride of each convolution
+ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "ELU": "elu", "GELU": "gelu", "SiLU": "silu", "Identity": "linear"}
+"""Keras's names of PyTorch's activation functions."""
+ASSUMED = {"activation": "relu", "input_divisor": 255}
+"""Metadata of programs whose state dicts do not record them."""
+ASSUMPTION = (
+    "a state dict records neither its activation functions nor what observations are divided by, gamma and lambda: "
+    "those of the program are assumed. The metadata activation, input_divisor, gamma and lambda override them; check "
+    "compares the agent's outputs with the network's own"
+)
 
 
 class TorchLayers:
     """Creates layers from a state dict."""
 
-    def __init__(self, parameters: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, parameters: Mapping[str, np.ndarray], activation: str = "relu") -> None:
+        """`activation` is what `activate` applies, by its name in Keras."""
+        if activation not in ACTIVATIONS.values():
+            raise CheckpointError(f"activation={activation!r} must be one of {', '.join(ACTIVATIONS.values())}")
         self.parameters = parameters
         self.builder = NetworkBuilder(parameters)
+        self._activation = activation
 
     def has(self, name: str) -> bool:
         """Whether the state dict has a layer or tensor of this name."""
@@ -83,14 +96,12 @@ class TorchLayers:
         kernel = f"{name}.weight"
         return self._product(x, name, kernel, f"{name}.bias", self.size(kernel))
 
-    def relu(self, x: Any, name: str) -> Any:
-        return self.builder.relu(x, name.replace(".", "/"))
-
-    def activation(self, x: Any, kind: str, name: str) -> Any:
-        """Apply an activation function by its Keras name."""
+    def activate(self, x: Any, part: str, kind: str | None = None, index: str = "") -> Any:
+        """Apply an activation function, by default the network's, as the last operation of a part of the network."""
         import keras
 
-        return keras.layers.Activation(kind, name=_name(name))(x)
+        kind = kind or self._activation
+        return keras.layers.Activation(kind, name=_name(f"{part}.{kind}{index}"))(x)
 
     def lstm(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[StatePart]]:
         """One step of an LSTM: its output (B, H), and the states h and c, which start at zero."""
@@ -154,10 +165,10 @@ def _name(name: str) -> str:
 
 
 def nature(layers: TorchLayers, x: Any, prefix: str) -> Any:
-    """The convolutions of Mnih et al. (2015), in a `Sequential` with ReLUs: feature maps (B, h, w, c)."""
+    """The convolutions of Mnih et al. (2015), in a `Sequential` with activations: feature maps (B, h, w, c)."""
     for i, (size, strides) in enumerate(NATURE):
         name = f"{prefix}.{2 * i}"
-        x = layers.relu(layers.conv(x, name, size=size, strides=strides), f"{name}.relu")
+        x = layers.activate(layers.conv(x, name, size=size, strides=strides), name)
     return x
 
 
@@ -168,8 +179,8 @@ class ImpalaNames:
     block: Callable[[int], str]
     residuals: Sequence[str]
     convolutions: Sequence[str]
-    relu: str
-    """The ReLU between the last block and the dense layer."""
+    body: str
+    """The blocks, and the activation after the last of them."""
 
 
 def impala(layers: TorchLayers, x: Any, names: ImpalaNames) -> Any:
@@ -187,13 +198,13 @@ def impala(layers: TorchLayers, x: Any, names: ImpalaNames) -> Any:
         for residual in names.residuals:
             y = x
             for i, conv in enumerate(names.convolutions):
-                y = layers.relu(y, f"{block}.{residual}.relu{i}")
+                y = layers.activate(y, f"{block}.{residual}", index=str(i))
                 y = layers.conv(y, f"{block}.{residual}.{conv}", size=3, padding=1)
             x = keras.layers.Add()([y, x])
         blocks += 1
     if not blocks:
         raise CheckpointError(f"tensor '{names.block(0)}.conv.weight' is missing")
-    return layers.relu(x, names.relu)
+    return layers.activate(x, names.body)
 
 
 def observation_shape(checkpoint: Checkpoint, kernel: str, side: int) -> tuple[int, int, int]:

@@ -49,7 +49,7 @@ class Forecast:
     stages: Mapping[str, float]
     """Seconds of each stage, added up over ranks."""
     notes: tuple[str, ...] = ()
-    """Remarks on the size of a single-file page and on batches that short memory makes smaller."""
+    """Remarks on the checkpoint, the size of a single-file page, and batches that short memory makes smaller."""
 
     def to_dict(self) -> dict[str, Any]:
         """The forecast as JSON values."""

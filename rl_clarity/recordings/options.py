@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rl_clarity.parsing import check_minimum, check_option
 
@@ -30,6 +31,9 @@ class LoadOptions:
     """Store samples in a temporary directory, which is removed at the end."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """Metadata that overrides the checkpoint's: env_kind, env_name, gamma, frame_stack, ..."""
+    check: Any = None
+    """Outputs that the agent must have, as computed by the network's own program: a dict of arrays or an .npz file,
+    with `observations`, and `logits`, `values` or `q_values`."""
 
 
 @dataclass(frozen=True)

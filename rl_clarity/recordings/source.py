@@ -167,7 +167,7 @@ def _read_source(
     if load.resample:
         checkpoint = _read_consistently(checkpoint_path, load, ranks, content)
         import_keras()
-        agent = formats.build_agent(checkpoint)
+        agent = formats.build_agent(checkpoint, load.check)
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
         return Source(checkpoint, agent, paths, plan, spec, *_compute_keys(checkpoint, spec, plan), content)
     _check_environment(paths, load)
@@ -177,7 +177,9 @@ def _read_source(
     trajectories_key = keys[0] or samples_key(load_trajectories(paths.trajectories))
     observations_key = keys[1] or samples_key(load_observations(paths.observations))
     import_keras()
-    return Source(checkpoint, formats.build_agent(checkpoint), paths, plan, None, trajectories_key, observations_key)
+    return Source(
+        checkpoint, formats.build_agent(checkpoint, load.check), paths, plan, None, trajectories_key, observations_key
+    )
 
 
 def _check_environment(paths: SamplePaths, load: LoadOptions) -> None:

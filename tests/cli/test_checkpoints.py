@@ -33,6 +33,13 @@ def test_inspect(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Relu_1 (6 x 6 x 64)" in printed
 
 
+def test_inspect_checks_the_name_of_the_environment(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(checkpoint), "--env-name", "conrun"]) == 0
+    assert "note: unknown Procgen game 'conrun'; did you mean coinrun?" in capsys.readouterr().out
+    assert main(["inspect", str(checkpoint)]) == 0
+    assert "note:" not in capsys.readouterr().out
+
+
 def test_inspect_a_shipped_agent(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "models:coinrun", "--json"]) == 0
     assert parse_summary(capsys.readouterr())["layers"]["1a"] == [64, 64, 16]

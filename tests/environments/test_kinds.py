@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from rl_clarity.environments import KINDS, EnvironmentKind, EnvironmentSpec, Step, make, source_key, spec_from_metadata
+from rl_clarity.environments import (
+    KINDS,
+    EnvironmentKind,
+    EnvironmentSpec,
+    Step,
+    check_environment,
+    make,
+    source_key,
+    spec_from_metadata,
+)
 from rl_clarity.environments.kinds import CALLER_ONLY
 from rl_clarity.environments.protocol import Combo
 from rl_clarity.errors import EnvironmentSetupError
@@ -98,3 +107,33 @@ def test_redefined_kinds_have_another_source_key() -> None:
     assert custom != ""
     KINDS.register("gymnasium", EnvironmentKind(make_ball))
     assert source_key(EnvironmentSpec("gymnasium", "CarRacing-v3")) not in ("", custom)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        ("procgen", "conrun", "unknown Procgen game 'conrun'; did you mean coinrun"),
+        ("procgen", "ALE/Breakout-v5", "unknown Procgen game .*Games of Atari need env_kind='atari'"),
+        ("atari", "brekout", "unknown Atari game 'brekout'; did you mean breakout"),
+        ("atari", "CarRacing-v3", "need env_kind='gymnasium'"),
+        ("gymnasium", "CarRacin-v3", "did you mean CarRacing-v3"),
+        ("gymnasium", "ALE/Pong-v9", "Atari games have the kind 'atari'"),
+        ("procgen", None, "env_name='coinrun'"),
+        ("atari", None, "env_name='breakout'"),
+        ("gymnasium", None, "env_name='CarRacing-v3'"),
+        (None, None, r"env_name='NAME'.*env_kind \(procgen, coinrun_old, atari, gymnasium"),
+    ],
+)
+def test_names_are_checked(kind: str | None, name: str | None, message: str) -> None:
+    if kind == "atari" and name:
+        pytest.importorskip("ale_py")
+    with pytest.raises(EnvironmentSetupError, match=message):
+        check_environment({"env_kind": kind, "env_name": name})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("procgen", "procgen-coinrun-v0"), ("gymnasium", "CarRacing-v3"), ("gymnasium", "unknown_module:Id-v0")],
+)
+def test_known_names_are_accepted(kind: str, name: str) -> None:
+    check_environment({"env_kind": kind, "env_name": name})

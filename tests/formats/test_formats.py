@@ -85,7 +85,6 @@ def test_formats_are_recognized_by_content(case: Loaded, tmp_path: Path) -> None
     assert (checkpoint.format, checkpoint.network) == (CASES[name].format, CASES[name].network)
     assert checkpoint.metadata["gamma"] == 0.5  # overrides the file's own
     assert checkpoint.metadata["env_name"] == "x"
-    assert any("env_name" in note for note in checkpoint.notes)
 
 
 def test_outputs(case: Loaded) -> None:

@@ -50,6 +50,15 @@ def test_redefined_networks_change_the_key(checkpoint: formats.Checkpoint) -> No
     assert sample_keys() == before
 
 
+def test_metadata_that_change_the_network_change_the_key(checkpoint: formats.Checkpoint) -> None:
+    keys = [
+        formats.source_key(replace(checkpoint, metadata={**checkpoint.metadata, **metadata}))
+        for metadata in ({}, {"gamma": 0.5}, {"activation": "elu"}, {"activation": "tanh"}, {"input_divisor": 1})
+    ]
+    assert keys[0] == keys[1] == ""
+    assert len(set(keys)) == 4
+
+
 def test_redefined_networks_do_not_change_keys_of_others(checkpoint: formats.Checkpoint) -> None:
     nature = replace(checkpoint, metadata={**checkpoint.metadata, "cnn": "nature"})
     ARCHITECTURES.register("clear", ARCHITECTURES.get("nature"))

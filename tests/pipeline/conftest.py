@@ -32,7 +32,9 @@ def _cached_agents() -> Iterator[None]:
     build = formats.build_agent
     agents: dict[tuple[str, str], Agent] = {}
 
-    def build_once(checkpoint: formats.Checkpoint) -> Agent:
+    def build_once(checkpoint: formats.Checkpoint, check: Any = None) -> Agent:
+        if check is not None:
+            return build(checkpoint, check)
         key = (checkpoint.sha256, repr(sorted(checkpoint.metadata.items())))
         if key not in agents:
             agents[key] = build(checkpoint)

@@ -1,0 +1,71 @@
+"""Compare an agent's outputs with those that its network's own program computed."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.errors import CheckpointError, OptionError
+
+OUTPUTS = {"logits": "policy_logits", "values": "values", "q_values": "q_values"}
+"""Names of arrays to compare, and of the agent's outputs."""
+TOLERANCE = 1e-3
+"""Share of the largest output: more than GPUs' rounding, less than another activation function."""
+
+
+def check_outputs(agent: Agent, check: Mapping[str, Any] | str | os.PathLike[str]) -> None:
+    """Raise CheckpointError if an agent's outputs are not those that `check` has.
+
+    Args:
+        agent: an agent as it was built from a checkpoint.
+        check: arrays, or an `.npz` file of them: `observations` (B, H, W, C) or (B, C, H, W) from 0 to 255, and what
+            the network's own program computed for each: `logits` (B, A), `values` (B,) or `q_values` (B, A). Logits may
+            differ by a constant for each observation, so that log probabilities serve as well. Recurrent agents compute
+            each observation from their initial state.
+
+    Raises OptionError if the arrays are missing or do not fit the agent.
+    """
+    arrays = {name: np.asarray(array) for name, array in _arrays(check).items()}
+    unknown = set(arrays) - {"observations", *OUTPUTS}
+    if "observations" not in arrays or len(arrays) < 2 or unknown:
+        raise OptionError(
+            f"check has the arrays {', '.join(map(repr, sorted(arrays))) or 'none'}; 'observations' are needed, and at "
+            f"least one of {', '.join(map(repr, OUTPUTS))}"
+        )
+    outputs = agent.forward(arrays.pop("observations"))
+    for name, expected in arrays.items():
+        actual = getattr(outputs, OUTPUTS[name])
+        if actual is None or np.size(actual) != expected.size:
+            shape = "none" if actual is None else f"those of shape {actual.shape}"
+            raise OptionError(f"check has {name} of shape {expected.shape}; the agent has {shape}")
+        _compare(agent, name, actual, expected.reshape(actual.shape))
+
+
+def _arrays(check: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, Any]:
+    if isinstance(check, Mapping):
+        return check
+    if not isinstance(check, str | os.PathLike):
+        raise OptionError(f"check must be a dict of arrays, or the path of an .npz file, not a {type(check).__name__}")
+    try:
+        with np.load(check, allow_pickle=False) as file:
+            return dict(file)
+    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise OptionError(f"check: {os.fspath(check)} cannot be read as an .npz file of arrays ({error})") from error
+
+
+def _compare(agent: Agent, name: str, actual: np.ndarray, expected: np.ndarray) -> None:
+    if name == "logits":
+        actual, expected = (array - array.mean(axis=1, keepdims=True) for array in (actual, expected))
+    deviation, largest = float(np.abs(actual - expected).max()), float(np.abs(expected).max())
+    if not deviation <= TOLERANCE * largest:  # NaN is neither
+        assumed = {key: agent.metadata[key] for key in ("activation", "input_divisor") if key in agent.metadata}
+        hint = "".join(f"; {key}={value!r} is assumed, metadata overrides it" for key, value in assumed.items())
+        raise CheckpointError(
+            f"the agent's {name} deviate from those of check by up to {deviation:.3g}, where the largest are "
+            f"{largest:.3g}: the network is not read as its own program computes it, or the observations differ{hint}"
+        )
