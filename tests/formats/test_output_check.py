@@ -105,7 +105,7 @@ def test_unsuitable_arrays_are_refused(checkpoint: Path, check: Any, message: st
 def test_inspect_says_what_is_assumed_and_checks_it(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    np.savez(tmp_path / "outputs.npz", **network(ref.elu))  # type: ignore[arg-type]
+    np.savez(tmp_path / "outputs.npz", **network(ref.elu))
     shape = ["--metadata", "observation_shape", "[36,36,4]"]
     assert main(["inspect", str(checkpoint), *shape]) == 0
     printed = capsys.readouterr().out
