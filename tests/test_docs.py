@@ -134,7 +134,13 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return pages
 
 
-NEEDED = {"Breakout": "ale_py", "coinrun": "procgen", "TorchAgent": "torch", "state_dict()": "torch"}
+NEEDED = {
+    "Breakout": "ale_py",
+    "coinrun": "procgen",
+    "stable_baselines3": "stable_baselines3",
+    "TorchAgent": "torch",
+    "state_dict()": "torch",
+}
 """Packages that code needs if it contains a word, besides those that it imports."""
 
 
