@@ -1,4 +1,4 @@
-"""Progress bars on a terminal."""
+"""Progress bars on a terminal, and durations in words."""
 
 from __future__ import annotations
 
@@ -41,3 +41,12 @@ def counted(report: Report) -> Callable[[int, int], None]:
 def subrange(report: Report, start: float, end: float) -> Report:
     """Adapt a report to a part of the work, between two fractions of the whole."""
     return lambda fraction: report(start + (end - start) * fraction)
+
+
+def duration(seconds: float) -> str:
+    """A duration for people: `40 s`, `12 min`, `3.5 h`, `9 days`."""
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 200_000 else f"{seconds / 86400:.0f} days"

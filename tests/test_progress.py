@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.progress import counted, progress_bar, subrange
+from rl_clarity.progress import counted, duration, progress_bar, subrange
 
 
 class Terminal(io.StringIO):
@@ -46,3 +46,10 @@ def test_subranges_report_fractions_of_the_whole_task() -> None:
     counted(half)(1, 4)
     half(1.0)
     assert fractions == [0.5, 0.625, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.1, "1 s"), (99, "99 s"), (720, "12 min"), (12_600, "3.5 h"), (8_000_000, "93 days")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

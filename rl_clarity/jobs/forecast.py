@@ -13,6 +13,7 @@ from rl_clarity.jobs.directory import Checksum
 from rl_clarity.jobs.machine import peak_memory
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import BATCH_BYTES, BATCH_SHARE, Task
+from rl_clarity.progress import duration
 
 DOCUMENT_BYTES = 500_000
 SECONDS_PER_TASK = 0.03
@@ -66,7 +67,7 @@ class Forecast:
         done = "" if not self.tasks_done else f" ({self.tasks_done} of {self.tasks_done + self.tasks} tasks are done)"
         ranks, each = ("", "") if self.ranks == 1 else (f" on {self.ranks} ranks", " per rank")
         line = (
-            f"This will take about {_time(self.seconds)}{ranks}, {_size(self.memory)} of memory{each} "
+            f"This will take about {duration(self.seconds)}{ranks}, {_size(self.memory)} of memory{each} "
             f"and {_size(self.output + self.samples)} of disk{done}."
         )
         return "\n".join([line, *self.notes])
@@ -197,12 +198,6 @@ def _small_batches(tasks: Sequence[Task], batches: Mapping[str, int]) -> list[st
         "from those computed with more memory."
         for group, frames in smaller.items()
     ]
-
-
-def _time(seconds: float) -> str:
-    if seconds < 100:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _size(size: float) -> str:

@@ -7,14 +7,18 @@ import io
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from rl_clarity.files import write_atomically
+from rl_clarity.progress import duration
 
 LINE_SECONDS = 60.0
 """Seconds between two lines of progress without a terminal."""
+MEASURED_UPDATES = 10
+"""Last updates over which the speed is measured, with the time that saving takes."""
 
 
 class Log(Protocol):
@@ -24,24 +28,32 @@ class Log(Protocol):
 
 
 class CsvLog:
-    """One row per update. A row is on disk when `write` returns."""
+    """One row per update. A row is on disk when `write` returns.
 
-    def __init__(self, path: Path, columns: Sequence[str], *, updates: int) -> None:
-        """Keep the rows of the first `updates` updates; later ones were lost with their parameters."""
+    The first row replaces those of the same and later updates, whose parameters were lost.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
         self._path = path
         self._columns = list(columns)
-        rows = [row for row in read_csv(path) if int(row["update"]) <= updates] if path.exists() and updates else []
-        text = io.StringIO()
-        writer = csv.DictWriter(text, self._columns, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_atomically(path, text.getvalue().encode())
+        self._ready = False
 
     def write(self, row: Mapping[str, Any]) -> None:
+        if not self._ready:
+            self._keep_rows(before=row["update"])
+            self._ready = True
         values = [row[column] for column in self._columns]
         text = ",".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in values)
         with self._path.open("a") as file:
             file.write(f"{text}\n")
+
+    def _keep_rows(self, before: int) -> None:
+        rows = [row for row in read_csv(self._path) if int(row["update"]) < before] if self._path.exists() else []
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self._columns, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomically(self._path, text.getvalue().encode())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -78,15 +90,17 @@ class EventLog:
 
 
 class ProgressLog:
-    """A progress bar with steps per second and the time left; without a terminal, a line every minute."""
+    """A progress bar with measured steps per second and the time left; without a terminal, a line every minute."""
 
     def __init__(self, total: int, completed: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         console = Console(file=sys.stderr)
+        self._total = total
+        self._measured = deque([(time.monotonic(), completed)], maxlen=MEASURED_UPDATES + 1)
         self._last_line = -LINE_SECONDS
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}"))
         self._progress = Progress("training", *columns, console=console, disable=not console.is_terminal)
         self._task = self._progress.add_task("training", total=total, completed=completed, text="")
 
@@ -98,9 +112,12 @@ class ProgressLog:
         self._progress.stop()
 
     def write(self, row: Mapping[str, Any]) -> None:
-        speed, mean_return, length = row["steps_per_second"], row["mean_return"], row["mean_length"]
-        text = f"{speed:.0f} steps/s  return {mean_return:.2f}  length {length:.0f}"
-        self._progress.update(self._task, completed=row["timesteps"], text=text)
-        if self._progress.disable and time.monotonic() - self._last_line >= LINE_SECONDS:
-            self._last_line = time.monotonic()
-            print(f"update {row['update']}  {row['timesteps']} steps  {text}", file=sys.stderr, flush=True)
+        self._measured.append((time.monotonic(), row["timesteps"]))
+        (start, before), (now, timesteps) = self._measured[0], self._measured[-1]
+        speed = (timesteps - before) / max(now - start, 1e-9)
+        left = f"{duration((self._total - timesteps) / speed)} left"
+        text = f"{speed:.0f} steps/s  return {row['mean_return']:.2f}  length {row['mean_length']:.0f}  {left}"
+        self._progress.update(self._task, completed=timesteps, text=text)
+        if self._progress.disable and now - self._last_line >= LINE_SECONDS:
+            self._last_line = now
+            print(f"update {row['update']}  {timesteps} of {self._total} steps  {text}", file=sys.stderr, flush=True)

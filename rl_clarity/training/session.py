@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
@@ -43,13 +44,16 @@ class TrainingSummary:
 def run(save_dir: Path | None, options: TrainOptions, *, overwrite: bool = False) -> TrainingSummary:
     """Train until `timesteps_per_proc`, from the state in `save_dir` if there is one.
 
+    Training that is interrupted, by Ctrl-C or SIGTERM, is saved as it was after the last complete update.
+
     Raises OutputError if another process trains in that directory, or if an agent is there that cannot be resumed and
     `overwrite` is false.
     """
     _require_tensorflow()
     ranks = communicator()
     try:
-        return _run(save_dir, options, ranks, overwrite)
+        with _sigterm_interrupts():
+            return _run(save_dir, options, ranks, overwrite)
     except BaseException as error:
         ranks.fail(error, "training")
         raise
@@ -69,16 +73,75 @@ def _run(save_dir: Path | None, options: TrainOptions, ranks: Communicator, over
         trainer = Trainer(options, environment, ranks)
         if saved is not None:
             trainer.restore(saved)
-        logs = _logs(stack, save_dir, trainer) if ranks.rank == 0 else []
-        while trainer.updates < options.num_updates:
-            row = trainer.update()
-            for log in logs:
-                log.write(row)
-            interval = options.save_interval or math.inf
-            if save_dir is not None and (trainer.updates == options.num_updates or trainer.updates % interval == 0):
-                trainer.save(save_dir)
+        _train(trainer, _Saver(trainer, save_dir), _logs(stack, save_dir, trainer) if ranks.rank == 0 else [])
     checkpoint = None if save_dir is None else save_dir / CHECKPOINT
     return TrainingSummary(trainer.updates, trainer.timesteps, trainer.seconds, trainer.mean_return, checkpoint)
+
+
+def _train(trainer: Trainer, saver: _Saver, logs: list[Log]) -> None:
+    try:
+        while trainer.updates < trainer.options.num_updates:
+            row = trainer.update()
+            if trainer.updates == 1:
+                saver.keep()
+                saver.save()  # before the logs of an earlier training are replaced
+            for log in logs:
+                log.write(row)
+            saver.keep()
+            if saver.is_due():
+                saver.save()
+    except KeyboardInterrupt as interruption:
+        saver.save()
+        interruption.args = (saver.hint(),)
+        raise
+
+
+class _Saver:
+    """Keeps the state after the last update in memory, and writes it to `save_dir`, if there is one."""
+
+    def __init__(self, trainer: Trainer, save_dir: Path | None) -> None:
+        self._trainer, self._save_dir = trainer, save_dir
+        self._unsaved: TrainingState | None = None
+        self._saved = trainer.updates
+
+    def is_due(self) -> bool:
+        """Whether the interval has passed, or training ends."""
+        options, updates = self._trainer.options, self._trainer.updates
+        return updates == options.num_updates or (options.save_interval > 0 and updates % options.save_interval == 0)
+
+    def keep(self) -> None:
+        """Keep the current state, unless it is saved already; all ranks call it together."""
+        if self._save_dir is not None and self._trainer.updates != self._saved:
+            self._unsaved = self._trainer.state()
+
+    def save(self) -> None:
+        """Write the state that was kept last, on rank 0, unless it is saved already."""
+        if self._save_dir is None or self._unsaved is None:
+            return
+        if self._trainer.ranks.rank == 0:
+            self._trainer.save(self._save_dir, self._unsaved)
+        self._saved, self._unsaved = self._unsaved.values["updates"], None
+
+    def hint(self) -> str:
+        """What an interruption leaves, for the user."""
+        if self._save_dir is None:
+            return "nothing is saved without save_dir"
+        if not (self._save_dir / STATE).exists():
+            return "nothing is saved before the first update"
+        return "training is saved, and resumed by starting it again"
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM, which job schedulers send, interrupt as Ctrl-C does, unless the caller handles it already."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager
@@ -123,7 +186,7 @@ def _logs(stack: ExitStack, save_dir: Path | None, trainer: Trainer) -> list[Log
     logs: list[Log] = [stack.enter_context(ProgressLog(total, trainer.timesteps))]
     if save_dir is not None:
         save_dir.mkdir(parents=True, exist_ok=True)
-        logs.append(CsvLog(save_dir / "progress.csv", COLUMNS, updates=trainer.updates))
+        logs.append(CsvLog(save_dir / "progress.csv", COLUMNS))
         if trainer.options.tensorboard:
             logs.append(stack.enter_context(closing(EventLog(save_dir / "tensorboard"))))
     return logs

@@ -184,6 +184,7 @@ class Trainer:
             "episodes": self.episodes,
             "seconds": self.seconds,
             "recent": [[episode.reward, episode.length] for episode in self.recent],
+            "reward_unit": self.rewards.unit,
             "rng": self.ranks.all_gather(self.rng.bit_generator.state),
             "options": asdict(self.options),
         }
@@ -207,16 +208,14 @@ class Trainer:
         self.seconds = float(state.values["seconds"])
         self.recent.extend(Episode(*episode) for episode in state.values["recent"])
 
-    def save(self, save_dir: Path) -> None:
-        """Write the checkpoint, then the state; called by all ranks, done by rank 0."""
-        state = self.state()
-        if self.ranks.rank != 0:
-            return
+    def save(self, save_dir: Path, state: TrainingState) -> None:
+        """Write the checkpoint of a state that this trainer was in, then the state."""
+        updates = state.values["updates"]
         args = {**self.options.checkpoint_args(), "observation_shape": list(self.observation_shape)}
-        extra = {"updates": self.updates, "timesteps": self.timesteps}
-        parameters = scale_values(self.learner.network.parameters(), self.rewards.unit)
+        extra = {"updates": updates, "timesteps": updates * self.options.steps_per_update}
+        parameters = scale_values(state.part("learner/parameters"), state.values["reward_unit"])
         if self.options.save_all:
-            baselines.write(save_dir / f"checkpoint-{self.updates}.jd", parameters, args, extra)
+            baselines.write(save_dir / f"checkpoint-{updates}.jd", parameters, args, extra)
         baselines.write(save_dir / CHECKPOINT, parameters, args, extra)
         state.save(save_dir / STATE)
 

@@ -126,7 +126,7 @@ def test_only_recurrent_agents_learn_to_remember(use_lstm: bool) -> None:
 def test_a_checkpoint_can_be_loaded_as_a_recurrent_agent(tmp_path: Path) -> None:
     trainer = make_trainer()
     trainer.update()
-    trainer.save(tmp_path)
+    trainer.save(tmp_path, trainer.state())
     # The toy environment is not a registered kind; its shape is in the metadata.
     agent = load_agent(tmp_path / "checkpoint.jd")
     rollout = trainer.runner.play(trainer.learner, 10)

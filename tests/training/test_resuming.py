@@ -8,21 +8,25 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rl_clarity.environments import KINDS
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.formats import load_agent, read
 from rl_clarity.jobs.store import DIRECTORY, LOCK
 from rl_clarity.training import train
+from rl_clarity.training.learner import Learner, Minibatch
 from rl_clarity.training.logs import read_csv
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.trainer import COLUMNS, TrainingState
-from tests.training.small import make_trainer, parameters, tiny
-from tests.training.toys import Columns, ResumableColumns
+from tests.training.small import STATEFUL, TINY, make_trainer, parameters, tiny
+from tests.training.toys import KIND, Columns, ResumableColumns
 
 
 def test_resumed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
@@ -153,6 +157,87 @@ def test_killed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
     for name, array in expected.arrays.items():
         np.testing.assert_array_equal(actual.arrays[name], array, err_msg=name)
     assert actual.values["rng"] == expected.values["rng"]
+
+
+@pytest.fixture
+def stateful() -> Iterator[dict[str, Any]]:
+    """Options of a training whose environments can be saved."""
+    KINDS.register("columns", KIND)
+    yield {**STATEFUL, "save_interval": 100}
+    KINDS.unregister("columns")
+
+
+def stop_in_update(update: int, stop: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call `stop` in the middle of an update: some of its optimizer steps are done."""
+    learn, calls = Learner.learn, count(1)
+
+    def learn_or_stop(self: Learner, batch: Minibatch) -> Any:
+        if next(calls) == update * TINY["num_minibatches"]:
+            stop()
+        return learn(self, batch)
+
+    monkeypatch.setattr(Learner, "learn", learn_or_stop)
+
+
+def press_ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+def terminate() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("stop", [press_ctrl_c, terminate])
+def test_an_interruption_saves_the_last_complete_update(
+    stop: Callable[[], None], stateful: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uninterrupted, interrupted = tmp_path / "uninterrupted", tmp_path / "interrupted"
+    train(uninterrupted, **tiny(4, **stateful))
+    with monkeypatch.context() as patch:
+        stop_in_update(3, stop, patch)
+        with pytest.raises(KeyboardInterrupt, match="training is saved, and resumed by starting it again"):
+            train(interrupted, **tiny(4, **stateful))
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert TrainingState.load(interrupted / "training-state.npz").values["updates"] == 2
+    train(interrupted, **tiny(4, **stateful))
+    assert [row["update"] for row in read_csv(interrupted / "progress.csv")] == ["1", "2", "3", "4"]
+    expected, actual = (TrainingState.load(path / "training-state.npz") for path in (uninterrupted, interrupted))
+    assert expected.values["rng"] == actual.values["rng"]
+    for name, array in expected.arrays.items():
+        np.testing.assert_array_equal(actual.arrays[name], array, err_msg=name)
+
+
+def test_the_first_update_is_saved_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash() -> None:
+        raise RuntimeError("a crash, after which nothing can be saved")
+
+    stop_in_update(2, crash, monkeypatch)
+    with pytest.raises(RuntimeError):
+        train(tmp_path, **tiny(3, save_interval=0))
+    assert TrainingState.load(tmp_path / "training-state.npz").values["updates"] == 1
+
+
+def test_logs_are_kept_until_there_is_a_state_that_replaces_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "progress.csv"
+    log.write_text("update,timesteps\n1,32\n2,64\n")
+    with monkeypatch.context() as patch:
+        stop_in_update(1, press_ctrl_c, patch)
+        with pytest.raises(KeyboardInterrupt, match="nothing is saved before the first update"):
+            train(tmp_path, **tiny(3))
+    assert log.read_text() == "update,timesteps\n1,32\n2,64\n"
+    save = TrainingState.save
+    before: list[int] = []
+
+    def record_log(self: TrainingState, path: Path) -> None:
+        before.append(len(read_csv(log)))
+        save(self, path)
+
+    monkeypatch.setattr(TrainingState, "save", record_log)
+    train(tmp_path, **tiny(1))
+    assert before == [2], "the old rows are there until the state is saved"
+    assert [row["update"] for row in read_csv(log)] == ["1"]
 
 
 def test_environments_that_cannot_be_restored_start_new_episodes(tmp_path: Path) -> None:

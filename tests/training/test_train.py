@@ -16,7 +16,7 @@ from rl_clarity.errors import OptionError, OutputError
 from rl_clarity.formats import load_agent, read
 from rl_clarity.jobs import locked
 from rl_clarity.training import train
-from rl_clarity.training.logs import read_csv
+from rl_clarity.training.logs import ProgressLog, read_csv
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.trainer import COLUMNS, DivergenceError, Trainer, TrainingState
 from tests.training.small import COLUMNS_ID, make_trainer, parameters, tiny
@@ -128,8 +128,24 @@ def test_a_second_training_in_the_same_directory_is_refused(tmp_path: Path) -> N
 
 def test_progress_without_a_terminal_is_one_line_a_minute(capfd: pytest.CaptureFixture[str]) -> None:
     train(**tiny(3))
-    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("update")]
-    assert len(lines) == 1
+    (line,) = (line for line in capfd.readouterr().err.splitlines() if line.startswith("update"))
+    assert line.startswith("update 1  32 of 96 steps")
+    assert line.endswith(" left")
+
+
+def test_the_time_left_follows_from_the_measured_speed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    clock = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: clock)
+    log = ProgressLog(total=100_000, completed=20_000)
+    row = {"mean_return": 1.0, "mean_length": 9.0, "steps_per_second": 1e9}  # the last update's own speed
+    for update in range(1, 14):
+        clock += 400 if update == 1 else 100  # the first update compiles functions
+        log.write({**row, "update": update, "timesteps": 20_000 + 1000 * update})
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].endswith("2 steps/s  return 1.00  length 9  8.8 h left")  # 79,000 steps at 2.5 a second
+    assert lines[-1].endswith("10 steps/s  return 1.00  length 9  1.9 h left")  # 67,000 at 10
 
 
 @pytest.mark.parametrize("network", ["impala", "nature"])
