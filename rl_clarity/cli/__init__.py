@@ -91,8 +91,9 @@ def _main(words: Sequence[str]) -> int:
     except OSError as error:
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except KeyboardInterrupt as error:
-        resumable = isinstance(command, Train) or (isinstance(command, Run) and not command.dry_run)
-        return _stopped(error, "; the same command resumes it" * resumable)
+        if isinstance(command, Run) and not command.dry_run:
+            error.args = ("the same command resumes it",)
+        return _stopped(error)
     if summary and communicator().rank == 0:
         print(json.dumps(to_plain(summary, finite=True), sort_keys=True) if command.json else text)
     return FAILED if isinstance(command, Verify) and summary["problems"] else 0
@@ -119,10 +120,9 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _stopped(error: KeyboardInterrupt, hint: str = "") -> int:
-    if isinstance(error, _Terminated):
-        return _fail(f"terminated{hint}", TERMINATED)
-    return _fail(f"interrupted{hint}", INTERRUPTED)
+def _stopped(error: KeyboardInterrupt) -> int:
+    what, code = ("terminated", TERMINATED) if isinstance(error, _Terminated) else ("interrupted", INTERRUPTED)
+    return _fail("; ".join([what, *map(str, error.args)]), code)
 
 
 def _fail(message: str, code: int = FAILED) -> int:

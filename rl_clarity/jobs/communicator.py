@@ -171,7 +171,7 @@ class MpiRanks:
 
 def _describe(error: BaseException, what: str) -> str:
     if isinstance(error, KeyboardInterrupt):
-        return f"was interrupted at {what}; run the same command again to resume"
+        return f"was interrupted at {what}; {str(error) or 'run the same command again to resume'}"
     expected = isinstance(error, (ClarityError, OSError))
     return f"failed at {what}: {error if expected else ''.join(traceback.format_exception(error))}"
 

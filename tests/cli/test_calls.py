@@ -201,7 +201,7 @@ def test_commands_hide_messages_of_libraries(checkpoint: Path, tmp_path: Path) -
     [
         ("run a.jd out", True),
         ("run a.jd out --dry-run", False),
-        ("train out --env-name coinrun", True),
+        ("train out --env-name coinrun", False),
         ("inspect a.jd", False),
         ("evaluate a.jd", False),
         ("export page a.png", False),
@@ -246,7 +246,7 @@ def test_sigterm_is_reported_as_ctrl_c_is(monkeypatch: pytest.MonkeyPatch, capsy
 
     handler = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(cli, "RUNNERS", dict.fromkeys(cli.RUNNERS, terminate))
-    assert main("run a.jd out".split()) == 143
+    assert main(["run", "a.jd", "out"]) == 143
     assert capsys.readouterr() == ("", "rl-clarity: terminated; the same command resumes it\n")
     assert signal.getsignal(signal.SIGTERM) is handler
 

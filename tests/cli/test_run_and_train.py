@@ -14,6 +14,7 @@ from rl_clarity.cli import main
 from rl_clarity.options import InterfaceOptions, ObservationsOptions
 from rl_clarity.pages.results import open_results
 from tests.cli.calls import SMALL, parse_summary
+from tests.training.small import stop_in_update, tiny
 
 
 def test_run(page: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,6 +107,25 @@ def test_lambda_on_the_command_line(flag: str, tmp_path: Path, monkeypatch: pyte
 def test_an_empty_directory_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "", "--env-name", "coinrun"]) == 1
     assert "save_dir is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        (1, "interrupted; nothing is saved before the first update"),
+        (2, "interrupted; training is saved, and resumed by starting it again"),
+    ],
+)
+def test_interrupted_training_says_what_is_saved(
+    update: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def press_ctrl_c() -> None:
+        raise KeyboardInterrupt
+
+    stop_in_update(update, press_ctrl_c, monkeypatch)
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in tiny(3).items() if name != "tensorboard"]
+    assert main(["train", str(tmp_path), *options, "--no-tensorboard"]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == f"rl-clarity: {message}"
 
 
 @pytest.mark.slow

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import numpy as np
+import pytest
 
+from rl_clarity.training.learner import Learner, Minibatch
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.trainer import Trainer
 from tests.training.toys import Columns
@@ -41,6 +45,18 @@ def make_trainer(environment: type[Columns], **changes: Any) -> Trainer:
 
 def parameters(trainer: Trainer) -> dict[str, np.ndarray]:
     return trainer.learner.network.parameters()
+
+
+def stop_in_update(update: int, stop: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call `stop` in the middle of an update: some of its optimizer steps are done."""
+    learn, calls = Learner.learn, count(1)
+
+    def learn_or_stop(self: Learner, batch: Minibatch) -> Any:
+        if next(calls) == update * TINY["num_minibatches"]:
+            stop()
+        return learn(self, batch)
+
+    monkeypatch.setattr(Learner, "learn", learn_or_stop)
 
 
 STATEFUL: dict[str, Any] = {

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,10 @@ from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.formats import load_agent, read
 from rl_clarity.jobs.store import DIRECTORY, LOCK
 from rl_clarity.training import train
-from rl_clarity.training.learner import Learner, Minibatch
 from rl_clarity.training.logs import read_csv
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.trainer import COLUMNS, TrainingState
-from tests.training.small import STATEFUL, TINY, make_trainer, parameters, tiny
+from tests.training.small import STATEFUL, make_trainer, parameters, stop_in_update, tiny
 from tests.training.toys import KIND, Columns, ResumableColumns
 
 
@@ -165,18 +163,6 @@ def stateful() -> Iterator[dict[str, Any]]:
     KINDS.register("columns", KIND)
     yield {**STATEFUL, "save_interval": 100}
     KINDS.unregister("columns")
-
-
-def stop_in_update(update: int, stop: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Call `stop` in the middle of an update: some of its optimizer steps are done."""
-    learn, calls = Learner.learn, count(1)
-
-    def learn_or_stop(self: Learner, batch: Minibatch) -> Any:
-        if next(calls) == update * TINY["num_minibatches"]:
-            stop()
-        return learn(self, batch)
-
-    monkeypatch.setattr(Learner, "learn", learn_or_stop)
 
 
 def press_ctrl_c() -> None:
