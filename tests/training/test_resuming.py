@@ -161,7 +161,7 @@ def test_killed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
 def stateful() -> Iterator[dict[str, Any]]:
     """Options of a training whose environments can be saved."""
     KINDS.register("columns", KIND)
-    yield {**STATEFUL, "save_interval": 100}
+    yield {**STATEFUL, "save_interval": 100, "use_lstm": False}
     KINDS.unregister("columns")
 
 
