@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rl_clarity.pages.results import open_results as open_results
     from rl_clarity.pipeline import generate as generate
     from rl_clarity.pipeline import run as run
+    from rl_clarity.playing import record as record
     from rl_clarity.recordings.advantages import generalized_advantage_estimation as generalized_advantage_estimation
     from rl_clarity.recordings.collection import collect as collect
     from rl_clarity.recordings.minari_ import write_minari as write_minari
@@ -66,6 +67,7 @@ _PUBLIC = {
     "multi_path_attribution": "rl_clarity.analyses.attribution",
     "open_recording": "rl_clarity.recordings.recording",
     "open_results": "rl_clarity.pages.results",
+    "record": "rl_clarity.playing",
     "recompile_js": "rl_clarity.pages.document",
     "render_attribution": "rl_clarity.visualization.rendering",
     "run": "rl_clarity.pipeline",

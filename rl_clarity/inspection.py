@@ -1,10 +1,14 @@
-"""Describe and convert checkpoints, for the command line."""
+"""Describe checkpoints and recordings, and convert checkpoints, for the command line."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+
+import numpy as np
 
 from rl_clarity import formats
 from rl_clarity.agents.capabilities import initial_state
@@ -12,6 +16,9 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import choose_layers
 from rl_clarity.environments import check_environment
 from rl_clarity.errors import DependencyError, EnvironmentSetupError
+from rl_clarity.files import local_path
+from rl_clarity.recordings.layout import DONE, TIME_LIMIT
+from rl_clarity.recordings.recording import Recording
 
 Answer = tuple[dict[str, Any], str]
 
@@ -60,6 +67,45 @@ def _network(agent: Agent) -> tuple[dict[str, Any], list[str]]:
         f"observations {' x '.join(map(str, agent.observation_shape))}, {agent.num_actions} actions",
         "layers: " + ", ".join(f"{name} ({' x '.join(map(str, shape))})" for name, shape in layers.items()),
     ]
+
+
+def may_be_recording(location: str) -> bool:
+    """Whether a path or an address may be that of a directory."""
+    path = local_path(location)
+    return not PurePosixPath(location).suffix if path is None else path.is_dir()
+
+
+def describe_recording(recording: Recording) -> Answer:
+    """Describe the episodes and metadata of a recording."""
+    rows = recording.table()
+    ends = Counter(str(row["end"]) for row in rows)
+    returns = [row["return"] for row in rows if row["end"] in (DONE, TIME_LIMIT)]
+    steps = sum(row["steps"] for row in rows)
+    fields = {name: [str(array.dtype), *array.shape[1:]] for name, array in recording[0].fields.items()} if rows else {}
+    summary: dict[str, Any] = {
+        "recording": recording.location,
+        "episodes": len(rows),
+        "steps": steps,
+        "ends": dict(ends),
+        "mean_return": float(np.mean(returns)) if returns else None,
+        "fields": fields,
+        "metadata": dict(recording.metadata),
+    }
+    lines = [
+        f"{_printable(recording.location)}: recording of {len(rows):,} episodes, {steps:,} steps",
+        "ends: " + (", ".join(f"{end} {count:,}" for end, count in sorted(ends.items())) or "none"),
+    ]
+    if returns:
+        lines.append(f"mean return {np.mean(returns):.2f} over {len(returns):,} complete episodes")
+    lines += [
+        *(f"{name}: {dtype} ({', '.join(map(str, ('T', *shape)))})" for name, (dtype, *shape) in fields.items()),
+        *(f"{_printable(key)}: {json.dumps(value)}" for key, value in sorted(recording.metadata.items())),
+    ]
+    return summary, "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else ascii(text)
 
 
 def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], *, overwrite: bool = False) -> Answer:

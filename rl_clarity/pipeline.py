@@ -34,6 +34,7 @@ from rl_clarity.pages.results import Page
 from rl_clarity.parsing import parse
 from rl_clarity.recordings.arrays import agent_key, as_observations, as_trajectories, samples_key
 from rl_clarity.recordings.preview import Preview, preview_samples, preview_source
+from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.recordings.source import Samples, SamplingPlan, load_or_collect, open_source, predict_identity
 
@@ -72,9 +73,10 @@ def run(
     load_kwargs: Mapping[str, Any] | LoadOptions | None = None,
     trajectories_kwargs: Mapping[str, Any] | TrajectoriesOptions | None = None,
     observations_kwargs: Mapping[str, Any] | ObservationsOptions | None = None,
-    trajectories: Trajectories | Mapping[str, Any] | None = None,
-    observations: Observations | np.ndarray | None = None,
+    trajectories: Trajectories | Recording | Mapping[str, Any] | None = None,
+    observations: Observations | Recording | np.ndarray | None = None,
     observations_full: np.ndarray | None = None,
+    recording: Path | Recording | None = None,
     **options: Any,
 ) -> Page | Forecast:
     """Collect samples of the agent in a checkpoint, explain it, and write a page into `output_dir`.
@@ -89,6 +91,8 @@ def run(
         trajectories: samples to explain instead, as for `generate`
         observations: extra observations, with `trajectories`, as for `generate`
         observations_full: images to show instead of `observations`, as for `generate`
+        recording: a recording or Minari dataset, or its path or address, whose episodes are explained instead; the
+            options above say how much of it
         options: see `InterfaceOptions`
 
     A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
@@ -103,9 +107,12 @@ def run(
         load.full_resolution,
         page_options.seed,
     )
-    samples = (trajectories, observations, observations_full)
+    samples: tuple[Any, Any, Any] = (trajectories, observations, observations_full)
     if any(array is not None for array in samples):
-        _check_arrays(*samples, trajectories_kwargs)
+        _check_arrays(*samples, trajectories_kwargs, recording)
+    elif recording is not None:
+        samples = (*_from_recording(recording, plan), None)
+    if samples[0] is not None:
         with fetched(checkpoint_path) as path:
             checkpoint = formats.read(path, **load.metadata)
             agent = formats.build_agent(checkpoint, load.check)
@@ -141,8 +148,8 @@ def run(
 
 def generate(
     agent: Agent,
-    trajectories: Trajectories | Mapping[str, Any],
-    observations: Observations | np.ndarray,
+    trajectories: Trajectories | Recording | Mapping[str, Any],
+    observations: Observations | Recording | np.ndarray,
     output_dir: Path,
     *,
     dry_run: bool = False,
@@ -155,8 +162,8 @@ def generate(
     Args:
         agent: an object that implements the protocol `rl_clarity.Agent`
         trajectories: `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T), `firsts` or `dones` (N, T),
-            and optionally `observations_full` (N, T, H', W', 3); or what `collect` returned
-        observations: (M, H, W, C) uint8, varied, to compute features from
+            and optionally `observations_full` (N, T, H', W', 3); or what `collect` returned, or a recording
+        observations: (M, H, W, C) uint8, varied, to compute features from; or a recording
         dry_run: only measure, and return the forecast; nothing is written
         observations_full: (M, H', W', 3) uint8, to show instead of the observations
         observations_kwargs: ignored, so that `**ORIGINAL` can be passed
@@ -167,7 +174,17 @@ def generate(
     return _explain_arrays(agent, samples, output_dir, parse(InterfaceOptions, options), dry_run, None)
 
 
-def _check_arrays(trajectories: Any, observations: Any, observations_full: Any, trajectories_kwargs: Any) -> None:
+def _from_recording(recording: Path | Recording, plan: SamplingPlan) -> tuple[Trajectories, Observations]:
+    opened = recording if isinstance(recording, Recording) else open_recording(recording)
+    trajectories = opened.to_trajectories(plan.trajectories.num_envs, plan.trajectories.num_steps)
+    return trajectories, opened.to_observations(plan.observations.num_envs * plan.observations.num_obs)
+
+
+def _check_arrays(
+    trajectories: Any, observations: Any, observations_full: Any, trajectories_kwargs: Any, recording: Any
+) -> None:
+    if recording is not None:
+        raise OptionError("recording cannot be combined with trajectories and observations")
     missing = [name for name, one in (("trajectories", trajectories), ("observations", observations)) if one is None]
     if missing:
         raise OptionError(

@@ -24,6 +24,7 @@ from rl_clarity.cli.arguments import (
     Evaluate,
     Export,
     Inspect,
+    Record,
     Run,
     Train,
     Verify,
@@ -145,6 +146,7 @@ def _run(command: Run) -> Result:
         load_kwargs=replace(command.load, metadata=command.overrides()),
         trajectories_kwargs=command.trajectories,
         observations_kwargs=command.observations,
+        recording=command.recording,
         **{**options, "overwrite": command.force},
     )
     return (result.to_dict(), str(result)) if command.dry_run else _page(result)
@@ -166,9 +168,20 @@ def _page(page: Any) -> Result:
     return {"page": str(page.path)}, f"The page is {page.path}"
 
 
-def _inspect(command: Inspect) -> Result:
-    from rl_clarity.inspection import inspect_checkpoint
+def _record(command: Record) -> Result:
+    from rl_clarity.inspection import describe_recording
 
+    options = asdict(command.options)
+    recording = rl_clarity.record(command.checkpoint, command.directory, metadata=command.overrides(), **options)
+    return describe_recording(recording)
+
+
+def _inspect(command: Inspect) -> Result:
+    from rl_clarity.inspection import describe_recording, inspect_checkpoint, may_be_recording
+    from rl_clarity.recordings.recording import is_recording, open_recording
+
+    if may_be_recording(command.checkpoint) and is_recording(command.checkpoint):
+        return describe_recording(open_recording(command.checkpoint))
     with fetched(command.checkpoint) as path:
         return inspect_checkpoint(path, command.overrides(), command.check)
 
@@ -251,6 +264,7 @@ RUNNERS: dict[type, Any] = {
     Train: _train,
     Demo: _demo,
     Inspect: _inspect,
+    Record: _record,
     Evaluate: _evaluate,
     Export: _export,
     Verify: _verify,

@@ -15,7 +15,7 @@ from rl_clarity.environments import override_name
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.options import ORIGINAL, InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.parsing import parse, typed
-from rl_clarity.recordings.options import EvaluationOptions
+from rl_clarity.recordings.options import EvaluationOptions, RecordOptions
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.visualization.rendering import Direction
 
@@ -100,9 +100,6 @@ class LoadFlags(LoadOptions):
     """Where samples of the agent's play are stored, and whether they are reused."""
 
     metadata: tyro.conf.Suppress[Metadata] = field(default_factory=dict)
-    check: Path | None = None
-    """An .npz file of outputs that the agent must have, as computed by the network's own program: observations, and
-    logits, values or q_values."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +155,8 @@ class Run(CheckpointCommand):
     trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
     observations: ObservationsOptions = field(default_factory=ObservationsOptions)
     options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
+    recording: str | None = None
+    """Explain the episodes of this recording, or Minari dataset, instead of new ones."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
@@ -187,7 +186,20 @@ class Demo(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect(CheckpointCommand):
-    """Print the network, layers and metadata of a checkpoint. No code in it is run."""
+    """Print the network, layers and metadata of a checkpoint, or what a recording holds. No code in it is run."""
+
+    check: Path | None = None
+    """An .npz file of outputs that the agent must have, as computed by the network's own program: observations, and
+    logits, values or q_values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record(CheckpointCommand):
+    """Let the agent in a checkpoint play, and record its episodes."""
+
+    directory: DirectoryPath
+    """Directory of the recording; episodes are appended to one of the same agent."""
+    options: Annotated[RecordOptions, tyro.conf.arg(name="")] = field(default_factory=RecordOptions)
 
     check: Path | None = None
     """An .npz file of outputs that the agent must have, as computed by the network's own program: observations, and
@@ -248,7 +260,7 @@ class Convert(CheckpointCommand):
 
 
 COMMANDS: dict[str, Any] = {
-    kind.__name__.lower(): kind for kind in (Run, Train, Demo, Inspect, Evaluate, Export, Verify, Convert)
+    kind.__name__.lower(): kind for kind in (Run, Train, Demo, Inspect, Record, Evaluate, Export, Verify, Convert)
 }
 
 

@@ -91,7 +91,7 @@ KIND = EnvironmentKind(make, AtariOptions, (SIZE, SIZE, 1), _infer, parse_name, 
 
 
 class AtariEnvironment:
-    """N environments of one Atari game. A game that reaches `max_frames` is truncated, with its final observation."""
+    """N environments of one Atari game. A game that reaches `max_frames` is truncated."""
 
     def __init__(
         self, game: str, num_envs: int, seed: int, options: AtariOptions, *, full_resolution: bool = False
@@ -118,10 +118,9 @@ class AtariEnvironment:
         for i, (game, action) in enumerate(zip(self._games, actions, strict=True)):
             rewards[i] = game.repeat(int(action))
             truncated[i] = game.out_of_time and not game.over
-            if truncated[i]:
-                final[i] = self._preprocess(game.screen)
             firsts[i] = game.over or truncated[i] or game.life_lost
             if firsts[i]:
+                final[i] = self._preprocess(game.screen)
                 new_games[i] = game.start_episode(new_game=game.over or bool(truncated[i]))
         return Step(self._observe(), rewards, firsts, truncated, final, new_games)
 

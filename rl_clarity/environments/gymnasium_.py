@@ -110,7 +110,7 @@ class GymnasiumEnvironment:
         for i, environment in enumerate(self._environments):
             observation, rewards[i], ended, cut, _ = environment.step(self._first_action + int(actions[i]))
             firsts[i], truncated[i] = ended or cut, cut and not ended
-            if truncated[i]:
+            if firsts[i]:
                 final[i] = self._layout.convert(np.asarray(observation)[None])[0]
             observations.append(environment.reset()[0] if firsts[i] else observation)
         return Step(self._layout.convert(np.stack(observations)), rewards, firsts, truncated, final)

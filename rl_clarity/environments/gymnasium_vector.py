@@ -65,7 +65,7 @@ class GymnasiumVectorEnvironment:
         if self._mode == "NEXT_STEP":
             idle, self._pending = self._pending, ended
             shown = self._converted(observations)  # where an episode ended, its last observation
-            final = {int(i): shown[i] for i in np.flatnonzero(cut)}
+            final = {int(i): shown[i] for i in np.flatnonzero(ended)}
             return Step(shown, rewards, ended | idle, cut, final, idle=idle if idle.any() else None)
         last = infos.get("final_obs")
         if self._mode == "DISABLED" and ended.any():
@@ -73,7 +73,7 @@ class GymnasiumVectorEnvironment:
             observations, _ = self._environment.reset(options={"reset_mask": ended})
         final = {}
         if last is not None:
-            final = {int(i): self._converted(np.asarray(last[i])[None])[0] for i in np.flatnonzero(cut)}
+            final = {int(i): self._converted(np.asarray(last[i])[None])[0] for i in np.flatnonzero(ended)}
         return Step(self._converted(observations), rewards, ended, cut, final)
 
     def render(self) -> np.ndarray:

@@ -206,6 +206,10 @@ class ProcgenEnvironment:
                 frames[start + i] = info["rgb"]
         return frames
 
+    def level_seeds(self) -> np.ndarray:
+        """Seeds (N,) of the levels that are played."""
+        return np.array([info["level_seed"] for info in self._env.get_info()])
+
     def close(self) -> None:
         self._env.close()
         if self._renderer is not None:

@@ -27,7 +27,7 @@ class Step:
     firsts: np.ndarray  # (N,) bool: the observation is the first of an episode
     truncated: np.ndarray  # (N,) bool: firsts after an episode that was truncated, not terminated
     final_observations: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """Last observations of truncated episodes by environment, where they are known."""
+    """Last observations of episodes that ended, by environment, where they are known."""
     new_games: np.ndarray | None = None
     """(N,) bool: firsts that also start a game, where a game has several episodes (one per life); None: all do."""
     game_returns: np.ndarray | None = None
@@ -77,6 +77,15 @@ class Resumable(Protocol):
 def snapshot(environment: VectorEnvironment) -> dict[str, np.ndarray] | None:
     """State of environments; None if they cannot be restored."""
     return environment.snapshot() if isinstance(environment, Resumable) else None
+
+
+@runtime_checkable
+class HasLevels(Protocol):
+    """An environment that says which levels it plays."""
+
+    def level_seeds(self) -> np.ndarray:
+        """Seeds (N,) of the levels that are played."""
+        ...
 
 
 def combo_from_meaning(meaning: str) -> Combo:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rl_clarity.environments.protocol import Combo, Resumable, Step, VectorEnvironment, snapshot
+from rl_clarity.environments.protocol import Combo, HasLevels, Resumable, Step, VectorEnvironment, snapshot
 from rl_clarity.errors import EnvironmentSetupError
 
 _INNER = "inside/"
@@ -52,6 +52,13 @@ class Wrapper:
 
     def _restore_state(self, state: Mapping[str, np.ndarray]) -> None:
         pass
+
+
+def level_seeds(environment: VectorEnvironment) -> np.ndarray | None:
+    """Seeds (N,) of the levels that are played; None if the environment does not say."""
+    while isinstance(environment, Wrapper):
+        environment = environment.environment
+    return environment.level_seeds() if isinstance(environment, HasLevels) else None
 
 
 class EpsilonGreedy(Wrapper):

@@ -161,7 +161,7 @@ class SB3Environment:
         observations, rewards, dones, infos = self._venv.step(self._first_action + np.asarray(actions))
         firsts = np.array(dones, bool)
         truncated = firsts & [bool(info.get("TimeLimit.truncated")) for info in infos]
-        final = {int(i): self._converted(infos[i]["terminal_observation"][None])[0] for i in np.flatnonzero(truncated)}
+        final = {int(i): self._converted(infos[i]["terminal_observation"][None])[0] for i in np.flatnonzero(firsts)}
         new_games, returns = None, None
         if self._monitored:  # it is below wrappers that clip rewards, and end an episode with a life
             new_games = firsts & ["episode" in info for info in infos]

@@ -15,6 +15,7 @@ from rl_clarity.errors import SamplesError
 from rl_clarity.keys import cache_key
 from rl_clarity.parsing import unknown_option
 from rl_clarity.recordings.advantages import firsts_from_dones
+from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Observations, Trajectories, to_arrays
 
 OPTIONAL = ("truncated", "final_values", "observations_full")
@@ -27,7 +28,7 @@ TOLERANCE = 1e-3
 """Relative to the largest output: far more than batch size or hardware change."""
 
 
-def as_trajectories(agent: Agent, samples: Trajectories | Mapping[str, Any]) -> Trajectories:
+def as_trajectories(agent: Agent, samples: Trajectories | Recording | Mapping[str, Any]) -> Trajectories:
     """Return trajectories with the agent's outputs and states.
 
     A mapping has `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T), `firsts` or `dones` (N, T), and
@@ -37,13 +38,19 @@ def as_trajectories(agent: Agent, samples: Trajectories | Mapping[str, Any]) -> 
 
     Raises SamplesError for arrays that do not match each other or the agent.
     """
+    if isinstance(samples, Recording):
+        samples = samples.to_trajectories()
     trajectories = samples if isinstance(samples, Trajectories) else _from_mapping(agent, samples)
     check_trajectories(agent, trajectories)
     return trajectories if _reproduces(agent, trajectories) else _with_outputs(agent, trajectories)
 
 
-def as_observations(agent: Agent, samples: Observations | np.ndarray, full: np.ndarray | None = None) -> Observations:
+def as_observations(
+    agent: Agent, samples: Observations | Recording | np.ndarray, full: np.ndarray | None = None
+) -> Observations:
     """Return extra observations from an array (M, H, W, C) uint8 and optional rendered frames (M, H', W', 3)."""
+    if isinstance(samples, Recording):
+        samples = samples.to_observations()
     if not isinstance(samples, Observations):
         samples = Observations(np.asarray(samples), observations_full=None if full is None else np.asarray(full))
     check_observations(agent, samples)

@@ -17,18 +17,17 @@ if TYPE_CHECKING:
 NAMES = {"frames": "observations_full"}
 """Fields of episodes that have another name in samples."""
 COPIED = ("observations", "frames", "actions", "rewards", "policy_logits", "values", "q_values")
-MAX_STEPS = 512
 
 
-def recorded_trajectories(recording: Recording, count: int, steps: int | None) -> Trajectories:
+def recorded_trajectories(recording: Recording, count: int, max_steps: int) -> Trajectories:
     """Return `count` trajectories of consecutive steps; see `Recording.to_trajectories`."""
     lengths = _lengths(recording)
     total = int(lengths.sum())
-    if count < 1 or (steps is not None and steps < 1):
-        raise OptionError(f"count={count} and steps={steps} must be at least 1")
-    steps = min(MAX_STEPS, total // count) if steps is None else steps
-    if count * steps > total or not steps:
-        raise OptionError(f"{recording.location} has {total} steps: too few for {count} trajectories of {steps or 1}")
+    if count < 1 or max_steps < 1:
+        raise OptionError(f"count={count} and max_steps={max_steps} must be at least 1")
+    steps = min(max_steps, total // count)
+    if not steps:
+        raise OptionError(f"{recording.location} has {total} steps: too few for {count} trajectories")
     begins = np.cumsum(lengths) - lengths
     rows = []
     for start in np.arange(count) * (total // count):

@@ -10,7 +10,7 @@ import numpy as np
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment
 from rl_clarity.environments.procgen import LEVELS
 from rl_clarity.recordings.options import EvaluationOptions
-from rl_clarity.recordings.rollouts import Player, Progress, play
+from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, play
 
 MAX_ENVIRONMENTS = 64
 
@@ -75,7 +75,7 @@ def play_episodes(
     returns, lengths = np.zeros(n), np.zeros(n, np.int64)
     results: list[tuple[int, float, int, bool]] = []
     cut = 0
-    transitions = play(agent, environment, rng, deterministic=deterministic)
+    transitions = play(agent, environment, rng, choice=ActionChoice(greedy=deterministic))
     while (played < quota).any():
         step = next(transitions).result
         active = np.ones(n, bool) if step.idle is None else ~step.idle

@@ -1,7 +1,8 @@
 """Datasets of Minari (https://minari.farama.org), read as recordings and written from them.
 
-Minari's HDF5 files store images of one or three channels as JPEG, so these change slightly. Nothing is imported or made
-that a dataset names: its environment is not created.
+Minari stores images (H, W, C) as JPEG, which changes them, and cannot read back some that it wrote. Observations are
+therefore written as stacks of one image, (1, H, W, C), which are stored as they are. The environment that a dataset
+names is never made.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ class MinariRecording(Recording):
 def write_minari(recording: Recording, directory: str | os.PathLike[str], *, dataset_id: str | None = None) -> Path:
     """Write a recording as a Minari dataset, and return its directory.
 
-    Minari stores the observation after the last action; where the environment does not show it, the last one is
-    repeated. Logits, values and the like become `infos`.
+    Observations have the shape (1, H, W, C): Minari would store (H, W, C) as JPEG. One more follows the last action;
+    where the environment does not show it, the last observation is repeated. Outputs become `infos`.
 
     Args:
         directory: A new directory. Minari finds it by its id if it is in `minari.storage.get_dataset_path()`.
@@ -122,7 +123,7 @@ def write_minari(recording: Recording, directory: str | os.PathLike[str], *, dat
     (path / DATA).mkdir(parents=True)
     storage = minari.dataset.minari_storage.MinariStorage.new(
         path / DATA,
-        observation_space=gymnasium.spaces.Box(0, 255, shape, np.uint8),
+        observation_space=gymnasium.spaces.Box(0, 255, (1, *shape), np.uint8),
         action_space=gymnasium.spaces.Discrete(num_actions),
     )
     storage.update_episodes(_episode_buffers(minari, recording))
@@ -141,7 +142,7 @@ def _episode_buffers(minari: Any, recording: Recording) -> Iterator[Any]:
         yield minari.data_collector.EpisodeBuffer(
             id=index,
             seed=episode.facts["seed"],
-            observations=list(np.concatenate([observations, final[None]])),
+            observations=np.concatenate([observations, final[None]])[:, None],
             actions=np.asarray(episode.actions),
             rewards=np.asarray(episode.rewards),
             terminations=last & (episode.end == DONE),

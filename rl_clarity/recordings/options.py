@@ -65,6 +65,30 @@ class ObservationsOptions:
 
 
 @dataclass(frozen=True)
+class RecordOptions:
+    """How much an agent plays for a recording, and how."""
+
+    episodes: int | None = None
+    """Number of episodes, the same in each environment. Default: 100, unless steps are given."""
+    steps: int | None = None
+    """Number of steps; episodes under way at the end are stopped."""
+    seed: int = 0
+    """Seed of levels and actions."""
+    temperature: float = 1.0
+    """Divides the logits of the policy: below 1 for more likely actions, above 1 for more random ones."""
+    greedy: bool = False
+    """Take the most likely action instead of sampling one, and no random actions."""
+    action_noise: float | None = None
+    """Probability of a uniformly random action instead. Default: as in training (epsilon_greedy)."""
+    full_resolution: bool = False
+    """Also record frames at the environment's full resolution, and show those."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "episodes", "steps")
+        check_minimum(self, 0, "seed")
+
+
+@dataclass(frozen=True)
 class EvaluationOptions:
     """How many episodes an agent plays to estimate its mean return, and how."""
 

@@ -239,7 +239,7 @@ class Recording(ABC):
         `start_time` (seconds since 1970), `training_step`, `end`, `steps` and `return`; None where unknown.
         """
 
-    def to_trajectories(self, count: int = 8, steps: int | None = None) -> Trajectories:
+    def to_trajectories(self, count: int = 8, max_steps: int = 512) -> Trajectories:
         """Return trajectories of consecutive steps, from all over the recording, as `generate` takes them.
 
         A trajectory begins with an episode where possible, and continues with the episodes after it. Episodes that were
@@ -247,13 +247,13 @@ class Recording(ABC):
 
         Args:
             count: Number of trajectories.
-            steps: Steps of each; by default 512, or fewer if there are not as many.
+            max_steps: Steps of each, or fewer if there are not as many.
 
         Raises:
-            OptionError: There are too few steps.
+            OptionError: There are fewer steps than trajectories.
             SamplesError: Episodes have observations of different shapes.
         """
-        return recorded_trajectories(self, count, steps)
+        return recorded_trajectories(self, count, max_steps)
 
     def to_observations(self, count: int = 4096) -> Observations:
         """Return observations at even distances, at most `count`, as `generate` takes them."""

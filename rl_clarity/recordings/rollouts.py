@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from rl_clarity.agents.capabilities import before_step, initial_state, preproces
 from rl_clarity.agents.protocol import Outputs, State
 from rl_clarity.environments.protocol import Step, VectorEnvironment
 from rl_clarity.errors import SamplesError
+from rl_clarity.parsing import check_option
 from rl_clarity.recordings.array_stores import ArrayStore, MemoryStore, StepRecorder
 from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays
 
@@ -60,33 +62,85 @@ class Transition:
     observations: np.ndarray  # (N, H, W, C) uint8, preprocessed
     state: State
     """The agent's state before the step, reset where an episode begins."""
+    next_state: State
+    """The agent's state after the step."""
     outputs: Outputs
     actions: np.ndarray  # (N,)
     firsts: np.ndarray  # (N,) bool
+    action_masks: np.ndarray | None  # (N, A) bool: the valid actions; None if all are
     result: Step
     final_values: np.ndarray  # (N,) float32: values of states in which episodes were truncated, else 0
     frames: np.ndarray | None  # (N, H', W', 3) uint8: rendered before the step, on request
 
 
-def choose_actions(
-    outputs: Outputs, rng: np.random.Generator, *, deterministic: bool = False, masks: np.ndarray | None = None
-) -> np.ndarray:
-    """Return actions (B,) int64: sampled from the policy, or those with the highest action values.
+@dataclass(frozen=True)
+class ActionChoice:
+    """How actions are chosen from an agent's outputs."""
 
-    With `deterministic`, the most likely actions of the policy. `masks` (B, A) are true for valid actions.
+    temperature: float = 1.0
+    """Divides the logits of the policy: below 1 for more likely actions, above 1 for more random ones."""
+    greedy: bool = False
+    """Take the most likely action instead of sampling one; always so for action values."""
+    action_noise: float = 0.0
+    """Probability of a uniformly random action instead."""
+
+    def __post_init__(self) -> None:
+        positive = isinstance(self.temperature, int | float) and 0 < self.temperature < math.inf
+        check_option(self, "temperature", positive, "must be a positive number")
+        check_option(self, "action_noise", 0 <= self.action_noise <= 1, "must be a probability from 0 to 1")
+
+    def is_random(self, outputs: Outputs) -> bool:
+        """Whether the outputs leave a choice."""
+        return self.action_noise > 0 or not (self.greedy or outputs.policy_logits is None)
+
+    def weights(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray:
+        """Weights (B, A), proportional to the probabilities of actions; `masks` (B, A) are true for valid actions."""
+        scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
+        if scores is None:
+            raise ValueError("an agent's outputs must have policy_logits or q_values")
+        valid = np.ones(np.shape(scores), bool) if masks is None else masks
+        scores = np.where(valid, np.asarray(scores, np.float64), -np.inf)
+        if self.greedy or outputs.policy_logits is None:
+            weights = np.eye(scores.shape[-1])[scores.argmax(-1)]
+        else:
+            weights = np.exp((scores - scores.max(-1, keepdims=True)) / self.temperature)
+        if not self.action_noise:
+            return weights
+        probabilities, uniform = (part / part.sum(-1, keepdims=True) for part in (weights, valid))
+        return (1 - self.action_noise) * probabilities + self.action_noise * uniform
+
+    def behaviour_logits(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray | None:
+        """Logarithms (B, A) float32 of the probabilities of actions; None for the policy's own, and without a choice.
+
+        Those of invalid actions are -inf.
+        """
+        unchanged = self.temperature == 1 and not self.action_noise and masks is None
+        if unchanged or not self.is_random(outputs):
+            return None
+        weights = self.weights(outputs, masks)
+        with np.errstate(divide="ignore"):
+            return np.log(weights / weights.sum(-1, keepdims=True)).astype(np.float32)
+
+
+POLICY = ActionChoice()
+
+
+def choose_actions(
+    outputs: Outputs,
+    rng: np.random.Generator,
+    choice: ActionChoice = POLICY,
+    masks: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return actions (B,) int64: by default sampled from the policy, or those with the highest action values.
+
+    `masks` (B, A) are true for valid actions.
     """
-    scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
-    if scores is None:
-        raise ValueError("an agent's outputs must have policy_logits or q_values")
-    scores = np.asarray(scores, np.float64)
-    if masks is not None:
-        scores = np.where(masks, scores, -np.inf)
-    if deterministic or outputs.policy_logits is None:
-        return scores.argmax(-1)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights = choice.weights(outputs, masks)
+    if not choice.is_random(outputs):
+        return weights.argmax(-1)
     cumulative = weights.cumsum(-1)
     # Inverse transform sampling: the first action whose cumulative weight exceeds a uniform share of the total.
-    return (cumulative <= rng.random(len(scores))[:, None] * cumulative[:, -1:]).sum(-1)
+    return (cumulative <= rng.random(len(weights))[:, None] * cumulative[:, -1:]).sum(-1)
 
 
 def collect_trajectories(
@@ -165,13 +219,10 @@ def play(
     environment: VectorEnvironment,
     rng: np.random.Generator,
     *,
-    deterministic: bool = False,
+    choice: ActionChoice = POLICY,
     render: Callable[[int], bool] = lambda _: False,
 ) -> Generator[Transition, None, None]:
-    """Yield transitions without end; `deterministic` as in `choose_actions`.
-
-    `render(t)` says whether to render frames before step t.
-    """
+    """Yield transitions without end; `render(t)` says whether to render frames before step t."""
     n = environment.num_envs
     if agent.num_actions != environment.num_actions:
         raise SamplesError(
@@ -179,23 +230,34 @@ def play(
             "use the environment that the agent was trained in"
         )
     state, step, t = initial_state(agent, n), environment.reset(), 0
-    observations = _preprocess(agent, step.observations)
+    observations = observe(agent, step.observations)
     while True:
         frames = environment.render() if render(t) else None
         state = before_step(agent, state, step.firsts)
         outputs, next_state = agent.step(observations, state, step.firsts)
-        actions = choose_actions(outputs, rng, deterministic=deterministic, masks=step.action_masks)
+        actions = choose_actions(outputs, rng, choice, step.action_masks)
         result = environment.step(actions)
         if not np.isfinite(result.rewards).all():
             raise SamplesError(f"rewards of step {t} are {result.rewards}; they must be finite")
         final_values = _final_values(agent, result, next_state)
-        yield Transition(observations, state, outputs, actions, step.firsts, result, final_values, frames)
+        yield Transition(
+            observations=observations,
+            state=state,
+            next_state=next_state,
+            outputs=outputs,
+            actions=actions,
+            firsts=step.firsts,
+            action_masks=step.action_masks,
+            result=result,
+            final_values=final_values,
+            frames=frames,
+        )
         state, step, t = next_state, result, t + 1
-        observations = _preprocess(agent, step.observations)
+        observations = observe(agent, step.observations)
 
 
-def _preprocess(agent: Player, frames: np.ndarray) -> np.ndarray:
-    """Return observations as uint8, which agents accept whatever their `preprocess` returns."""
+def observe(agent: Player, frames: np.ndarray) -> np.ndarray:
+    """Return observations for frames, as uint8, which agents accept whatever their `preprocess` returns."""
     observations = preprocess(agent, frames)
     if np.issubdtype(observations.dtype, np.floating):
         observations = np.rint(observations * 255).astype(np.uint8)
@@ -213,12 +275,12 @@ def _preprocess(agent: Player, frames: np.ndarray) -> np.ndarray:
 def _final_values(agent: Player, result: Step, state: State) -> np.ndarray:
     """Values (N,) of the final observations of truncated episodes; 0 elsewhere, and where there is no observation."""
     values = np.zeros(len(result.firsts), np.float32)
-    if result.final_observations:
-        environments = list(result.final_observations)
+    environments = [i for i in result.final_observations if result.truncated[i]]
+    if environments:
         # The whole batch, because a network may be compiled for each batch size.
         observations = result.observations.copy()
         observations[environments] = np.stack([result.final_observations[i] for i in environments])
-        outputs, _ = agent.step(_preprocess(agent, observations), state, np.zeros(len(values), bool))
+        outputs, _ = agent.step(observe(agent, observations), state, np.zeros(len(values), bool))
         if outputs.values is not None:
             values[environments] = outputs.values[environments]
         elif outputs.q_values is not None:

@@ -188,8 +188,9 @@ class Runner:
                 step = self._environment.step(actions[t])
             self._observations, self._firsts, dones[t] = step.observations, step.firsts, step.firsts
             rewards[t] = self._process(step.rewards, step.firsts)
-            if step.final_observations:
-                truncated[t], final_values[t] = self._final_values(policy, step.final_observations, state)
+            last = {i: frame for i, frame in step.final_observations.items() if step.truncated[i]}
+            if last:
+                truncated[t], final_values[t] = self._final_values(policy, last, state)
             self._count(step, episodes)
         with self._timer.time("acting"):
             last_values = policy.act(self._observations, self._firsts, state)[1]

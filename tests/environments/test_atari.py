@@ -123,7 +123,7 @@ def test_time_limits_truncate_with_a_final_observation() -> None:
     assert cut
     for step in cut:
         assert step.firsts[step.truncated].all()
-        assert set(step.final_observations) == set(np.flatnonzero(step.truncated))
+        assert set(step.final_observations) == set(np.flatnonzero(step.firsts))
         for i, final in step.final_observations.items():
             assert final.shape == (84, 84, 2)
             assert (final[..., 1] != step.observations[i][..., 1]).any()

@@ -66,8 +66,9 @@ def check_ends_of_episodes(environment: VectorEnvironment) -> None:
     step = environment.step(np.array([0, 1]))
     np.testing.assert_array_equal(step.firsts, [True, True])
     np.testing.assert_array_equal(step.truncated, [True, False])
-    assert list(step.final_observations) == [0]
-    np.testing.assert_array_equal(step.final_observations[0], start[0] + 6)
+    assert list(step.final_observations) == [0, 1]
+    for i in range(2):
+        np.testing.assert_array_equal(step.final_observations[i], start[i] + 6)
     assert (step.observations != start + 6).any()
     assert not environment.step(np.array([0, 0])).firsts.any()
 

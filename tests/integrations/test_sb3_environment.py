@@ -132,7 +132,7 @@ def test_truncated_episodes_have_a_final_observation() -> None:
     cut = [step for step in steps if step.truncated.any()]
     assert cut
     for step in cut:
-        assert set(step.final_observations) == set(np.flatnonzero(step.truncated))
+        assert set(step.final_observations) == set(np.flatnonzero(step.firsts))
         for i, final in step.final_observations.items():
             assert final.shape == (SIDE, SIDE, 4)
             assert final[..., :3].any()

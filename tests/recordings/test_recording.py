@@ -306,15 +306,15 @@ def test_trajectories_and_observations(directory: Path) -> None:
 
 
 def test_trajectories_begin_with_an_episode_where_possible(directory: Path) -> None:
-    trajectories = open_recording(directory).to_trajectories(count=1, steps=32)
+    trajectories = open_recording(directory).to_trajectories(count=1, max_steps=32)
     assert trajectories.firsts[0, 0]
-    trajectories = open_recording(directory).to_trajectories(count=2, steps=20)
+    trajectories = open_recording(directory).to_trajectories(count=2, max_steps=20)
     assert trajectories.firsts[:, 0].tolist() == [True, True]
 
 
 def test_too_few_steps_for_trajectories_are_an_error(directory: Path) -> None:
-    with pytest.raises(OptionError, match="105 steps: too few for 2 trajectories of 100"):
-        open_recording(directory).to_trajectories(count=2, steps=100)
+    with pytest.raises(OptionError, match="105 steps: too few for 200 trajectories"):
+        open_recording(directory).to_trajectories(count=200)
 
 
 def test_stopped_episodes_count_as_truncated(tmp_path: Path) -> None:

@@ -15,7 +15,13 @@ from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.errors import SamplesError
 from rl_clarity.options import ORIGINAL, ObservationsOptions
 from rl_clarity.recordings.array_stores import FileStore
-from rl_clarity.recordings.rollouts import RandomPolicyAgent, choose_actions, collect_observations, collect_trajectories
+from rl_clarity.recordings.rollouts import (
+    ActionChoice,
+    RandomPolicyAgent,
+    choose_actions,
+    collect_observations,
+    collect_trajectories,
+)
 from rl_clarity.recordings.samples import to_arrays
 from tests.fakes import KINDS, TinyAgent, TinyEnvironment
 
@@ -125,7 +131,7 @@ def test_masked_actions_are_not_chosen() -> None:
     masks = np.array([[True, False, True]] * 50 + [[True, True, False]] * 50)
     rng = np.random.default_rng(0)
     for outputs in (Outputs(policy_logits=scores), Outputs(q_values=scores)):
-        assert choose_actions(outputs, rng, deterministic=True, masks=masks).tolist() == [2] * 50 + [1] * 50
+        assert choose_actions(outputs, rng, ActionChoice(greedy=True), masks).tolist() == [2] * 50 + [1] * 50
     sampled = choose_actions(Outputs(policy_logits=scores), rng, masks=masks)
     assert set(sampled[:50]) == {0, 2}
     assert 2 not in sampled[50:]

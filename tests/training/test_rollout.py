@@ -92,7 +92,7 @@ def test_truncated_episodes_are_bootstrapped_from_their_last_observation() -> No
     class Truncated(Columns):
         def step(self, actions: np.ndarray) -> Step:
             step = super().step(actions)
-            return dataclasses.replace(step, truncated=step.firsts, final_observations={1: bright})
+            return dataclasses.replace(step, truncated=np.arange(3) == 1, final_observations={1: bright})
 
     rollout = play(Truncated(3, seed=0), 8)
     assert rollout.truncated[:, 1].all()

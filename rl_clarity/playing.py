@@ -1,0 +1,189 @@
+"""`rl_clarity.record` and `rl-clarity record`: let the agent of a checkpoint play, and record it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from rl_clarity import formats
+from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
+from rl_clarity.environments.protocol import Step
+from rl_clarity.environments.wrappers import Wrapper, level_seeds
+from rl_clarity.errors import OptionError
+from rl_clarity.formats import Checkpoint
+from rl_clarity.models import fetched
+from rl_clarity.parsing import parse
+from rl_clarity.progress import counted, progress_bar
+from rl_clarity.recordings.evaluation import choose_num_envs
+from rl_clarity.recordings.options import RecordOptions
+from rl_clarity.recordings.recorder import Recorder
+from rl_clarity.recordings.recording import Recording, is_recording, open_recording
+from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, Transition, observe, play
+
+DEFAULT_EPISODES = 100
+MAX_ENVIRONMENTS = 8
+"""For a number of steps: long play in a few environments reaches late parts of episodes."""
+
+
+def record(
+    checkpoint: str | os.PathLike[str],
+    directory: str | os.PathLike[str],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Recording:
+    """Let the agent of a checkpoint play in its environment, and record it; return the recording.
+
+    Episodes are appended to a recording of the same agent, environment and options with another seed. The same
+    arguments give the same episodes. Rewards are the game's own; where training scaled them, `training_rewards` are
+    what the agent was trained with.
+
+    Args:
+        checkpoint: A checkpoint of any supported format, or an included agent (`models:coinrun`).
+        directory: A directory, or an address such as `s3://bucket/recording`.
+        metadata: Overrides the checkpoint's: `env_name`, `num_levels`, ...
+        options: See `RecordOptions`: `episodes`, `steps`, `seed`, `temperature`, `greedy`, `action_noise`,
+            `full_resolution`.
+
+    Raises:
+        OptionError: Invalid options, or a recording that has episodes with this seed.
+        SamplesError: The directory cannot be written, or holds a recording with other metadata.
+        CheckpointError: The checkpoint cannot be read.
+        EnvironmentSetupError: Its environment cannot be made.
+    """
+    chosen = parse(RecordOptions, options)
+    _check_new(directory, chosen.seed)
+    with fetched(checkpoint) as path:
+        read = formats.read(path, **(metadata or {}))
+        agent = formats.build_agent(read)
+    spec = spec_from_metadata(read.metadata, num_actions=agent.num_actions)
+    noise = chosen.action_noise
+    if noise is None:
+        noise = 0.0 if chosen.greedy else spec.epsilon_greedy
+    choice = ActionChoice(chosen.temperature, chosen.greedy, noise)
+    if chosen.steps is None:
+        chosen = dataclasses.replace(chosen, episodes=chosen.episodes or DEFAULT_EPISODES)
+    # Random actions are chosen here, so that the recorded actions are those that were taken.
+    played = dataclasses.replace(spec, epsilon_greedy=0.0, reward_scale=1.0)
+    num_envs = choose_num_envs(chosen.episodes) if chosen.episodes else min(MAX_ENVIRONMENTS, chosen.steps or 1)
+    with closing(make(played, num_envs, chosen.seed, full_resolution=chosen.full_resolution)) as environment:
+        about = _metadata(read, spec, choice, environment)
+        with (
+            Recorder(directory, envs=None, seed=chosen.seed, metadata=about) as recorder,
+            progress_bar("Recording") as report,
+        ):
+            play_and_record(
+                recorder, agent, environment, chosen, choice, reward_scale=spec.reward_scale, progress=counted(report)
+            )
+    return open_recording(directory)
+
+
+def _check_new(directory: str | os.PathLike[str], seed: int) -> None:
+    if is_recording(directory) and any(row["seed"] == seed for row in open_recording(directory).table()):
+        raise OptionError(
+            f"seed={seed}: {os.fspath(directory)} has episodes with this seed already; use another seed to add "
+            "different ones, or another directory"
+        )
+
+
+def play_and_record(
+    recorder: Recorder,
+    agent: Player,
+    environment: VectorEnvironment,
+    options: RecordOptions,
+    choice: ActionChoice,
+    *,
+    reward_scale: float = 1.0,
+    progress: Progress = lambda done, total: None,
+) -> None:
+    """Record the same number of episodes or steps in each environment; the first ones play the remainder.
+
+    Which episodes are recorded must not depend on how long they are.
+    """
+    n = environment.num_envs
+    levels = _LevelSeeds(environment)
+    episode_quota, step_quota = (_shares(count, n) for count in (options.episodes, options.steps))
+    episodes, steps = np.zeros((2, n), np.int64)
+    done = np.zeros(n, bool)
+    rng = np.random.default_rng([options.seed % 2**63, 1])
+    transitions = play(agent, levels, rng, choice=choice, render=lambda t: options.full_resolution)
+    while not done.all():
+        transition = next(transitions)
+        result = transition.result
+        idle = done if result.idle is None else done | result.idle
+        recorder.add(**_values(transition, agent, choice, reward_scale), level_seed=levels.played, idle=idle)
+        steps += ~idle
+        episodes += result.firsts & ~idle
+        done = (episodes >= episode_quota) | (steps >= step_quota)
+        count, quota = (episodes, episode_quota) if options.steps is None else (steps, step_quota)
+        progress(int(np.minimum(count, quota).sum()), int(quota.sum()))
+    transitions.close()
+
+
+def _shares(count: int | None, n: int) -> np.ndarray:
+    """How many of `count` each of n environments has; more than enough if it is None."""
+    return np.full(n, np.iinfo(np.int64).max) if count is None else count // n + (np.arange(n) < count % n)
+
+
+def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_scale: float) -> dict[str, Any]:
+    """Arguments of `Recorder.add` for one step."""
+    outputs, result = transition.outputs, transition.result
+    final = result.final_observations
+    return {
+        "observation": transition.observations,
+        "frame": transition.frames,
+        "action": transition.actions,
+        "reward": result.rewards,
+        "training_reward": None if reward_scale == 1 else (result.rewards * reward_scale).astype(np.float32),
+        "terminated": result.firsts & ~result.truncated,
+        "truncated": result.truncated,
+        "logits": outputs.policy_logits,
+        "q_values": outputs.q_values,
+        "value": outputs.values,
+        "behaviour_logits": choice.behaviour_logits(outputs, transition.action_masks),
+        "state": transition.state,
+        "final_observation": {i: observe(agent, frame[None])[0] for i, frame in final.items()},
+        "final_state": transition.next_state,
+        "final_value": {i: transition.final_values[i] for i in final if result.truncated[i]},
+    }
+
+
+def _metadata(
+    checkpoint: Checkpoint, spec: EnvironmentSpec, choice: ActionChoice, environment: VectorEnvironment
+) -> dict[str, Any]:
+    file = {"file": checkpoint.path.name, "sha256": checkpoint.sha256, "format": checkpoint.format}
+    discounts = {name: checkpoint.metadata[name] for name in ("gamma", "lambda") if name in checkpoint.metadata}
+    return {
+        "name": spec.name,
+        "checkpoint": {**file, "network": checkpoint.network},
+        "environment": dataclasses.asdict(spec),
+        "action_combos": environment.action_combos,
+        "sampling": choice,
+        **discounts,
+    }
+
+
+class _LevelSeeds(Wrapper):
+    """Remembers the levels that were played in the last step, whose results may be of the next ones."""
+
+    def __init__(self, environment: VectorEnvironment) -> None:
+        super().__init__(environment)
+        self.played: np.ndarray | None = None
+        self._next: np.ndarray | None = None
+
+    def reset(self) -> Step:
+        step = super().reset()
+        self._next = level_seeds(self)
+        return step
+
+    def step(self, actions: np.ndarray) -> Step:
+        self.played = self._next
+        step = super().step(actions)
+        if step.firsts.any():
+            self._next = level_seeds(self)
+        return step
