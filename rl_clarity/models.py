@@ -104,7 +104,7 @@ def fetched(checkpoint: str | os.PathLike[str]) -> Iterator[Path]:
             path.write_bytes(files.cat_file(place))
         except ImportError as error:
             raise CheckpointError(f"cannot reach {address}: {error} (pip install rl-clarity[remote])") from error
-        except (OSError, ValueError) as error:
+        except Exception as error:  # stores have their own classes of errors, as for credentials
             reason = "no such file" if isinstance(error, FileNotFoundError) else error
             raise CheckpointError(f"cannot read the checkpoint {address}: {reason}") from error
         yield path

@@ -15,6 +15,10 @@ BACKENDS = ("tensorflow", "jax", "torch")
 """Backends of Keras, which are named like their packages, in order of preference."""
 
 
+ADDRESS_SPACE = {"tensorflow": 2.5e9, "jax": 1.6e9, "torch": 1.6e9}
+"""Bytes of address space with each backend imported and a small network built."""
+
+
 def keras_backend() -> str:
     """Name of the backend that Keras runs on: KERAS_BACKEND if it is set, else the first of `BACKENDS` installed.
 
@@ -37,6 +41,7 @@ def import_keras() -> None:
     """Import Keras and its backend (see `keras_backend`); their notices are shown only if the import fails."""
     if "keras" in sys.modules:
         return
+    _check_address_space(keras_backend())
     # Both variables are read once, while these packages are imported and run their first operation.
     variables = {"KERAS_BACKEND": keras_backend(), "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3")}
     with environment_variables(variables), _held_back():
@@ -62,6 +67,20 @@ def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _check_address_space(backend: str) -> None:
+    """Raise DependencyError where `ulimit -v` is too low for a framework, which would abort the process, or hang."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    limit, needed = resource.getrlimit(resource.RLIMIT_AS)[0], ADDRESS_SPACE[backend]
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise DependencyError(
+            f"not enough memory: {backend} needs an address space of {needed / 1e9:.1f} GB, but it is limited to "
+            f"{limit / 1e9:.1f} GB (ulimit -v)"
+        )
 
 
 def _is_installed(package: str) -> bool:

@@ -38,6 +38,10 @@ from rl_clarity.options import InterfaceOptions
 from rl_clarity.training.options import TrainOptions
 
 FAILED, USAGE_ERROR, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+OUT_OF_MEMORY = (
+    *("out of memory", "cannot allocate memory", "unable to allocate", "failed to map segment", "bad_alloc"),
+    *("can't start new thread", "resource exhausted"),
+)
 Result = tuple[Mapping[str, Any], str]
 """A summary for programs, and a text for people."""
 
@@ -65,13 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt as error:
         return _stopped(error)
-    except OSError as error:
-        _discard_output()
-        return _fail(f"standard output: {error.strerror or error}")
     except Exception as error:
         if debug:
             raise
-        what = "out of memory" if isinstance(error, MemoryError) else f"{type(error).__name__}: {error}"
+        if _is_memory_error(error):
+            reason = str(error).partition("\n")[0]
+            return _fail(f"out of memory{': ' * bool(reason)}{reason}")
+        if isinstance(error, OSError):  # those of commands are reported there
+            _discard_output()
+            return _fail(f"standard output: {error.strerror or error}")
+        what = f"{type(error).__name__}: {' '.join(str(error).split())}"
         return _fail(f"unexpected error: {what} (the same command with --debug shows the traceback)")
 
 
@@ -90,6 +97,8 @@ def _main(words: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
+        if _is_memory_error(error):
+            raise
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except KeyboardInterrupt as error:
         if isinstance(command, Run) and not command.dry_run:
@@ -124,6 +133,12 @@ def _terminable() -> Iterator[None]:
 def _stopped(error: KeyboardInterrupt) -> int:
     what, code = ("terminated", TERMINATED) if isinstance(error, _Terminated) else ("interrupted", INTERRUPTED)
     return _fail("; ".join([what, *map(str, error.args)]), code)
+
+
+def _is_memory_error(error: BaseException) -> bool:
+    """Whether memory was too short; libraries in C have many words for it."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY)
 
 
 def _fail(message: str, code: int = FAILED) -> int:

@@ -145,33 +145,41 @@ class RemoteDirectory:
 
     def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
         path, content = self._path(name), b"".join(_pieces(data))
-        try:
+        with self._reached(f"write {self.location}/{name}"):
             self._files.makedirs(str(PurePosixPath(path).parent), exist_ok=True)
             self._files.pipe_file(path, content, **self._content_type(name))
-        except OSError as error:
-            raise OutputError(f"cannot write {self.location}/{name}: {error}") from error
         self._written[name] = Checksum.of(content)
 
     def read(self, name: str) -> bytes:
-        return bytes(self._files.cat_file(self._path(name)))
+        with self._reached(f"read {self.location}/{name}"):
+            return bytes(self._files.cat_file(self._path(name)))
 
     def remove(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), self._reached(f"remove {self.location}/{name}"):
             self._files.rm_file(self._path(name))
 
     def names(self) -> Set[str]:
         return set(self.sizes())
 
     def sizes(self) -> Mapping[str, int]:
-        try:
+        files: Mapping[str, Any] = {}
+        with contextlib.suppress(FileNotFoundError), self._reached(f"list {self.location}"):
             self._files.invalidate_cache(self._root)  # other ranks write too
             files = self._files.find(self._root, detail=True)
-        except FileNotFoundError:
-            return {}
         return {path[len(self._root) :].lstrip("/"): int(info["size"]) for path, info in files.items()}
 
     def checksum(self, name: str) -> Checksum:
         return self._written.get(name) or Checksum.of(self.read(name))
+
+    @contextlib.contextmanager
+    def _reached(self, what: str) -> Iterator[None]:
+        """Raise OutputError where the store fails; stores have their own classes of errors, as for credentials."""
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError, OutputError, MemoryError):
+            raise
+        except Exception as error:
+            raise OutputError(f"cannot {what}: {str(error) or type(error).__name__}") from error
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{_checked(name)}"

@@ -253,7 +253,14 @@ def test_sigterm_is_reported_as_ctrl_c_is(monkeypatch: pytest.MonkeyPatch, capsy
 
 @pytest.mark.parametrize(
     ("error", "message"),
-    [(RuntimeError("boom"), "RuntimeError: boom"), (MemoryError(), "out of memory"), (RecursionError("deep"), "deep")],
+    [
+        (RuntimeError("boom"), "unexpected error: RuntimeError: boom"),
+        (RecursionError("too\ndeep"), "unexpected error: RecursionError: too deep"),
+        (MemoryError(), "out of memory\n"),
+        (MemoryError("Unable to allocate 8 GiB"), "out of memory: Unable to allocate 8 GiB\n"),
+        (ImportError("libx.so: failed to map segment from shared object"), "out of memory: libx.so: failed to map"),
+        (OSError("cannot load library: failed to map segment"), "out of memory: cannot load library"),
+    ],
 )
 def test_unexpected_errors_are_one_line_or_a_traceback_with_debug(
     error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -265,8 +272,7 @@ def test_unexpected_errors_are_one_line_or_a_traceback_with_debug(
     assert main(["inspect", "a.jd"]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("rl-clarity: unexpected error: ")
-    assert message in printed.err
+    assert printed.err.startswith(f"rl-clarity: {message}")
     assert printed.err.count("\n") == 1
     with pytest.raises(type(error)):
         main(["inspect", "a.jd", "--debug"])
@@ -286,3 +292,26 @@ def test_standard_output_that_cannot_be_written(redirection: str, code: int, mes
     command = f"{sys.executable} -m rl_clarity --version {redirection}"
     done = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (code, message)
+
+
+@pytest.mark.parametrize("gigabytes", [0.3, 0.8, 1.2, pytest.param(2.0, marks=pytest.mark.slow)])
+def test_too_little_address_space_is_reported_in_one_line(gigabytes: float, tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow", reason="needs more address space than this")
+    resource = pytest.importorskip("resource")
+    limit = int(gigabytes * 1e9)
+    command = [sys.executable, "-m", "rl_clarity", "run", "models:coinrun", str(tmp_path / "page")]
+    done = subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env={**os.environ, "KERAS_BACKEND": "tensorflow", "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "rl-clarity: not enough memory: tensorflow needs an address space of 2.5 GB, but it is limited to "
+        f"{gigabytes:.1f} GB (ulimit -v)\n"
+    )

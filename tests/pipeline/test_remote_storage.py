@@ -175,3 +175,29 @@ def test_azure_receives_content_settings(
 
 def test_other_file_systems_receive_no_options(write_options: WriteOptions) -> None:
     assert set(map(str, write_options("memory://bucket/page").values())) == {"{}"}
+
+
+class StoreWithoutCredentials(fsspec.AbstractFileSystem):
+    """Fails as s3fs does without credentials: with an error that is no OSError."""
+
+    protocol = "locked"
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("cat_file", "find", "pipe_file", "makedirs", "rm_file"):
+            raise RuntimeError("Unable to locate credentials")
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("inspect locked://b/agent.jd", "cannot read the checkpoint locked://b/agent.jd"),
+        ("run models:coinrun locked://b/page", "cannot list locked://b/page"),
+        ("export locked://b/page x.png", "cannot read locked://b/page/interface.html"),
+        ("verify locked://b/page", "cannot read locked://b/page/interface.html"),
+    ],
+)
+def test_a_store_without_credentials(call: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fsspec.register_implementation("locked", StoreWithoutCredentials, clobber=True)
+    assert main(call.split()) == 1
+    assert capsys.readouterr() == ("", f"rl-clarity: {message}: Unable to locate credentials\n")
