@@ -6,6 +6,7 @@ The names below are the public ones; each is imported when it is first used, so 
 from __future__ import annotations
 
 import importlib
+import types
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -87,6 +88,10 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_PUBLIC[name]), name)
+    if isinstance(value, types.FunctionType):
+        from rl_clarity.parsing import check_arguments
+
+        value = check_arguments(value)
     globals()[name] = value
     return value
 

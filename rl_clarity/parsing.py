@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
+import inspect
 import json
 import os
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from rl_clarity.errors import OptionError
 
 Options = TypeVar("Options")
+Function = TypeVar("Function", bound=Callable[..., Any])
 AGENT = (
     "instead of a TensorFlow graph and the names of its outputs, pass an agent: rl_clarity.load_agent(checkpoint), or "
     "a KerasAgent or TorchAgent of your network"
@@ -54,6 +59,99 @@ def parse(kind: type[Options], values: Mapping[str, Any] | Options | None, where
 def typed(values: Mapping[str, Any]) -> dict[str, Any]:
     """Convert texts of a command line to numbers, booleans, None and lists in brackets; others are kept."""
     return {key: _typed(value) if isinstance(value, str) else value for key, value in values.items()}
+
+
+def check_arguments(function: Function) -> Function:
+    """Wrap a function so that arguments that contradict its type hints raise OptionError, with name and value.
+
+    Hints other than numbers, texts, paths, arrays, classes and containers of these are not checked.
+    """
+    signature = inspect.signature(function)
+    hints: dict[str, Any] = {}
+
+    @functools.wraps(function)
+    def checked(*positional: Any, **keywords: Any) -> Any:
+        if not hints:
+            hints.update(_hints(function, signature))
+        try:
+            arguments = signature.bind(*positional, **keywords).arguments
+        except TypeError:
+            return function(*positional, **keywords)  # raises it with the function's name
+        for name, value in arguments.items():
+            kind = signature.parameters[name].kind
+            if kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+                problem = _mismatch(value, hints[name])
+                if problem:
+                    raise OptionError(f"{name}={_short(value)} must be {problem}")
+        return function(*positional, **keywords)
+
+    return cast(Function, checked)
+
+
+def _hints(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:
+    """The type hints of a function; Any for those whose names exist for type checkers only."""
+    hints = {}
+    for name, parameter in signature.parameters.items():
+        hints[name] = Any if parameter.annotation is parameter.empty else parameter.annotation
+        if isinstance(parameter.annotation, str):
+            try:
+                hints[name] = eval(parameter.annotation, function.__globals__)
+            except NameError:
+                hints[name] = Any
+    return hints
+
+
+def _mismatch(value: Any, hint: Any) -> str | None:
+    """What a value must be, if it is not what a type hint says."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        is_path = any(one is Path or get_origin(one) is os.PathLike for one in arguments)  # which may be a string
+        problems = [_mismatch(value, one) for one in arguments if not (is_path and one is str)]
+        return None if None in problems else " or ".join(filter(None, problems))
+    if hint in (None, type(None)):
+        return None if value is None else "None"
+    if origin is Literal:
+        return None if value in arguments else " or ".join(map(repr, arguments))
+    if (origin or hint) is Sequence:
+        if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+            return "a sequence"
+        items = value if isinstance(value, Sequence) else ()  # others may be iterated over only once
+        problem = next(filter(None, (_mismatch(item, argument) for item in items for argument in arguments)), None)
+        return problem and f"a sequence, each item of which is {problem}"
+    if (origin or hint) in _TYPES:
+        accepts, description = _TYPES[origin or hint]
+        return None if accepts(value) else description
+    if isinstance(hint, type) and hint is not Any and not getattr(hint, "_is_protocol", False):
+        return None if isinstance(value, hint) else f"a {hint.__name__}"
+    return None
+
+
+def _is_numeric(value: Any) -> bool:
+    try:
+        return isinstance(value, np.ndarray) or np.asarray(value).dtype.kind in "biufc"
+    except ValueError:  # rows of different lengths
+        return False
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike) and "\0" not in os.fspath(value)
+
+
+_TYPES: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    str: (lambda value: isinstance(value, str), "a string"),
+    bool: (lambda value: isinstance(value, bool | np.bool_), "True or False"),
+    int: (lambda value: hasattr(value, "__index__") and not isinstance(value, bool), "an integer"),
+    float: (lambda value: hasattr(value, "__float__"), "a number"),
+    os.PathLike: (_is_path, "a path"),
+    Path: (_is_path, "a path"),
+    Mapping: (lambda value: isinstance(value, Mapping), "a dict"),
+    np.ndarray: (_is_numeric, "an array of numbers"),
+}
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def path_text(value: Any, name: str) -> str:

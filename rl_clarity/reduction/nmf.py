@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rl_clarity.errors import OptionError
+from rl_clarity.parsing import check_arguments
 from rl_clarity.threads import in_threads
 
 FIT_ROWS = 20_000
@@ -30,6 +31,7 @@ class ChannelReduction:
         components: (K, c), H
     """
 
+    @check_arguments
     def __init__(self, components: np.ndarray) -> None:
         components = np.asarray(components, np.float32)
         if components.ndim != 2 or not np.all(components >= 0):

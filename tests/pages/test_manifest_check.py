@@ -61,7 +61,10 @@ MUTATIONS: list[tuple[Callable[[Manifest], Any], str]] = [
     (lambda m: attribution(m)["outputs"][0].update(kind="action"), "output 'value' has action None; the agent has 4"),
     (lambda m: attribution(m)["outputs"][0].update(kind="group", group=4), "has group 4; the agent has 1"),
     (lambda m: attribution(m).update(layers=[{}]), r"layers\[0\]\.name is missing"),
-    (lambda m: section_data(m, "features")["layers"].update({"2b": 3}), r"features\.data\.layers\.2b must be an object"),
+    (
+        lambda m: section_data(m, "features")["layers"].update({"2b": 3}),
+        r"features\.data\.layers\.2b must be an object",
+    ),
 ]
 
 

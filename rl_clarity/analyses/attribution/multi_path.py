@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.errors import OptionError
 
 
+@runtime_checkable
 class Reduction(Protocol):
     """What a path needs of a channel reduction."""
 
@@ -56,6 +57,8 @@ def multi_path_attribution(
     Raises OptionError for an object that is not an agent, an unknown layer or output, an invalid state or number, and
     another layer's reduction; SamplesError for observations of another shape or range.
     """
+    if not isinstance(reduction, Reduction):
+        raise OptionError(f"reduction={reduction!r} must be a ChannelReduction, or have its components and transform")
     return multi_path_attributions(
         agent, observations, layer, reduction, [output], steps=steps, max_paths=max_paths, rng=rng, state=state
     )[0]
