@@ -57,8 +57,6 @@ def multi_path_attribution(
     Raises OptionError for an object that is not an agent, an unknown layer or output, an invalid state or number, and
     another layer's reduction; SamplesError for observations of another shape or range.
     """
-    if not isinstance(reduction, Reduction):
-        raise OptionError(f"reduction={reduction!r} must be a ChannelReduction, or have its components and transform")
     return multi_path_attributions(
         agent, observations, layer, reduction, [output], steps=steps, max_paths=max_paths, rng=rng, state=state
     )[0]
@@ -82,6 +80,8 @@ def multi_path_attributions(
     """
     agent = require(agent, "activations", "tails", for_="attribution along many paths")
     check_count("steps", steps)
+    if not isinstance(reduction, Reduction):
+        raise OptionError(f"reduction={reduction!r} must be a ChannelReduction, or have its components and transform")
     if max_paths is not None:
         check_count("max_paths", max_paths)
     activations = agent.activations(observations, layer, state).astype(np.float64)
