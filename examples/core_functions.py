@@ -1,4 +1,10 @@
 # ruff: noqa: E402  (imports are where a reader needs them)
+"""What `rl_clarity.run` does, step by step: the source of core_functions.ipynb. It takes some minutes."""
+
+import argparse
+
+argparse.ArgumentParser(description=__doc__).parse_known_args()  # --help
+
 # %% [markdown]
 # # The core functions
 #

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,6 +14,8 @@ from urllib.request import url2pathname
 
 UNFINISHED = ".unfinished"
 """Suffix of files that are being written."""
+WINDOWS_LOCK_OFFSET = 2**30
+"""Position of the locked byte, after the file's text: others cannot read what is locked."""
 
 
 def local_path(place: str) -> Path | None:
@@ -63,12 +66,10 @@ def lock_file(path: Path) -> TextIO:
 
     Raises BlockingIOError, with the file's text, if another process holds the lock.
     """
-    import fcntl
-
     create_folder(path.parent)
     file = path.open("a+")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(file)
     except BlockingIOError:
         file.seek(0)
         with file:
@@ -78,8 +79,25 @@ def lock_file(path: Path) -> TextIO:
     return file
 
 
+def _lock(file: TextIO) -> None:
+    """Lock an open file; raises BlockingIOError if another process has locked it, OSError if it cannot be locked."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        msvcrt = importlib.import_module("msvcrt")
+        os.lseek(file.fileno(), WINDOWS_LOCK_OFFSET, os.SEEK_SET)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError from error
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def sync_folder(folder: Path) -> None:
-    """Flush the names of a folder's files to disk, not only their contents."""
+    """Flush the names of a folder's files to disk, not only their contents; Windows has no such operation."""
+    if os.name == "nt":
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

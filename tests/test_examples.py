@@ -35,6 +35,26 @@ def test_every_script_has_a_test() -> None:
     assert set(re.findall(r'run_example\("(\w+\.py)"', Path(__file__).read_text(encoding="utf-8"))) == scripts
 
 
+@pytest.mark.parametrize("name", [path.name for path in sorted(EXAMPLES.glob("*.py"))])
+def test_help_of_a_script_does_not_run_it(name: str, tmp_path: Path) -> None:
+    # Importing a framework would be the first step of each of them.
+    program = f"""
+import runpy, sys
+for framework in ("tensorflow", "torch", "jax", "keras", "procgen"):
+    sys.modules[framework] = None
+sys.argv = [{name!r}, "--help"]
+sys.path.insert(0, {str(EXAMPLES)!r})
+runpy.run_path({str(EXAMPLES / name)!r}, run_name="__main__")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: ")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_own_environment(tmp_path: Path) -> None:
     assert "1792 steps" in run_example("own_environment.py", tmp_path, "--size", "tiny")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import mmap
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
@@ -184,7 +184,7 @@ def _makespan(seconds: Sequence[float], ranks: int) -> float:
 def _resident() -> int:
     """Bytes of memory that this process holds now."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
     except OSError:
         return peak_memory()
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-import resource
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rl_clarity.jobs.communicator import Communicator
 
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Environment variables that limit the libraries' threads; those that the user has set are kept."""
 DEVICES = "CUDA_VISIBLE_DEVICES"
+UNKNOWN_MEMORY = 4e9
+"""Bytes that are assumed to be available where the system does not say."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,10 @@ def available_memory(root: Path = Path("/")) -> int:
 
 
 def peak_memory() -> int:
-    """Peak resident memory of this process, in bytes."""
+    """Peak resident memory of this process, in bytes; 0 where the system does not say (Windows)."""
+    resource = _resource()
+    if resource is None:
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
@@ -109,6 +115,8 @@ def _machine_memory(root: Path) -> float:
     try:
         return _fields(root / "proc/meminfo")["MemAvailable"] * 1024
     except (OSError, KeyError):  # not Linux: assume half of the memory
+        if not hasattr(os, "sysconf"):  # Windows
+            return UNKNOWN_MEMORY
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2
 
 
@@ -149,6 +157,9 @@ def _cgroup_and_parents(base: Path, path: str) -> Iterator[Path]:
 
 def _rlimit_memory(root: Path) -> Iterator[float]:
     """What is left below `ulimit -v` and `ulimit -d`."""
+    resource = _resource()
+    if resource is None:
+        return
     for kind, name in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
         limit = resource.getrlimit(kind)[0]
         if limit != resource.RLIM_INFINITY:
@@ -156,6 +167,14 @@ def _rlimit_memory(root: Path) -> Iterator[float]:
                 yield limit - _fields(root / "proc/self/status")[name] * 1024
             except (OSError, KeyError):
                 continue
+
+
+def _resource() -> Any:
+    """The module `resource`; None on Windows, which does not have it."""
+    try:
+        return importlib.import_module("resource")
+    except ImportError:
+        return None
 
 
 def _fields(path: Path) -> dict[str, float]:
