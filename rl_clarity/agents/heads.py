@@ -38,9 +38,16 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
     if len(widths) == 1 and not _is_value(widths[0]) and by_name[0] is None:
         return ("q_values",)
     outputs = ", ".join(f"{name or 'unnamed'} of width {width or 1}" for name, width in zip(names, widths, strict=True))
+    if widths and all(_is_value(width) for width in widths):
+        hint = "For a value alone, return it as (batch, 1) and name it heads=('q_values',): the value of the one action"
+    else:
+        hint = (
+            "Name them with heads=('policy_logits', 'values') or heads=('q_values',), and None for others. Means of "
+            "continuous actions may take the place of logits, and several choices' logits be joined (batch, n)"
+        )
     raise OptionError(
         f"the network's outputs are {outputs or 'none'}; policy logits and a value, or action values alone, are "
-        "needed. Name them with heads=('policy_logits', 'values') or heads=('q_values',), and None for others"
+        f"needed. {hint}"
     )
 
 

@@ -73,7 +73,8 @@ def explained(shape: tuple[int, int, int]) -> Iterator[None]:
             f"the module cannot be run on two observations of shape {shape} ({type(error).__name__}: "
             f"{lines[0][:300]}). observation_shape is (height, width, channels){hint}; channels_first=False is for "
             "modules that take (batch, height, width, channels), initial_state for recurrent ones, and "
-            "forward=lambda module, observations, state: ... for modules with another signature"
+            "forward=lambda module, observations, state: ... for modules with another signature, such as "
+            "module({'image': observations, 'vector': fixed.expand(len(observations), -1)})"
         ) from error
 
 
@@ -162,6 +163,8 @@ def _width(name: str | None, tensor: Any) -> int | None:
     shape = tuple(getattr(tensor, "shape", ()))
     if len(shape) not in (1, 2):
         what = f"of shape {shape}" if shape else f"that is a {type(tensor).__name__}"
+        if hasattr(tensor, "rsample"):  # a continuous distribution
+            what += ", whose mean could take the place of logits"
         raise OptionError(
             f"the module returns {name or 'a tensor'} {what}; (batch, n) or (batch,) is needed. "
             "heads=(..., None) leaves an output out; initial_state describes a recurrent module's state"
