@@ -120,7 +120,7 @@ def test_gray_and_large_float_observations(shape: tuple[int, int, int]) -> None:
         (lambda mean, value: (mean, mean.exp(), value), "Means of continuous actions may take the place of logits"),
         (
             lambda logits, value: ([logits[:, :2], logits[:, 2:]], value),
-            r"several choices' logits be joined \(batch, n",
+            r"several choices' logits be joined",
         ),
         (lambda _, value: value, r"For a value alone, .*heads=\('q_values',\)"),
         (lambda _, value: value[:, 0], r"For a value alone, return it as \(batch, 1\)"),
