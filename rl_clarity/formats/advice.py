@@ -16,13 +16,14 @@ RLLIB_FILES = ("rllib_checkpoint.json", "algorithm_state.pkl", "policy_state.pkl
 MODULE_SCRIPT = """
     import torch
     import rl_clarity
-    import my_agent                                            # the module that defines the network's class
+    from {module} import {name}{comment}
 
-    module = torch.load("{path}", weights_only=False)          # runs code in the file: only if you trust it
+    module = torch.load("{path}", weights_only=False)          # or an item of it; runs its code: only if you trust it
+    torch.save(module.state_dict(), "state_dict.pt")           # of CleanRL, train-procgen-pytorch: rl-clarity reads it
+    # Any other network; input_divisor=1 if it divides by 255 itself, and
+    # forward=lambda module, x, state: (logits, values) if it is not called as module(x):
     agent = rl_clarity.TorchAgent(module, (64, 64, 3))         # shape (H, W, C) of one observation
-    rl_clarity.generate(agent, *rl_clarity.collect(agent, env), "out")   # env: any Gymnasium environment
-    # or, for a supported network (CleanRL, train-procgen-pytorch, ...):
-    torch.save(module.state_dict(), "state_dict.pt")           # then: rl-clarity run state_dict.pt out"""
+    rl_clarity.generate(agent, *rl_clarity.collect(agent, env), "out")   # env: any Gymnasium environment"""
 
 RLLIB_SCRIPT = """
     import rl_clarity
@@ -76,7 +77,12 @@ def pickled_object(path: Path, name: str) -> str:
     with path.open("rb") as file:
         head = file.read(16)
     is_torch = head.startswith(ZIP_MAGIC) or is_torch_stream(head)
-    script = (MODULE_SCRIPT if is_torch else PICKLE_SCRIPT).format(path=path)
+    package, _, attribute = name.rpartition(".")
+    in_script = package == "__main__"
+    comment = " " * 24 + "# where it is defined; the file looks for it in __main__" if in_script else ""
+    script = (MODULE_SCRIPT if is_torch else PICKLE_SCRIPT).format(
+        path=path, module="my_script" if in_script else package, name=attribute, comment=comment
+    )
     return f"{refused}. In the Python environment that wrote it, this script converts them:\n{script}"
 
 

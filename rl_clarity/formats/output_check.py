@@ -63,8 +63,10 @@ def _compare(agent: Agent, name: str, actual: np.ndarray, expected: np.ndarray) 
         actual, expected = (array - array.mean(axis=1, keepdims=True) for array in (actual, expected))
     deviation, largest = float(np.abs(actual - expected).max()), float(np.abs(expected).max())
     if not deviation <= TOLERANCE * largest:  # NaN is neither
-        assumed = {key: agent.metadata[key] for key in ("activation", "input_divisor") if key in agent.metadata}
-        hint = "".join(f"; {key}={value!r} is assumed, metadata overrides it" for key, value in assumed.items())
+        read_with = [
+            f"{key}={agent.metadata[key]!r}" for key in ("activation", "input_divisor") if key in agent.metadata
+        ]
+        hint = f". It was read with the metadata {', '.join(read_with)}" if read_with else ""
         raise CheckpointError(
             f"the agent's {name} deviate from those of check by up to {deviation:.3g}, where the largest are "
             f"{largest:.3g}: the network is not read as its own program computes it, or the observations differ{hint}"

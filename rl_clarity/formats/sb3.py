@@ -42,11 +42,16 @@ POLICIES: safe_pickle.Names = {
 """Policies whose network depends on the features extractor and the other `policy_kwargs` only."""
 LIBRARIES = ("stable_baselines3.", "sb3_contrib.")
 MASKABLE = "sb3_contrib.common.maskable.policies."
-EXPLAINED = (MASKABLE, "stable_baselines3.common.policies.", "stable_baselines3.dqn.policies.")
-"""Libraries' policies that `integrations.sb3` explains, although their zips are refused."""
+EXPLAINED = (MASKABLE, "sb3_contrib.qrdqn.policies.")
+"""Policies that `integrations.sb3` explains, although their zips are not read."""
 WAY_OUT = (
     ". With Stable-Baselines3 it can be explained as it is: from rl_clarity.integrations import sb3; "
-    "agent = sb3.agent(model), with the model that you trained or loaded; then rl_clarity.collect and generate"
+    "agent, env = sb3.agent(model), sb3.environment(model), of the model that you trained or loaded; then "
+    "rl_clarity.generate(agent, *rl_clarity.collect(agent, env), 'page')"
+)
+OWN_FORWARD = (
+    ". With Stable-Baselines3: rl_clarity.TorchAgent(model.policy, (height, width, channels), input_divisor=1, "
+    "forward=...), with a function forward(policy, observations, state) that "
 )
 SHARED, POLICY, VALUE = "features_extractor", "pi_features_extractor", "vf_features_extractor"
 PARTS = (
@@ -109,25 +114,32 @@ FORMAT = Format(
 
 def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: Budget) -> None:
     """Raise CheckpointError unless the library's own classes, and discrete actions, determine the computation."""
+    space, actions = (_class_name(_field(data.get(key), ":type:")) for key in ("observation_space", "action_space"))
+    if space.endswith(".Dict"):
+        raise CheckpointError(
+            f"its observations are a Dict; zips with single images are read{OWN_FORWARD}adds the others"
+        )
     policy = _policy_class(data.get("policy_class"), budget)
+    known = policy in (name.value for name in POLICIES.values())
     shape = _field(data.get("observation_space"), "_shape")
     is_image = shape is None or (isinstance(shape, list) and len(shape) == 3)
-    known = policy in (name.value for name in POLICIES.values())
-    custom = not policy.startswith(LIBRARIES)
-    way_out = WAY_OUT if is_image and (known or custom or policy.startswith(EXPLAINED)) else ""
+    is_explained = known or policy.startswith(EXPLAINED) or not policy.startswith(LIBRARIES)
+    way_out = WAY_OUT if is_image and is_explained else ""
     if policy.startswith(MASKABLE):
-        raise CheckpointError(f"its policy, {policy}, needs the masks of its environment, which play without{way_out}")
+        raise CheckpointError(f"its policy, {policy}, needs the action masks of its environment, unlike run{way_out}")
     if not known:
         raise CheckpointError(f"its policy is {policy}; those of PPO, A2C, DQN and RecurrentPPO are read{way_out}")
+    if not actions.endswith(".Discrete"):
+        raise CheckpointError(
+            f"its actions are {brief(actions.rpartition('.')[2])}; zips with Discrete actions are read"
+            + (f"{OWN_FORWARD}returns logits of one dimension of the actions, and values" if is_image else "")
+        )
     extractor = _class_name(options.get("features_extractor_class", f"<class '{NATURE_CNN}'>"))
     if extractor != NATURE_CNN:
         raise CheckpointError(
             f"its features_extractor_class is {brief(extractor)}; the zip does not contain what that class computes, "
             f"and only {NATURE_CNN} is known{way_out}"
         )
-    actions = _class_name(_field(data.get("action_space"), ":type:")).rpartition(".")[2]
-    if actions != "Discrete":
-        raise CheckpointError(f"its actions are {brief(actions)}; zips with Discrete actions are read{way_out}")
 
 
 def _policy_class(value: Any, budget: Budget) -> str:

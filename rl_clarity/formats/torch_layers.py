@@ -27,8 +27,8 @@ ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "ELU": "elu", "GELU": "gelu", "Si
 ASSUMED = {"activation": "relu", "input_divisor": 255}
 """Metadata of programs whose state dicts do not record them."""
 ASSUMPTION = (
-    "a state dict records neither its activation functions nor what observations are divided by, gamma and lambda: "
-    "those of the program are assumed. The metadata activation, input_divisor, gamma and lambda override them; check "
+    "a state dict does not record the activation functions, what observations are divided by, gamma and lambda: those "
+    "of the program are assumed. The metadata activation, input_divisor, gamma and lambda override them; check "
     "compares the agent's outputs with the network's own"
 )
 

@@ -11,7 +11,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, Space
 from stable_baselines3 import A2C, DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.torch_layers import NatureCNN
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, NatureCNN
 from torch import nn
 
 SIDE = 36
@@ -35,6 +35,18 @@ class CenteredNatureCNN(NatureCNN):
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         return super().forward(2 * observations - 1)
+
+
+class MinigridFeaturesExtractor(BaseFeaturesExtractor):
+    """A small network for the 7 x 7 cells that an agent of MiniGrid sees."""
+
+    def __init__(self, space: Box, features_dim: int = 16) -> None:
+        super().__init__(space, features_dim)
+        self.cnn = nn.Sequential(nn.Conv2d(3, 8, 2), nn.ReLU(), nn.Conv2d(8, 8, 2), nn.ReLU(), nn.Flatten())
+        self.linear = nn.Sequential(nn.Linear(8 * 5 * 5, features_dim), nn.ReLU())
+
+    def forward(self, observations: torch.Tensor) -> Any:
+        return self.linear(self.cnn(observations))
 
 
 class Frames(gymnasium.Env[np.ndarray, Any]):

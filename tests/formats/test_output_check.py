@@ -68,7 +68,7 @@ def test_other_outputs_are_refused_with_the_deviation(checkpoint: Path, computed
         actual, expected = (array - array.mean(axis=1, keepdims=True) for array in (actual, expected))
     deviation = f"{np.abs(actual - expected).max():.3g}".rstrip("0")
     with pytest.raises(
-        CheckpointError, match=f"{outputs[0]} deviate.* by up to {deviation}.*activation='relu' is assumed"
+        CheckpointError, match=f"{outputs[0]} deviate.* by up to {deviation}.*activation='relu', input_divisor=255"
     ):
         load_agent(checkpoint, check=check, **SHAPE)
 

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rl_clarity
 from rl_clarity import formats
 from rl_clarity.errors import CheckpointError
 from rl_clarity.formats.sb3 import NATURE_CNN
+from rl_clarity.integrations import sb3
 
 pytest.importorskip("stable_baselines3")
 sb3_contrib = pytest.importorskip("sb3_contrib")
 
-from gymnasium.spaces import Box, MultiBinary, MultiDiscrete, Space  # noqa: E402
+import torch  # noqa: E402
+from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Space  # noqa: E402
 from stable_baselines3 import A2C, DQN, PPO, SAC  # noqa: E402
 from stable_baselines3.common.policies import ActorCriticCnnPolicy  # noqa: E402
 from stable_baselines3.common.torch_layers import NatureCNN  # noqa: E402
@@ -27,7 +30,6 @@ from tests.formats.sb3_models import SIDE, make_model, own_outputs, save  # noqa
 load_agent: Any = formats.load_agent
 """Not typed, because the network decides which outputs are None."""
 TOLERANCE = 1e-6
-RECIPE = "sb3.agent(model)"
 
 
 def image_space(low: float, high: float, dtype: Any = np.float32, channels: int = 3) -> Space[Any]:
@@ -80,20 +82,51 @@ CUSTOM = {
     "CenteredNatureCNN": lambda: make_model(PPO, features_extractor_class=sb3_models.CenteredNatureCNN),
     "CustomPolicy": lambda: make_model(PPO, CustomPolicy),
     "Hardtanh": lambda: make_model(PPO, activation_fn=nn.Hardtanh),
-    "'MultiDiscrete'": lambda: make_model(PPO, actions=MultiDiscrete([3, 2])),
-    "'MultiBinary'": lambda: make_model(PPO, actions=MultiBinary(3)),
-    "'Box'": lambda: make_model(PPO, actions=Box(-1, 1, (2,))),
-    "masks": lambda: make_model(sb3_contrib.MaskablePPO),
+    "MinigridFeaturesExtractor": lambda: make_model(
+        PPO, space=Box(0, 255, (7, 7, 3), np.uint8), features_extractor_class=sb3_models.MinigridFeaturesExtractor
+    ),
+    "action masks": lambda: make_model(sb3_contrib.MaskablePPO),
+    "sb3_contrib.qrdqn.policies.CnnPolicy": lambda: make_model(sb3_contrib.QRDQN),
 }
 
 
 @pytest.mark.parametrize("cause", CUSTOM)
-def test_models_that_a_zip_does_not_determine_are_refused_with_the_way_out(cause: str, tmp_path: Path) -> None:
-    path = save(CUSTOM[cause](), tmp_path)
+def test_models_that_a_zip_does_not_determine_are_refused_with_a_recipe_that_works(cause: str, tmp_path: Path) -> None:
+    model = CUSTOM[cause]()
     with pytest.raises(CheckpointError, match=cause) as error:
-        formats.read(path)
-    assert RECIPE in str(error.value)
+        formats.read(save(model, tmp_path))
+    assert "sb3.agent(model), sb3.environment(model)" in str(error.value)
     assert "\n" not in str(error.value)
+    agent: Any = sb3.agent(model)
+    channels, height, width = model.observation_space.shape
+    frames = np.random.default_rng(2).integers(0, 256, (4, height, width, channels), np.uint8)
+    assert sb3.environment(model).observation_shape == frames.shape[1:]
+    if agent.heads == ("policy_logits", "values"):
+        expected = own_outputs(model, frames.transpose(0, 3, 1, 2))
+        assert sb3_models.deviation(agent, frames, expected) < 10 * TOLERANCE
+
+
+ACTIONS = {
+    "'MultiDiscrete'": lambda: make_model(PPO, actions=MultiDiscrete([3, 2])),
+    "'MultiBinary'": lambda: make_model(PPO, actions=MultiBinary(3)),
+    "'Box'": lambda: make_model(PPO, actions=Box(-1, 1, (3,))),
+}
+
+
+@pytest.mark.parametrize("cause", ACTIONS)
+def test_actions_that_are_not_discrete_are_refused_with_a_recipe_that_works(cause: str, tmp_path: Path) -> None:
+    model = ACTIONS[cause]()
+    with pytest.raises(CheckpointError, match=f"{cause}.*TorchAgent.*logits of one dimension"):
+        formats.read(save(model, tmp_path))
+
+    def forward(policy: Any, observations: Any, _: Any) -> Any:
+        latent_pi, latent_vf = policy.mlp_extractor(policy.extract_features(observations))
+        return policy.action_net(latent_pi)[:, :3], policy.value_net(latent_vf)
+
+    agent = rl_clarity.TorchAgent(model.policy, (SIDE, SIDE, 3), input_divisor=1, forward=forward)
+    frames = sb3_models.random_frames()
+    values = model.policy.predict_values(torch.as_tensor(frames.transpose(0, 3, 1, 2)))[:, 0]
+    assert np.abs(np.asarray(agent.forward(frames).values) - values.detach().numpy()).max() < 10 * TOLERANCE
 
 
 def test_the_name_of_an_extractor_is_compared_in_full(tmp_path: Path) -> None:
@@ -103,9 +136,11 @@ def test_the_name_of_an_extractor_is_compared_in_full(tmp_path: Path) -> None:
 
 
 UNSUPPORTED = {
-    "sb3_contrib.qrdqn.policies.CnnPolicy": lambda: make_model(sb3_contrib.QRDQN),
     "stable_baselines3.sac.policies.CnnPolicy": lambda: make_model(SAC, actions=Box(-1, 1, (2,))),
     "no convolutions": lambda: make_model(PPO, "MlpPolicy", Box(-1, 1, (4,))),
+    "observations are a Dict": lambda: make_model(
+        PPO, "MultiInputPolicy", Dict(image=sb3_models.FRAMES, speed=Box(0, 1, (2,)))
+    ),
 }
 
 
@@ -114,7 +149,7 @@ def test_models_that_cannot_be_explained_are_refused_without_a_recipe(cause: str
     path = save(UNSUPPORTED[cause](), tmp_path)
     with pytest.raises(CheckpointError, match=cause) as error:
         formats.read(path)
-    assert RECIPE not in str(error.value)
+    assert "sb3.agent" not in str(error.value)
 
 
 def test_observations_without_bounds_need_a_value_range(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_assumptions_about_a_state_dict_are_printed_and_on_the_page(
     load = {"metadata": {"observation_shape": [36, 36, 4], "activation": "elu"}}
     layers = {"name_contains_one_of": ["0/elu"]}
     page = rl_clarity.run(path, tmp_path / "page", **samples(), load_kwargs=load, layer_kwargs=layers, nmf_features=2)
-    assert "Note: a state dict records neither its activation functions" in capsys.readouterr().err
+    assert "Note: a state dict does not record the activation functions" in capsys.readouterr().err
     groups = {group["group"]: dict(group["items"]) for group in page.results().manifest["provenance"]}
     assert groups["Checkpoint"]["activation"] == "elu"
     assert groups["Checkpoint"]["input_divisor"] == "255"
