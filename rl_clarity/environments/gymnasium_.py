@@ -12,7 +12,7 @@ import numpy as np
 from rl_clarity.environments.images import image_layout
 from rl_clarity.environments.kinds import CALLER_ONLY, EnvironmentKind
 from rl_clarity.environments.protocol import Combo, Step, combo_from_meaning, numbered_combos
-from rl_clarity.errors import EnvironmentSetupError
+from rl_clarity.errors import EnvironmentSetupError, SamplesError
 
 if TYPE_CHECKING:
     import gymnasium
@@ -104,7 +104,7 @@ class GymnasiumEnvironment:
         return Step(self._layout.convert(np.stack(observations)), nothing, ones, zeros)
 
     def step(self, actions: np.ndarray) -> Step:
-        rewards = np.zeros(self.num_envs, np.float32)
+        rewards: list[Any] = [0.0] * self.num_envs
         firsts, truncated = np.zeros((2, self.num_envs), bool)
         observations, final = [], {}
         for i, environment in enumerate(self._environments):
@@ -113,7 +113,7 @@ class GymnasiumEnvironment:
             if firsts[i]:
                 final[i] = self._layout.convert(np.asarray(observation)[None])[0]
             observations.append(environment.reset()[0] if firsts[i] else observation)
-        return Step(self._layout.convert(np.stack(observations)), rewards, firsts, truncated, final)
+        return Step(self._layout.convert(np.stack(observations)), to_rewards(rewards), firsts, truncated, final)
 
     def render(self) -> np.ndarray:
         """Return images (N, H', W', 3) uint8 of the current states, as the environments render them."""
@@ -169,6 +169,14 @@ def action_combos(environment: gymnasium.Env[Any, Any] | None, num_actions: int)
     )
     words = meanings() if meanings is not None else ()
     return tuple(map(combo_from_meaning, words)) if len(words) == num_actions else numbered_combos(num_actions)
+
+
+def to_rewards(values: Any) -> np.ndarray:
+    """Rewards (N,) float32 of N environments; raises SamplesError for complex numbers, texts and the like."""
+    rewards = np.asarray(values)
+    if rewards.dtype.kind not in "biuf":
+        raise SamplesError(f"the environment returns the rewards {rewards}; they must be real numbers")
+    return rewards.astype(np.float32).reshape(len(rewards))
 
 
 def environment_seeds(seed: int, count: int) -> list[int]:

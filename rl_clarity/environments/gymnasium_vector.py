@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rl_clarity.environments.gymnasium_ import action_combos, discrete_actions, environment_seeds
+from rl_clarity.environments.gymnasium_ import action_combos, discrete_actions, environment_seeds, to_rewards
 from rl_clarity.environments.images import image_layout
 from rl_clarity.environments.protocol import Step
 from rl_clarity.errors import EnvironmentSetupError
@@ -60,7 +60,7 @@ class GymnasiumVectorEnvironment:
             self._first_action + np.asarray(actions)
         )
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
-        rewards = np.array(rewards, np.float32)
+        rewards = to_rewards(rewards)
         ended, cut = terminated | truncated, truncated & ~terminated
         if self._mode == "NEXT_STEP":
             idle, self._pending = self._pending, ended

@@ -159,7 +159,8 @@ def collect_trajectories(
     (`SamplesWriter`), so that memory use does not grow with `num_steps`. The result is determined by agent,
     environment and generator.
 
-    Raises SamplesError if agent and environment do not fit each other, and for rewards that are not finite.
+    Raises SamplesError if agent and environment do not fit each other, and for rewards that are not
+    finite real numbers.
     """
     recorder = StepRecorder(store or MemoryStore(), environment.num_envs, num_steps)
     records = _records(play(agent, environment, rng, render=lambda t: full_resolution and t > 0))
@@ -237,8 +238,7 @@ def play(
         outputs, next_state = agent.step(observations, state, step.firsts)
         actions = choose_actions(outputs, rng, choice, step.action_masks)
         result = environment.step(actions)
-        if not np.isfinite(result.rewards).all():
-            raise SamplesError(f"rewards of step {t} are {result.rewards}; they must be finite")
+        _check_step(result, t)
         final_values = _final_values(agent, result, next_state)
         yield Transition(
             observations=observations,
@@ -254,6 +254,16 @@ def play(
         )
         state, step, t = next_state, result, t + 1
         observations = observe(agent, step.observations)
+
+
+def _check_step(step: Step, t: int) -> None:
+    """Check what an environment of any origin returned."""
+    if step.rewards.dtype.kind not in "biuf" or not np.isfinite(step.rewards).all():
+        raise SamplesError(f"rewards of step {t} are {step.rewards}; they must be finite real numbers")
+    for name in ("firsts", "truncated"):
+        flags = getattr(step, name)
+        if flags.dtype != bool:
+            raise SamplesError(f"{name} of step {t} are {flags}, of type {flags.dtype}; they must be bool")
 
 
 def observe(agent: Player, frames: np.ndarray) -> np.ndarray:

@@ -221,8 +221,44 @@ def test_invalid_arguments_are_rejected(env: Any, options: Any, error: type[Exce
 
 def test_rewards_must_be_finite() -> None:
     env = gymnasium.wrappers.TransformReward(Ticks(), lambda reward: reward if float(reward) < 3 else float("nan"))
-    with pytest.raises(SamplesError, match=r"rewards of step 2 are \[nan\]; they must be finite"):
+    with pytest.raises(SamplesError, match=r"rewards of step 2 are \[nan\]; they must be finite real numbers"):
         rl_clarity.collect(make_agent(), env, 8, 1, obs_every=1)
+
+
+@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize("reward", [np.complex64(1 + 2j), "1"])
+def test_rewards_must_be_real_numbers(vector: bool, reward: Any) -> None:
+    class Strange(Ticks):
+        def step(self, action: Any) -> Any:
+            return (self._observe(), reward, False, False, {})
+
+    class StrangeVector(SyncVectorEnv):
+        def step(self, actions: Any) -> Any:
+            observations, _, *rest = super().step(actions)
+            return (observations, np.array([reward]), *rest)
+
+    env: Any = StrangeVector([Ticks], autoreset_mode=AutoresetMode.SAME_STEP) if vector else Strange()
+    with pytest.raises(SamplesError, match=r"the environment returns the rewards .*; they must be real numbers"):
+        rl_clarity.collect(make_agent(), env, 3, 1, obs_every=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rewards": np.full(3, 1j)}, r"rewards of step 0 are .*; they must be finite real numbers"),
+        ({"firsts": np.full(3, np.nan)}, r"firsts of step 0 are \[nan nan nan\], of type float64; they must be bool"),
+        ({"firsts": np.full(3, 5)}, r"firsts of step 0 are \[5 5 5\], of type int64; they must be bool"),
+        ({"truncated": np.ones(3)}, r"truncated of step 0 are \[1. 1. 1.\], of type float64; they must be bool"),
+    ],
+)
+def test_steps_of_other_environments_are_checked(changes: dict[str, Any], message: str) -> None:
+    class Strange(TinyEnvironment):
+        def step(self, actions: np.ndarray) -> Any:
+            return dataclasses.replace(super().step(actions), **changes)
+
+    agent = TinyAgent(observation_shape=(16, 16, 1), num_actions=3, patch=4)
+    with pytest.raises(SamplesError, match=message):
+        rl_clarity.collect(agent, Strange((5, 7, 100)), 3, 1, obs_every=1)
 
 
 def test_vector_environments_need_an_autoreset_mode() -> None:
