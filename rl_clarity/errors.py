@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+MAX_LENGTH = 2000
+"""Of a message; the middle of longer ones is left out."""
+
 
 class ClarityError(ValueError):
-    """Base of all errors that concern the user's input rather than a defect of the program."""
+    """Base of all errors that concern the user's input rather than a defect of the program.
+
+    The message is one line, `printable`, as it may contain parts of a file; `script` is shown below it as it is.
+    """
+
+    def __init__(self, message: str, script: str = "") -> None:
+        if len(message) > MAX_LENGTH:
+            message = f"{message[: MAX_LENGTH // 2]} [...] {message[-MAX_LENGTH // 2 :]}"
+        self.message = printable(message)
+        self.script = script
+        super().__init__(self.message + script)
 
 
 class OptionError(ClarityError):
@@ -33,3 +46,14 @@ class OutputError(ClarityError):
 
 class EvaluationError(ClarityError):
     """An agent whose return is not the expected one."""
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Escape the characters that a terminal does not show as they are, except those in `keep`.
+
+    These are line breaks, which could fake a line of output, other control characters, which could clear the screen,
+    changes of the direction of text, and lone surrogates.
+    """
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii") for char in text
+    )

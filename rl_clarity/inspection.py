@@ -15,7 +15,7 @@ from rl_clarity.agents.capabilities import initial_state
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import choose_layers
 from rl_clarity.environments import check_environment
-from rl_clarity.errors import DependencyError, EnvironmentSetupError
+from rl_clarity.errors import DependencyError, EnvironmentSetupError, printable
 from rl_clarity.files import local_path
 from rl_clarity.recordings.layout import DONE, TIME_LIMIT
 from rl_clarity.recordings.recording import Recording
@@ -52,7 +52,7 @@ def inspect_checkpoint(path: Path, metadata: Mapping[str, Any], check: Path | No
         *(f"note: {note}" for note in (*checkpoint.notes, *_environment(checkpoint.metadata))),
         f"sha256 {checkpoint.sha256}",
     ]
-    return summary, "\n".join(lines)
+    return summary, "\n".join(map(printable, lines))
 
 
 def _network(agent: Agent) -> tuple[dict[str, Any], list[str]]:
@@ -92,20 +92,16 @@ def describe_recording(recording: Recording) -> Answer:
         "metadata": dict(recording.metadata),
     }
     lines = [
-        f"{_printable(recording.location)}: recording of {len(rows):,} episodes, {steps:,} steps",
+        f"{recording.location}: recording of {len(rows):,} episodes, {steps:,} steps",
         "ends: " + (", ".join(f"{end} {count:,}" for end, count in sorted(ends.items())) or "none"),
     ]
     if returns:
         lines.append(f"mean return {np.mean(returns):.2f} over {len(returns):,} complete episodes")
     lines += [
         *(f"{name}: {dtype} ({', '.join(map(str, ('T', *shape)))})" for name, (dtype, *shape) in fields.items()),
-        *(f"{_printable(key)}: {json.dumps(value)}" for key, value in sorted(recording.metadata.items())),
+        *(f"{key}: {json.dumps(value)}" for key, value in sorted(recording.metadata.items())),
     ]
-    return summary, "\n".join(lines)
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else ascii(text)
+    return summary, "\n".join(map(printable, lines))
 
 
 def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], *, overwrite: bool = False) -> Answer:
@@ -122,7 +118,7 @@ def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], 
         *(f"{key}: {value}" for key, value in sorted(checkpoint.metadata.items())),
     ]
     lines += [f"note: {note}" for note in _environment(checkpoint.metadata)]
-    return summary, "\n".join(lines)
+    return summary, "\n".join(map(printable, lines))
 
 
 def _environment(metadata: Mapping[str, Any]) -> list[str]:

@@ -57,7 +57,7 @@ def parse(kind: type[Options], values: Mapping[str, Any] | Options | None, where
 
 
 def typed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert texts of a command line to numbers, booleans, None and lists in brackets; others are kept."""
+    """Convert texts of a command line to numbers, booleans, None, lists and dicts in JSON; others are kept."""
     return {key: _typed(value) if isinstance(value, str) else value for key, value in values.items()}
 
 
@@ -192,7 +192,7 @@ def _typed(text: str) -> Any:
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     try:
-        return json.loads(text) if text[:1] in "-0123456789[" else text
+        return json.loads(text) if text[:1] in "-0123456789[{" else text
     except ValueError:
         return text
 

@@ -30,7 +30,7 @@ from rl_clarity.cli.arguments import (
     Verify,
     parse_arguments,
 )  # fmt: skip
-from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.errors import ClarityError, OptionError, printable
 from rl_clarity.jobs import communicator
 from rl_clarity.keys import to_plain
 from rl_clarity.models import fetched
@@ -89,11 +89,11 @@ def _main(words: Sequence[str]) -> int:
     try:
         command = parse_arguments(words)
     except ClarityError as error:
-        return _fail(str(error), USAGE_ERROR)
+        return _fail(error.message, USAGE_ERROR, error.script)
     try:
         summary, text = RUNNERS[type(command)](command)
     except ClarityError as error:
-        return _fail(str(error))
+        return _fail(error.message, FAILED, error.script)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -105,7 +105,9 @@ def _main(words: Sequence[str]) -> int:
             error.args = ("the same command resumes it",)
         return _stopped(error)
     if summary and communicator().rank == 0:
-        print(json.dumps(to_plain(summary, finite=True), sort_keys=True) if command.json else text)
+        print(
+            json.dumps(to_plain(summary, finite=True), sort_keys=True) if command.json else printable(text, keep="\n")
+        )
     return FAILED if isinstance(command, Verify) and summary["problems"] else 0
 
 
@@ -141,8 +143,8 @@ def _is_memory_error(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY)
 
 
-def _fail(message: str, code: int = FAILED) -> int:
-    print(f"{PROGRAM}: {message}", file=sys.stderr)
+def _fail(message: str, code: int = FAILED, script: str = "") -> int:
+    print(f"{PROGRAM}: {printable(message)}{script}", file=sys.stderr)
     return code
 
 
@@ -237,7 +239,7 @@ def _verify(command: Verify) -> Result:
 
     result = verify(command.page)
     problems = list(result.problems())
-    lines = [f"{kind}: {name if name.isprintable() else ascii(name)}" for kind, name in problems]
+    lines = [f"{kind}: {printable(name)}" for kind, name in problems]
     if problems:
         repair = "the rl-clarity run that created the page, repeated with --force, writes its files again"
         lines.append(f"{len(problems)} problems with a page of {result.files} files; {repair}")

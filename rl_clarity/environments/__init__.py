@@ -13,6 +13,7 @@ from rl_clarity.environments.kinds import (
     make,
     option_names,
     override_name,
+    set_untrusted_aside,
     source_key,
     spec_from_metadata,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "make",
     "option_names",
     "override_name",
+    "set_untrusted_aside",
     "source_key",
     "spec_from_metadata",
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rl_clarity.environments.images import image_layout
-from rl_clarity.environments.kinds import CALLER_ONLY, EnvironmentKind
+from rl_clarity.environments.kinds import CALLER_ONLY, CAN_RUN_CODE, EnvironmentKind
 from rl_clarity.environments.protocol import Combo, Step, combo_from_meaning, numbered_combos
 from rl_clarity.errors import EnvironmentSetupError, SamplesError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class GymnasiumOptions:
     """How environments are created, and how their observations are read."""
 
-    make_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    make_kwargs: Mapping[str, Any] = field(default_factory=dict, metadata=CAN_RUN_CODE)
     """Arguments for `gymnasium.make` or the factory."""
     channels_first: bool | None = None
     """Whether observations are (C, H, W); by default the shape decides."""

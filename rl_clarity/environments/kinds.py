@@ -10,13 +10,18 @@ from typing import Any
 
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
-from rl_clarity.errors import EnvironmentSetupError, OptionError
+from rl_clarity.errors import ClarityError, EnvironmentSetupError, OptionError
 from rl_clarity.parsing import NoOptions
 from rl_clarity.registry import Registry
 
 DEFAULT_KIND = "procgen"
 CALLER_ONLY = {"caller_only": True}
-"""`field(metadata=CALLER_ONLY)`: an option that is not read from a checkpoint's metadata."""
+"""`field(metadata=CALLER_ONLY)`: an option that is not read from metadata."""
+CAN_RUN_CODE = {"can_run_code": True}
+"""`field(metadata=CAN_RUN_CODE)`: an option that is read from the caller's metadata, but not from a checkpoint's."""
+UNTRUSTED = "untrusted"
+"""Metadata of a checkpoint that can run code, and that the caller did not repeat."""
+NAMES = ("env_name", "env_id")
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,8 @@ class EnvironmentKind:
     """Raises EnvironmentSetupError for a name that `make` does not know; None if only `make` can tell."""
     example: str = "NAME"
     """Name of an environment, for messages."""
+    imports_modules: bool = True
+    """Whether a name such as `module:Name-v0` imports a module."""
 
     def option_names(self) -> tuple[str, ...]:
         """Names of the options that are read from metadata."""
@@ -126,7 +133,12 @@ def parse_options(kind: str, options: type[Any], values: Mapping[str, Any]) -> A
         check_name(f"option of {kind}", name, types)
         if value is not None:
             arguments[name] = _convert(name, value, types[name])
-    return options(**arguments)
+    try:
+        return options(**arguments)
+    except ClarityError:
+        raise
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise EnvironmentSetupError(f"invalid options of {kind}, {arguments}: {error}") from error
 
 
 def _convert(name: str, value: Any, type_name: str) -> Any:
@@ -148,8 +160,9 @@ def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None =
     Missing metadata have the original's defaults. `num_actions` is the number of the agent's actions. Raises
     EnvironmentSetupError if there is no name, or the kind is unknown.
     """
-    kind = str(metadata.get("env_kind") or DEFAULT_KIND).lower()
-    name = metadata.get("env_name") or metadata.get("env_id")
+    kind = _kind(metadata)
+    name = next((metadata[key] for key in NAMES if metadata.get(key)), None)
+    _check_trusted(metadata, KINDS.get(kind).option_names() if name else NAMES)
     if not name:
         known = bool(metadata.get("env_kind"))
         example = KINDS.get(kind).example if known else "NAME"
@@ -192,6 +205,38 @@ def override_name(metadata: Mapping[str, Any], env_name: str | None) -> dict[str
         if metadata.get(key) not in (None, env_name):
             raise OptionError(f"env_name={env_name!r} and {key}={metadata[key]!r} in metadata contradict each other")
     return {**metadata, "env_name": env_name}
+
+
+def set_untrusted_aside(metadata: Mapping[str, Any], *, trusted: Collection[str]) -> dict[str, Any]:
+    """Move what could run code from a checkpoint's metadata to the entry `UNTRUSTED`, which only messages use.
+
+    Args:
+        trusted: names of the metadata that are the caller's
+    """
+    kind = KINDS.get(_kind(metadata)) if _kind(metadata) in KINDS else None
+    names = set()
+    if kind is None or kind.imports_modules:
+        names = {name for name in NAMES if ":" in str(metadata.get(name))}
+    if kind is not None:
+        names |= {option.name for option in dataclasses.fields(kind.options) if option.metadata.get("can_run_code")}
+    aside = {**(metadata.get(UNTRUSTED) or {}), **{name: metadata[name] for name in names if name in metadata}}
+    aside = {name: value for name, value in aside.items() if name not in trusted}
+    rest = {name: value for name, value in metadata.items() if name not in aside and name != UNTRUSTED}
+    return {**rest, UNTRUSTED: aside} if aside else rest
+
+
+def _kind(metadata: Mapping[str, Any]) -> str:
+    return str(metadata.get("env_kind") or DEFAULT_KIND).lower()
+
+
+def _check_trusted(metadata: Mapping[str, Any], names: Collection[str]) -> None:
+    """Raise EnvironmentSetupError if one of these entries was set aside and the caller did not repeat it."""
+    for name, value in (metadata.get(UNTRUSTED) or {}).items():
+        if name in names and metadata.get(name) is None:
+            raise EnvironmentSetupError(
+                f"the checkpoint's {name}={value!r} can run code, so it is not taken from the file: if you trust it, "
+                f"pass {name}={value!r} as metadata (on the command line --metadata {name} VALUE)"
+            )
 
 
 def frame_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int] | None:

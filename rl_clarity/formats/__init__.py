@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rl_clarity.environments import option_names
+from rl_clarity.environments import option_names, set_untrusted_aside
 from rl_clarity.errors import CheckpointError, ClarityError, OutputError
-from rl_clarity.formats.advice import how_to_convert, pickled_object, unknown
+from rl_clarity.formats.advice import check_file, pickled_object, unknown
 from rl_clarity.formats.architectures import ARCHITECTURES
-from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format, check_metadata_names
+from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format
+from rl_clarity.formats.metadata import combine_metadata
 from rl_clarity.formats.output_check import check_outputs
 from rl_clarity.formats.safe_pickle import RefusedError
 from rl_clarity.quiet import import_keras
@@ -35,23 +36,22 @@ DAMAGED = (EOFError, OSError, RuntimeError, NotImplementedError, zlib.error, lzm
 def read(path: str | Path, **metadata: Any) -> Checkpoint:
     """Read a checkpoint of any known format, recognized by its content; no code in the file is run.
 
-    `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) overrides the file's.
+    `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) overrides the file's. What could run code is not taken from
+    the file: `make_kwargs`, and names of environments such as `module:Name-v0`.
 
-    Raises CheckpointError if the file is missing, damaged, hostile or of an unknown format.
+    Raises CheckpointError if the file is missing, damaged, hostile or of an unknown format, OptionError for invalid
+    metadata of the caller.
     """
     path = Path(path)
     with _with_path(path):
-        advice = how_to_convert(path)
-        if advice is not None:
-            raise CheckpointError(advice)
+        check_file(path)
         file = CheckpointFile(path)
         names = sorted(FORMATS, key=lambda name: name == "baselines")  # whose files have no mark of their own
         for name in names:
             if FORMATS.get(name).recognize(file):
                 checkpoint = FORMATS.get(name).read(file)
-                combined = {**checkpoint.metadata, **metadata}
-                check_metadata_names(metadata, {*checkpoint.metadata, *option_names(combined)})
-                return dataclasses.replace(checkpoint, metadata=combined)
+                combined = combine_metadata(checkpoint.metadata, metadata, option_names)
+                return dataclasses.replace(checkpoint, metadata=set_untrusted_aside(combined, trusted=metadata))
         raise CheckpointError(unknown(file, [FORMATS.get(name).description for name in FORMATS]))
 
 
@@ -119,18 +119,19 @@ def _with_path(path: Path) -> Iterator[None]:
     try:
         yield
     except RefusedError as error:
-        raise CheckpointError(f"{path}: {pickled_object(path, error.name)}") from error
+        message, script = pickled_object(path, error.name)
+        raise CheckpointError(f"{path}: {message}", script) from error
     except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from error
-    except DAMAGED as error:
-        if isinstance(error, OSError) and error.strerror:
-            raise CheckpointError(f"cannot read the checkpoint {path}: {error.strerror}") from error
-        raise CheckpointError(f"{path}: truncated or damaged ({type(error).__name__}: {str(error)[:200]})") from error
+        raise CheckpointError(f"{path}: {error.message}", error.script) from error
     except INVALID as error:
         if isinstance(error, ClarityError):
             raise
         cause = f"{type(error).__name__}: {str(error)[:200]}"
         raise CheckpointError(f"{path}: no network can be built from its content ({cause})") from error
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise CheckpointError(f"cannot read the checkpoint {path}: {error.strerror}") from error
+        raise CheckpointError(f"{path}: truncated or damaged ({type(error).__name__}: {str(error)[:200]})") from error
 
 
 __all__ = ["FORMATS", "Checkpoint", "Format", "build_agent", "convert", "load_agent", "read", "source_key"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rl_clarity.errors import CheckpointError
 from rl_clarity.formats.checkpoint import CheckpointFile
 from rl_clarity.formats.safe_files import ZIP_MAGIC
 from rl_clarity.formats.torch_file import is_torch_stream
@@ -18,7 +20,7 @@ MODULE_SCRIPT = """
     import rl_clarity
     from {module} import {name}{comment}
 
-    module = torch.load("{path}", weights_only=False)          # or an item of it; runs its code: only if you trust it
+    module = torch.load({path!r}, weights_only=False)          # or an item of it; runs its code: only if you trust it
     torch.save(module.state_dict(), "state_dict.pt")           # of CleanRL, train-procgen-pytorch: rl-clarity reads it
     # Any other network; input_divisor=1 if it divides by 255 itself, and
     # forward=lambda module, x, state: (logits, values) if it is not called as module(x):
@@ -29,8 +31,8 @@ RLLIB_SCRIPT = """
     import rl_clarity
     from ray.rllib.core.rl_module.rl_module import RLModule
 
-    # Runs code in it: only if you trust it. Before Ray 2.40: Algorithm.from_checkpoint("{path}").get_policy().model
-    module = RLModule.from_checkpoint("{path}/learner_group/learner/rl_module/default_policy")
+    # Runs code in it: only if you trust it. Before Ray 2.40: Algorithm.from_checkpoint({path!r}).get_policy().model
+    module = RLModule.from_checkpoint({path!r} + "/learner_group/learner/rl_module/default_policy")
     def forward(module, x, state):                             # x: (B, C, H, W) in 0..1
         batch = {{"obs": x.permute(0, 2, 3, 1) * 255}}           # as RLlib gets it from your environment
         return module.forward_inference(batch)["action_dist_inputs"], module.compute_values(batch)
@@ -42,38 +44,45 @@ PICKLE_SCRIPT = """
     import joblib, numpy
     import my_program                                          # the modules that define the classes in the file
 
-    content = joblib.load("{path}")                            # or pickle.load: runs code in it, only if you trust it
+    content = joblib.load({path!r})                            # or pickle.load: runs code in it, only if you trust it
     params = {{name: numpy.asarray(array) for name, array in content["params"].items()}}
     args = {{"env_name": "NAME", "cnn": "clear"}}             # plain numbers and strings
     joblib.dump({{"params": params, "args": args}}, "plain.jd")"""
 
 
-def how_to_convert(path: Path) -> str | None:
-    """Return the message for folders, and for files of RLlib; None for all others."""
-    folder = path if path.is_dir() else path.parent
-    if path.is_dir() or path.name in RLLIB_FILES:
+def check_file(path: Path) -> None:
+    """Raise CheckpointError for folders, for files of RLlib, and for what is no file and could block its reader."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        kind = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode), "a device")
+        raise CheckpointError(f"is {kind}, which cannot be read as a checkpoint; copy its content to a file")
+    folder = path if stat.S_ISDIR(mode) else path.parent
+    if folder == path or path.name in RLLIB_FILES:
         if any((folder / name).exists() for name in RLLIB_FILES):
-            return rllib(folder)
+            raise CheckpointError(*rllib(folder))
         names = ", ".join(sorted(p.name for p in path.iterdir())[:8])
-        return f"is a folder; give the path of a file in it: {names}" if names else "is an empty folder"
-    return None
+        raise CheckpointError(f"is a folder; give the path of a file in it: {names}" if names else "is an empty folder")
 
 
-def rllib(path: Path) -> str:
-    return (
+def rllib(path: Path) -> tuple[str, str]:
+    """Return message and script for a checkpoint of RLlib."""
+    message = (
         "an RLlib checkpoint consists of pickled objects, which cannot be read without running them. In the "
-        "environment that trained it, this script passes the network on:\n" + RLLIB_SCRIPT.format(path=path)
+        "environment that trained it, this script passes the network on:"
     )
+    return message, "\n" + RLLIB_SCRIPT.format(path=str(path))
 
 
-def pickled_object(path: Path, name: str) -> str:
-    """Return the message for a pickle that refers to a class or function."""
+def pickled_object(path: Path, name: str) -> tuple[str, str]:
+    """Return message and script for a pickle that refers to a class or function."""
     refused = f"holds a pickled {name}, which is not data: refused, no code was run. Only numbers and strings are read"
     module = name.split(".")[0]
     if module == "ray":
         return rllib(path)
     if module != "__main__" and module in (*sys.stdlib_module_names, "__builtin__", "numpy", "joblib"):
-        return refused  # not part of an agent: do not suggest to load it
+        return refused, ""  # not part of an agent: do not suggest to load it
+    if not all(part.isidentifier() for part in name.split(".")):
+        return refused, ""  # not to be copied into a script
     with path.open("rb") as file:
         head = file.read(16)
     is_torch = head.startswith(ZIP_MAGIC) or is_torch_stream(head)
@@ -81,9 +90,9 @@ def pickled_object(path: Path, name: str) -> str:
     in_script = package == "__main__"
     comment = " " * 24 + "# where it is defined; the file looks for it in __main__" if in_script else ""
     script = (MODULE_SCRIPT if is_torch else PICKLE_SCRIPT).format(
-        path=path, module="my_script" if in_script else package, name=attribute, comment=comment
+        path=str(path), module="my_script" if in_script else package, name=attribute, comment=comment
     )
-    return f"{refused}. In the Python environment that wrote it, this script converts them:\n{script}"
+    return f"{refused}. In the Python environment that wrote it, this script converts them:", "\n" + script
 
 
 def unknown(file: CheckpointFile, descriptions: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ def recognize(file: CheckpointFile) -> bool:
 
 def read(file: CheckpointFile) -> Checkpoint:
     """Read a `.jd` file. Raises CheckpointError for anything but a dict of arrays and plain metadata."""
-    content = safe_joblib.load(file.path)
+    content = safe_joblib.load(file.path, file.budget)
     if not isinstance(content, dict) or not isinstance(content.get("params"), dict):
         keys = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
         raise CheckpointError(f"has no dict 'params' of tensors; it has {brief(keys)}")

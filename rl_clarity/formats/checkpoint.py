@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rl_clarity.errors import CheckpointError, OptionError
+from rl_clarity.errors import CheckpointError
 from rl_clarity.formats import torch_file
 from rl_clarity.formats.safe_files import ZIP_MAGIC, Budget, SafeZip, check_size
 from rl_clarity.registry import Registry
@@ -21,13 +20,6 @@ if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent
 
 HEAD_BYTES = 4096
-METADATA_NAMES = (
-    *("env_kind", "env_name", "env_id", "gamma", "lambda", "library", "cnn", "stack_channels", "emb_size", "use_lstm"),
-    *("observation_shape", "num_actions", "action_combos", "heads", "input_divisor"),
-    *("frame_stack", "frame_stack_padding", "epsilon_greedy", "reward_scale"),
-)
-"""Metadata that the package reads, besides the options of environments."""
-SIMILARITY = 0.8
 
 
 @dataclass(frozen=True)
@@ -90,7 +82,7 @@ class CheckpointFile:
     def tensors(self) -> dict[str, np.ndarray]:
         """Read the tensors of a PyTorch state dict."""
         with self.path.open("rb") as file:
-            content = torch_file.read(file, Budget.for_file(check_size(self.path)))
+            content = torch_file.read(file, self.budget)
             return content.arrays(torch_file.state_dict(content.content))
 
     @functools.cached_property
@@ -134,12 +126,3 @@ FORMATS: Registry[Format] = Registry(
     error=CheckpointError,
 )
 """The first format that recognizes a file reads it; added formats are asked before `baselines`, which is the last."""
-
-
-def check_metadata_names(names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise OptionError for names that are nearly, but not exactly, in `METADATA_NAMES` or `known`: typing errors."""
-    known = {*METADATA_NAMES, *known}
-    for name in names:
-        near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=SIMILARITY)
-        if near and name not in known:
-            raise OptionError(f"unknown metadata {name!r}; did you mean {near[0]!r}?")

@@ -23,14 +23,18 @@ from rl_clarity.errors import CheckpointError, OptionError
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.keras_layers import LAYERS, layer_options
 from rl_clarity.formats.layers import NetworkBuilder
-from rl_clarity.formats.safe_files import Budget, SafeZip, brief, check_size
+from rl_clarity.formats.safe_files import Budget, SafeZip, brief
 
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 MODELS = ("Functional", "Sequential", "Model")
 MAX_GROUP_DEPTH = 32
-MAX_LAYERS = 4096
+MAX_LAYERS = 1024
+"""Calls of layers, and their inputs; Keras needs a millisecond or two for each."""
 MAX_DEPTH = 8
 MAX_SIDE = 8192
+MAX_NAME = 200
+HDF5_ITEMS = 50
+"""What a group or dataset counts in the budget, as it takes the time of many objects of a pickle."""
 TENSOR = "__keras_tensor__"
 NOTE = "the file does not contain env_kind, gamma and lambda: give them as metadata, if they are not the defaults"
 
@@ -42,7 +46,7 @@ def recognize(file: CheckpointFile) -> bool:
 def read(file: CheckpointFile) -> Checkpoint:
     """Read a file. Raises CheckpointError if it is damaged, or anything but a functional or sequential model."""
     with file.path.open("rb") as opened:
-        archive = SafeZip(opened, Budget.for_file(check_size(file.path)))
+        archive = SafeZip(opened, file.budget)
         config = archive.read_json(CONFIG)
         weights = archive.read(WEIGHTS)
     kind = config.get("class_name") if isinstance(config, dict) else config
@@ -55,7 +59,7 @@ def read(file: CheckpointFile) -> Checkpoint:
             f"is a model of the class {brief(kind)}, which only its own code can create: load the model there, and use "
             "rl_clarity.KerasAgent(model)"
         )
-    parameters = _read_weights(weights)
+    parameters = _read_weights(weights, file.budget)
     metadata = {"library": "keras"}
     return Checkpoint(file.path, "keras", kind, parameters, metadata, file.sha256, (NOTE,), {"config": config})
 
@@ -76,19 +80,20 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
 FORMAT = Format("Keras 3 models (.keras)", recognize, read, build_agent)
 
 
-def _read_weights(data: bytes) -> dict[str, np.ndarray]:
+def _read_weights(data: bytes, budget: Budget) -> dict[str, np.ndarray]:
     import h5py
 
     try:
         with h5py.File(io.BytesIO(data), "r") as file:
-            return {name: _numbers(name, dataset, len(data)) for name, dataset in _datasets(file, "", 0, set())}
+            datasets = _datasets(file, "", 0, set(), budget)
+            return {name: _numbers(name, dataset, len(data), budget) for name, dataset in datasets}
     except (KeyError, ValueError, TypeError, AttributeError, OSError, RuntimeError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(f"{WEIGHTS} is damaged ({type(error).__name__}: {str(error)[:200]})") from error
 
 
-def _datasets(group: Any, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def _datasets(group: Any, path: str, depth: int, seen: set[int], budget: Budget) -> Iterator[tuple[str, Any]]:
     """Datasets by path, except the seeds of noise layers.
 
     Links that lead outside the file are refused, and second links to one place: a few groups can have any number of
@@ -99,6 +104,7 @@ def _datasets(group: Any, path: str, depth: int, seen: set[int]) -> Iterator[tup
     if depth > MAX_GROUP_DEPTH:
         raise CheckpointError(f"{WEIGHTS} is nested more than {MAX_GROUP_DEPTH} deep: refused")
     for name in group:
+        budget.spend(HDF5_ITEMS)
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             raise CheckpointError(f"{WEIGHTS} has a link to another place at {brief(path + name)}: refused")
         item = group[name]
@@ -108,18 +114,19 @@ def _datasets(group: Any, path: str, depth: int, seen: set[int]) -> Iterator[tup
         seen.add(place)
         if isinstance(item, h5py.Group):
             if name != "seed_generator":
-                yield from _datasets(item, f"{path}{name}/", depth + 1, seen)
+                yield from _datasets(item, f"{path}{name}/", depth + 1, seen, budget)
         else:
             yield path + name, item
 
 
-def _numbers(name: str, dataset: Any, limit: int) -> np.ndarray:
-    """Read a dataset that is stored uncompressed, and so is no larger than the file."""
+def _numbers(name: str, dataset: Any, limit: int, budget: Budget) -> np.ndarray:
+    """Read a dataset that is stored uncompressed, and so is no larger than the file; several can share one place."""
     size = int(np.prod(dataset.shape, dtype=object)) * dataset.dtype.itemsize
     if dataset.dtype.kind not in "fiub" or dataset.external or dataset.is_virtual:
         raise CheckpointError(f"tensor {brief(name)} of type {dataset.dtype} is not numbers in this file: refused")
     if size > limit or dataset.id.get_storage_size() < size:
         raise CheckpointError(f"tensor {brief(name)} of shape {dataset.shape} claims more than the file holds: refused")
+    budget.unpack(size)
     return np.asarray(dataset[()])
 
 
@@ -170,13 +177,13 @@ def _input(config: Mapping[str, Any]) -> tuple[tuple[int, int, int], str]:
 
 
 class _LayerCount:
-    """Counts the calls of layers in all models of a file: models that call each other twice multiply them."""
+    """Counts what the layers in all models of a file are called with: models that call each other twice multiply it."""
 
     def __init__(self) -> None:
         self.calls = 0
 
-    def add(self) -> None:
-        self.calls += 1
+    def add(self, inputs: int = 1) -> None:
+        self.calls += inputs
         if self.calls > MAX_LAYERS:
             raise CheckpointError(f"has more than {MAX_LAYERS} layers: refused")
 
@@ -203,6 +210,8 @@ class _Model:
         used: dict[str, int] = {}
         for layer in layers:
             kind, name = layer["class_name"], layer["config"]["name"]
+            if not isinstance(name, str) or not name.isprintable() or len(name) > MAX_NAME:
+                raise CheckpointError(f"has a layer with the name {brief(name)}: refused")
             snake = snake_case(kind)
             used[snake] = used.get(snake, -1) + 1
             at = f"{path}layers/{snake}" + (f"_{used[snake]}" if used[snake] else "")
@@ -255,7 +264,7 @@ class _Model:
             key = ready.popleft()
             if key not in nodes:
                 continue
-            self.count.add()
+            self.count.add(max(1, len(places[key])))
             _check_call(key[0], nodes.pop(key))
             finish(key, list(self.layers[key[0]].call([done[layer, j][k] for layer, j, k in places[key]]).values()))
         if nodes:
@@ -279,7 +288,8 @@ class _Layer:
 
     def call(self, inputs: Sequence[Any]) -> dict[str, Any]:
         argument = inputs[0] if len(inputs) == 1 else list(inputs)
-        return {self.name: self._create(argument) if self.layer is None else self.layer(argument)}
+        result = self._create(argument) if self.layer is None else self.layer(argument)
+        return {self.name: self.builder.count(result, self.name)}
 
     def _create(self, argument: Any) -> Any:
         import keras

@@ -6,6 +6,7 @@ loads stored parameters (each is checked before anything of its size is allocate
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ import numpy as np
 
 from rl_clarity.agents.network import Layout, Network, StatePart, Tensor, keras_name
 from rl_clarity.errors import CheckpointError
+
+MAX_ACTIVATIONS = 1 << 27
+"""Numbers that the layers may compute for one frame: half a gigabyte."""
 
 
 class NetworkBuilder:
@@ -22,11 +26,22 @@ class NetworkBuilder:
         self.parameters = parameters
         self.tensors: dict[str, Tensor] = {}
         self._seeds = np.random.SeedSequence(seed)
+        self._activations = 0
 
     def input(self, shape: tuple[int, ...], name: str) -> Any:
         import keras
 
-        return keras.Input(shape, name=name, dtype="float32")
+        return self.count(keras.Input(shape, name=name, dtype="float32"), name)
+
+    def count(self, tensor: Any, name: str) -> Any:
+        """Return the output of a layer; raises CheckpointError if a frame would need too much memory there."""
+        self._activations += math.prod(map(int, tensor.shape[1:]))
+        if self._activations > MAX_ACTIVATIONS:
+            raise CheckpointError(
+                f"layer {name!r} computes {' x '.join(map(str, tensor.shape[1:]))} numbers for each frame; all layers "
+                f"together may compute {MAX_ACTIVATIONS}"
+            )
+        return tensor
 
     def relu(self, x: Any, name: str) -> Any:
         import keras
@@ -60,7 +75,7 @@ class NetworkBuilder:
             name=keras_name(name),
             kernel_initializer=self._initializer(initializer),
         )
-        y = layer(x)
+        y = self.count(layer(x), name)
         self.store(kernel, layer.kernel)
         self.store(bias, layer.bias, Layout(stored_bias_shape) if stored_bias_shape else None)
         return y

@@ -18,11 +18,15 @@ from rl_clarity.errors import CheckpointError
 MAX_BYTES = 2 << 30
 """Larger than any checkpoint of an image agent."""
 FREE_BYTES = 64 << 20
-MAX_RATIO = 32
-"""Trained weights hardly compress: a file that unpacks to more than `FREE_BYTES` and this ratio is a bomb."""
-MAX_ITEMS = 1_000_000
+MAX_RATIO = 6
+"""Trained weights hardly compress: a file that unpacks to more than `FREE_BYTES` and this ratio is a bomb. Numbers may
+be in it three times: in a zip within a zip, and in tensors that share them."""
+MAX_ITEMS = 250_000
 """Objects and operations of pickles and JSON; checkpoints have thousands."""
 MAX_JSON = 8 << 20
+MAX_DEPTH = 64
+"""Of nested lists and dicts."""
+MAX_LINE = 1 << 16
 MAX_MEMBERS = 20_000
 CHUNK = 1 << 20
 LZMA_MEMORY = 128 << 20
@@ -36,6 +40,8 @@ _repr.maxstring = _repr.maxother = 80
 
 def brief(value: Any) -> str:
     """Return a `repr` of bounded length: nested tuples that share items can have one of terabytes."""
+    if type(value) is int and value.bit_length() > 1024:  # Python refuses to print more than 4300 digits
+        return f"an integer of {value.bit_length()} bits"
     return _repr.repr(value)
 
 
@@ -102,6 +108,8 @@ class BoundedReader:
     def readline(self) -> bytes:
         line = b""
         while not line.endswith(b"\n"):
+            if len(line) > MAX_LINE:
+                raise CheckpointError(f"truncated or damaged: has a line of more than {MAX_LINE} bytes")
             self._fill(1)
             end = self._buffer.find(b"\n", self._position) + 1 or len(self._buffer)
             line += self._take(end - self._position)
@@ -222,9 +230,18 @@ def parse_json(data: bytes, name: str, budget: Budget) -> Any:
         raise CheckpointError(f"{name} has {len(data)} bytes of JSON; at most {MAX_JSON} are read")
     budget.spend(sum(data.count(character) for character in (b",", b"[", b"{")))
     try:
-        return json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{name} is not valid JSON ({type(error).__name__}: {str(error)[:200]})") from None
+    _check_depth(value, name)
+    return value
+
+
+def _check_depth(value: Any, name: str, depth: int = 0) -> None:
+    if depth > MAX_DEPTH:
+        raise CheckpointError(f"{name} is nested more than {MAX_DEPTH} deep: refused")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_depth(item, name, depth + 1)
 
 
 def _check_directory(file: BinaryIO, size: int) -> None:

@@ -18,22 +18,21 @@ import numpy as np
 
 from rl_clarity.errors import CheckpointError
 from rl_clarity.formats import safe_pickle
-from rl_clarity.formats.safe_files import BoundedReader, Budget, brief, check_size, decompressor
+from rl_clarity.formats.safe_files import BoundedReader, Budget, brief, decompressor
 from rl_clarity.formats.safe_pickle import Name, Names, StandIn
 
 PLAIN_DTYPE = re.compile(r"[<>=|]?[fiu][1248]|\|?b1|[?]")
 
 
-def load(path: Path) -> Any:
+def load(path: Path, budget: Budget) -> Any:
     """Return the object in a joblib file: dicts, lists, tuples, numbers, strings and NumPy arrays.
 
     Raises CheckpointError for a file that is damaged or holds anything else.
     """
-    size = check_size(path)
-    budget = Budget.for_file(size)
     with path.open("rb") as file:
         opener = decompressor(file.peek(8)[:8])
-        reader = BoundedReader(opener(file), budget.bytes, budget) if opener else BoundedReader(file, size, budget)
+        limit = budget.bytes if opener else budget.file_size
+        reader = BoundedReader(opener(file) if opener else file, limit, budget)
         content = safe_pickle.load(reader, NAMES)
         reader.finish()
     return safe_pickle.plain(content, (np.ndarray,), budget)

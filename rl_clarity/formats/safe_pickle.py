@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from rl_clarity.errors import CheckpointError
-from rl_clarity.formats.safe_files import BoundedReader, Budget, brief
+from rl_clarity.formats.safe_files import MAX_DEPTH, BoundedReader, Budget, brief
 
-MAX_DEPTH = 32
 MALFORMED = (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error)
 KEYS = (str, bytes, bool, int, float, type(None))
+TEXT_PER_ITEM = 64
+"""Characters that count as one more item."""
+MAX_KEY = 2**60
+"""Python hashes integers modulo 2**61 - 1: larger ones can all have the same hash, and make a dict very slow."""
 
 NUMBERS = ("INT", "LONG", "LONG1", "LONG4", "BININT", "BININT1", "BININT2", "FLOAT", "BINFLOAT")
 STRINGS = ("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
@@ -65,6 +68,8 @@ def _ordered_dict(items: Any = ()) -> OrderedDict[Any, Any]:
 def _key(key: Any) -> Any:
     if type(key) not in KEYS:  # hashing nested tuples can take forever
         raise CheckpointError(f"has a {type(key).__name__} as a key of a dict: refused")
+    if type(key) is int and not -MAX_KEY < key < MAX_KEY:
+        raise CheckpointError("has an integer of more than 60 bits as a key: refused")
     return key
 
 
@@ -112,6 +117,7 @@ class _Machine:
             if name == "STOP":
                 break
             if name in PLAIN:
+                self.budget.spend(len(argument) // TEXT_PER_ITEM if isinstance(argument, str) else 0)
                 self.stack.append(CONSTANTS.get(name, argument))
             elif name in TUPLES:
                 items = [self.stack.pop() for _ in range(TUPLES[name])]
@@ -204,7 +210,7 @@ class _Machine:
     # Memory
 
     def op_put(self, index: int) -> None:
-        self.memo[index] = self.stack[-1]
+        self.memo[_key(index)] = self.stack[-1]
 
     op_binput = op_long_binput = op_put
 
@@ -237,6 +243,7 @@ class _Machine:
         arguments, function = self.stack.pop(), self.stack.pop()
         if not isinstance(function, Name) or function.call is None or type(arguments) is not tuple:
             raise CheckpointError(f"calls a {type(function).__name__}, which is not data: refused")
+        self.budget.spend(len(arguments))
         self.budget.spend(sum(len(item) for item in arguments if isinstance(item, list | tuple | dict)))
         self.stack.append(function.call(*arguments))
 
@@ -267,7 +274,7 @@ def plain(value: Any, leaves: tuple[type, ...], budget: Budget) -> Any:
     accepted: tuple[type, ...] = (str, bytes, bool, int, float, type(None), *leaves)
 
     def copy(value: Any, depth: int) -> Any:
-        budget.spend(1 + (len(value) // 64 if isinstance(value, str | bytes) else 0))
+        budget.spend(1 + (len(value) // TEXT_PER_ITEM if isinstance(value, str | bytes) else 0))
         if depth > MAX_DEPTH:
             raise CheckpointError(f"is nested more than {MAX_DEPTH} deep: refused")
         if isinstance(value, StandIn):

@@ -23,7 +23,7 @@ from rl_clarity.agents.network import Network, StatePart
 from rl_clarity.errors import CheckpointError
 from rl_clarity.formats import safe_pickle, torch_file
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
-from rl_clarity.formats.safe_files import BoundedReader, Budget, SafeZip, brief, check_size
+from rl_clarity.formats.safe_files import BoundedReader, Budget, SafeZip, brief
 from rl_clarity.formats.torch_layers import ACTIVATIONS, TorchLayers, nature
 
 MEMBERS = ("data", "policy.pth")
@@ -72,7 +72,7 @@ def recognize(file: CheckpointFile) -> bool:
 def read(file: CheckpointFile) -> Checkpoint:
     """Read a zip. Raises CheckpointError if it is damaged, or does not determine what the network computes."""
     with file.path.open("rb") as opened:
-        archive = SafeZip(opened, Budget.for_file(check_size(file.path)))
+        archive = SafeZip(opened, file.budget)
         data = archive.read_json("data")
         content = torch_file.read(io.BytesIO(archive.read("policy.pth")), archive.budget)
     if not isinstance(data, dict) or not isinstance(content.content, dict):

@@ -27,8 +27,6 @@ from rl_clarity.formats.safe_pickle import Name, Names
 STREAM_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 STREAM_VERSION = 1001
 BFLOAT16 = "bfloat16"
-MAX_ALIASES = 8
-"""Tensors that may share a storage (Stable-Baselines3 has three names for one), by size."""
 ROOTS = ("state_dict", "model_state_dict", "agent", "model", "network", "policy")
 """Keys of an agent's state dict, where there are several."""
 WRAPPERS = ("module.", "_orig_mod.")
@@ -83,9 +81,10 @@ class _Storages(Protocol):
 class TorchFile:
     """The saved object: `content` has dicts, lists, numbers, strings, and `StoredTensor` for tensors."""
 
-    def __init__(self, content: Any, storages: _Storages, *, byteorder: str) -> None:
+    def __init__(self, content: Any, storages: _Storages, budget: Budget, *, byteorder: str) -> None:
         self.content = content
         self._storages = storages
+        self._budget = budget
         self._order = {"little": "<", "big": ">"}[byteorder]
 
     def array(self, tensor: StoredTensor) -> np.ndarray:
@@ -102,12 +101,8 @@ class TorchFile:
         return np.array(view)
 
     def arrays(self, state_dict: Mapping[str, StoredTensor]) -> dict[str, np.ndarray]:
-        """Read all tensors of a state dict; together at most `MAX_ALIASES` times the size of their storages."""
-        storages = {tensor.storage.key: tensor.storage for tensor in state_dict.values()}
-        available = sum(storage.length * storage.itemsize for storage in storages.values())
-        claimed = sum(math.prod(tensor.shape) * tensor.storage.itemsize for tensor in state_dict.values())
-        if claimed > MAX_ALIASES * available:
-            raise CheckpointError(f"has tensors of {claimed} bytes in storages of {available}: refused")
+        """Read all tensors of a state dict. They count against the budget: any number can share one storage."""
+        self._budget.unpack(sum(math.prod(tensor.shape) * tensor.storage.itemsize for tensor in state_dict.values()))
         return {name: self.array(tensor) for name, tensor in state_dict.items()}
 
 
@@ -168,7 +163,7 @@ def _read_archive(archive: SafeZip) -> TorchFile:
     if order not in ("little", "big"):
         raise CheckpointError(f"has the byte order {brief(order)}; 'little' and 'big' are supported")
     content = _unpickle(BoundedReader(io.BytesIO(pickled), len(pickled), archive.budget))
-    return TorchFile(content, _ArchivedStorages(archive, prefix), byteorder=order)
+    return TorchFile(content, _ArchivedStorages(archive, prefix), archive.budget, byteorder=order)
 
 
 class _ArchivedStorages:
@@ -191,7 +186,7 @@ def _read_stream(reader: BoundedReader) -> TorchFile:
     content = _unpickle(reader)
     keys = safe_pickle.plain(safe_pickle.load(reader, {}), (), reader.budget)
     order = "little" if system.get("little_endian", sys.byteorder == "little") else "big"
-    return TorchFile(content, _StreamedStorages(content, keys, reader, order), byteorder=order)
+    return TorchFile(content, _StreamedStorages(content, keys, reader, order), reader.budget, byteorder=order)
 
 
 class _StreamedStorages:

@@ -78,7 +78,7 @@ class TorchLayers:
         layer = keras.layers.Conv2D(
             filters, size, strides=strides, padding="valid", kernel_initializer="zeros", name=_name(name)
         )
-        y = layer(x)
+        y = self.builder.count(layer(x), name)
         self.builder.store(kernel, layer.kernel, Layout(stored, axes=(2, 3, 1, 0)))
         self.builder.store(bias, layer.bias)
         return y

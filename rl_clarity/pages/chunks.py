@@ -25,6 +25,9 @@ _LEVEL, _STORED, _MEMORY = 3, 0, 9  # level 6 takes three times as long for a te
 _SAMPLE = 1 << 16
 _SAMPLE_ENTRIES = 9
 _INCOMPRESSIBLE = 0.98
+_FREE_BYTES = 256 << 20
+_MAX_RATIO = 32
+"""A chunk that unpacks to more than `_FREE_BYTES` and this ratio is refused."""
 
 
 @dataclass(frozen=True)
@@ -65,26 +68,29 @@ def encode_chunk(name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapp
 
 
 def decode_chunk(chunk: Chunk) -> dict[str, np.ndarray]:
-    """The arrays of a chunk; `bytes` as uint8. Raises ClarityError if the stream does not match the header."""
+    """The arrays of a chunk; `bytes` as uint8.
+
+    Raises ClarityError if the stream does not match the header, or unpacks to more than the chunks of a page do.
+    """
     try:
         entries = json.loads(chunk.header)["arrays"]
         sizes = {key: _byte_count(entry) for key, entry in entries.items()}
         stream = _inflate(chunk.payload, sum(sizes.values()))
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+        arrays, offset = {}, 0
+        for key, entry in entries.items():
+            arrays[key] = _decoded(entry, stream[offset : offset + sizes[key]])
+            offset += sizes[key]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, zlib.error) as error:
         raise ClarityError(f"chunk {chunk.name} is damaged: {error}") from error
-    arrays, offset = {}, 0
-    for key, entry in entries.items():
-        arrays[key] = _decoded(entry, stream[offset : offset + sizes[key]])
-        offset += sizes[key]
     return arrays
 
 
-def parse_script(data: bytes) -> Chunk:
-    """Parse a script that `Chunk.script` wrote; raises ClarityError for anything else."""
+def parse_script(data: bytes, name: str = "a file") -> Chunk:
+    """Parse a script that `Chunk.script` wrote; raises ClarityError, with the file's `name`, for anything else."""
     match = re.fullmatch(rb'%s\(("[^"]*"), (.*), "([A-Za-z0-9+/=]*)"\);\s*' % _CALL.encode(), data, re.DOTALL)
     if match is None:
-        raise ClarityError(f"not a chunk of a page: the file starts with {data[:40]!r}")
-    return _chunk(json.loads(match[1]), match[2], match[3])
+        raise ClarityError(f"{name} is not a chunk of a page: it starts with {data[:40]!r}")
+    return _chunk(match[1].decode("ascii", "replace")[1:-1], match[2], match[3])
 
 
 def parse_embedded(name: str, text: str) -> Chunk:
@@ -158,6 +164,8 @@ def _compress(data: bytes, level: int, strategy: int) -> bytes:
 
 def _inflate(payload: bytes, size: int) -> bytes:
     """Decompress exactly `size` bytes, so that a stream cannot take more memory than its header says."""
+    if size > max(_FREE_BYTES, _MAX_RATIO * len(payload)):
+        raise ValueError(f"{len(payload)} bytes that claim to unpack to {size}")
     inflater = zlib.decompressobj()
     data = inflater.decompress(payload, size + 1)
     if len(data) != size or not inflater.eof:

@@ -51,7 +51,12 @@ def decode_png(name: str, data: bytes) -> np.ndarray:
     try:
         with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
             pixels = np.asarray(image)
-    except (OSError, ValueError, SyntaxError) as error:  # Pillow raises SyntaxError for wrong checksums
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        Image.DecompressionBombError,
+    ) as error:  # Pillow raises SyntaxError for wrong checksums
         reason = "it is not a PNG image" if isinstance(error, UnidentifiedImageError) else error
         raise ClarityError(f"image {name} is damaged: {reason}") from error
     return pixels[..., None] if pixels.ndim == 2 else pixels

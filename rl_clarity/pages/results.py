@@ -209,7 +209,7 @@ class Results:
 
     def _chunk(self, name: str) -> Chunk:
         text = self._embedded.get(("chunk", name))
-        return parse_embedded(name, text) if text is not None else parse_script(self._read(name))
+        return parse_embedded(name, text) if text is not None else parse_script(self._read(name), name)
 
     def _read(self, name: str) -> bytes:
         try:

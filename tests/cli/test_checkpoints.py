@@ -40,6 +40,24 @@ def test_inspect_checks_the_name_of_the_environment(checkpoint: Path, capsys: py
     assert "note:" not in capsys.readouterr().out
 
 
+def test_content_of_a_file_cannot_change_what_the_terminal_shows(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = {"note": "\x1b[2J\nsha256 0", "\u202ekey\r": 1}
+    copy = tmp_path / "clear\x1b[2J.safetensors"
+    formats.convert(checkpoint, copy, **metadata)
+    assert main(["inspect", str(copy)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert [line.startswith("sha256") for line in lines].count(True) == 1
+    assert r"note: \x1b[2J\nsha256 0" in lines
+    assert r"\u202ekey\r: 1" in lines
+    copy.write_bytes(copy.read_bytes()[:-1])
+    assert main(["inspect", str(copy)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable()
+
+
 def test_inspect_a_shipped_agent(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "models:coinrun", "--json"]) == 0
     assert parse_summary(capsys.readouterr())["layers"]["1a"] == [64, 64, 16]

@@ -29,7 +29,7 @@ def test_problems_are_listed(page: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert lines[:-1] == [
         "missing: trajectories/1/series.js",
         "damaged: trajectories/2/series.js",
-        "extra: 'clear\\x1b[2J'",
+        "extra: clear\\x1b[2J",
     ]
     assert lines[-1].startswith("3 problems with a page of ")
     assert main(["verify", str(copy / "interface.html"), "--json"]) == 1

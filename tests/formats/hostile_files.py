@@ -27,6 +27,7 @@ from tests.formats.torch_writer import call, constant, name, ordered_dict, pickl
 
 Corpus = dict[str, bytes]
 BOMB = 65 << 20
+ARRAY_WRAPPER = name("joblib.numpy_pickle", "NumpyArrayWrapper")
 EMPTY = {
     "sb3": "actor_critic", "keras": "Functional", "cleanrl": "dqn_atari", "procgen_pytorch": "impala",
     "baby_a3c": "gru", "baselines": "clear",
@@ -66,7 +67,7 @@ def joblib_files(marker: Path) -> Corpus:
                 constant("b"),
             )
         ),
-        "a wrapper without a state": pickled(call(name("joblib.numpy_pickle", "NumpyArrayWrapper"))),
+        "a wrapper without a state": pickled(call(ARRAY_WRAPPER)),
         "not a dict": dumped([1, 2, 3]),
         "params that are not a dict": dumped({"params": [np.zeros(3)]}),
         "a parameter that is not an array": dumped({"params": {"w": "text"}}),
@@ -236,7 +237,11 @@ def dtype(code: str) -> bytes:
 
 def joblib_array(shape: Any) -> bytes:
     """An array's header, as joblib writes it, without the array."""
-    state = torch_writer.plain_dict(
+    return pickled(ARRAY_WRAPPER + pickle.EMPTY_TUPLE + pickle.NEWOBJ + wrapper_state(shape) + pickle.BUILD)
+
+
+def wrapper_state(shape: Any) -> bytes:
+    return torch_writer.plain_dict(
         {
             "subclass": name("numpy", "ndarray"),
             "shape": constant(shape),
@@ -244,9 +249,6 @@ def joblib_array(shape: Any) -> bytes:
             "dtype": dtype("f4"),
             "allow_mmap": constant(True),
         }
-    )
-    return pickled(
-        name("joblib.numpy_pickle", "NumpyArrayWrapper") + pickle.EMPTY_TUPLE + pickle.NEWOBJ + state + pickle.BUILD
     )
 
 

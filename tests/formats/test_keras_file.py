@@ -176,6 +176,10 @@ CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "'c1' has the unsupported activation",
     ),
     "an unknown activation": (lambda c: layer(c, "c1")["config"].update(activation="eval"), "'c1'.*'eval'"),
+    "a name with control characters": (
+        lambda c: layer(c, "r2")["config"].update(name="\x1b[2J"),
+        r"a layer with the name '\\x1b\[2J'",
+    ),
     "an unknown option": (lambda c: layer(c, "c1")["config"].update(lora_rank=3), "lora_rank"),
     "half precision": (lambda c: layer(c, "c1")["config"].update(dtype="mixed_float16"), "mixed_float16"),
     "channels first": (lambda c: layer(c, "c1")["config"].update(data_format="channels_first"), "channels_first"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from rl_clarity.errors import ClarityError
-from rl_clarity.pages.chunks import DTYPES, decode_chunk, encode_chunk, parse_embedded, parse_script
+from rl_clarity.pages.chunks import DTYPES, Chunk, decode_chunk, encode_chunk, parse_embedded, parse_script
 
 NAME = "attribution/2b/1/value-1.js"
 any_array = st.sampled_from(DTYPES).flatmap(
@@ -100,6 +100,9 @@ def test_unsupported_types() -> None:
         lambda script: script.replace(b'"uint8"', b'"object"'),
         lambda script: script.replace(b'"shape":[4000]', b'"shape":[-1]'),
         lambda script: script[:-60] + b"AAAAAAAAAAAAAAAAAAAA" + script[-40:],
+        lambda script: script.replace(b'"shape":[4000]', b'"shape":[%s4000]' % (b"1," * 70)),
+        lambda script: script.replace(b"{", b"[" * 50_000, 1),
+        lambda script: script.replace(b'{"arrays":', b"[0,"),
         lambda script: b"alert(1)",
         lambda script: b"",
     ],
@@ -108,6 +111,17 @@ def test_a_damaged_chunk_is_an_error(damage: Callable[[bytes], bytes]) -> None:
     script = encode_chunk(NAME, {"a": np.random.default_rng(0).integers(0, 9, 4000).astype(np.uint8)}).script()
     with pytest.raises(ClarityError):
         decode_chunk(parse_script(damage(script)))
+
+
+def test_a_file_that_is_no_chunk_is_named() -> None:
+    with pytest.raises(ClarityError, match=r"^series\.js is not a chunk of a page: it starts with b'alert"):
+        parse_script(b"alert(1)", "series.js")
+
+
+def test_small_chunks_that_declare_gigabytes_are_refused() -> None:
+    header = json.dumps({"arrays": {"a": {"dtype": "uint8", "shape": [6 << 30]}}})
+    with pytest.raises(ClarityError, match=rf"{NAME} is damaged: 1000 bytes that claim to unpack to 6442450944"):
+        decode_chunk(Chunk(NAME, header, bytes(1000)))
 
 
 def test_decompression_stops_at_the_declared_size() -> None:

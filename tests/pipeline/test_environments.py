@@ -59,7 +59,6 @@ def test_gymnasium(tmp_path: Path) -> None:
     args = {
         "env_kind": "gymnasium",
         "env_name": "rl-clarity-tests/Light-v0",
-        "make_kwargs": {"size": 6},
         "cnn": "nature",
         "observation_shape": [48, 40, 3],
     }
@@ -68,7 +67,7 @@ def test_gymnasium(tmp_path: Path) -> None:
         checkpoint,
         tmp_path / "page",
         layer_kwargs=LAST_LAYER,
-        load_kwargs={"full_resolution": True},
+        load_kwargs={"full_resolution": True, "metadata": {"make_kwargs": {"size": 6}}},
         **SMALL,
     )
     results = page.results()

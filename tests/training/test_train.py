@@ -47,7 +47,7 @@ def test_a_checkpoint_can_be_loaded_as_an_agent(tmp_path: Path) -> None:
     summary = train(tmp_path, **tiny(2, reward_processing="clip"))
     assert summary.checkpoint == tmp_path / "checkpoint.jd"
     assert summary.timesteps == 64
-    agent = load_agent(summary.checkpoint)
+    agent = load_agent(summary.checkpoint, env_id=COLUMNS_ID)
     assert agent.num_actions == ACTIONS
     assert agent.observation_shape == (16, 16, 3)
     assert agent.metadata["env_id"] == COLUMNS_ID
