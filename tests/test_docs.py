@@ -164,7 +164,7 @@ def run_code(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **name
 
 def with_code() -> list[Path]:
     """Documents with Python code that needs no names from the reader's own program."""
-    special = ("README.md", "docs/checkpoint-format.md", "docs/extending.md")
+    special = ("README.md", "docs/checkpoint-format.md", "docs/extending.md", "docs/guides/sb3.md")
     documents = [path for path in DOCUMENTS if path.parent.name != "models" and relative(path) not in special]
     return sorted(path for path in documents if blocks("python", path))
 
@@ -200,6 +200,20 @@ def test_code_of_readme_runs(opened: list[str], tmp_path: Path, monkeypatch: pyt
 
     run_code(REPOSITORY / "README.md", tmp_path, monkeypatch, module=Color(), env=Noise())
     assert [Path(address).parent.name for address in opened] == ["sb3", "cleanrl", "mine"]
+
+
+@pytest.mark.slow
+def test_code_of_the_guide_to_sb3_runs(opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ale_py")
+    sb3 = pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    env = VecFrameStack(make_atari_env("BreakoutNoFrameskip-v4"), 4)
+    sb3.PPO("CnnPolicy", env, n_steps=8, batch_size=8).save(tmp_path / "ppo-breakout.zip")
+    run_code(DOCS / "guides" / "sb3.md", tmp_path, monkeypatch)
+    assert [Path(address).parent.name for address in opened] == ["breakout"]
+    assert rl_clarity.open_results(tmp_path / "out" / "zip").layers
 
 
 def test_code_that_writes_the_native_format_runs(
