@@ -1,11 +1,12 @@
-"""Take the screenshots of the page in docs/: `python -m scripts.make_screenshots [PAGE]`.
+"""Take the screenshots and the animation of the page in docs/images/: `python -m scripts.make_screenshots [PAGE]`.
 
-Without a directory of a page, the shipped CoinRun agent is explained first (some minutes; needs Procgen).
+Without a directory of a page, the included CoinRun agent is explained first (some minutes; needs Procgen).
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,9 +19,11 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from rl_clarity.pages.results import Results, open_results
 from scripts.chromium import FLAGS, find_chromium
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 LAYER = "2b"
 ROWS = "?layer={layer}&trajectory={trajectory}&frame={frame}"
+ANIMATION_SIZE = (1080, 780)
+ANIMATION_FRAMES = 40
 READY = """() => {
   const canvases = [...document.querySelectorAll('[data-testid=attribution-canvas], [data-testid=observation-canvas]')];
   const frame = window.rlClarity?.state().frame;
@@ -94,6 +97,7 @@ def take(directory: Path) -> None:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
         for screenshot in SCREENSHOTS:
             take_one(browser, directory, screenshot, position(results))
+        animate(browser, directory, position(results))
         browser.close()
 
 
@@ -113,6 +117,33 @@ def position(results: Results) -> dict[str, Any]:
 
 
 def take_one(browser: Browser, directory: Path, screenshot: Screenshot, address: dict[str, Any]) -> None:
+    page = open_page(browser, directory, screenshot, address)
+    screenshot.act(page)
+    wait_until_drawn(page)
+    target = IMAGES / f"{screenshot.name}.png"
+    page.screenshot(path=target)
+    page.context.close()
+    with Image.open(target) as image:
+        image.convert("RGB").save(target, optimize=True)
+    print(f"{target.name}: {target.stat().st_size // 1024} KB")
+
+
+def animate(browser: Browser, directory: Path, address: dict[str, Any]) -> None:
+    """Play the frames before the screenshots' frame, and write them as an animated WebP."""
+    page = open_page(browser, directory, Screenshot("page"), address)
+    images = []
+    for frame in range(address["frame"] - ANIMATION_FRAMES, address["frame"]):
+        page.evaluate("(frame) => window.rlClarity.select({ frame })", max(frame, 0))
+        wait_until_drawn(page)
+        with Image.open(io.BytesIO(page.screenshot())) as image:
+            images.append(image.convert("RGB").resize(ANIMATION_SIZE, Image.Resampling.LANCZOS))
+    page.context.close()
+    target = IMAGES / "page.webp"
+    images[0].save(target, save_all=True, append_images=images[1:], duration=125, loop=0, quality=70, method=6)
+    print(f"{target.name}: {target.stat().st_size // 1024} KB")
+
+
+def open_page(browser: Browser, directory: Path, screenshot: Screenshot, address: dict[str, Any]) -> Page:
     width, height = screenshot.size
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=screenshot.scheme, reduced_motion="reduce"
@@ -122,15 +153,12 @@ def take_one(browser: Browser, directory: Path, screenshot: Screenshot, address:
     query = (ROWS + screenshot.query).format(**address)
     page.goto((directory / "interface.html").resolve().as_uri() + query)
     page.wait_for_function(READY)
-    screenshot.act(page)
+    return page
+
+
+def wait_until_drawn(page: Page) -> None:
     page.wait_for_function(READY)
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    target = DOCS / f"{screenshot.name}.png"
-    page.screenshot(path=target)
-    context.close()
-    with Image.open(target) as image:
-        image.convert("RGB").save(target, optimize=True)
-    print(f"{target.name}: {target.stat().st_size // 1024} KB")
 
 
 if __name__ == "__main__":

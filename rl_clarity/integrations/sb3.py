@@ -106,7 +106,8 @@ def environment(
             (`make_atari_env` or `make_vec_env`) and as many stacked frames as the model takes.
         num_envs: number of environments that are made for an id.
         seed: of the first reset.
-        channels_first, value_range: as in `agent`.
+        channels_first: as in `agent`.
+        value_range: as in `agent`.
         atari_options: of `AtariWrapper`, for the id of an Atari game: `terminal_on_life_loss`, `noop_max`,
             `action_repeat_probability`, ...
 
