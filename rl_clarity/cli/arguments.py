@@ -100,6 +100,7 @@ class LoadFlags(LoadOptions):
     """Where samples of the agent's play are stored, and whether they are reused."""
 
     metadata: tyro.conf.Suppress[Metadata] = field(default_factory=dict)
+    check: Path | None = None
 
 
 @dataclass(frozen=True)
