@@ -48,7 +48,8 @@ class TorchAgent(BatchedAgent):
         forward: `forward(module, observations, state)`, for modules with another signature
         channels_first: whether the module takes (B, C, H, W), as most do, or (B, H, W, C)
         input_divisor: the module's input is the observations divided by it, in float32; 1 for a module that scales them
-            itself
+            itself. By default 255, unless the module scales its input once more before its first part with weights:
+            then it must be given
         device: where to compute; where the module's parameters are if not given
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
@@ -66,7 +67,7 @@ class TorchAgent(BatchedAgent):
         initial_state: Any = None,
         forward: Forward | None = None,
         channels_first: bool = True,
-        input_divisor: float = 255,
+        input_divisor: float | None = None,
         device: Any = None,
         batch_size: int = 256,
         gradient_batch_size: int = 64,
@@ -91,10 +92,14 @@ class TorchAgent(BatchedAgent):
             actions,
             metadata,
             initial_state=self._initial_state,
-            input_divisor=input_divisor,
+            input_divisor=255 if input_divisor is None else input_divisor,
             batch_size=batch_size,
             gradient_batch_size=gradient_batch_size,
         )
+        if input_divisor is None:
+            observations = self._trial_observations()
+            with self._computing(), torch.no_grad():
+                torch_checks.check_scale(torch, self.module, lambda: self._trial_run(observations), observations)
 
     def _trial(self, shape: tuple[int, int, int]) -> tuple[tuple[str, ...], int]:
         """Run the module once: names of its heads, and the number of actions."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from rl_clarity.agents.heads import check_heads, check_width, find_heads, probabilities_error
+from rl_clarity.agents.input_scale import MAX_FACTOR
 from rl_clarity.errors import ClarityError, OptionError
 
 MAX_CHANNELS = 8
@@ -76,6 +77,33 @@ def explained(shape: tuple[int, int, int]) -> Iterator[None]:
             "forward=lambda module, observations, state: ... for modules with another signature, such as "
             "module({'image': observations, 'vector': fixed.expand(len(observations), -1)})"
         ) from error
+
+
+def check_scale(torch: Any, module: Any, run: Callable[[], Any], observations: Any) -> None:
+    """Raise OptionError if the module divides observations from 0 to 1 once more, before its first part with weights.
+
+    `run` calls the module with `observations`.
+    """
+    inputs: list[Any] = []
+
+    def record(_part: Any, arguments: Any) -> None:
+        images = [x for x in arguments if torch.is_tensor(x) and x.numel() == observations.numel()]
+        inputs.extend(images[: not inputs])
+
+    weighted = [part for part in module.modules() if any(True for _ in part.parameters(recurse=False))]
+    hooks = [part.register_forward_pre_hook(record) for part in weighted]
+    try:
+        run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    factor = float((inputs[0].max() - inputs[0].min()) / (observations.max() - observations.min())) if inputs else 1
+    if 0 < factor <= MAX_FACTOR:
+        raise OptionError(
+            f"the module multiplies its input by {factor:.3g} before its first part with weights, but is called with "
+            "observations / 255: give input_divisor=1 if it takes observations from 0 to 255, input_divisor=255 if it "
+            "takes observations from 0 to 1"
+        )
 
 
 def check_batch(heads: Sequence[Any]) -> None:

@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 
 from rl_clarity.agents import torch_agent  # noqa: E402
 from rl_clarity.errors import OptionError  # noqa: E402
-from tests.agents.torch_modules import SHAPE, Nature, Recurrent, loaded, random_observations  # noqa: E402
+from tests.agents.torch_modules import SHAPE, Color, Nature, Recurrent, loaded, random_observations  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 
@@ -138,3 +138,27 @@ def test_states_must_keep_their_shape() -> None:
 
     with pytest.raises(OptionError, match=r"\(8,\).*before a step.*\(2, 8\).*after it"):
         TorchAgent(Recurrent(), SHAPE, initial_state=np.zeros(8), forward=forward)
+
+
+class DividesItself(Color):
+    """As the networks of CleanRL's scripts."""
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x / 255.0)
+
+
+class Centers(Color):
+    """Expects observations from 0 to 1."""
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(2 * x - 1)
+
+
+def test_modules_that_divide_by_255_need_the_divisor() -> None:
+    """Otherwise observations would be divided twice."""
+    with pytest.raises(OptionError, match=r"by 0\.00392 before its first part with weights.*input_divisor=1 if"):
+        TorchAgent(DividesItself(), (64, 64, 3))
+    for divisor in (1, 255):
+        TorchAgent(DividesItself(), (64, 64, 3), input_divisor=divisor)
+    for module in (Color(), Centers()):
+        assert TorchAgent(module, (64, 64, 3)).forward(np.zeros((1, 64, 64, 3), np.uint8)).values.shape == (1,)
