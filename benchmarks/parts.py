@@ -15,6 +15,7 @@ PARTS: Mapping[str, str] = {
     "pipeline": "each stage of explaining an agent",
     "growth": "a small job, and jobs of twice the size",
     "training": "a few updates",
+    "recordings": "what recording episodes costs, their size, and reading them",
     "page": "keys and playback, in Chromium",
     "accuracy": "how accurate the faster defaults are",
 }
@@ -56,6 +57,7 @@ def _measure(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
         "pipeline": lambda: module.measure(peak),
         "growth": lambda: module.measure(),
         "training": lambda: module.measure(module.Settings(num_envs=32, updates=2)),
+        "recordings": lambda: module.measure(),
         "page": lambda: _small_page(module),
     }
     result = measure[name]()

@@ -1,1 +1,1 @@
-"""Samples of an agent at play: collecting and keeping them, advantages, bookmarks, and how well it plays."""
+"""Play of an agent: recordings of episodes, samples for a page, advantages, and how well it plays."""

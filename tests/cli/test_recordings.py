@@ -1,0 +1,66 @@
+"""Commands about recordings: record, inspect, run --recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import rl_clarity
+from rl_clarity.cli import main
+from tests.cli.calls import SMALL, parse_summary
+from tests.recordings.episodes import make_recording
+
+
+def test_record_and_inspect(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
+    command = ["record", str(checkpoint), str(tmp_path / "recording"), "--steps", "100", "--action-noise", "0.5"]
+    assert main([*command, "--metadata", "distribution_mode", "easy", "--json"]) == 0
+    summary = parse_summary(capsys.readouterr())
+    assert summary["steps"] == 100
+    assert summary["metadata"]["environment"]["options"]["distribution_mode"] == "easy"
+    assert summary["metadata"]["sampling"] == {"temperature": 1.0, "greedy": False, "action_noise": 0.5}
+    assert summary["fields"]["observations"] == ["uint8", 64, 64, 3]
+    assert summary["fields"]["behaviour_logits"] == ["float32", 15]
+    assert main(["inspect", str(tmp_path / "recording"), "--json"]) == 0
+    assert parse_summary(capsys.readouterr()) == summary
+    assert main([*command, "--metadata", "distribution_mode", "easy"]) == 1
+    assert "has episodes with this seed already" in capsys.readouterr().err
+    assert main([*command, "--seed", "1"]) == 1
+    assert "holds a recording with other metadata (environment)" in capsys.readouterr().err
+
+
+def test_inspect_prints_what_a_recording_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_recording(tmp_path, (3, 5), metadata={"name": "dot\x1b[2J"})
+    assert main(["inspect", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "recording of 2 episodes, 8 steps" in printed
+    assert "ends: done 2" in printed
+    assert "mean return 6.50 over 2 complete episodes" in printed
+    assert "observations: uint8 (T, 16, 12, 3)" in printed
+    assert "\x1b" not in printed
+
+
+def test_a_damaged_recording_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_recording(tmp_path)
+    (tmp_path / "recording.json").write_text("{")
+    assert main(["inspect", str(tmp_path)]) == 1
+    assert "recording.json is damaged" in capsys.readouterr().err
+
+
+def test_invalid_options_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "models:coinrun", "recording", "--episodes", "0"]) == 2
+    assert "episodes=0 must be at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_run_explains_a_recording(checkpoint: Path, tmp_path: Path) -> None:
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
+    recording = rl_clarity.record(checkpoint, tmp_path / "recording", steps=100)
+    command = ["run", str(checkpoint), str(tmp_path / "page"), *SMALL]
+    assert main([*command, "--recording", str(tmp_path / "recording")]) == 0
+    results = rl_clarity.open_results(tmp_path / "page")
+    trajectories = results.section("trajectories")["trajectories"]
+    assert [trajectory["steps"] for trajectory in trajectories] == [10, 10]
+    actions = recording.to_trajectories(2, 10).actions
+    assert results.series(1)["actions"].tolist() == actions[1].tolist()
