@@ -202,10 +202,6 @@ class Record(CheckpointCommand):
     """Directory of the recording; episodes are appended to one of the same agent."""
     options: Annotated[RecordOptions, tyro.conf.arg(name="")] = field(default_factory=RecordOptions)
 
-    check: Path | None = None
-    """An .npz file of outputs that the agent must have, as computed by the network's own program: observations, and
-    logits, values or q_values."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(CheckpointCommand):
