@@ -23,18 +23,16 @@ from rl_clarity.recordings.recording import Recording
 Answer = tuple[dict[str, Any], str]
 
 
-def inspect_checkpoint(path: Path, metadata: Mapping[str, Any], check: Path | None = None) -> Answer:
+def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
     """Describe format, parameters and metadata of a checkpoint and, if a framework is installed, its network.
 
-    `metadata` overrides the file's; `check` is an .npz file of outputs that the agent must have (see `load_agent`).
+    `metadata` overrides the file's.
     """
     checkpoint = formats.read(path, **metadata)
     parameters = int(sum(array.size for array in checkpoint.parameters.values()))
     try:
-        network, lines = _network(formats.build_agent(checkpoint, check))
+        network, lines = _network(formats.build_agent(checkpoint))
     except DependencyError as error:
-        if check is not None:
-            raise
         network, lines = {}, [f"layers: unknown ({error})"]
     summary = {
         "file": path.name,

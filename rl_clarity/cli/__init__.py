@@ -19,6 +19,7 @@ from typing import Any
 import rl_clarity
 from rl_clarity.cli.arguments import (
     PROGRAM,
+    CheckpointCommand,
     Convert,
     Demo,
     Evaluate,
@@ -160,7 +161,7 @@ def _run(command: Run) -> Result:
         command.checkpoint,
         command.output_dir,
         dry_run=command.dry_run,
-        load_kwargs=replace(command.load, metadata=command.overrides()),
+        load_kwargs=replace(command.load, metadata=command.overrides(), check=command.check),
         trajectories_kwargs=command.trajectories,
         observations_kwargs=command.observations,
         recording=command.recording,
@@ -181,6 +182,12 @@ def _demo(command: Demo) -> Result:
     return _page(demo(command.output_dir))
 
 
+def _check_outputs(command: CheckpointCommand) -> None:
+    """Compare the agent's outputs with those of `--check`."""
+    if command.check is not None:
+        rl_clarity.load_agent(command.checkpoint, check=command.check, **command.overrides())
+
+
 def _page(page: Any) -> Result:
     return {"page": str(page.path)}, f"The page is {page.path}"
 
@@ -188,6 +195,7 @@ def _page(page: Any) -> Result:
 def _record(command: Record) -> Result:
     from rl_clarity.inspection import describe_recording
 
+    _check_outputs(command)
     options = asdict(command.options)
     recording = rl_clarity.record(command.checkpoint, command.directory, metadata=command.overrides(), **options)
     return describe_recording(recording)
@@ -199,14 +207,16 @@ def _inspect(command: Inspect) -> Result:
 
     if may_be_recording(command.checkpoint) and is_recording(command.checkpoint):
         return describe_recording(open_recording(command.checkpoint))
+    _check_outputs(command)
     with fetched(command.checkpoint) as path:
-        return inspect_checkpoint(path, command.overrides(), command.check)
+        return inspect_checkpoint(path, command.overrides())
 
 
 def _evaluate(command: Evaluate) -> Result:
     from rl_clarity.evaluation import summary, text
 
     options = asdict(command.options)
+    _check_outputs(command)
     evaluations = rl_clarity.evaluate(command.checkpoint, metadata=command.overrides(), **options)
     return {name: summary(evaluation) for name, evaluation in evaluations.items()}, text(evaluations)
 
@@ -272,6 +282,7 @@ def _channel(text: str, layer: Mapping[str, Any]) -> str | int:
 def _convert(command: Convert) -> Result:
     from rl_clarity.inspection import convert_checkpoint
 
+    _check_outputs(command)
     with fetched(command.checkpoint) as path:
         return convert_checkpoint(path, command.file, command.overrides(), overwrite=command.force)
 

@@ -25,8 +25,13 @@ DESCRIPTION = (
     "the traceback of an unexpected error."
 )
 
-RENAMED = {"--load.metadata": "--metadata", "--lambda-": "--lambda"}
-"""Earlier names of options, which are still accepted."""
+RENAMED = {
+    "--load.metadata": "--metadata",
+    "--load.check": "--check",
+    "--lambda-": "--lambda",
+    "--greedy": "--deterministic",
+}
+"""Other names of options."""
 
 CheckpointPath = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CHECKPOINT")]
 DirectoryPath = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIRECTORY")]
@@ -35,7 +40,7 @@ Switch = Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help_behavi
 """An option that is off unless it is given."""
 
 TYPES = tyro.constructors.ConstructorRegistry()
-METAVARS: dict[type[Any], str] = {str: "STR", Path: "PATH", int: "INT", float: "FLOAT"}
+METAVARS: dict[type[Any], str] = {str: "STR", Path: "PATH", int: "INT", float: "FLOAT", bool: "{True,False}"}
 
 
 @TYPES.primitive_rule
@@ -48,10 +53,18 @@ def _optional(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Pr
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar=METAVARS[kind],
-        instance_from_str=lambda words: None if words == ["None"] else kind(words[0]),
+        instance_from_str=lambda words: None if words == ["None"] else _converted(words[0], kind),
         is_instance=lambda value: value is None or isinstance(value, kind),
         str_from_instance=lambda value: [str(value)],
     )
+
+
+def _converted(word: str, kind: type[Any]) -> Any:
+    if kind is not bool:
+        return kind(word)
+    if word not in ("True", "False"):
+        raise ValueError(f"{word} is not True or False")
+    return word == "True"
 
 
 def _word_list(metavar: str, parse_words: Callable[[list[str]], Any]) -> tuple[Any, ...]:
@@ -100,7 +113,7 @@ class LoadFlags(LoadOptions):
     """Where samples of the agent's play are stored, and whether they are reused."""
 
     metadata: tyro.conf.Suppress[Metadata] = field(default_factory=dict)
-    check: Path | None = None
+    check: tyro.conf.Suppress[Path | None] = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +135,14 @@ class TrainFlags(TrainOptions):
     """Lambda of generalized advantage estimation."""
 
 
+@dataclass(frozen=True)
+class RecordFlags(RecordOptions):
+    """Options of recording, with their names on the command line."""
+
+    greedy: Annotated[bool, tyro.conf.arg(name="deterministic")] = False
+    """Take the most likely action instead of sampling one, and no random actions (epsilon_greedy)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Command:
     """Options of all commands."""
@@ -140,6 +161,8 @@ class CheckpointCommand(Command):
     """Environment to play: coinrun, BreakoutNoFrameskip-v4; the checkpoint's by default."""
     metadata: Metadata = field(default_factory=dict)
     """Other metadata that override the checkpoint's: env_kind, gamma, frame_stack, num_levels, ..."""
+    check: Path | None = None
+    """Outputs that the agent must have: an .npz file of observations, and logits, values or q_values."""
 
     def overrides(self) -> dict[str, Any]:
         """Metadata that override the checkpoint's; raises OptionError if they name two environments."""
@@ -189,10 +212,6 @@ class Demo(Command):
 class Inspect(CheckpointCommand):
     """Print the network, layers and metadata of a checkpoint, or what a recording holds. No code in it is run."""
 
-    check: Path | None = None
-    """An .npz file of outputs that the agent must have, as computed by the network's own program: observations, and
-    logits, values or q_values."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Record(CheckpointCommand):
@@ -200,7 +219,7 @@ class Record(CheckpointCommand):
 
     directory: DirectoryPath
     """Directory of the recording; episodes are appended to one of the same agent."""
-    options: Annotated[RecordOptions, tyro.conf.arg(name="")] = field(default_factory=RecordOptions)
+    options: Annotated[RecordFlags, tyro.conf.arg(name="")] = field(default_factory=RecordFlags)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,7 @@ class TrainOptions:
     reward_processing: Literal["none", "clip", "normalize"] = "none"
     """`clip`: to the sign; `normalize`: divide by the running standard deviation of the return."""
     save_interval: int = 10
-    """Updates between two checkpoints; 0 saves only at the end."""
+    """Updates between two checkpoints; 0 for none between the first update and the last."""
     save_all: bool = False
     """Keep every checkpoint, as `checkpoint-<update>.jd`."""
     tensorboard: bool = True

@@ -14,7 +14,8 @@ import pytest
 import rl_clarity
 from rl_clarity import cli
 from rl_clarity.cli import main
-from rl_clarity.cli.arguments import COMMANDS, CheckpointCommand, Inspect, parse_arguments
+from rl_clarity.cli.arguments import COMMANDS, CheckpointCommand, Evaluate, Inspect, Record, Train, parse_arguments
+from rl_clarity.errors import CheckpointError
 from tests.pipeline.small import REPOSITORY
 
 FRAMEWORKS = (
@@ -173,9 +174,47 @@ def test_metadata_as_pairs_of_words_or_with_equals_signs() -> None:
 def test_commands_that_read_a_checkpoint_have_the_same_options(name: str) -> None:
     words = ["a.jd", *(["b.safetensors"] if name == "convert" else ["out"] if name in ("run", "record") else [])]
     for option in ("--metadata", "--load.metadata"):
-        command = parse_arguments([name, *words, "--env-name", "coinrun", option, "gamma", "0.9"])
+        options = ["--env-name", "coinrun", option, "gamma", "0.9", "--check", "outputs.npz"]
+        command = parse_arguments([name, *words, *options])
         assert isinstance(command, CheckpointCommand)
+        assert command.check == Path("outputs.npz")
         assert command.overrides() == {"env_name": "coinrun", "gamma": 0.9}
+
+
+@pytest.mark.parametrize("flag", ["--deterministic", "--greedy"])
+def test_commands_that_play_have_the_same_options(flag: str) -> None:
+    evaluation = parse_arguments(["evaluate", "a.jd", flag, "--seed", "3", "--episodes", "5"])
+    recording = parse_arguments(["record", "a.jd", "out", flag, "--seed", "3", "--episodes", "5"])
+    assert isinstance(evaluation, Evaluate)
+    assert isinstance(recording, Record)
+    assert (evaluation.options.deterministic, evaluation.options.seed, evaluation.options.episodes) == (True, 3, 5)
+    assert (recording.options.greedy, recording.options.seed, recording.options.episodes) == (True, 3, 5)
+
+
+@pytest.mark.parametrize("command", ["inspect a.jd", "record a.jd out", "evaluate a.jd", "convert a.jd a.safetensors"])
+def test_an_agent_with_other_outputs_is_refused_first(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load_agent(checkpoint: str, *, check: Path, **metadata: Any) -> None:
+        assert (checkpoint, check, metadata) == ("a.jd", Path("outputs.npz"), {"env_name": "coinrun"})
+        raise CheckpointError("other outputs")
+
+    monkeypatch.setattr(rl_clarity, "load_agent", load_agent)
+    assert main([*command.split(), "--check", "outputs.npz", "--env-name", "coinrun"]) == 1
+    assert capsys.readouterr().err == "rl-clarity: other outputs\n"
+
+
+@pytest.mark.parametrize(("word", "value"), [("None", None), ("True", True), ("False", False)])
+def test_flags_without_a_default(word: str, value: bool | None) -> None:
+    command = parse_arguments(["train", "out", "--env-name", "coinrun", "--use-backgrounds", word])
+    assert isinstance(command, Train)
+    assert command.options.use_backgrounds is value
+
+
+def test_other_words_are_no_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_arguments(["train", "out", "--env-name", "coinrun", "--use-backgrounds", "Tru"])
+    assert "Tru is not True or False" in capsys.readouterr().err
 
 
 def test_environment_names_that_contradict_each_other(capsys: pytest.CaptureFixture[str]) -> None:
