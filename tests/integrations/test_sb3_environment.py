@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -11,6 +12,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import rl_clarity
+from rl_clarity.environments import EnvironmentSpec
 from rl_clarity.errors import ClarityError, EnvironmentSetupError
 from rl_clarity.evaluation import AGENT
 from rl_clarity.integrations import sb3
@@ -19,12 +21,16 @@ from rl_clarity.recordings.evaluation import Evaluation
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")
 
+import torch
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.atari_wrappers import ClipRewardEnv, EpisodicLifeEnv
+from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
+from torch import nn
 
 SIDE = 36
 
@@ -212,3 +218,61 @@ def test_other_environments_are_refused(make: Any, env: Any, options: dict[str, 
     with pytest.raises(ClarityError) as raised:
         sb3.environment(make(), env and env(), **options)
     assert message in str(raised.value)
+
+
+def check_agreement(evaluation: Evaluation, own: list[float]) -> None:
+    """Compare mean returns, within three standard errors of their difference."""
+    error = np.hypot(evaluation.standard_error, np.std(own, ddof=1) / np.sqrt(len(own)))
+    assert error > 0
+    assert abs(evaluation.mean - np.mean(own)) < 3 * error
+
+
+@pytest.mark.slow
+def test_breakout_is_evaluated_as_by_the_library(tmp_path: Path) -> None:
+    """In its own environment episode by episode; from its zip, in this package's environment, within the error."""
+    pytest.importorskip("ale_py")
+    model = make_model(env=VecFrameStack(make_atari_env("BreakoutNoFrameskip-v4", n_envs=8), 4))
+    with torch.no_grad():
+        model.policy.action_net.weight.mul_(300)  # untrained, but its actions depend on the image
+    model.get_env().seed(5)
+    own, _ = evaluate_policy(model, model.get_env(), 16, deterministic=True, return_episode_rewards=True)
+    assert sorted(evaluate(model, 16, deterministic=True).returns.tolist()) == sorted(own)
+    model.save(tmp_path / "model.zip")
+    options: dict[str, Any] = {"episodes": 24, "deterministic": True, "max_steps": 3000}
+    evaluation = rl_clarity.evaluate(tmp_path / "model.zip", metadata={"env_name": "Breakout-v4"}, **options)[AGENT]
+    assert not evaluation.cut, "the ball is served after a lost life"
+    check_agreement(evaluation, own)
+
+
+@pytest.mark.slow
+def test_minigrid_is_evaluated_as_by_the_library() -> None:
+    """In its own environment, and in this package's, within the error."""
+    pytest.importorskip("minigrid")
+    from minigrid.wrappers import ImgObsWrapper
+
+    class Cells(BaseFeaturesExtractor):
+        """As in MiniGrid's documentation, smaller."""
+
+        def __init__(self, space: Box) -> None:
+            super().__init__(space, 64)
+            self.net = nn.Sequential(nn.Conv2d(3, 8, 2), nn.ReLU(), nn.Conv2d(8, 16, 2), nn.ReLU(), nn.Flatten())
+            self.last = nn.Sequential(nn.Linear(16 * 25, 64), nn.ReLU())
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            return self.last(self.net(observations))
+
+    def make(**arguments: Any) -> Any:
+        return ImgObsWrapper(gymnasium.make("MiniGrid-Empty-Random-5x5-v0", **arguments))
+
+    venv = DummyVecEnv([lambda: Monitor(make())] * 8)
+    options: dict[str, Any] = {"policy_kwargs": {"features_extractor_class": Cells}, "seed": 0, "device": "cpu"}
+    model = PPO("CnnPolicy", venv, n_steps=128, batch_size=256, **options)
+    model.learn(8192)
+    own, _ = evaluate_policy(model, venv, 64, deterministic=False, return_episode_rewards=True)
+    assert np.mean(own) > 0.3
+    check_agreement(evaluate(model, 64), own)
+    spec = EnvironmentSpec("gymnasium", "MiniGrid-Empty-Random-5x5-v0", {"factory": make})
+    check_agreement(rl_clarity.evaluate(sb3.agent(model), spec, episodes=64)[AGENT], own)
+    venv.seed(5)
+    own, _ = evaluate_policy(model, venv, 16, deterministic=True, return_episode_rewards=True)
+    assert sorted(evaluate(model, 16, deterministic=True).returns.tolist()) == pytest.approx(sorted(own), abs=1e-5)
