@@ -16,6 +16,7 @@ EXPLAINING = ("metadata", "observation_shape", "sites", "forward", "activations"
 WRAPPERS = {("keras", "Layer"): "rl_clarity.KerasAgent(model)"}
 WRAPPERS |= {("torch", "Module"): "rl_clarity.TorchAgent(module, (height, width, channels))"}
 WRAPPERS |= {("flax", "Module"): "rl_clarity.JaxAgent(module.apply, parameters, (height, width, channels))"}
+WRAPPERS |= {("stable_baselines3", "BaseAlgorithm"): "rl_clarity.integrations.sb3.agent(model)"}
 
 
 def has(agent: Any, name: str) -> bool:

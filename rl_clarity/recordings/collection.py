@@ -77,8 +77,9 @@ def as_vector_environment(env: Any, seed: int, **layout: Any) -> VectorEnvironme
     if missing:
         raise EnvironmentSetupError(
             f"{type(env).__name__} is not a Gymnasium environment (gymnasium.Env, gymnasium.vector.VectorEnv), and "
-            f"lacks {', '.join(missing)} of rl_clarity.environments.VectorEnvironment. For an environment of the old "
-            "gym package, use shimmy.GymV21CompatibilityV0(env=env) or GymV26CompatibilityV0(env=env)"
+            f"lacks {', '.join(missing)} of rl_clarity.environments.VectorEnvironment. For a VecEnv of "
+            "Stable-Baselines3, use rl_clarity.integrations.sb3.environment(model, env); for an environment of the old "
+            "gym package, shimmy.GymV21CompatibilityV0(env=env) or GymV26CompatibilityV0(env=env)"
         )
     environment: VectorEnvironment = env
     return environment

@@ -195,6 +195,14 @@ def test_a_single_environment() -> None:
     assert sb3.environment(model, Game()).reset().observations.shape == (1, SIDE, SIDE, 1)
 
 
+def test_models_and_environments_are_not_agents_by_themselves() -> None:
+    model = make_model()
+    with pytest.raises(ClarityError, match=r"a PPO is .* wrap it with rl_clarity\.integrations\.sb3\.agent\(model\)"):
+        rl_clarity.collect(model, sb3.environment(model))
+    with pytest.raises(ClarityError, match=r"integrations\.sb3\.environment\(model, env\)"):
+        rl_clarity.collect(sb3.agent(model), model.get_env())
+
+
 def make_loaded() -> Any:
     model = make_model()
     model.env = None
