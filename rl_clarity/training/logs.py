@@ -98,7 +98,7 @@ class ProgressLog:
 
         console = Console(file=sys.stderr)
         self._total = total
-        self._measured = deque([(time.monotonic(), completed)], maxlen=MEASURED_UPDATES + 1)
+        self._measured: deque[tuple[float, int]] = deque(maxlen=MEASURED_UPDATES + 1)
         self._last_line = -LINE_SECONDS
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}"))
         self._progress = Progress("training", *columns, console=console, disable=not console.is_terminal)
@@ -114,10 +114,12 @@ class ProgressLog:
     def write(self, row: Mapping[str, Any]) -> None:
         self._measured.append((time.monotonic(), row["timesteps"]))
         (start, before), (now, timesteps) = self._measured[0], self._measured[-1]
-        speed = (timesteps - before) / max(now - start, 1e-9)
-        left = f"{duration((self._total - timesteps) / speed)} left"
-        text = f"{speed:.0f} steps/s  return {row['mean_return']:.2f}  length {row['mean_length']:.0f}  {left}"
+        text = f"return {row['mean_return']:.2f}  length {row['mean_length']:.0f}"
+        if timesteps > before:  # the first update, which includes compilation, is not measured
+            speed = (timesteps - before) / max(now - start, 1e-9)
+            text = f"{speed:.0f} steps/s  {text}  {duration((self._total - timesteps) / speed)} left"
         self._progress.update(self._task, completed=timesteps, text=text)
         if self._progress.disable and now - self._last_line >= LINE_SECONDS:
-            self._last_line = now
+            if timesteps > before:  # the next line comes as soon as the time left is known
+                self._last_line = now
             print(f"update {row['update']}  {timesteps} of {self._total} steps  {text}", file=sys.stderr, flush=True)
