@@ -34,6 +34,7 @@ def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
         network, lines = _network(formats.build_agent(checkpoint))
     except DependencyError as error:
         network, lines = {}, [f"layers: unknown ({error})"]
+    notes = [*checkpoint.notes, *_environment(checkpoint.metadata)]
     summary = {
         "file": path.name,
         "format": checkpoint.format,
@@ -41,13 +42,14 @@ def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
         "parameters": parameters,
         **network,
         "metadata": dict(checkpoint.metadata),
+        "notes": notes,
         "sha256": checkpoint.sha256,
     }
     lines = [
         f"{path.name}: {checkpoint.format} checkpoint, network {checkpoint.network}, {parameters:,} parameters",
         *lines,
         *(f"{key}: {value}" for key, value in sorted(checkpoint.metadata.items())),
-        *(f"note: {note}" for note in (*checkpoint.notes, *_environment(checkpoint.metadata))),
+        *(f"note: {note}" for note in notes),
         f"sha256 {checkpoint.sha256}",
     ]
     return summary, "\n".join(map(printable, lines))

@@ -34,7 +34,10 @@ METADATA: dict[str, Any] = {
     "lambda": 1.0,
 }
 """As Gym's `Breakout-v4`: an action is repeated for 2, 3 or 4 frames, of which the last is observed."""
-NOTE = "the file does not contain gamma and lambda: those of the script are assumed"
+NOTE = (
+    "the file does not record the activation functions, gamma and lambda: those of the script are assumed. The "
+    "metadata gamma and lambda override them; check compares the agent's outputs with the network's own"
+)
 ROWS = slice(35, 195)
 SIDE = 80
 

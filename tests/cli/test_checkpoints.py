@@ -36,6 +36,8 @@ def test_inspect(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_inspect_checks_the_name_of_the_environment(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(checkpoint), "--env-name", "conrun"]) == 0
     assert "note: unknown Procgen game 'conrun'; did you mean coinrun?" in capsys.readouterr().out
+    assert main(["inspect", str(checkpoint), "--env-name", "conrun", "--json"]) == 0
+    assert "did you mean coinrun?" in parse_summary(capsys.readouterr())["notes"][0]
     assert main(["inspect", str(checkpoint)]) == 0
     assert "note:" not in capsys.readouterr().out
 
