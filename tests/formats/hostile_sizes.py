@@ -274,7 +274,7 @@ FILES: dict[str, Make] = {
     "torch: a shared storage": partial(shared_storage, 6),
     "torch: a storage that many share": partial(shared_storage, 10_000),
     "torch: many tensors": partial(many_tensors, 50_000),
-    "zip: many members": partial(many_members, 100_000),
+    "zip: many members": partial(many_members, 70_000),
     "native: many tensors": partial(native, 100_000),
     "native: a long chain": lambda: native(architecture={"config": chain(4000)}),
     "native: a long text": lambda: native(metadata={"env_name": "x" * 8_000_000}),

@@ -18,7 +18,7 @@ from rl_clarity.formats import safe_pickle, torch_file
 from rl_clarity.formats.safe_files import MAX_ITEMS, BoundedReader, Budget, parse_json
 from rl_clarity.formats.safe_joblib import NAMES
 from tests.formats import torch_writer
-from tests.formats.hostile_sizes import FILES, GET_FIRST, GET_SECOND, LIMIT, in_list, memoized
+from tests.formats.hostile_sizes import FILES, GET_FIRST, GET_SECOND, LIMIT, agent, in_list, keras_file, layer, memoized
 from tests.formats.torch_writer import constant, name
 
 SECONDS = 5
@@ -35,6 +35,7 @@ QUICK = {
     "sb3: a deep list": "nested more than 64 deep",
     "sb3: a list of lists": "items",
     "sb3: more than 8 MB": "bytes of JSON",
+    "zip: many members": "a zip file with a directory of",
     "keras: a layer that enlarges": "layer 'l0' computes 32768 x 32768 x 3 numbers",
     "keras: layers that pad": "layer 'l14' computes 3008 x 3008 x 3 numbers",
     "keras: a long chain in reverse order": "4003 layers",
@@ -49,6 +50,13 @@ def test_large_content_is_refused(what: str, tmp_path: Path) -> None:
     path.write_bytes(FILES[what]())
     with pytest.raises(CheckpointError, match=QUICK[what]):
         formats.build_agent(formats.read(path))
+
+
+def test_inputs_of_layers_count_as_layers(tmp_path: Path) -> None:
+    path = tmp_path / "wide.keras"
+    path.write_bytes(keras_file(agent([layer("Add", "sum", ["in"] * 2000)], "sum")))
+    with pytest.raises(CheckpointError, match="more than 1024 layers"):
+        formats.load_agent(path)
 
 
 def unpickle(data: bytes, budget: Budget) -> object:

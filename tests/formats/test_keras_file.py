@@ -220,6 +220,7 @@ WEIGHTS: dict[str, tuple[Callable[[h5py.File], Any], str]] = {
     "a link within": (lambda h: h.__setitem__("layers/x", h5py.SoftLink("/layers")), "link.*layers/x"),
     "a loop": (lambda h: h.__setitem__("layers/x", h["layers"]), "second link.*layers/x"),
     "a million paths to a few groups": (lambda h: nested_links(h, 22), "second link"),
+    "more groups than networks have": (lambda h: [h.create_group(f"layers/{i}") for i in range(6000)], "items"),
     "deep": (lambda h: h.create_dataset("x/" * 40 + "y", data=np.zeros(3, "f4")), "nested"),
     "external data": (
         lambda h: replace(h, KERNEL, shape=(4,), dtype="u1", external=[("/etc/passwd", 0, 4)]),
