@@ -1,4 +1,4 @@
-"""Measure `inspect` of files: prints JSON of [name, seconds of the processor, bytes of memory beyond the imports, error] for each.
+"""Measure `inspect` of files: prints JSON of [name, CPU seconds, bytes of memory beyond the imports, error] for each.
 
 `python -m tests.formats.measure_inspect FILE...`
 """
