@@ -26,8 +26,8 @@ from rl_clarity.recordings.recording import Recording, is_recording, open_record
 from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, Transition, observe, play
 
 DEFAULT_EPISODES = 100
-MAX_ENVIRONMENTS = 8
-"""For a number of steps: long play in a few environments reaches late parts of episodes."""
+MAX_ENVIRONMENTS = 16
+"""All environments play until the last one has its episodes: with few of them, less play is thrown away."""
 
 
 def record(
@@ -70,7 +70,7 @@ def record(
         chosen = dataclasses.replace(chosen, episodes=chosen.episodes or DEFAULT_EPISODES)
     # Random actions are chosen here, so that the recorded actions are those that were taken.
     played = dataclasses.replace(spec, epsilon_greedy=0.0, reward_scale=1.0)
-    num_envs = choose_num_envs(chosen.episodes) if chosen.episodes else min(MAX_ENVIRONMENTS, chosen.steps or 1)
+    num_envs = choose_num_envs(chosen.episodes or chosen.steps or 1, MAX_ENVIRONMENTS)
     with closing(make(played, num_envs, chosen.seed, full_resolution=chosen.full_resolution)) as environment:
         about = _metadata(read, spec, choice, environment)
         with (

@@ -10,12 +10,12 @@ import pytest
 
 import rl_clarity
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.errors import OptionError
+from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.playing import play_and_record
 from rl_clarity.recordings.arrays import as_observations, as_trajectories
 from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.recordings.recorder import Recorder
-from rl_clarity.recordings.recording import Episode, Recording, open_recording
+from rl_clarity.recordings.recording import Episode, Recording, StoredRecording, open_recording
 from rl_clarity.recordings.rollouts import POLICY, ActionChoice
 from tests.fakes import TinyAgent, TinyEnvironment
 
@@ -179,4 +179,23 @@ def test_a_recurrent_agent_from_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"seed=1: .* has episodes with this seed already"):
         rl_clarity.record("models:starpilot-lstm", tmp_path, steps=10, action_noise=0.1, seed=1)
     again = rl_clarity.record("models:starpilot-lstm", tmp_path, steps=10, action_noise=0.1, seed=2)
-    assert len(again) == len(recording) + 8
+    assert len(again) == len(recording) + 10
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("action", 3, "ranges from 0 to 3, but the agent has 3 actions"),
+        ("action", 0.5, "actions must be integers"),
+        ("reward", float("nan"), r"rewards\[.*\] is nan; it must be finite"),
+        ("observation", np.zeros((8, 8, 1), np.uint8), r"observations has shape \(1, 16, 8, 8, 1\)"),
+    ],
+)
+def test_recordings_that_do_not_fit_the_agent_are_refused(tmp_path: Path, field: str, value: Any, message: str) -> None:
+    values = {"observation": np.zeros((16, 16, 1), np.uint8), "action": 0, "reward": 0.0}
+    with Recorder(tmp_path) as recorder:
+        for step in range(16):
+            changed = {field: value} if step or field == "observation" or isinstance(value, float) else {}
+            recorder.add(**{**values, **changed}, terminated=step == 15)
+    with pytest.raises(SamplesError, match=message):
+        as_trajectories(tiny_agent("policy"), StoredRecording(tmp_path).to_trajectories(1))

@@ -45,10 +45,10 @@ class Evaluation:
         return float(low), float(high)
 
 
-def choose_num_envs(episodes: int) -> int:
-    """Return the largest number from 32 to 64 that divides `episodes`, else 64, or fewer for fewer episodes."""
-    equal = max(n for n in range(1, MAX_ENVIRONMENTS + 1) if episodes % n == 0)
-    return equal if equal >= MAX_ENVIRONMENTS // 2 else min(MAX_ENVIRONMENTS, episodes)
+def choose_num_envs(episodes: int, most: int = MAX_ENVIRONMENTS) -> int:
+    """Return the largest number from `most / 2` to `most` that divides `episodes`, else `most`; or fewer for few."""
+    equal = max(n for n in range(1, most + 1) if episodes % n == 0)
+    return equal if equal >= most // 2 else min(most, episodes)
 
 
 def play_episodes(

@@ -146,11 +146,9 @@ class RecordingWriter:
 
     def append(self, episode: int, start: int, steps: int, header: bytes, data: bytes) -> None:
         """Add a block of an episode."""
-        if self._data is None or self._data_size + len(header) + len(data) > self._limit:
+        if self._data is None or self._data.seek(0, os.SEEK_END) + len(header) + len(data) > self._limit:
             self._next_data_file()
-        offset = self._data_size
-        self._write(self._data, header + data)
-        self._data_size += len(header) + len(data)
+        offset = self._write(self._data, header + data)
         record = np.array([(episode, start, steps, self._file, offset, len(header), len(data))], BLOCK)
         self._write(self._blocks, record.tobytes())
         if self._remote is not None and time.monotonic() - self._upload_time > UPLOAD_SECONDS:
@@ -217,17 +215,19 @@ class RecordingWriter:
             self._data.close()
         self._file += 1
         self._data = (self._folder / data_file(self._file)).open("ab", buffering=0)
-        self._data_size = self._data.tell()
-        if self._data_size > self._limit:
-            self._next_data_file()
 
-    def _write(self, file: IO[bytes] | None, data: bytes) -> None:
+    def _write(self, file: IO[bytes] | None, data: bytes) -> int:
+        """Append to a file, all or nothing; return where the data begin."""
         assert file is not None
+        start = file.seek(0, os.SEEK_END)
         try:
             view = memoryview(data)
             while view:
                 view = view[file.write(view) :]
+            return start
         except OSError as error:
+            with suppress(OSError):
+                file.truncate(start)
             raise SamplesError(f"cannot write to {self.location} ({error.strerror or error})") from error
 
     def _download(self, remote: RecordingFiles) -> None:

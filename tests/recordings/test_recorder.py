@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,24 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SamplesError, match=r"cannot write to .*file/recording"):
         Recorder(tmp_path / "file" / "recording")
+
+
+def test_a_full_disk_leaves_what_was_written(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.raises(SamplesError, match=f"cannot write to {tmp_path}"):  # noqa: PT012 (the limit must end)
+        try:
+            with Recorder(tmp_path) as recorder:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+                for episode in range(9):
+                    add_episode(recorder, episode, 5)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    make_recording(tmp_path, (4,))
+    recording = open_recording(tmp_path)
+    assert len(recording) > 4
+    assert [row["end"] for row in recording.table()].count("stopped") == 1
+    for read in recording:
+        assert not len(read) or (np.asarray(read.observations) > 0).any()
 
 
 def test_same_steps_give_the_same_data(tmp_path: Path) -> None:
