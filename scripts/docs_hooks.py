@@ -1,4 +1,4 @@
-"""Hook of MkDocs: the page that `make demo` writes becomes part of the documentation site."""
+"""Hook of MkDocs: the page of `rl-clarity demo` becomes part of the documentation site."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-DEMO = Path(__file__).resolve().parents[1] / "out" / "demo"
-
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    for path in sorted(DEMO.rglob("*")):
+    page = Path(config.config_file_path).parent / config.extra["demo"]
+    for path in sorted(page.rglob("*")):
         if path.is_file():
-            name = f"demo/{path.relative_to(DEMO).as_posix()}"
+            name = f"demo/{path.relative_to(page).as_posix()}"
             files.append(File.generated(config, name, abs_src_path=str(path)))
     return files

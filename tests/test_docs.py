@@ -15,13 +15,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from playwright.sync_api import Browser
 
 import rl_clarity
 from rl_clarity.cli.arguments import parse_arguments
+from rl_clarity.jobs.directory import open_directory
 from scripts.make_options import TARGET, document
 from tests import state_dicts
 from tests.formats import torch_writer
 from tests.formats.archive_writer import sb3_zip
+from tests.pages.pages import write_small_page
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DOCS = REPOSITORY / "docs"
@@ -239,6 +242,28 @@ def test_extensions_of_the_documentation_work(
         assert maps["scale"] > 0
         assert saliency.chunk(maps["segments"][0])["codes"].shape == (64, 64, 64, 1)
     assert '<script type="module" data-panel="returns">' in (tmp_path / "out/returns/interface.html").read_text("utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_site_is_complete_and_loads_nothing_from_elsewhere(chromium_browser: Browser, tmp_path: Path) -> None:
+    pytest.importorskip("mkdocstrings")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    write_small_page(open_directory(tmp_path / "demo"))
+    config_file, site = str(REPOSITORY / "mkdocs.yml"), tmp_path / "site"
+    demo = {"demo": str(tmp_path / "demo")}
+    build(load_config(config_file, strict=True, site_dir=str(site), extra=demo))
+    context = chromium_browser.new_context()
+    page, requests = context.new_page(), []
+    page.on("request", lambda request: requests.append(request.url))
+    for name in ("index", "demo", "guides/sb3", "api/pages"):
+        page.goto((site / f"{name}.html").as_uri(), wait_until="load")
+        assert page.locator("h1").is_visible()
+    context.close()
+    assert any("demo/interface.html" in address for address in requests)
+    assert [address for address in requests if not address.startswith((site.as_uri(), "data:", "blob:"))] == []
 
 
 def _restore_registries(monkeypatch: pytest.MonkeyPatch) -> None:
