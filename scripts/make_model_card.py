@@ -23,6 +23,7 @@ from rl_clarity.evaluation import AGENT, evaluate, summary
 from rl_clarity.evaluation import RANDOM as RANDOM_POLICY
 from rl_clarity.evaluation import UNSEEN as UNSEEN_LEVELS
 from rl_clarity.formats import baselines, read, safe_joblib
+from rl_clarity.formats.safe_files import Budget
 from rl_clarity.training.logs import read_csv
 from rl_clarity.training.options import TrainOptions
 from scripts.curve import curve
@@ -77,7 +78,7 @@ def ship(checkpoint: Path, target: Path) -> bool:
     if checkpoint.stat().st_size <= MAX_BYTES:
         shutil.copyfile(checkpoint, target)
         return False
-    content = safe_joblib.load(checkpoint)
+    content = read_joblib(checkpoint)
     halves = {name: np.asarray(array, np.float16) for name, array in content["params"].items()}
     baselines.write(target, halves, content["args"], content["extra"])
     if target.stat().st_size > MAX_BYTES:
@@ -128,9 +129,14 @@ def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     return result
 
 
+def read_joblib(path: Path) -> Any:
+    """Content of a checkpoint that `train` wrote."""
+    return safe_joblib.load(path, Budget.for_file(path.stat().st_size))
+
+
 def trained_timesteps(checkpoint: Path) -> int:
     """Environment steps that a checkpoint was trained for."""
-    return int(safe_joblib.load(checkpoint)["extra"]["timesteps"])
+    return int(read_joblib(checkpoint)["extra"]["timesteps"])
 
 
 def card(name: str, facts: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import joblib
 import numpy as np
@@ -45,7 +46,7 @@ def test_inspect_checks_the_name_of_the_environment(checkpoint: Path, capsys: py
 def test_content_of_a_file_cannot_change_what_the_terminal_shows(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    metadata = {"note": "\x1b[2J\nsha256 0", "\u202ekey\r": 1}
+    metadata: dict[str, Any] = {"note": "\x1b[2J\nsha256 0", "\u202ekey\r": 1}
     copy = tmp_path / "clear\x1b[2J.safetensors"
     formats.convert(checkpoint, copy, **metadata)
     assert main(["inspect", str(copy)]) == 0
