@@ -19,7 +19,7 @@ BLOCKS = "blocks.bin"
 
 DONE, TIME_LIMIT, STOPPED, GOING = "done", "time limit", "stopped", "still going"
 """Why an episode ended; the last one if it has not, or its writer was killed."""
-MAX_METADATA_BYTES = 2**23
+MAX_METADATA_BYTES = 2**20
 
 BLOCK = np.dtype(
     [

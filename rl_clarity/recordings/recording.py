@@ -315,9 +315,10 @@ class StoredRecording(Recording):
         if row["end"] == GOING:
             row["steps"] = int(self._steps[row["episode"]])
         if row["return"] != row["return"]:  # NaN
-            row["return"] = float(
-                np.sum(self._arrays(row["episode"], row["steps"]).get("rewards", 0.0), dtype=np.float64)
-            )
+            rewards = self._arrays(row["episode"], row["steps"]).get("rewards", np.zeros(0))
+            if rewards.ndim != 1:
+                raise SamplesError(f"{self.location} is damaged: rewards of episode {row['episode']} have several axes")
+            row["return"] = float(np.sum(np.asarray(rewards), dtype=np.float64))
         return row
 
     def _episode(self, index: int) -> Episode:

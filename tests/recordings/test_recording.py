@@ -19,7 +19,7 @@ from PIL import Image
 
 from rl_clarity.errors import ClarityError, OptionError, SamplesError
 from rl_clarity.recordings import blocks
-from rl_clarity.recordings.layout import BLOCK
+from rl_clarity.recordings.layout import BLOCK, EPISODE
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import Recording, StoredRecording, open_recording
 from tests.recordings.episodes import add_episode, make_recording, step_values
@@ -288,6 +288,26 @@ def test_hostile_blocks_are_refused(tmp_path: Path, name: str) -> None:
     recording = open_recording(HOSTILE[name](tmp_path))
     with pytest.raises(SamplesError, match=r"data-00000\.bin is damaged at byte"):
         read_all(recording)
+
+
+def test_rewards_with_several_axes_are_refused(tmp_path: Path) -> None:
+    make_recording(tmp_path, ())
+    with Recorder(tmp_path) as recorder:
+        recorder.add(**step_values(0, 0), terminated=True)
+    records = np.frombuffer((tmp_path / "episodes.bin").read_bytes(), EPISODE)
+    (tmp_path / "episodes.bin").write_bytes(records[:1].tobytes())  # still going
+    header, data = blocks.encode_block(0, 0, {"rewards": np.zeros((1, 2**16))}, {})
+    (tmp_path / "data-00000.bin").write_bytes(header + data)
+    record = np.array([(0, 0, 1, 0, 0, len(header), len(data))], BLOCK)
+    (tmp_path / "blocks.bin").write_bytes(record.tobytes())
+    with pytest.raises(SamplesError, match="rewards of episode 0 have several axes"):
+        open_recording(tmp_path).table()
+
+
+def test_large_metadata_are_refused(copy: Path) -> None:
+    (copy / "recording.json").write_text("[" * 2**20 + " ")
+    with pytest.raises(SamplesError, match=r"recording\.json is damaged: it has 1048577 bytes"):
+        open_recording(copy)
 
 
 def test_trajectories_and_observations(directory: Path) -> None:
