@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,9 +12,10 @@ import numpy as np
 
 from rl_clarity.agents import torch_calls, torch_checks, torch_paths
 from rl_clarity.agents.batched import BatchedAgent
+from rl_clarity.agents.behavior import check_behavior
 from rl_clarity.agents.differentiation import Backend, Function, TorchBackend
 from rl_clarity.agents.protocol import Site
-from rl_clarity.agents.sites import INPUT
+from rl_clarity.agents.sites import INPUT, find_site
 from rl_clarity.agents.torch_calls import Call, Trace
 from rl_clarity.errors import OptionError
 
@@ -53,6 +55,8 @@ class TorchAgent(BatchedAgent):
         device: where to compute; where the module's parameters are if not given
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
+        check: run the module on a few images of noise and refuse one whose outputs are random, depend on the rest of
+            the batch, or have no gradient
 
     Raises OptionError for a module that returns anything else, cannot be run, or has parts that cannot be hooked.
     """
@@ -71,6 +75,7 @@ class TorchAgent(BatchedAgent):
         device: Any = None,
         batch_size: int = 256,
         gradient_batch_size: int = 64,
+        check: bool = True,
     ) -> None:
         torch = _torch()
         module = torch_checks.inspectable(torch, module)
@@ -100,6 +105,9 @@ class TorchAgent(BatchedAgent):
             observations = self._trial_observations()
             with self._computing(), torch.no_grad():
                 torch_checks.check_scale(torch, self.module, lambda: self._trial_run(observations), observations)
+        if check:
+            check_behavior(self, torch.finfo(self._dtype).eps)
+            self._warn_of_unreached_heads()
 
     def _trial(self, shape: tuple[int, int, int]) -> tuple[tuple[str, ...], int]:
         """Run the module once: names of its heads, and the number of actions."""
@@ -142,6 +150,26 @@ class TorchAgent(BatchedAgent):
             shape = (*shape[1:], shape[0]) if len(shape) == 3 else shape  # channels last
             calls[name] = call, Site(name, call.kind, shape, after_bottleneck)
         return calls
+
+    def _warn_of_unreached_heads(self) -> None:
+        """Warn of layers that have no effect on one of the heads, because it is computed beside them."""
+        with self._computing(), _torch().enable_grad():
+            unreached = torch_paths.unreached_heads(
+                self.module, self._trace, self._trial_run, self._trial_observations()
+            )
+        layers = {find_site(self.sites, name).name for name in self.layers}
+        for i, head in enumerate(self.heads):
+            without = [
+                name
+                for (name, (_, site)), heads in zip(self._calls.items(), unreached, strict=True)
+                if i in heads and site.name in layers
+            ]
+            if without:
+                warnings.warn(
+                    f"the {head} do not depend on the layers {', '.join(without)}: their attribution to these is 0. If "
+                    "a part is called several times with different inputs, each call is a layer of its own",
+                    stacklevel=3,
+                )
 
     def _trial_observations(self) -> Any:
         """A batch of noise, in the unit of the module's input."""

@@ -1,0 +1,105 @@
+"""Check on a few images that a network can be explained: by gradients that describe it, one observation at a time.
+
+Attribution assumes that the same observation always has the same outputs, whatever else is in the batch, and that
+gradients say how the outputs change. A network that samples, normalizes over the batch, detaches or rounds its outputs
+is explained wrongly without an error.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from rl_clarity.agents.batched import BatchedAgent
+from rl_clarity.agents.protocol import Score
+from rl_clarity.errors import OptionError
+
+FRAMES = 4
+PATHS, POINTS = 2, 8
+"""Short straight lines from an image towards another, and points on each."""
+LENGTH = 0.02
+"""Length of such a line, as a fraction of the way: short, because the gradients of max pooling are rough."""
+DISAGREEMENT = 0.3
+"""Difference between the changes of an output and the integral of its gradient, relative to the changes."""
+EXACT = 1e-6
+"""Outputs of less precision are too coarse for such a comparison."""
+ANYWAY = "; check=False explains the network nevertheless"
+
+
+def check_behavior(agent: BatchedAgent, epsilon: float) -> None:
+    """Raise OptionError for outputs that are random, depend on the rest of the batch, or have no gradient.
+
+    Warns of outputs that do not depend on the observations, and whose gradients disagree with their changes.
+
+    Args:
+        agent: it is run on 4 images of noise, and differentiated at 16
+        epsilon: relative precision of its outputs
+    """
+    frames = np.random.default_rng(0).integers(0, 256, (FRAMES, *agent.observation_shape), np.uint8)
+    results = _heads(agent, frames)
+    again, alone = _heads(agent, frames), _heads(agent, frames[:1])
+    for head, values in results.items():
+        rounding = 20 * epsilon * np.abs(values).max(initial=0) + 0.01 * values.std(axis=0).max(initial=0)
+        change = np.abs(values - again[head]).max(initial=0)
+        if change > rounding:
+            raise OptionError(
+                f"the network's {head} change by {change:.2g} when the same observations are computed again: they are "
+                "random, and so would be every explanation. Call dropout with training=self.training, and return "
+                f"logits in place of samples{ANYWAY}"
+            )
+        change = np.abs(values[:1] - alone[head]).max(initial=0)
+        if change > rounding:
+            raise OptionError(
+                f"the network's {head} for an observation change by {change:.2g} with the others in its batch. "
+                "Normalize each observation on its own, or with running statistics, as nn.BatchNorm2d does in "
+                f"evaluation mode{ANYWAY}"
+            )
+    _check_gradients(agent, frames, results, epsilon)
+
+
+def _heads(agent: BatchedAgent, frames: np.ndarray) -> dict[str, np.ndarray]:
+    """The heads (B, n) in float64; columns with infinite values, of actions that are masked, as 0."""
+    sites = agent.forward(frames, read=agent.heads).sites
+    return {head: np.where(np.isfinite(sites[head]), sites[head], 0).astype(np.float64) for head in agent.heads}
+
+
+def _check_gradients(agent: BatchedAgent, frames: np.ndarray, results: dict[str, np.ndarray], epsilon: float) -> None:
+    """Compare changes of sums of outputs with integrals of their gradients."""
+    rng = np.random.default_rng(1)
+    start = frames[:PATHS].astype(np.float32)
+    step = np.float32(LENGTH) * (frames[PATHS : 2 * PATHS] - start)
+    weights: dict[str, np.ndarray] = {}
+    for head, values in results.items():
+        spread = np.ptp(values, axis=0)
+        varies = spread > 4 * epsilon * np.abs(values).max(axis=0)
+        if varies.any():
+            weights[head] = rng.uniform(0.5, 1.5, len(spread)) * varies / np.where(varies, spread, 1)
+        else:
+            warnings.warn(
+                f"the network's {head} are the same for {FRAMES} images of noise: their attribution is 0 there",
+                stacklevel=4,
+            )
+    if not weights:
+        return
+    scores: list[Score] = [{"value": w[0]} if head == "values" else dict(enumerate(w)) for head, w in weights.items()]
+    points = np.concatenate([start + part * step for part in (np.arange(POINTS, dtype=np.float32) + 0.5) / POINTS])
+    gradients = agent.gradients(points, "input", scores).astype(np.float64)  # (S, POINTS x PATHS, H, W, C)
+    mean = gradients.reshape(len(scores), POINTS, PATHS, -1).mean(axis=1)
+    predicted = np.einsum("spn,pn->sp", mean, step.reshape(PATHS, -1) / 255)
+    before, after = _heads(agent, start), _heads(agent, start + step)
+    for (head, one), gradient, expected in zip(weights.items(), gradients, predicted, strict=True):
+        if not np.any(gradient):
+            raise OptionError(
+                f"the network's {head} change with the observations, but their gradient is 0, and so would be every "
+                "attribution: they are detached (.detach(), torch.no_grad(), .item(), .numpy()), rounded or an argmax. "
+                f"Return them with their gradient{ANYWAY}"
+            )
+        change = (after[head] - before[head]) @ one
+        if epsilon < EXACT and not np.abs(expected - change).max() <= DISAGREEMENT * np.abs(change).max():
+            warnings.warn(
+                f"the network's {head} change by {change[0]:.2g} between two images, but their gradients say "
+                f"{expected[0]:.2g}: attribution may be wrong. Part of the network is detached or rounded, or has a "
+                "gradient of its own",
+                stacklevel=4,
+            )
