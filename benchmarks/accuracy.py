@@ -67,7 +67,7 @@ def integration(agent: Agent, layer: str, samples: Observations) -> None:
     for rule, steps in RULES:
         result = _attribution(agent, layer, samples, chosen, rule, steps)
         error = np.sqrt(np.square(result.values[0] - reference).sum(axis=(1, 2, 3)))
-        gap = np.abs(result.completeness_gap[0]) / np.abs(result.scores - result.scores_at_zero).mean()
+        gap = np.abs(result.completeness_gap[0]) / np.abs(result.scores - result.scores_at_baseline).mean()
         print(f"{layer:8}{rule:>18} {steps:3}  {np.median(error / length):7.1%}  {np.median(gap):7.1%}", flush=True)
 
 

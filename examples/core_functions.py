@@ -85,7 +85,7 @@ for steps in (1, 2, 5, 10, 20):
     gaps = []
     for rule in ("riemann", "midpoint", "gauss-legendre", "graded-midpoint"):
         found = attribute(agent, frames, layer, steps=steps, quadrature=rule)
-        gaps.append(np.abs(found.completeness_gap).mean() / np.abs(found.scores - found.scores_at_zero).mean())
+        gaps.append(np.abs(found.completeness_gap).mean() / np.abs(found.scores - found.scores_at_baseline).mean())
     print(f"{steps:5d}  {gaps[0]:7.2%}  {gaps[1]:8.2%}  {gaps[2]:14.2%}  {gaps[3]:15.2%}")
 
 # %% [markdown]

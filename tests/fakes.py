@@ -215,19 +215,19 @@ class TinyTail:
         point = scale * (self.values if values is None else values)
         return np.einsum("bsn,bn->sb", self.selection, self.agent._scores_from(self.site, point, self.state))
 
-    def add_gradients(
-        self, total: Any, values: np.ndarray | None = None, *, scale: float = 1.0, weight: float = 1.0
-    ) -> Any:
-        point = scale * (self.values if values is None else values)
-        return weight * self.agent._gradients(self.site, point, self.selection, self.state) + (
-            0 if total is None else total
-        )
+    def gradients(self, values: np.ndarray | None = None) -> np.ndarray:
+        values = self.values if values is None else values
+        return np.asarray(self.agent._gradients(self.site, values, self.selection, self.state), np.float32)
 
-    def gradients(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
-        return self.array(self.add_gradients(None, values, scale=scale))
-
-    def array(self, total: Any) -> np.ndarray:
-        return np.asarray(total, np.float32)
+    def path_gradients(
+        self, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None = None
+    ) -> np.ndarray:
+        start = 0 if baseline is None else baseline
+        gradients = [
+            weight * self.agent._gradients(self.site, start + point * (self.values - start), self.selection, self.state)
+            for point, weight in zip(points, weights, strict=True)
+        ]
+        return np.asarray(sum(gradients), np.float32)
 
 
 class TinyEnvironment:

@@ -55,7 +55,7 @@ def test_gradients_equal_finite_differences(kind: str, layer: str, observations:
 def test_integrated_gradients_are_complete(observations: np.ndarray) -> None:
     agent = make_agent("policy")
     result = attribute(agent, observations, "1a", ["value", 1, (0, 2)], steps=400, quadrature="midpoint")
-    np.testing.assert_allclose(result.totals, result.scores - result.scores_at_zero, atol=2e-3)
+    np.testing.assert_allclose(result.totals, result.scores - result.scores_at_baseline, atol=2e-3)
     forward: Any = agent.forward(observations)
     np.testing.assert_allclose(result.scores[0], forward.values, rtol=1e-5)
     np.testing.assert_allclose(result.scores[2], forward.policy_logits[:, [0, 2]].sum(1), rtol=1e-4)

@@ -58,19 +58,40 @@ class BatchedTail:
         results = self._results_at(self._to_network(values), scale)
         return np.einsum("bsn,bn->sb", self._selection, results)[:, : self._count]
 
-    def gradients(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
-        return self.array(self.add_gradients(None, values, scale=scale))
-
-    def add_gradients(
-        self, total: Tensor | None, values: np.ndarray | None = None, *, scale: float = 1.0, weight: float = 1.0
-    ) -> Tensor:
+    def gradients(self, values: np.ndarray | None = None) -> np.ndarray:
         point = self._to_network(values)
-        if total is None:
-            total = np.zeros((self._selection.shape[1], *point.shape), np.float32)
-        total, _ = self._step(total, point, np.float32(scale), np.float32(weight), self._selection, *self._bypass)
-        return total
+        total = self._backend.zeros(self._selection.shape[1], point)
+        return self._array(self._add_gradients(total, point, 1, [1]))
 
-    def array(self, total: Tensor) -> np.ndarray:
+    def path_gradients(
+        self, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None = None
+    ) -> np.ndarray:
+        values, size, scores = self._values, len(self._values), self._selection.shape[1]
+        together = min(size // max(self._count, 1), len(points)) if self._backend.shares_batches else 1
+        total = self._backend.zeros(scores, values if together == 1 else values[: self._count])
+        start = None
+        if baseline is not None:
+            start = self._backend.tensor(self._in_network_unit(pad(np.asarray(baseline, np.float32), size)))
+        for i in range(0, len(points), together):
+            scale, weight = points[i : i + together], weights[i : i + together]
+            if together > 1:  # rows of the batch that were only padded
+                factors = np.resize(np.repeat(np.asarray(scale, np.float32), self._count), size)
+                factor = self._backend.tensor(factors.reshape(-1, *[1] * (values.ndim - 1)))
+            else:
+                factor = float(scale[0])
+            if start is not None:
+                total = self._add_gradients(total, start + (values - start) * factor, 1, weight)
+            elif together > 1:
+                total = self._add_gradients(total, values * factor, 1, weight)
+            else:
+                total = self._add_gradients(total, values, scale[0], weight)
+        return self._array(total)
+
+    def _add_gradients(self, total: Tensor, point: Tensor, scale: float, weights: Sequence[float]) -> Tensor:
+        weight = np.float32(weights[0]) if len(weights) == 1 else np.asarray(weights, np.float32)
+        return self._step(total, point, np.float32(scale), weight, self._selection, *self._bypass)[0]
+
+    def _array(self, total: Tensor) -> np.ndarray:
         gradients = self._backend.array(total)[:, : self._count]
         return gradients if self._divisor is None else gradients * np.float32(255) / self._divisor
 
@@ -92,7 +113,9 @@ class BatchedTail:
         if np.shape(values) != (self._count, *self._values.shape[1:]):
             shape = (self._count, *map(int, self._values.shape[1:]))
             raise SamplesError(f"values have the shape {np.shape(values)}; those of the site have {shape}")
-        array = pad(np.asarray(values, np.float32), len(self._values))
+        return self._in_network_unit(pad(np.asarray(values, np.float32), len(self._values)))
+
+    def _in_network_unit(self, array: np.ndarray) -> np.ndarray:
         return array if self._divisor in (None, 255) else array * np.float32(255) / self._divisor
 
 
@@ -294,7 +317,7 @@ class BatchedAgent(ABC):
         for start in range(0, len(images), self.gradient_batch_size):
             part = np.asarray(images[start : start + self.gradient_batch_size], np.float32)
             selection = np.asarray(directions[start : start + len(part)], np.float32)[:, None]  # (n, 1, c)
-            total, one = np.zeros((1, *part.shape), np.float32), np.float32(1)
+            total, one = self._backend.zeros(1, part), np.float32(1)
             gradient, value = step(total, part, one, one, selection, *(self.initial_state(len(part)) or ()))
             values.append(self._backend.array(value)[0])
             gradients.append(self._backend.array(gradient)[0])

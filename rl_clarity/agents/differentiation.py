@@ -21,6 +21,9 @@ GradientStep = Callable[..., tuple[Tensor, Tensor]]
 class Backend:
     """Functions are compiled once for each shape of their arguments."""
 
+    shares_batches = False
+    """Whether `gradient_step` takes several points of a path in one batch: there is no shape to compile for."""
+
     def compile(self, function: Function) -> Function:
         """Compile a function where the framework can; arrays in, tensors out."""
         raise NotImplementedError
@@ -34,6 +37,14 @@ class Backend:
 
     def array(self, tensor: Tensor) -> np.ndarray:
         return np.asarray(tensor)
+
+    def tensor(self, array: np.ndarray) -> Tensor:
+        """Put an array where the network is."""
+        return array
+
+    def zeros(self, count: int, values: Tensor) -> Tensor:
+        """A `total` to begin with, of `count` scores: zeros (count, *values.shape)."""
+        return np.zeros((count, *values.shape), np.float32)
 
     def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
         """Join along the last axis."""
@@ -104,7 +115,13 @@ class JaxBackend(Backend):
 
 
 class TorchBackend(Backend):
-    """`to_tensor` puts an array where the network is; Keras's own by default."""
+    """`to_tensor` puts an array where the network is; Keras's own by default.
+
+    `total` is a list of one tensor per score, which keep the layout of the values. Where it has fewer rows than the
+    batch, `weight` (k,) are those of k points on a path, one after another in the batch, and are added in that order.
+    """
+
+    shares_batches = True
 
     def __init__(self, to_tensor: Callable[[Any], Tensor] | None = None) -> None:
         if to_tensor is None:
@@ -136,13 +153,29 @@ class TorchBackend(Backend):
             point = (to_tensor(values) * float(scale)).detach().requires_grad_(True)
             with torch.enable_grad():
                 scores = torch.einsum("bsn,bn->sb", to_tensor(selection), tail(point, *map(to_tensor, bypass)))
-            gradients = torch.stack([_gradient(score, point) for score in scores])
-            return to_tensor(total) + float(weight) * gradients, scores.detach()
+            rows = len(total[0])
+            totals = []
+            for before, score in zip(total, scores, strict=True):
+                gradient, after = _gradient(score, point), before
+                for i, part in enumerate(np.atleast_1d(weight)):
+                    after = after + float(part) * gradient[i * rows : (i + 1) * rows]
+                totals.append(after)
+            return totals, scores.detach()
 
         return step
 
     def array(self, tensor: Tensor) -> np.ndarray:
+        if isinstance(tensor, list):
+            return np.stack([self.array(part) for part in tensor])
         return np.asarray(tensor.detach().cpu().numpy())
+
+    def tensor(self, array: np.ndarray) -> Tensor:
+        return self._to_tensor(array)
+
+    def zeros(self, count: int, values: Tensor) -> Tensor:
+        import torch
+
+        return [torch.zeros_like(self._to_tensor(values)) for _ in range(count)]
 
     def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
         import torch

@@ -80,18 +80,17 @@ class Tail(Protocol):
         """Return the scores (S, n) at `scale * values`."""
         ...
 
-    def gradients(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
-        """Return the gradients (S, n, *shape) of the scores at `scale * values`."""
+    def gradients(self, values: np.ndarray | None = None) -> np.ndarray:
+        """Return the gradients (S, n, *shape) of the scores at `values`."""
         ...
 
-    def add_gradients(
-        self, total: Tensor | None, values: np.ndarray | None = None, *, scale: float = 1.0, weight: float = 1.0
-    ) -> Tensor:
-        """Return `total` (None: 0) plus `weight` times the gradients at `scale * values`, on the device."""
-        ...
+    def path_gradients(
+        self, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the weighted sum (S, n, *shape) of the gradients at points of a straight line.
 
-    def array(self, total: Tensor) -> np.ndarray:
-        """Return a sum of gradients (S, n, *shape) as an array."""
+        Point 0 is the baseline (n or 1, *shape), by default 0; point 1 is the site's own values.
+        """
         ...
 
 

@@ -41,7 +41,7 @@ def select_scores(
 
 
 def rows_of_score(score: Score, rows: slice, size: int) -> Score:
-    """The score of some of the observations: arrays of weights are cut, and padded with zeros to `size`."""
+    """The score of some of the observations: arrays of weights are cut, and padded to `size`."""
     if not isinstance(score, Mapping):
         return score
     return {term: w if np.ndim(w) == 0 else pad(np.asarray(w)[rows], size) for term, w in score.items()}
@@ -53,11 +53,9 @@ def padded_size(count: int, size: int, least: int) -> int:
 
 
 def pad(array: np.ndarray, size: int) -> np.ndarray:
-    """The array followed by zeros, `size` rows in all."""
+    """The array repeated to `size` rows; zeros if it is empty."""
     array = np.asarray(array)
-    if len(array) == size:
-        return array
-    return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
+    return array if len(array) == size else np.resize(array, (size, *array.shape[1:]))
 
 
 def _indices(score: Any) -> list[int]:

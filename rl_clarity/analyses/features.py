@@ -16,6 +16,7 @@ from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution import attribute
+from rl_clarity.analyses.attribution.baselines import Baseline
 from rl_clarity.analyses.attribution.quadrature import RULES
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
@@ -128,6 +129,8 @@ class LayerFeatures:
     """Error on other observations; None if there are none."""
     grids: Mapping[float, tuple[Examples, ...]]
     """By density, one per channel."""
+    mean: np.ndarray | None = None
+    """Mean activations (1, h, w, c) of those observations, where they are the baseline of attribution."""
 
 
 class FeaturesAnalysis(Analysis):
@@ -263,6 +266,7 @@ def load_features(files: PageFiles, layer: PageLayer) -> LayerFeatures:
             int(arrays["fitted_on"]),
             None if np.isnan(held_out) else held_out,
             grids,
+            arrays.get("mean"),
         )
 
 
@@ -282,6 +286,8 @@ def _pack(features: LayerFeatures) -> bytes:
     for i, grids in enumerate(features.grids.values()):
         for name in ("indices", "strengths", "centers"):
             arrays[f"{name}.{i}"] = np.stack([getattr(grid, name) for grid in grids])
+    if features.mean is not None:
+        arrays["mean"] = features.mean
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     return buffer.getvalue()
@@ -301,8 +307,10 @@ def _fit(subject: Subject, layer: PageLayer, batch: int, report: Report) -> Laye
     held_out = others[np.linspace(0, len(others) - 1, min(len(others), ERROR_OBSERVATIONS)).round().astype(int)]
     rows, whole = [], []
     rng = np.random.default_rng(options.seed)
+    mean = _mean_activations(subject, layer, chosen, batch) if options.attr_baseline == "mean" else None
+    baseline = options.attr_baseline if mean is None else mean
     for part in slices(fitted_on, batch):
-        attribution = _attribution(subject, layer, chosen[part])
+        attribution = _attribution(subject, layer, chosen[part], baseline)
         rows.append(_some_positions(attribution, FIT_POSITIONS // fitted_on, rng))
         whole.append(attribution[-part.start % error_every :: error_every])
         report(part.stop / (fitted_on + len(held_out)))
@@ -314,9 +322,19 @@ def _fit(subject: Subject, layer: PageLayer, batch: int, report: Report) -> Laye
     del whole
     held_out_error = None
     if len(held_out):
-        parts = [_attribution(subject, layer, held_out[part]) for part in slices(len(held_out), batch)]
+        parts = [_attribution(subject, layer, held_out[part], baseline) for part in slices(len(held_out), batch)]
         held_out_error = reduction.reconstruction_error(np.concatenate(parts))
-    return LayerFeatures(reduction, error, fitted_on, held_out_error, {})
+    return LayerFeatures(reduction, error, fitted_on, held_out_error, {}, mean)
+
+
+def _mean_activations(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) -> np.ndarray:
+    """Mean (1, h, w, c) over observations."""
+    total = np.zeros((1, *layer.shape))
+    for part in slices(len(chosen), batch):
+        observations, states = subject.observations.observations[chosen[part]], _states(subject, chosen[part])
+        activations = subject.agent.activations(observations, layer.full_name, states)
+        total += activations.sum(axis=0, keepdims=True, dtype=np.float64)
+    return np.asarray(total / len(chosen), np.float32)
 
 
 def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -331,7 +349,7 @@ def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generato
     return np.take_along_axis(rows, positions[:, :, None], axis=1)
 
 
-def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray) -> np.ndarray:
+def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray, baseline: Baseline) -> np.ndarray:
     values = attribute(
         subject.agent,
         subject.observations.observations[chosen],
@@ -340,6 +358,7 @@ def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray) -> np.n
         steps=subject.options.nmf_attr_opts.integrate_steps,
         quadrature=subject.options.attr_quadrature,
         state=_states(subject, chosen),
+        baseline=baseline,
     ).values[0]
     if not np.isfinite(values).all():
         raise ClarityError(f"attribution to layer {layer.name} is not finite; look for NaN in the agent's parameters")

@@ -10,6 +10,7 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.sites import feature_maps
 from rl_clarity.analyses.analysis import Subject
+from rl_clarity.analyses.attribution.baselines import check_baseline
 from rl_clarity.analyses.attribution.layers import choose_layers
 from rl_clarity.errors import OptionError
 from rl_clarity.pages.files import slugs
@@ -75,8 +76,12 @@ class ReductionOptions:
     """Extra observations whose attribution the reduction is fitted to; all of them if None."""
     attr_quadrature: str = "graded-midpoint"
     """Quadrature rule of integrated gradients: `graded-midpoint`, `gauss-legendre`, `midpoint` or `riemann`."""
+    attr_baseline: str = "zero-layer"
+    """What attribution is measured against: activations of 0 (`zero-layer`), those at an image of zeros
+    (`zero-input`), or their mean over the observations that the reduction is fitted to (`mean`)."""
 
     def __post_init__(self) -> None:
+        check_baseline("attr_baseline", self.attr_baseline)
         check_minimum(self, 1, "nmf_features", "nmf_fit_observations")
 
 

@@ -42,6 +42,7 @@ export function readManifest(manifest, placed = []) {
     trajectories: [],
     ...trajectories?.data,
     outputs: attribution?.data.outputs ?? OUTPUTS[agent.kind] ?? [],
+    baseline: attribution?.data.baseline,
     layers: (attribution?.data.layers ?? []).map((layer) => withFeatures(layer, features?.data.layers[layer.slug])),
     observations: features?.data.observations ?? null,
     explanations: [trajectories, features, attribution].flatMap((one) => one?.notes ?? []),

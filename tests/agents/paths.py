@@ -22,9 +22,7 @@ def path_gradients(
 ) -> SimpleNamespace:
     """Weighted sums of gradients at multiples of a site's values; those values; scores there and at zero."""
     (tail,) = agent.tails(observations, site, scores, state)
-    total = None
-    for point, weight in zip(points, weights, strict=True):
-        total = tail.add_gradients(total, scale=point, weight=weight)
+    gradients = tail.path_gradients(points, weights)
     return SimpleNamespace(
-        activations=tail.values, gradients=tail.array(total), scores=tail.scores(), scores_at_zero=tail.scores(scale=0)
+        activations=tail.values, gradients=gradients, scores=tail.scores(), scores_at_zero=tail.scores(scale=0)
     )

@@ -73,7 +73,7 @@ def test_a_network_called_twice_is_explained_like_one_called_once(kind: type[Nat
         actual, expected = (attribute(agent, observations, layer, ["value", 1], steps=3) for agent in (twice, once))
         assert np.any(expected.values != 0)
         assert np.allclose(actual.values, expected.values, atol=1e-6 * np.abs(expected.values).max())
-        assert np.allclose(actual.scores_at_zero, expected.scores_at_zero, atol=1e-6)
+        assert np.allclose(actual.scores_at_baseline, expected.scores_at_baseline, atol=1e-6)
     edit = {"network.3": lambda values: values * 0.5}
     outputs, others = (agent.forward(observations, write=edit) for agent in (twice, once))
     assert np.allclose(outputs.policy_logits, others.policy_logits, atol=1e-6)

@@ -14,6 +14,7 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent, Score, State
 from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.attribution.baselines import Baseline
 from rl_clarity.analyses.attribution.images import (
     RenderedImages,
     image_names,
@@ -96,7 +97,7 @@ class Attributed:
 
     channels: np.ndarray  # (n, h, w, K), in units of attribution
     residual: np.ndarray | None  # (n, h, w, 1); None for the input
-    gap: np.ndarray | None  # (n, 3): sum of the attribution, s(a) - s(0), s(a); None for the input
+    gap: np.ndarray | None  # (n, 3): sum of the attribution, s(a) - s(b), s(a); None for the input
 
 
 class AttributionAnalysis(Analysis):
@@ -134,7 +135,10 @@ class AttributionAnalysis(Analysis):
     def section(self, subject: Subject, options: Any, results: Results) -> Section:
         outputs = attributed_outputs(subject)
         layers = [layer_entry(subject, layer, outputs, results) for layer in page_layers(subject.agent, options)]
-        return Section(self.kind, "Attribution", {"outputs": outputs, "layers": layers})
+        data: dict[str, Any] = {"outputs": outputs, "layers": layers}
+        if subject.options.attr_baseline != "zero-layer":
+            data["baseline"] = subject.options.attr_baseline
+        return Section(self.kind, "Attribution", data)
 
 
 def attributed_outputs(subject: Subject) -> list[OutputInfo]:
@@ -183,7 +187,9 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     first output is strongest.
     """
     options, files = subject.options, subject.files
-    reduction = None if layer.is_input else load_features(files, layer).reduction
+    features = None if layer.is_input else load_features(files, layer)
+    reduction = None if features is None else features.reduction
+    baseline = options.attr_baseline if features is None or features.mean is None else features.mean
     steps = subject.trajectories.actions.shape[1]
     outputs = attributed_outputs(subject)
     ids = [output.id for output in outputs]
@@ -199,7 +205,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
         observations = np.asarray(subject.trajectories.observations[trajectory, chosen])
         seed = [options.seed, trajectory, segment]
         state = subject.states(trajectory, chosen)
-        attributed = explain(subject, layer, reduction, observations, state, seed, work.frames)
+        attributed = explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
         encode = partial(_encode, subject, layer, trajectory, segment)
         for output, (chunk, sums, peak) in zip(ids, in_threads(encode, attributed.items()), strict=True):
             files.write(chunk)
@@ -231,6 +237,7 @@ def explain(
     state: State,
     seed: Sequence[int],
     batch: int,
+    baseline: Baseline = "zero-layer",
 ) -> dict[str, Attributed]:
     """Each output's attribution on a segment's frames, by the output's id, `batch` frames at a time."""
     if subject.options.attr_max_paths is not None:
@@ -239,7 +246,7 @@ def explain(
     for part in slices(len(observations), batch):
         rng = np.random.default_rng(seed)  # the same paths for each part
         states = None if state is None else tuple(np.asarray(one[part]) for one in state)
-        parts.append(_explain_batch(subject, layer, reduction, observations[part], states, rng))
+        parts.append(_explain_batch(subject, layer, reduction, observations[part], states, rng, baseline))
     return {
         output: Attributed(
             np.concatenate([one[output].channels for one in parts]),
@@ -257,6 +264,7 @@ def _explain_batch(
     observations: np.ndarray,
     state: State,
     rng: np.random.Generator,
+    baseline: Baseline,
 ) -> dict[str, Attributed]:
     agent, options, scores = subject.agent, subject.options, scores_to_compute(subject)
     if reduction is None:
@@ -271,6 +279,7 @@ def _explain_batch(
         steps=options.attr_integrate_steps if straight else 1,  # else only for what the attribution should add up to
         quadrature=options.attr_quadrature,
         state=state,
+        baseline=baseline,
     )
     if not straight:
         values = multi_path_attributions(
@@ -283,9 +292,10 @@ def _explain_batch(
             max_paths=options.attr_max_paths,
             rng=rng,
             state=state,
+            baseline=baseline,
         )
         result = dataclasses.replace(result, values=values)
-    gaps = np.stack([result.totals, result.scores - result.scores_at_zero, result.scores], axis=-1)  # (S, n, 3)
+    gaps = np.stack([result.totals, result.scores - result.scores_at_baseline, result.scores], axis=-1)  # (S, n, 3)
     attributed = {}
     for output, rows in _score_rows(subject).items():
         channels, residual = reduction.signed_transform(_sum(result.values, rows))
@@ -343,7 +353,7 @@ def write_totals(
 ) -> None:
     """Write, by output, a trajectory's totals (T, K + 1, 2) and the parts of its completeness gap (T, 3).
 
-    The parts are the sum of the unreduced attribution, s(a) - s(0), and s(a).
+    The parts are the sum of the unreduced attribution, s(a) less the score at the baseline, and s(a).
     """
     arrays: dict[str, np.ndarray | bytes] = {
         f"totals.{key}": values.astype(np.float32) for key, values in totals.items()

@@ -1,8 +1,9 @@
 """Integrated gradients of an output with respect to a layer.
 
-Axiomatic Attribution for Deep Networks (Sundararajan, Taly and Yan, 2017), with a hidden layer in place of the input
-and 0 as the baseline: the activations a times the mean gradient of the score s on the straight line from 0 to a.
-Summed over positions and channels it tends to s(a) - s(0) as the steps grow; what is missing is the completeness gap.
+Axiomatic Attribution for Deep Networks (Sundararajan, Taly and Yan, 2017), with a hidden layer in place of the input:
+the activations a, less those of the baseline b, times the mean gradient of the score s on the straight line from b to
+a. Summed over positions and channels it tends to s(a) - s(b) as the steps grow; what is missing is the completeness
+gap.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rl_clarity.agents.capabilities import require
-from rl_clarity.agents.protocol import Agent, Score, State, Tensor
+from rl_clarity.agents.protocol import Agent, Score, State
+from rl_clarity.analyses.attribution.baselines import Baseline, layer_baseline
 from rl_clarity.analyses.attribution.quadrature import quadrature as quadrature_rule
 from rl_clarity.threads import in_threads
 
@@ -25,7 +27,7 @@ class Attribution:
     values: np.ndarray  # (S, B, h, w, c)
     activations: np.ndarray  # (B, h, w, c)
     scores: np.ndarray  # (S, B)
-    scores_at_zero: np.ndarray  # (S, B)
+    scores_at_baseline: np.ndarray  # (S, B)
 
     @property
     def totals(self) -> np.ndarray:
@@ -36,8 +38,8 @@ class Attribution:
 
     @property
     def completeness_gap(self) -> np.ndarray:
-        """(S, B): sum of the attribution less s(a) - s(0)."""
-        return self.totals - (self.scores - self.scores_at_zero)
+        """(S, B): sum of the attribution less s(a) - s(b)."""
+        return self.totals - (self.scores - self.scores_at_baseline)
 
 
 def attribute(
@@ -49,22 +51,25 @@ def attribute(
     steps: int = 10,
     quadrature: str = "riemann",
     state: State = None,
+    baseline: Baseline = "zero-layer",
 ) -> Attribution:
     """Return integrated gradients of several scores, which share their forward passes; see `integrated_gradients`."""
     agent = require(agent, "tails", for_="integrated gradients")
     points, weights = quadrature_rule(quadrature, steps)
-    activations, gradients, scores, scores_at_zero = [], [], [], []
+    start = layer_baseline(agent, baseline, observations, layer, state)
+    activations, gradients, scores, scores_at_baseline = [], [], [], []
     for tail in agent.tails(observations, layer, list(outputs), state):
-        total: Tensor = None
-        for point, weight in zip(points, weights, strict=True):
-            total = tail.add_gradients(total, scale=point, weight=weight)
-        activations.append(tail.values)
-        gradients.append(tail.array(total))
+        values = tail.values
+        rows = start if start is None or len(start) == 1 else start[tail.rows]
+        activations.append(values)
+        gradients.append(tail.path_gradients(points.tolist(), weights.tolist(), rows))
         scores.append(tail.scores())
-        scores_at_zero.append(tail.scores(scale=0))
+        at_baseline = tail.scores(scale=0) if rows is None else tail.scores(np.resize(rows, values.shape))
+        scores_at_baseline.append(at_baseline)
     product, factor = np.concatenate(gradients, axis=1), np.concatenate(activations)
-    in_threads(lambda rows: np.multiply(factor, rows, out=rows), product)
-    return Attribution(product, factor, np.concatenate(scores, axis=1), np.concatenate(scores_at_zero, axis=1))
+    difference = factor if start is None else factor - start
+    in_threads(lambda rows: np.multiply(difference, rows, out=rows), product)
+    return Attribution(product, factor, np.concatenate(scores, axis=1), np.concatenate(scores_at_baseline, axis=1))
 
 
 def integrated_gradients(
@@ -75,6 +80,7 @@ def integrated_gradients(
     steps: int = 10,
     quadrature: str = "riemann",
     state: State = None,
+    baseline: Baseline = "zero-layer",
 ) -> np.ndarray:
     """Return the attribution (B, h, w, c) of one score to a layer.
 
@@ -86,8 +92,12 @@ def integrated_gradients(
         steps: points on the path; 1 with `riemann` is gradient x activation
         quadrature: "riemann" (the original's right sum), "midpoint", "graded-midpoint" or "gauss-legendre"
         state: of a recurrent agent before the observations, held fixed; its initial state if None
+        baseline: where the path begins: "zero-layer", activations of 0; "zero-input", the activations at an image of
+            zeros; "mean", the mean activations of `observations`; or activations (h, w, c) or (B, h, w, c)
 
-    Raises OptionError for an object that is not an agent, an unknown layer, output or quadrature, and an invalid state
-    or number; SamplesError for observations of another shape or range.
+    Raises OptionError for an object that is not an agent, an unknown layer, output, quadrature or baseline, and an
+    invalid state or number; SamplesError for observations of another shape or range.
     """
-    return attribute(agent, observations, layer, (output,), steps=steps, quadrature=quadrature, state=state).values[0]
+    return attribute(
+        agent, observations, layer, (output,), steps=steps, quadrature=quadrature, state=state, baseline=baseline
+    ).values[0]

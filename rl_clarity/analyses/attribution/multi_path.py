@@ -15,6 +15,7 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Score, State
+from rl_clarity.analyses.attribution.baselines import Baseline, layer_baseline
 from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.errors import OptionError
 
@@ -39,6 +40,7 @@ def multi_path_attribution(
     max_paths: int | None = None,
     rng: np.random.Generator | None = None,
     state: State = None,
+    baseline: Baseline = "zero-layer",
 ) -> np.ndarray:
     """Return the attribution (B, h, w, c) of a score to a layer, averaged over paths in the reduced channels.
 
@@ -51,6 +53,7 @@ def multi_path_attribution(
         max_paths: number of random paths; None is all of them (70 for 8 channels)
         rng: draws the paths; numpy's default with seed 0 if None
         state: of a recurrent agent before the observations, held fixed; its initial state if None
+        baseline: where the paths begin, as for `integrated_gradients`
 
     The attribution along a path is the sum over its steps of the step's change of the activations times the gradient at
     the step's end.
@@ -58,7 +61,16 @@ def multi_path_attribution(
     another layer's reduction; SamplesError for observations of another shape or range.
     """
     return multi_path_attributions(
-        agent, observations, layer, reduction, [output], steps=steps, max_paths=max_paths, rng=rng, state=state
+        agent,
+        observations,
+        layer,
+        reduction,
+        [output],
+        steps=steps,
+        max_paths=max_paths,
+        rng=rng,
+        state=state,
+        baseline=baseline,
     )[0]
 
 
@@ -73,6 +85,7 @@ def multi_path_attributions(
     max_paths: int | None = None,
     rng: np.random.Generator | None = None,
     state: State = None,
+    baseline: Baseline = "zero-layer",
 ) -> np.ndarray:
     """Return the attribution (S, B, h, w, c) of several scores along the same paths; see `multi_path_attribution`.
 
@@ -92,19 +105,26 @@ def multi_path_attributions(
             "reduction to this layer's attribution"
         )
     # In float64: rounding of a path's points can cross a kink and move the result by 1e-4.
-    weights = np.asarray(reduction.transform(activations), np.float64)  # (B, h, w, K)
-    residual = activations - weights @ components
+    start = layer_baseline(agent, baseline, observations, layer, state)
+    difference = activations if start is None else activations - start.astype(np.float64)
+    if start is None:
+        weights = np.asarray(reduction.transform(difference), np.float64)  # (B, h, w, K)
+    else:  # activations may be below the baseline
+        positive, negative = np.maximum(difference, 0), np.maximum(-difference, 0)
+        weights = np.asarray(reduction.transform(positive) - reduction.transform(negative), np.float64)
+    residual = difference - weights @ components
     total = np.zeros((len(outputs), *activations.shape))
     halves = _draw_halves(len(components), max_paths, rng)
     for tail in agent.tails(observations, layer, list(outputs), state):
         for early in halves:
-            before = np.zeros(activations[tail.rows].shape)
+            before = np.zeros(difference[tail.rows].shape)
             for i in range(1, int(steps) + 1):
                 alpha = i / steps
                 pace = np.full(len(components), alpha**2)
                 pace[list(early)] = 1 - (1 - alpha) ** 2
                 point = (weights[tail.rows] * pace) @ components + alpha * residual[tail.rows]
-                total[:, tail.rows] += (point - before) * tail.gradients(point.astype(np.float32))
+                position = point if start is None else point + np.broadcast_to(start, activations.shape)[tail.rows]
+                total[:, tail.rows] += (point - before) * tail.gradients(position.astype(np.float32))
                 before = point
     total /= len(halves)
     return total.astype(np.float32)
