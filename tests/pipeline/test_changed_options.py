@@ -37,6 +37,7 @@ ATTRIBUTION = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
         ({"attr_policy": True}, ATTRIBUTION | {"examples/Relu_2"}),
         ({"nmf_features": 4}, FEATURES | ATTRIBUTION | EXAMPLES),
         ({"attr_quadrature": "midpoint"}, FEATURES | ATTRIBUTION | EXAMPLES),
+        ({"attr_baseline": "zero-input"}, FEATURES | ATTRIBUTION | EXAMPLES),
         ({"input_layer_include": True}, {"attribution/input/1", "attribution/input/2"}),
         ({"layer_kwargs": {"name_contains_one_of": ["Relu_1"]}}, None),
     ],

@@ -134,6 +134,16 @@ def quadrature(results: Results, small_run: SmallRun) -> None:
     assert_shows(results, attribution, fit_reduction(small_run, rule="midpoint"))
 
 
+@case(attr_baseline="mean")
+def baseline_of_means(results: Results, small_run: SmallRun) -> None:
+    agent, fitted = small_run.agent, small_run.observations.observations[:16]
+    mean = agent.activations(fitted, LAYER).mean(axis=0)
+    rule: dict[str, Any] = {"steps": 5, "quadrature": "graded-midpoint", "baseline": mean}
+    reduction = rl_clarity.ChannelReduction.fit(rl_clarity.integrated_gradients(agent, fitted, LAYER, **rule), 8, 0)
+    assert_shows(results, rl_clarity.integrated_gradients(agent, page_frames(small_run), LAYER, **rule), reduction)
+    assert results.section("attribution")["baseline"] == "mean"
+
+
 @case(attr_max_paths=4, attr_integrate_steps=3, nmf_features=4)
 def paths(results: Results, small_run: SmallRun) -> None:
     reduction = fit_reduction(small_run, features=4)
