@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.sites import feature_maps
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution.baselines import check_baseline
-from rl_clarity.analyses.attribution.layers import choose_layers
+from rl_clarity.analyses.attribution.layers import Layer, choose_layers
 from rl_clarity.errors import OptionError
 from rl_clarity.pages.files import slugs
 from rl_clarity.parsing import check_minimum
@@ -96,6 +97,8 @@ class PageLayer:
     channels: int
     """Reduced channels."""
     is_input: bool = False
+    label: str | None = None
+    """What the page calls the layer instead, where its name is a number: layers of a `torch.nn.Sequential`."""
 
     @property
     def hues(self) -> np.ndarray:
@@ -122,8 +125,16 @@ def page_layers(agent: Agent, options: LayersOptions | ReductionOptions) -> tupl
         layers.append(PageLayer(name, page_slugs[name], name, shape, shape[-1], is_input=True))
     for layer in chosen:
         channels = min(options.nmf_features, layer.shape[-1])
-        layers.append(PageLayer(layer.name, page_slugs[layer.name], layer.site.name, layer.shape, channels))
+        slug = page_slugs[layer.name]
+        layers.append(PageLayer(layer.name, slug, layer.site.name, layer.shape, channels, label=_label(layer)))
     return tuple(layers)
+
+
+def _label(layer: Layer) -> str | None:
+    """Kind, name and channels of a layer whose name is a number; None for others."""
+    if not re.split(r"[./]", layer.name)[-1].isdecimal():
+        return None
+    return f"{layer.site.kind.removesuffix('2d')} {layer.name} ({layer.shape[-1]} channels)"
 
 
 def gradient_bytes(agent: Agent, layer: PageLayer, scores: int) -> int:

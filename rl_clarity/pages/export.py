@@ -262,11 +262,12 @@ def _totals(results: Results, trajectory: int, layer: str, output: str) -> list[
     totals = results.totals(layer, trajectory).get(output)
     if totals is None:
         return []
-    channels = results.layer(layer)["channels"]
+    entry = results.layer(layer)
+    channels, label = entry["channels"], entry.get("label", layer)
     columns: list[tuple[str, Any]] = []
     for index in range(totals.totals.shape[1]):
         name = f"channel {index + 1}" if index < channels else "residual"
-        columns += _named([f"{layer} {name} {part}" for part in ("positive", "negative")], totals.totals[:, index])
+        columns += _named([f"{label} {name} {part}" for part in ("positive", "negative")], totals.totals[:, index])
     return columns
 
 

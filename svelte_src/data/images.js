@@ -1,4 +1,5 @@
 // Where an image of the page is: a file beside it, or inside it (single file).
+import { writable } from "svelte/store";
 import { createLoader } from "./cache.js";
 import { fromBase64 } from "./decode.js";
 
@@ -12,6 +13,7 @@ const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' wi
 export function createImages(missing = [], budget = 64 * 2 ** 20, document = globalThis.document) {
   const absent = new Set(missing);
   const urls = new Map();
+  const failed = writable([]);
   const images = createLoader(budget, load, ({ naturalWidth, naturalHeight }) => naturalWidth * naturalHeight * 4);
 
   function url(name) {
@@ -26,11 +28,18 @@ export function createImages(missing = [], budget = 64 * 2 ** 20, document = glo
 
   function load(name) {
     if (absent.has(name)) return Promise.reject(new Error(`${name} has not been made yet`));
-    return new Promise((resolve, reject) => {
-      const image = new Image();
-      image.onload = () => resolve(image);
-      image.onerror = () => reject(new Error(`${name} is missing`));
-      image.src = url(name);
+    const image = new Image();
+    image.src = url(name);
+    const check = async () => {
+      await image.decode();
+      // Images that are cut off are decoded without an error, but make no bitmap.
+      const bitmap = await createImageBitmap(image, { resizeWidth: 1, resizeHeight: 1 });
+      bitmap.close();
+      return image;
+    };
+    return check().catch(() => {
+      failed.update((names) => (names.includes(name) ? names : [...names, name]));
+      throw new Error(`${name} is missing or damaged`);
     });
   }
 
@@ -38,5 +47,7 @@ export function createImages(missing = [], budget = 64 * 2 ** 20, document = glo
     url,
     /** An Image to draw with; never read its pixels. @returns {Promise<HTMLImageElement>} */
     image: images.get,
+    /** A store of the names of images that could not be loaded. */
+    failed: { subscribe: failed.subscribe },
   };
 }

@@ -59,7 +59,7 @@ function idOf({ kind }, before) {
 }
 
 function withFeatures(layer, { chunk = null, thumbnails = [], reduction = null, optimized } = {}) {
-  return { ...layer, features: chunk, thumbnails, reduction, optimized };
+  return { ...layer, name: layer.label ?? layer.name, features: chunk, thumbnails, reduction, optimized };
 }
 
 /**

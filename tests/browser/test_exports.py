@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from tests.browser.pages import TOLERANCE, Visitor, close, expected_image, read_
 
 Open = Callable[..., Visitor]
 SIDE, GAP = 256, 4
+SVG = "{http://www.w3.org/2000/svg}"
 FIRST, LAST = 30, 34
 
 
@@ -55,6 +58,40 @@ def test_images_of_page_and_command_are_the_same(synthetic: Path, open_page: Ope
     assert np.abs(without_gaps(shown) - written).max() <= TOLERANCE
     canvas = read_canvas(visitor.by("observation-canvas"))[..., :3]
     assert np.array_equal(written[0, 2:SIDE:4, 2:SIDE:4], canvas)
+
+
+def test_figures_have_labels_as_text(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
+    visitor.press("e")
+    image = saved(visitor, "export-png").read_bytes()
+    figure = ElementTree.fromstring(saved(visitor, "export-svg").read_text())
+    texts = [element.text for element in figure.iter(f"{SVG}text")]
+    assert texts[:4] == [
+        f"trajectory 2, frame {FIRST} \u00b7 2b \u00b7 value function",
+        *("observation", "positive attribution", "negative attribution"),
+    ]
+    assert texts[4:] == [str(channel) for channel in range(1, 9)]
+    (embedded,) = figure.iter(f"{SVG}image")
+    assert base64.b64decode(embedded.attrib["href"].partition(",")[2]) == image
+
+
+def test_videos_have_frames_and_labels(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
+    visitor.press("e")
+    visitor.by("export-from").fill(str(FIRST))
+    visitor.by("export-to").fill(str(FIRST + 4))
+    content = saved(visitor, "export-video").read_bytes()
+    assert len(content) > 5_000
+    assert content.startswith(b"\x1a\x45\xdf\xa3") or content[4:8] == b"ftyp"  # WebM or MP4
+
+
+def test_the_page_is_printed(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b")
+    visitor.press("e")
+    visitor.page.evaluate("() => (window.print = () => (window.printed = true))")
+    visitor.click("export-print")
+    assert visitor.page.evaluate("() => window.printed")
+    assert visitor.page.pdf().startswith(b"%PDF")
 
 
 def test_animations_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.manifest import section_data
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.synthetic import Size, write_synthetic_page
@@ -61,6 +62,20 @@ def test_a_damaged_chunk_is_named(small: Path, open_page: Open, damage: str) -> 
     visitor.by("data-error").first.wait_for()
     assert "attribution/2a/1/value-1.js is damaged" in visitor.text("data-error")
     assert visitor.text("next-action") != "–"
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty"])
+@pytest.mark.parametrize("kind", ["film", "atlas"])
+def test_a_damaged_image_is_named(small: Path, open_page: Open, kind: str, damage: str) -> None:
+    manifest = read_manifest((small / "interface.html").read_bytes())
+    film = section_data(manifest, "trajectories")["trajectories"][0]["scrub"][0]
+    name = film if kind == "film" else section_data(manifest, "features")["observations"]["images"][0]
+    content = (small / name).read_bytes()
+    (small / name).write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+    visitor = open_page(small, "" if kind == "film" else "?feature=1", wait=False, expect_messages=True)
+    alert = visitor.by("failed-images")
+    alert.wait_for()
+    assert f"An image is missing or damaged: {name}." in " ".join(alert.inner_text().split())
 
 
 def test_missing_frames_and_series_are_named(small: Path, open_page: Open) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Locator
 
+from rl_clarity.pages.manifest import section_data
 from tests.browser.pages import Visitor
+from tests.browser.synthetic import Size, write_synthetic_page
 
 Open = Callable[..., Visitor]
 WithView = Callable[..., Path]
@@ -36,6 +39,23 @@ def test_the_film_is_as_high_as_any_unit_says(with_view: WithView, open_page: Op
 def test_the_policy_is_as_high_as_it_is_asked_for(with_view: WithView, open_page: Open) -> None:
     visitor = open_page(with_view(policy_display_height="6%"), "?frame=5")
     assert size_of(visitor.by("policy"))[1] == pytest.approx(54, abs=1)
+
+
+@pytest.mark.parametrize("window", [1440, 820, 390])
+def test_long_names_of_layers_fit_the_window(open_page: Open, tmp_path: Path, window: int) -> None:
+    names = [f"ppo2_model/pi/residual_tower_{index}/block_with_a_very_long_name/activation/Relu" for index in (1, 2)]
+
+    def rename(manifest: dict[str, Any]) -> None:
+        for layer, name in zip(section_data(manifest, "attribution")["layers"], names, strict=True):
+            layer["name"] = layer["full_name"] = name
+
+    size = Size(trajectories=1, steps=20, observations=16, layers=(("2a", 16, 32), ("3a", 8, 32)), input_layer=False)
+    write_synthetic_page(tmp_path, size, edit=rename)
+    visitor = open_page(tmp_path, viewport={"width": window, "height": 900})
+    for tool in ("", "e", "f", "t"):
+        if tool:
+            visitor.press(tool)
+        assert visitor.page.evaluate("() => document.documentElement.scrollWidth") <= window
 
 
 @pytest.mark.parametrize("window", [1440, 1024, 390])

@@ -394,6 +394,7 @@ def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo
         "channels": layer.channels,
         "colors": page_colors(layer.hues),
         "hues": layer.hues.tolist(),
+        **({"label": layer.label} if layer.label else {}),
         "effects": effects,
         "scales": {output: [1.0 if one is None else one["scales"][output] for one in facts] for output in ids},
         "totals": [ChunkName(totals_name(options, layer, trajectory)) for trajectory in trajectories],

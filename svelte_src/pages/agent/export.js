@@ -3,11 +3,16 @@ import { get } from "svelte/store";
 import { outputSeries, totalsAt } from "../../data/series.js";
 import { encodeApng } from "../../kit/image/apng.js";
 import { composeImage, makeGrey } from "../../kit/image/compose.js";
-import { outputName, toCsv } from "../../kit/shell/format.js";
+import { frameName, outputName, toCsv } from "../../kit/shell/format.js";
 import { attributionChunk, overlayOf } from "./image.js";
 import { firstTarget } from "./selection.js";
 
 const GAP = 4;
+/** Pixels above the images for a title and the names of the images, and below them for the colors of the features. */
+const [HEAD, FOOT] = [40, 22];
+const FONT = 13;
+const SIGNS = { pos: "positive attribution", neg: "negative attribution", abs: "attribution, both signs" };
+const VIDEO_TYPES = ["video/mp4;codecs=avc1.42E01E", "video/webm;codecs=vp9", "video/webm"];
 
 /** The first row of a frame on a canvas: observation, then each sign. */
 async function paint(page, frame, scale) {
@@ -53,6 +58,85 @@ function canvasOf(image) {
 export async function frameImage(page, scale) {
   const canvas = await paint(page, page.selection.now.frame, scale);
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+}
+
+/** The current frame as an SVG whose labels are text. @returns {Promise<Blob>} */
+export async function frameSvg(page, scale) {
+  const { frame } = page.selection.now;
+  const canvas = await paint(page, frame, scale);
+  const { texts, chips } = labels(page, frame, canvas);
+  const [width, height] = [canvas.width, canvas.height + HEAD + FOOT];
+  const lines = [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="${FONT}">`,
+    `<rect width="${width}" height="${height}" fill="#ffffff"/>`,
+    `<image y="${HEAD}" width="${width}" height="${canvas.height}" href="${canvas.toDataURL()}"/>`,
+    ...chips.map(({ color, x, y }) => `<rect x="${x}" y="${y - 11}" width="12" height="12" fill="${color}"/>`),
+    ...texts.map(({ text, x, y }) => `<text x="${x}" y="${y}">${escaped(text)}</text>`),
+    "</svg>\n",
+  ];
+  return new Blob([lines.join("\n")], { type: "image/svg+xml" });
+}
+
+const escaped = (text) => text.replace(/[&<>]/g, (character) => `&#${character.codePointAt(0)};`);
+
+/** What is written around the images of a frame: texts, and color chips, each with its place. */
+function labels({ manifest, selection, colors }, frame, { width, height }) {
+  const now = { ...selection.now, frame };
+  const target = firstTarget(manifest, now);
+  const layer = manifest.layers[target.layer];
+  const output = manifest.outputs.find(({ id }) => id === target.output);
+  const signs = attributionChunk(manifest, target) ? (now.combined ? ["abs"] : ["pos", "neg"]) : [];
+  const step = (width + GAP) / (signs.length + 1);
+  const facts = [frameName({ trajectory: target.trajectory, frame }), layer?.name, output && outputName(output)];
+  const texts = [{ text: facts.filter(Boolean).join(" \u00b7 "), x: 0, y: FONT + 2 }];
+  ["observation", ...signs.map((sign) => SIGNS[sign])].forEach((text, i) =>
+    texts.push({ text, x: Math.round(i * step), y: HEAD - 6 }),
+  );
+  const bottom = HEAD + height + FOOT - 6;
+  const chips = (signs.length ? get(colors)[target.layer] : []).map(({ color }, k) => ({ color, x: k * 36, y: bottom }));
+  chips.forEach(({ x, y }, k) => texts.push({ text: `${k + 1}`, x: x + 16, y }));
+  return { texts, chips };
+}
+
+/** A range of frames with labels as a video, recorded while it plays: MP4 where the browser can, else WebM. @returns {Promise<Blob>} */
+export async function video(page, { first, last, scale, fps }, onProgress) {
+  const type = VIDEO_TYPES.find((candidate) => globalThis.MediaRecorder?.isTypeSupported(candidate));
+  if (!type) throw new Error("This browser cannot record videos; use the animation, or the command “rl-clarity export”.");
+  const canvas = document.createElement("canvas");
+  const parts = [];
+  let recorder = null;
+  for (let frame = first; frame <= last; frame += 1) {
+    const painted = await paint(page, frame, scale);
+    if (!recorder) {
+      const even = (length) => 2 * Math.ceil(length / 2); // as H.264 demands
+      Object.assign(canvas, { width: even(painted.width), height: even(painted.height + HEAD + FOOT) });
+      drawLabelled(canvas, painted, labels(page, frame, painted));
+      recorder = new MediaRecorder(canvas.captureStream(fps), { mimeType: type, videoBitsPerSecond: 8e6 });
+      recorder.ondataavailable = ({ data }) => parts.push(data);
+      recorder.start();
+    }
+    drawLabelled(canvas, painted, labels(page, frame, painted));
+    onProgress((frame - first) / (last - first + 1));
+    await new Promise((resolve) => setTimeout(resolve, 1000 / fps));
+  }
+  const stopped = new Promise((resolve) => (recorder.onstop = resolve));
+  recorder.stop();
+  await stopped;
+  return new Blob(parts, { type: type.split(";")[0] });
+}
+
+function drawLabelled(canvas, painted, { texts, chips }) {
+  const context = canvas.getContext("2d");
+  context.fillStyle = "#ffffff";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(painted, 0, HEAD);
+  for (const { color, x, y } of chips) {
+    context.fillStyle = color;
+    context.fillRect(x, y - 11, 12, 12);
+  }
+  context.fillStyle = "#000000";
+  context.font = `${FONT}px sans-serif`;
+  for (const { text, x, y } of texts) context.fillText(text, x, y);
 }
 
 /** A range of frames as an animated PNG. @returns {Promise<Blob>} */

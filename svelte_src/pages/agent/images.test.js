@@ -161,13 +161,26 @@ test("images long unused are dropped, and loaded again when they are needed", as
     naturalHeight = 10;
     set src(name) {
       loaded.push(name);
-      queueMicrotask(() => this.onload());
     }
+    decode = async () => {};
   };
+  globalThis.createImageBitmap = async () => ({ close() {} });
   globalThis.CSS ??= { escape: (text) => text };
   const images = createImages([], 1000, { querySelector: () => null }); // room for two
   for (const name of ["a", "b", "a", "c", "a", "b"]) await images.image(name);
   assert.deepEqual(loaded, ["a", "b", "c", "b"]);
+  delete globalThis.Image;
+});
+
+test("images that cannot be decoded are named once", async () => {
+  globalThis.Image = class {
+    decode = () => Promise.reject(new Error("EncodingError"));
+  };
+  const images = createImages([], 1000, { querySelector: () => null });
+  let failed;
+  images.failed.subscribe((names) => (failed = names));
+  for (const name of ["a", "b", "a"]) await assert.rejects(images.image(name), /[ab] is missing or damaged/);
+  assert.deepEqual(failed, ["a", "b"]);
   delete globalThis.Image;
 });
 
