@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+import rl_clarity
 from rl_clarity.analyses.analysis import action_groups, action_label
 from rl_clarity.analyses.attribution.analysis import attributed_outputs, scores_to_compute
 from rl_clarity.analyses.layers import page_layers
 from rl_clarity.analyses.trajectories import discounts
 from rl_clarity.errors import OptionError
+from rl_clarity.options import InterfaceOptions
 from tests.analyses.subjects import make_subject
 from tests.fakes import TinyAgent
 
@@ -105,3 +107,20 @@ def test_the_input_must_not_have_the_name_of_a_layer() -> None:
 def test_number_of_stacked_frames(channels: int, stack: int | None, expected: int) -> None:
     agent = TinyAgent(observation_shape=(16, 16, channels))
     assert make_subject(agent, metadata={"frame_stack": stack}).stack == expected
+
+
+def test_layers_of_a_sequential_module_are_labelled_by_what_they_are() -> None:
+    nn = pytest.importorskip("torch").nn
+    module: Any = nn.Module()
+    layers = [nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.Conv2d(8, 6, 2, 2), nn.ReLU(), nn.Flatten()]
+    module.features, module.actor, module.critic = nn.Sequential(*layers), nn.Linear(24, 4), nn.Linear(24, 1)
+
+    def forward(images: Any) -> Any:
+        hidden = module.features(images)
+        return module.actor(hidden), module.critic(hidden)
+
+    module.forward = forward
+    agent = rl_clarity.TorchAgent(module, (16, 16, 3))
+    labels = {layer.name: layer.label for layer in page_layers(agent, InterfaceOptions())}
+    assert labels == {"features.1": "relu features.1 (8 channels)", "features.3": "relu features.3 (6 channels)"}
+    assert {layer.label for layer in page_layers(TinyAgent(), InterfaceOptions())} == {None}

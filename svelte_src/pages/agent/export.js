@@ -93,7 +93,11 @@ function labels({ manifest, selection, colors }, frame, { width, height }) {
     texts.push({ text, x: Math.round(i * step), y: HEAD - 6 }),
   );
   const bottom = HEAD + height + FOOT - 6;
-  const chips = (signs.length ? get(colors)[target.layer] : []).map(({ color }, k) => ({ color, x: k * 36, y: bottom }));
+  const chips = (signs.length ? get(colors)[target.layer] : []).map(({ color }, k) => ({
+    color,
+    x: k * 36,
+    y: bottom,
+  }));
   chips.forEach(({ x, y }, k) => texts.push({ text: `${k + 1}`, x: x + 16, y }));
   return { texts, chips };
 }
@@ -101,7 +105,8 @@ function labels({ manifest, selection, colors }, frame, { width, height }) {
 /** A range of frames with labels as a video, recorded while it plays: MP4 where the browser can, else WebM. @returns {Promise<Blob>} */
 export async function video(page, { first, last, scale, fps }, onProgress) {
   const type = VIDEO_TYPES.find((candidate) => globalThis.MediaRecorder?.isTypeSupported(candidate));
-  if (!type) throw new Error("This browser cannot record videos; use the animation, or the command “rl-clarity export”.");
+  if (!type)
+    throw new Error("This browser cannot record videos; use the animation, or the command “rl-clarity export”.");
   const canvas = document.createElement("canvas");
   const parts = [];
   let recorder = null;
@@ -111,7 +116,7 @@ export async function video(page, { first, last, scale, fps }, onProgress) {
       const even = (length) => 2 * Math.ceil(length / 2); // as H.264 demands
       Object.assign(canvas, { width: even(painted.width), height: even(painted.height + HEAD + FOOT) });
       drawLabelled(canvas, painted, labels(page, frame, painted));
-      recorder = new MediaRecorder(canvas.captureStream(fps), { mimeType: type, videoBitsPerSecond: 8e6 });
+      recorder = new globalThis.MediaRecorder(canvas.captureStream(fps), { mimeType: type, videoBitsPerSecond: 8e6 });
       recorder.ondataavailable = ({ data }) => parts.push(data);
       recorder.start();
     }
