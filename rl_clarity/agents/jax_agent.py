@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents import torch_checks as checks
+from rl_clarity.agents import network_outputs
 from rl_clarity.agents.batched import BatchedAgent
+from rl_clarity.agents.behavior import check_behavior
 from rl_clarity.agents.differentiation import Backend, Function, JaxBackend
 from rl_clarity.agents.graph import Graph, cut
 from rl_clarity.agents.graph import after_bottleneck as after_bottlenecks
@@ -43,9 +44,12 @@ class JaxAgent(BatchedAgent):
             after as the last of its results
         channels_first: whether the function takes (B, C, H, W)
         input_divisor: the function's input is the observations divided by it, in float32; 1 for a function that scales
-            them itself
+            them itself. By default 255, unless the function scales its input once more before its first weights: then
+            it must be given
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
+        check: run the function on a few images of noise and refuse one whose outputs are random, depend on the rest of
+            the batch, or have no gradient
 
     Raises:
         OptionError: the function returns anything else, or cannot be traced.
@@ -61,9 +65,10 @@ class JaxAgent(BatchedAgent):
         heads: Sequence[str | None] | None = None,
         initial_state: Any = None,
         channels_first: bool = False,
-        input_divisor: float = 255,
+        input_divisor: float | None = None,
         batch_size: int = 256,
         gradient_batch_size: int = 64,
+        check: bool = True,
     ) -> None:
         if not callable(apply):
             raise OptionError(f"apply is a {type(apply).__name__}; it must be a function, such as module.apply")
@@ -72,20 +77,22 @@ class JaxAgent(BatchedAgent):
         self._single_state = initial_state is not None and not isinstance(initial_state, list | tuple)
         parts = () if initial_state is None else (initial_state,) if self._single_state else tuple(initial_state)
         self._initial_state = tuple(np.asarray(part, np.float32) for part in parts)
-        self.observation_shape = checks.checked_shape(observation_shape)
+        self.observation_shape = network_outputs.checked_shape(observation_shape)
         self._given_heads = heads
         self._programs: dict[int, Program] = {}
-        names, actions = self._trial()
+        names, actions = self._trial(check_scale=input_divisor is None)
         super().__init__(
             self.observation_shape,
             names,
             actions,
             metadata,
             initial_state=self._initial_state,
-            input_divisor=input_divisor,
+            input_divisor=255 if input_divisor is None else input_divisor,
             batch_size=batch_size,
             gradient_batch_size=gradient_batch_size,
         )
+        if check:
+            check_behavior(self, float(np.finfo(np.float32).eps))
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the parameters, by their paths in the pytree."""
@@ -94,14 +101,14 @@ class JaxAgent(BatchedAgent):
         leaves, _ = jax.tree_util.tree_flatten_with_path(self._parameters)
         return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
-    def _trial(self) -> tuple[tuple[str, ...], int]:
+    def _trial(self, *, check_scale: bool) -> tuple[tuple[str, ...], int]:
         """Run the function once and trace it: names of its heads, and the number of actions."""
         observations = np.random.default_rng(0).random((TRIAL_BATCH, *self.observation_shape), np.float32)
         state = [np.repeat(part[None], TRIAL_BATCH, axis=0) for part in self._initial_state]
         try:
             heads, tensors, after = self._run(observations, *state)
-            checks.check_state(state, after)
-            checks.check_batch(tensors)
+            network_outputs.check_state(state, after)
+            network_outputs.check_batch(tensors)
             program = self._program(TRIAL_BATCH)
         except ClarityError:
             raise
@@ -115,8 +122,14 @@ class JaxAgent(BatchedAgent):
             ) from error
         if len(program.graph(len(heads)).sinks) < len(heads):
             raise OptionError(f"an output of apply ({', '.join(heads)}) does not depend on the observations")
+        if check_scale:
+            weighted = next((op for op in program.operations if op.kind in ("conv2d", "dense")), None)
+            if weighted is not None:
+                inputs = dict(zip(program.inputs, (observations, *state), strict=True))
+                (first,) = program.evaluate(weighted.arguments[:1], inputs)
+                network_outputs.check_scale(first, observations)
         scores = np.asarray(tensors[heads.index("q_values" if "q_values" in heads else "policy_logits")])
-        checks.check_logits(scores)
+        network_outputs.check_logits(scores)
         return heads, scores.shape[-1]
 
     def _run(self, observations: Any, *states: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
@@ -125,8 +138,8 @@ class JaxAgent(BatchedAgent):
 
         x = jnp.moveaxis(observations, -1, 1) if self._channels_first else jnp.asarray(observations)
         state = (states[0] if self._single_state else states,) if states else ()
-        outputs, after = checks.split_state(self._apply(self._parameters, x, *state), recurrent=bool(states))
-        heads, tensors = checks.named_heads(outputs, self._given_heads)
+        outputs, after = network_outputs.split_state(self._apply(self._parameters, x, *state), recurrent=bool(states))
+        heads, tensors = network_outputs.named_heads(outputs, self._given_heads)
         parts = [] if after is None else list(after) if isinstance(after, list | tuple) else [after]
         return heads, [jnp.float32(tensor) for tensor in tensors], [jnp.float32(part) for part in parts]
 

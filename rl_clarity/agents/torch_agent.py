@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents import torch_calls, torch_checks, torch_paths
+from rl_clarity.agents import network_outputs, torch_calls, torch_checks, torch_paths
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.behavior import check_behavior
 from rl_clarity.agents.differentiation import Backend, Function, TorchBackend
@@ -88,7 +88,7 @@ class TorchAgent(BatchedAgent):
         self._single_state = initial_state is not None and not isinstance(initial_state, list | tuple)
         parts = () if initial_state is None else (initial_state,) if self._single_state else tuple(initial_state)
         self._initial_state = tuple(np.asarray(part, np.float32) for part in parts)
-        height, width, channels = torch_checks.checked_shape(observation_shape)
+        height, width, channels = network_outputs.checked_shape(observation_shape)
         self._given_heads = heads
         names, actions = self._trial((height, width, channels))
         super().__init__(
@@ -104,7 +104,7 @@ class TorchAgent(BatchedAgent):
         if input_divisor is None:
             observations = self._trial_observations()
             with self._computing(), torch.no_grad():
-                torch_checks.check_scale(torch, self.module, lambda: self._trial_run(observations), observations)
+                torch_checks.check_module_scale(torch, self.module, lambda: self._trial_run(observations), observations)
         if check:
             check_behavior(self, torch.finfo(self._dtype).eps)
             self._warn_of_unreached_heads()
@@ -115,10 +115,10 @@ class TorchAgent(BatchedAgent):
         with torch_checks.explained(shape), self._computing(), _torch().no_grad():
             state = [self._tensor(np.repeat(part[None], 2, axis=0)) for part in self._initial_state]
             heads, tensors, after = self._run(self._tensor(observations), *state)
-        torch_checks.check_state(state, after)
+        network_outputs.check_state(state, after)
         scores = tensors[heads.index("q_values" if "q_values" in heads else "policy_logits")]
-        torch_checks.check_batch(tensors)
-        torch_checks.check_logits(scores.cpu().numpy())
+        network_outputs.check_batch(tensors)
+        network_outputs.check_logits(scores.cpu().numpy())
         return heads, int(scores.shape[-1])
 
     @property
@@ -278,8 +278,8 @@ class TorchAgent(BatchedAgent):
         result = self._call_module(
             self.module, x, (state[0] if self._single_state else tuple(state)) if state else None
         )
-        outputs, after = torch_checks.split_state(result, recurrent=bool(self._initial_state))
-        heads, tensors = torch_checks.named_heads(outputs, self._given_heads)
+        outputs, after = network_outputs.split_state(result, recurrent=bool(self._initial_state))
+        heads, tensors = network_outputs.named_heads(outputs, self._given_heads)
         return heads, [tensor.float() for tensor in tensors], [part.float() for part in _parts(after)]
 
     def _tensor(self, array: Any) -> Any:

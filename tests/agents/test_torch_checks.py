@@ -156,7 +156,7 @@ class Centers(Color):
 
 def test_modules_that_divide_by_255_need_the_divisor() -> None:
     """Otherwise observations would be divided twice."""
-    with pytest.raises(OptionError, match=r"by 0\.00392 before its first part with weights.*input_divisor=1 if"):
+    with pytest.raises(OptionError, match=r"by 0\.00392 before its first layer with weights.*input_divisor=1 if"):
         TorchAgent(DividesItself(), (64, 64, 3))
     for divisor in (1, 255):
         TorchAgent(DividesItself(), (64, 64, 3), input_divisor=divisor)

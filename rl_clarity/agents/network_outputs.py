@@ -1,0 +1,137 @@
+"""What a function or module returns for observations: heads by name, and a state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.heads import check_heads, check_width, find_heads, probabilities_error
+from rl_clarity.agents.input_scale import MAX_FACTOR
+from rl_clarity.errors import OptionError
+
+STATE_KEYS = ("state", "hidden", "hidden_state", "hx")
+ROUNDING = 5e-3
+"""How far from 1 the sum of probabilities may be, in half precision."""
+
+
+def checked_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    """Return (H, W, C); raise OptionError for anything else."""
+    try:
+        height, width, channels = map(int, shape)
+    except (TypeError, ValueError):
+        height, width, channels = 0, 0, 0
+    if min(height, width, channels) < 1:
+        raise OptionError(f"observation_shape={shape!r} must be three positive integers, (height, width, channels)")
+    return height, width, channels
+
+
+def check_scale(values: Any, observations: Any) -> None:
+    """Raise OptionError if observations from 0 to 1 are divided once more, to `values`, before the first weights."""
+    factor = float((values.max() - values.min()) / (observations.max() - observations.min()))
+    if 0 < factor <= MAX_FACTOR:
+        raise OptionError(
+            f"the network multiplies its input by {factor:.3g} before its first layer with weights, but is called with "
+            "observations / 255: give input_divisor=1 if it takes observations from 0 to 255, input_divisor=255 if it "
+            "takes observations from 0 to 1"
+        )
+
+
+def check_batch(heads: Sequence[Any]) -> None:
+    """Raise OptionError unless the heads of two observations have two rows."""
+    for tensor in heads:
+        if len(tensor) != 2:
+            raise OptionError(
+                f"the network returns {len(tensor)} rows for two observations; outputs are (batch, n) or (batch,)"
+            )
+
+
+def check_state(before: Sequence[Any], after: Sequence[Any]) -> None:
+    """Raise OptionError if a step changes the shapes of the state."""
+    shapes, shapes_after = ([tuple(part.shape[1:]) for part in state] for state in (before, after))
+    if shapes != shapes_after:
+        raise OptionError(
+            f"the state has the shapes {shapes} before a step (initial_state) and {shapes_after} after it (without the "
+            "batch axis); they must be the same, with the batch as the first axis"
+        )
+
+
+def check_logits(logits: np.ndarray) -> None:
+    """Raise OptionError if each row (B, A) is a distribution: probabilities instead of logits."""
+    if logits.shape[1] > 1 and np.all(logits >= 0) and np.allclose(logits.sum(axis=1), 1, atol=ROUNDING):
+        raise probabilities_error("logits", "not negative, with a sum of 1")
+
+
+def split_state(result: Any, *, recurrent: bool) -> tuple[Any, Any]:
+    """The outputs and the state after: the last of several results, or the entry of a dict with such a name."""
+    if not recurrent:
+        return result, None
+    if isinstance(result, Mapping):
+        key = next((key for key in STATE_KEYS if key in result), None)
+        if key is None:
+            raise OptionError(f"the network returns {list(result)}; its state must be called {', '.join(STATE_KEYS)}")
+        return {name: item for name, item in result.items() if name != key}, result[key]
+    if not isinstance(result, list | tuple) or len(result) < 2:
+        raise OptionError(f"the network returns a {type(result).__name__}; with a state, it must return the state last")
+    *outputs, state = result
+    return outputs, state
+
+
+def named_tensors(outputs: Any) -> list[tuple[str | None, Any]]:
+    """Tensors, with their names where they have one, in the order of the outputs."""
+    if isinstance(outputs, Mapping):
+        return [(str(name), _tensor(item)) for name, item in outputs.items() if item is not None]
+    if isinstance(outputs, list | tuple):
+        fields = getattr(outputs, "_fields", [None] * len(outputs))
+        named: list[tuple[str | None, Any]] = []
+        for field, item in zip(fields, outputs, strict=True):
+            if isinstance(item, list | tuple | Mapping):
+                named += named_tensors(item)
+            elif item is not None:
+                named.append((field, _tensor(item)))
+        return named
+    return [(None, _tensor(outputs))]
+
+
+def named_heads(outputs: Any, names: Sequence[str | None] | None) -> tuple[tuple[str, ...], list[Any]]:
+    """Names of the heads and their tensors (B, n); outputs that `names` calls None are left out.
+
+    Raises OptionError for outputs that are not an agent's.
+    """
+    named = named_tensors(outputs)
+    chosen: Sequence[str | None] = _find_heads(named) if names is None else check_heads(names, len(named))
+    heads = {}
+    for head, (name, tensor) in zip(chosen, named, strict=True):
+        if head is not None:
+            check_width(head, _width(name, tensor))
+            heads[head] = tensor if len(tensor.shape) == 2 else tensor[:, None]
+    return tuple(heads), list(heads.values())
+
+
+def _find_heads(named: Sequence[tuple[str | None, Any]]) -> tuple[str, ...]:
+    try:
+        return find_heads([name for name, _ in named], [_width(name, tensor) for name, tensor in named])
+    except OptionError as error:
+        if len(named) < 3:
+            raise
+        raise OptionError(f"{error}. If the last one is a recurrent module's state, pass initial_state") from None
+
+
+def _width(name: str | None, tensor: Any) -> int | None:
+    """Columns of (B, n); None for (B,)."""
+    shape = tuple(getattr(tensor, "shape", ()))
+    if len(shape) not in (1, 2):
+        what = f"of shape {shape}" if shape else f"that is a {type(tensor).__name__}"
+        if hasattr(tensor, "rsample"):  # a continuous distribution
+            what += ", whose mean could take the place of logits"
+        raise OptionError(
+            f"the network returns {name or 'a tensor'} {what}; (batch, n) or (batch,) is needed. "
+            "heads=(..., None) leaves an output out; initial_state describes a recurrent module's state"
+        )
+    return int(shape[1]) if len(shape) == 2 else None
+
+
+def _tensor(item: Any) -> Any:
+    """A tensor; the logits of a categorical distribution."""
+    return item.logits if hasattr(item, "logits") and not hasattr(item, "shape") else item
