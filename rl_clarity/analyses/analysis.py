@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+import PIL.Image
 
 from rl_clarity.agents.capabilities import initial_state
 from rl_clarity.agents.protocol import Agent, State
@@ -33,6 +34,9 @@ ARROWS = {
     frozenset(["RIGHT", "UP"]): "↗",
     frozenset(["RIGHT", "DOWN"]): "↘",
 }
+COMPARED_FRAMES = 16
+SAME_VIEW = 0.5
+"""Correlation of observations and rendered frames above which they show the same view."""
 DIRECTIONS = ("RIGHT", "LEFT", "UP", "DOWN")
 
 
@@ -96,9 +100,11 @@ class Subject:
         return newest_frames(np.asarray(self.trajectories.observations[trajectory, steps]), self.stack)
 
     def observation_frames(self) -> np.ndarray:
-        """Frames (M, H, W, 1 | 3) uint8 of the extra observations."""
+        """Frames (M, H, W, 1 | 3) uint8 of the extra observations, in which positions are those of the observations."""
         full = self.observations.observations_full
-        return newest_frames(self.observations.observations, self.stack) if full is None else full
+        if full is None or not self.info.observation.aligned:
+            return newest_frames(self.observations.observations, self.stack)
+        return full
 
     def states(self, trajectory: int, steps: slice) -> State:
         """A recurrent agent's states before steps of a trajectory."""
@@ -216,4 +222,23 @@ def _observation(trajectories: Trajectories, metadata: Mapping[str, Any]) -> Obs
     full = trajectories.observations_full
     frame_height, frame_width = (height, width) if full is None else full.shape[2:4]
     stack = int(metadata.get("frame_stack") or 1)
-    return ObservationInfo(height, width, channels, frame_height, frame_width, stack if channels % stack == 0 else 1)
+    stack = stack if channels % stack == 0 else 1
+    aligned = full is None or _same_view(trajectories.observations, full, stack)
+    return ObservationInfo(height, width, channels, frame_height, frame_width, stack, aligned)
+
+
+def _same_view(observations: np.ndarray, frames: np.ndarray, stack: int) -> bool:
+    """Whether rendered frames show what the observations show, so that a position in one is the same in the other.
+
+    An environment may render a map of the whole level beside what the agent sees. Frames that show the same view
+    correlate with the observations once they are reduced to their size; some spread-out frames are compared.
+    """
+    steps, height, width, channels = observations.shape[1:]
+    correlations = []
+    for step in np.unique(np.linspace(0, steps - 1, COMPARED_FRAMES).astype(int)):
+        newest = observations[0, step, ..., channels - channels // stack :].astype(np.float32).mean(axis=-1)
+        image = PIL.Image.fromarray(frames[0, step].astype(np.float32).mean(axis=-1))
+        reduced = np.asarray(image.resize((width, height), PIL.Image.Resampling.BOX))
+        if newest.std() > 0 and reduced.std() > 0:
+            correlations.append(abs(np.corrcoef(newest.ravel(), reduced.ravel())[0, 1]))
+    return not correlations or float(np.median(correlations)) > SAME_VIEW

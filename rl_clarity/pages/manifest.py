@@ -47,6 +47,8 @@ class ObservationInfo:
     frame_height: int
     frame_width: int
     stack: int = 1
+    aligned: bool = True
+    """Whether the frames show the same view as the observations."""
 
 
 @dataclass(frozen=True)

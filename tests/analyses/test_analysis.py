@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.analyses.analysis import action_groups, action_label
+from rl_clarity.analyses.analysis import action_groups, action_label, describe_agent
 from rl_clarity.analyses.attribution.analysis import attributed_outputs, scores_to_compute
 from rl_clarity.analyses.layers import page_layers
 from rl_clarity.analyses.trajectories import discounts
@@ -124,3 +126,33 @@ def test_layers_of_a_sequential_module_are_labelled_by_what_they_are() -> None:
     labels = {layer.name: layer.label for layer in page_layers(agent, InterfaceOptions())}
     assert labels == {"features.1": "relu features.1 (8 channels)", "features.3": "relu features.3 (6 channels)"}
     assert {layer.label for layer in page_layers(TinyAgent(), InterfaceOptions())} == {None}
+
+
+def test_frames_of_another_view_are_recognized() -> None:
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 256, (8, 8, 3)).astype(np.uint8)
+    frames = np.stack([np.roll(level, step, axis=1) for step in range(20)]).repeat(8, axis=1).repeat(8, axis=2)
+    agent = TinyAgent(observation_shape=(16, 16, 12))
+    subject = make_subject(agent, metadata={"frame_stack": 4})
+
+    def is_aligned(newest: np.ndarray, rendered: np.ndarray) -> bool:
+        stacked = np.concatenate([np.zeros((*newest.shape[:3], 9), np.uint8), newest], axis=-1)
+        trajectories = replace(subject.trajectories, observations=stacked[None], observations_full=rendered[None])
+        return describe_agent(agent, trajectories, subject.metadata, subject.options).observation.aligned
+
+    smaller = frames[:, ::4, ::4]
+    assert is_aligned(smaller, frames)
+    assert is_aligned(255 - smaller, frames)  # inverted, but in the same places
+    assert not is_aligned(smaller.swapaxes(1, 2)[:, ::-1], frames)
+    assert not is_aligned(rng.integers(0, 256, smaller.shape).astype(np.uint8), frames)
+    assert is_aligned(np.zeros_like(smaller), frames)  # nothing to compare
+
+
+def test_patches_are_not_cut_out_of_frames_of_another_view() -> None:
+    subject = make_subject(TinyAgent(observation_shape=(16, 16, 3)))
+    full = np.ones((len(subject.observations.observations), 32, 32, 3), np.uint8)
+    subject = replace(subject, observations=replace(subject.observations, observations_full=full))
+    assert subject.observation_frames().shape[1:3] == (32, 32)
+    other = replace(subject.info.observation, aligned=False)
+    subject = replace(subject, info=replace(subject.info, observation=other))
+    assert subject.observation_frames().shape[1:3] == (16, 16)

@@ -20,7 +20,7 @@ export function toQuery(manifest, selection, kept = {}) {
   const channels = channelsToText(manifest, selection);
   if (channels) query.set("channels", channels);
   for (const [key, name] of Object.entries(FLAGS)) if (selection[key]) query.set(name, "1");
-  if (!selection.overlay) query.set("overlay", "0");
+  if (selection.overlay !== defaults.overlay) query.set("overlay", selection.overlay ? "1" : "0");
   if (!selection.smooth) query.set("smooth", "0");
   if (selection.opacity !== defaults.opacity) query.set("opacity", selection.opacity);
   if (selection.threshold !== 0) query.set("threshold", selection.threshold);
@@ -45,7 +45,7 @@ export function fromQuery(manifest, text) {
     patch.channels = channelsFromText(manifest, query.get("channels"), patch.layer ?? initialSelection(manifest).layer);
   }
   for (const [key, name] of Object.entries(FLAGS)) if (query.get(name) === "1") patch[key] = true;
-  if (query.get("overlay") === "0") patch.overlay = false;
+  if (/^[01]$/.test(query.get("overlay") ?? "")) patch.overlay = query.get("overlay") === "1";
   if (query.get("smooth") === "0") patch.smooth = false;
   if (number("opacity") !== null) patch.opacity = Math.min(1, number("opacity"));
   if (number("threshold") !== null) patch.threshold = Math.min(1, number("threshold"));

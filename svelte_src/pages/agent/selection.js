@@ -30,7 +30,7 @@ export function initialSelection(manifest) {
     channels: {},
     residual: false,
     combined: false,
-    overlay: true,
+    overlay: manifest.observation?.aligned ?? true,
     opacity: manifest.view?.attribution_weight ?? 0.9,
     threshold: 0,
     smooth: true,

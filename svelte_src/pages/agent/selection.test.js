@@ -66,6 +66,14 @@ test("a selection survives its address", () => {
   assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, empty)), empty);
 });
 
+test("attribution is drawn alone where the frames show another view than the observations", () => {
+  const other = { ...MANIFEST, observation: { ...MANIFEST.observation, aligned: false } };
+  const selection = initialSelection(other);
+  assert.equal(selection.overlay, false);
+  const over = { ...selection, overlay: true };
+  assert.deepEqual(fromQuery(other, toQuery(other, over)), over);
+});
+
 test("an address holds no defaults, and keeps what is not about the selection", () => {
   assert.equal(
     toQuery(MANIFEST, initialSelection(MANIFEST), { embed: "1" }),
