@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
+"""Exit codes of commands: the latter two are those of a shell, 128 plus the signal's number."""
 MAX_LENGTH = 2000
 """Of a message; the middle of longer ones is left out."""
 
@@ -46,6 +48,17 @@ class OutputError(ClarityError):
 
 class EvaluationError(ClarityError):
     """An agent whose return is not the expected one."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does: what is finished is kept."""
+
+
+def exit_code(error: BaseException) -> int:
+    """Exit code of a command that an error or a signal ends."""
+    if isinstance(error, KeyboardInterrupt):
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+    return FAILED
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -31,14 +31,14 @@ from rl_clarity.cli.arguments import (
     Verify,
     parse_arguments,
 )  # fmt: skip
-from rl_clarity.errors import ClarityError, OptionError, printable
+from rl_clarity.errors import FAILED, ClarityError, OptionError, Terminated, exit_code, printable
 from rl_clarity.jobs import communicator
 from rl_clarity.keys import to_plain
 from rl_clarity.models import fetched
 from rl_clarity.options import InterfaceOptions
 from rl_clarity.training.options import TrainOptions
 
-FAILED, USAGE_ERROR, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+USAGE_ERROR = 2
 OUT_OF_MEMORY = (
     *("out of memory", "cannot allocate memory", "unable to allocate", "failed to map segment", "bad_alloc"),
     *("can't start new thread", "resource exhausted"),
@@ -112,19 +112,15 @@ def _main(words: Sequence[str]) -> int:
     return FAILED if isinstance(command, Verify) and summary["problems"] else 0
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a command as Ctrl-C does: what is finished is kept."""
-
-
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise `_Terminated` when the process is terminated; only a main thread can."""
+    """Raise `Terminated` when the process is terminated; only a main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def terminate(number: int, frame: Any) -> None:
-        raise _Terminated
+        raise Terminated
 
     previous = signal.signal(signal.SIGTERM, terminate)
     try:
@@ -134,8 +130,8 @@ def _terminable() -> Iterator[None]:
 
 
 def _stopped(error: KeyboardInterrupt) -> int:
-    what, code = ("terminated", TERMINATED) if isinstance(error, _Terminated) else ("interrupted", INTERRUPTED)
-    return _fail("; ".join([what, *map(str, error.args)]), code)
+    what = "terminated" if isinstance(error, Terminated) else "interrupted"
+    return _fail("; ".join([what, *map(str, error.args)]), exit_code(error))
 
 
 def _is_memory_error(error: BaseException) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.errors import ClarityError, Terminated, exit_code
 
 LAUNCHERS = ("PMI_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
 """Environment variables that an MPI launcher sets."""
@@ -165,13 +165,14 @@ class MpiRanks:
             rank = f"rl-clarity: rank {self.rank} of {self.size}"
             print(f"{rank} {_describe(error, what)}", file=sys.stderr, flush=True)
         time.sleep(FORWARDING_SECONDS)
-        self._world.Abort(1)
-        os._exit(1)  # in some MPI implementations Abort returns
+        self._world.Abort(exit_code(error))
+        os._exit(exit_code(error))  # in some MPI implementations Abort returns
 
 
 def _describe(error: BaseException, what: str) -> str:
     if isinstance(error, KeyboardInterrupt):
-        return f"was interrupted at {what}; {str(error) or 'run the same command again to resume'}"
+        verb = "terminated" if isinstance(error, Terminated) else "interrupted"
+        return f"was {verb} at {what}; {str(error) or 'run the same command again to resume'}"
     expected = isinstance(error, (ClarityError, OSError))
     return f"failed at {what}: {error if expected else ''.join(traceback.format_exception(error))}"
 

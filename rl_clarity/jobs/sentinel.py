@@ -1,8 +1,11 @@
-"""Reports what a rank was doing when it was killed: the rank itself cannot, and a launcher knows only its number.
+"""Reports what a rank was doing when it was killed, or stands still: the rank itself cannot.
 
 Each rank starts a small process that reads what the rank is doing, and reports it if the pipe closes before the rank
 has signed off. A launcher then kills the other ranks too, so the first sentinel of a machine leaves a marker file, and
 the others stay silent.
+
+A thread of the rank writes an empty line from time to time, unless the rank uses no processor time, as one that is
+stopped, or waits for a file system that does not answer. A rank that waits for others does: MPI polls.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,13 +23,27 @@ from pathlib import Path
 
 from rl_clarity.jobs.communicator import Communicator
 
+STANDSTILL_SECONDS = 60.0
+"""A rank that uses no processor time for so long is reported."""
+BUSY_SHARE = 0.01
+"""Share of a processor that a rank uses at least if it does not stand still."""
 _GOODBYE = "goodbye"
 _PROGRAM = f"""
-import os, sys, time
-mark, who = sys.argv[1:]
-last = "the start"
+import os, sys, threading, time
+mark, who, seconds = sys.argv[1:]
+last, alive = "the start", threading.Event()
+def watch(limit):
+    while True:
+        if not alive.wait(limit):
+            text = f"rl-clarity: the job waits for {{who}}, which has stood still at {{last}} for {{limit:g}} s\\n"
+            os.write(2, text.encode())
+            alive.wait()
+            limit *= 2
+        alive.clear()
+threading.Thread(target=watch, args=(float(seconds),), daemon=True).start()
 for line in sys.stdin:
-    last = line.strip()
+    last = line.strip() or last
+    alive.set()
 if last != "{_GOODBYE}":
     try:
         os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
@@ -48,18 +67,28 @@ class Sentinel:
         self._mark = mark
         # In its own session, so that signals for the rank (Ctrl-C, a launcher's kill) do not end it first.
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, str(mark), who],
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, str(mark), who, str(STANDSTILL_SECONDS)],
             stdin=subprocess.PIPE,
             start_new_session=True,
-            text=True,
         )
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._report_life, daemon=True)
+        self._thread.start()
 
     def doing(self, what: str) -> None:
         """Note what the rank starts now."""
         assert self._process.stdin is not None
-        with suppress(OSError):
-            self._process.stdin.write(what.replace("\n", " ") + "\n")
-            self._process.stdin.flush()
+        with suppress(OSError):  # one write each, since two threads write
+            os.write(self._process.stdin.fileno(), what.replace("\n", " ").encode() + b"\n")
+
+    def _report_life(self) -> None:
+        interval = STANDSTILL_SECONDS / 4
+        before = time.process_time()
+        while not self._left.wait(interval):
+            used = time.process_time()
+            if used - before > BUSY_SHARE * interval:
+                self.doing("")
+            before = used
 
     def hush(self) -> bool:
         """Silence this machine's sentinels, since an error is about to be reported; returns whether it is the first."""
@@ -72,6 +101,8 @@ class Sentinel:
         return True
 
     def leave(self) -> None:
+        self._left.set()
+        self._thread.join()
         self.doing(_GOODBYE)
         with suppress(OSError):
             assert self._process.stdin is not None

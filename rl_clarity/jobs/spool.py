@@ -25,8 +25,13 @@ class Spool:
 
     def put(self, row: int, start: int, values: np.ndarray) -> None:
         """Keep values (n, *shape) of a row from `start` on."""
-        self._file.seek(self._offset(row, start))
-        self._file.write(np.ascontiguousarray(values, np.float32).tobytes())
+        try:
+            self._file.seek(self._offset(row, start))
+            self._file.write(np.ascontiguousarray(values, np.float32).tobytes())
+        except OSError as error:  # of a file without a name
+            raise OSError(
+                error.errno, f"{error.strerror} (TMPDIR sets another folder)", tempfile.gettempdir()
+            ) from error
 
     def get(self, row: int, start: int = 0, stop: int | None = None) -> np.ndarray:
         """A row's values (stop - start, *shape), which must all have been put."""

@@ -216,6 +216,8 @@ def _copy(path: Path, content: IO[bytes]) -> str | None:
             shutil.copyfileobj(file, content)
         content.seek(0)
         return hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
+    except FileNotFoundError:  # removed since; reading it says so
+        return None
     except OSError as error:
         folder = tempfile.gettempdir()
         raise CheckpointError(f"cannot copy {path} to {folder} ({error.strerror or error}); set TMPDIR") from error

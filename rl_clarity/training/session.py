@@ -11,13 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rl_clarity.environments import make
-from rl_clarity.errors import CheckpointError, DependencyError, OptionError, OutputError
+from rl_clarity.errors import CheckpointError, ClarityError, DependencyError, OptionError, OutputError
 from rl_clarity.files import UNFINISHED
 from rl_clarity.jobs import Communicator, communicator, locked
 from rl_clarity.quiet import import_keras
 from rl_clarity.training.logs import CsvLog, EventLog, Log, ProgressLog
 from rl_clarity.training.options import TrainOptions
-from rl_clarity.training.trainer import CHECKPOINT, COLUMNS, STATE, Trainer, TrainingState, environment_seed
+from rl_clarity.training.trainer import CHECKPOINT, COLUMNS, DAMAGED, STATE, Trainer, TrainingState, environment_seed
 
 CHANGEABLE = frozenset(
     (
@@ -71,11 +71,23 @@ def _run(save_dir: Path | None, options: TrainOptions, ranks: Communicator, over
         seed = environment_seed(options, updates, ranks.rank)
         environment = stack.enter_context(closing(make(options.environment(), options.num_envs, seed)))
         trainer = Trainer(options, environment, ranks)
-        if saved is not None:
-            trainer.restore(saved)
+        if saved is not None and save_dir is not None:
+            _restore(trainer, saved, save_dir / STATE)
         _train(trainer, _Saver(trainer, save_dir), _logs(stack, save_dir, trainer) if ranks.rank == 0 else [])
     checkpoint = None if save_dir is None else save_dir / CHECKPOINT
     return TrainingSummary(trainer.updates, trainer.timesteps, trainer.seconds, trainer.mean_return, checkpoint)
+
+
+def _restore(trainer: Trainer, saved: TrainingState, path: Path) -> None:
+    try:
+        trainer.restore(saved)
+    except ClarityError:
+        raise
+    except DAMAGED as error:
+        raise CheckpointError(
+            f"{path} does not fit this training ({error}): choose another directory, or remove the file and start "
+            "again with overwrite=True (--force), which replaces the agent"
+        ) from error
 
 
 def _train(trainer: Trainer, saver: _Saver, logs: list[Log]) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import time
 import zipfile
+import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -45,6 +46,13 @@ class DivergenceError(ClarityError):
     """The gradient or a loss is not finite; the last checkpoint is from before."""
 
 
+DAMAGED = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""Errors of a state file with other content."""
+
+
 @dataclass(frozen=True)
 class TrainingState:
     """Everything that the next update depends on: arrays by name, and plain values."""
@@ -73,7 +81,7 @@ class TrainingState:
                 arrays = {name: content[name] for name in content.files}
             values = json.loads(arrays.pop(STATE_VALUES).tobytes())
             return cls(arrays, {**values, "updates": int(values["updates"]), "options": dict(values["options"])})
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except DAMAGED as error:
             raise CheckpointError(
                 f"{path} is not a training state, or damaged ({error}): choose another directory, or start again with "
                 "overwrite=True (--force), which replaces the agent"
@@ -191,13 +199,22 @@ class Trainer:
         return TrainingState(arrays, values)
 
     def restore(self, state: TrainingState) -> None:
-        """Resume from a state; raises OptionError if it was saved by another number of ranks."""
+        """Resume from a state.
+
+        Raises OptionError if another number of ranks saved it, one of `DAMAGED` if it does not fit this training.
+        """
         saved_by, own = len(state.values["rng"]), str(self.ranks.rank)
         if saved_by != self.ranks.size:
             raise OptionError(
                 f"training was saved by {saved_by} MPI processes and cannot be resumed by {self.ranks.size}: "
                 f"start it with mpiexec -n {saved_by}"
             )
+        memory = self.learner.initial_state(self.options.num_envs)
+        expected = self.state().arrays | {f"{own}/player/memory/{i}": part for i, part in enumerate(memory)}
+        for name, array in expected.items():
+            saved = state.arrays.get(name, array)
+            if "/environment/" not in name and (saved.shape, saved.dtype) != (array.shape, array.dtype):
+                raise ValueError(f"{name} is {saved.dtype} {saved.shape}, not {array.dtype} {array.shape}")
         self.learner.restore(state.part("learner"))
         self.rewards.restore(state.part(f"{own}/rewards"))
         if not self.runner.restore(state.part(f"{own}/player")):

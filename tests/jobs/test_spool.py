@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import numpy as np
 import pytest
 
@@ -20,3 +22,16 @@ def test_rows_in_any_order(monkeypatch: pytest.MonkeyPatch, memory: int) -> None
     for row in range(3):
         np.testing.assert_array_equal(rows.get(row), values[row])
         np.testing.assert_array_equal(rows.get(row, 3, 7), values[row, 3:7])
+
+
+def test_a_full_disk_is_reported_with_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "HELD_BYTES", 1)
+    monkeypatch.setattr(spool.tempfile, "gettempdir", lambda: "/scratch")
+    rows = Spool(10, (4, 2))
+
+    def write(data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(rows._file, "write", write)
+    with pytest.raises(OSError, match=r"No space left on device.*TMPDIR.*'/scratch'"):
+        rows.put(0, 0, np.zeros((10, 4, 2), np.float32))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.environments import KINDS
-from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.errors import CheckpointError, ClarityError, OptionError
 from rl_clarity.formats import load_agent, read
 from rl_clarity.jobs.store import DIRECTORY, LOCK
 from rl_clarity.training import train
@@ -243,3 +243,28 @@ def test_changeable_options_exist() -> None:
     from rl_clarity.training.session import CHANGEABLE
 
     assert {field.name for field in dataclasses.fields(TrainOptions)} >= CHANGEABLE
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("learner/adam/mean", np.zeros(3, np.float32), r"learner/adam/mean is float32 \(3,\), not float32 \(\d+,\)"),
+        ("0/rewards/returns", np.zeros((2, 2)), r"0/rewards/returns is float64 \(2, 2\), not float64 \(\d,\)"),
+        ("0/rewards/moments", None, "moments"),
+        ("rng", [1], "state must be a dict"),
+        ("recent", [[1, 2, 3]], "argument"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_reported_with_its_file(
+    name: str, value: Any, message: str, tmp_path: Path
+) -> None:
+    train(tmp_path, **tiny(1))
+    path = tmp_path / "training-state.npz"
+    state = TrainingState.load(path)
+    arrays, values = dict(state.arrays), dict(state.values)
+    (arrays if "/" in name else values)[name] = value
+    TrainingState({name: array for name, array in arrays.items() if array is not None}, values).save(path)
+    with pytest.raises(CheckpointError, match=message) as raised:
+        train(tmp_path, **tiny(2))
+    assert str(raised.value).startswith(f"{path} does not fit this training (")
+    assert "start again with overwrite=True (--force)" in str(raised.value)
