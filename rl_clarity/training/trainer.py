@@ -210,8 +210,8 @@ class Trainer:
                 f"start it with mpiexec -n {saved_by}"
             )
         memory = self.learner.initial_state(self.options.num_envs)
-        expected = self.state().arrays | {f"{own}/player/memory/{i}": part for i, part in enumerate(memory)}
-        for name, array in expected.items():
+        expected = {f"{own}/player/memory/{i}": part for i, part in enumerate(memory)}
+        for name, array in {**self.state().arrays, **expected}.items():
             saved = state.arrays.get(name, array)
             if "/environment/" not in name and (saved.shape, saved.dtype) != (array.shape, array.dtype):
                 raise ValueError(f"{name} is {saved.dtype} {saved.shape}, not {array.dtype} {array.shape}")

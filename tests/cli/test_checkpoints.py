@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import pytest
 import rl_clarity
 from rl_clarity import formats, load_agent
 from rl_clarity.cli import main
-from tests.cli.calls import parse_summary
-from tests.pipeline.small import write_checkpoint
+from tests.cli.calls import SMALL, parse_summary
+from tests.pipeline.small import ARGS, write_checkpoint
 
 
 def test_inspect(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,6 +134,24 @@ def test_evaluate(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"mean return [0-9.]+ \+- [0-9.]+ over 4 episodes", lines[0])
     assert lines[0].startswith(f"mean return {summary['agent']['mean_return']:.2f} +- ")
     assert not any("unseen" in line for line in lines)
+
+
+@pytest.mark.parametrize("command", ["inspect", "run --dry-run", "evaluate --episodes 1 --max-steps 3"])
+def test_terminals_without_unicode(
+    command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
+    checkpoint = write_checkpoint(tmp_path / "agent.jd", {**ARGS, "comment": "\u65e5\u672c"})
+    for stream, descriptor, errors in (("stdout", 1, "strict"), ("stderr", 2, "backslashreplace")):
+        text = open(descriptor, "w", encoding="ascii", errors=errors, closefd=False)  # noqa: SIM115 (closed by pytest)
+        monkeypatch.setattr(sys, stream, text)
+    name, *options = command.split()
+    places = [str(tmp_path / "\u65e5\u672c"), *SMALL] if name == "run" else []
+    assert main([name, str(checkpoint), *places, *options]) == 0
+    sys.stderr.flush()
+    printed = capfd.readouterr()
+    assert (printed.out + printed.err).isascii()
+    assert ("\\u65e5\\u672c" in printed.out) == (name == "inspect")
 
 
 def test_no_unseen_levels_for_agents_trained_on_all_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

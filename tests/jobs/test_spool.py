@@ -26,7 +26,7 @@ def test_rows_in_any_order(monkeypatch: pytest.MonkeyPatch, memory: int) -> None
 
 def test_a_full_disk_is_reported_with_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "HELD_BYTES", 1)
-    monkeypatch.setattr(spool.tempfile, "gettempdir", lambda: "/scratch")
+    monkeypatch.setattr("tempfile.tempdir", "/scratch")
     rows = Spool(10, (4, 2))
 
     def write(data: bytes) -> int:

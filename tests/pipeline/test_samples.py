@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -273,6 +274,23 @@ def test_the_checkpoint_changes_while_it_is_read(
     run()
     assert not contents
     assert (checkpoint_copy.parent / "rl-clarity" / "agent.model.jd").read_bytes() == checkpoint_copy.read_bytes()
+
+
+def test_a_checkpoint_that_vanishes_while_it_is_read_is_reported_as_missing(
+    run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = os.access
+
+    def access_then_remove(path: Path, mode: int) -> bool:
+        allowed = access(path, mode)
+        if path == checkpoint_copy:
+            path.unlink()
+        return allowed
+
+    monkeypatch.setattr("os.access", access_then_remove)
+    message = rf"cannot read the checkpoint {re.escape(str(checkpoint_copy))}: No such file or directory"
+    with pytest.raises(CheckpointError, match=message):
+        run()
 
 
 def test_metadata_can_be_overridden(run: Run, tmp_path: Path) -> None:
