@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,12 +63,15 @@ def standing(mpiexec: str, folder: Path, behavior: str) -> Iterator[subprocess.P
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as job:
         assert job.stderr is not None
+        timeout = threading.Timer(60, job.kill)
+        timeout.start()
         try:
             for line in job.stderr:
                 if line == "standing\n":
                     break
             yield job
         finally:
+            timeout.cancel()
             job.kill()
 
 
