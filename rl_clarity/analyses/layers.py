@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.agents.sites import feature_maps
+from rl_clarity.agents.sites import feature_maps, short_names
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution.baselines import check_baseline
 from rl_clarity.analyses.attribution.layers import Layer, choose_layers
@@ -123,18 +124,25 @@ def page_layers(agent: Agent, options: LayersOptions | ReductionOptions) -> tupl
     if options.input_layer_include:
         name, shape = options.input_layer_name, agent.observation_shape
         layers.append(PageLayer(name, page_slugs[name], name, shape, shape[-1], is_input=True))
-    for layer in chosen:
+    for layer, label in zip(chosen, _labels(chosen), strict=True):
         channels = min(options.nmf_features, layer.shape[-1])
         slug = page_slugs[layer.name]
-        layers.append(PageLayer(layer.name, slug, layer.site.name, layer.shape, channels, label=_label(layer)))
+        layers.append(PageLayer(layer.name, slug, layer.site.name, layer.shape, channels, label=label))
     return tuple(layers)
 
 
-def _label(layer: Layer) -> str | None:
-    """Kind, name and channels of a layer whose name is a number; None for others."""
-    if not re.split(r"[./]", layer.name)[-1].isdecimal():
-        return None
-    return f"{layer.site.kind.removesuffix('2d')} {layer.name} ({layer.shape[-1]} channels)"
+def _labels(layers: Sequence[Layer]) -> list[str | None]:
+    """Kind, short name and channels of layers whose name ends with a number; None for others.
+
+    A part of a module that is called twice is named `features.1`, then `features.1_1`.
+    """
+    shortened = short_names([layer.site.name.replace(".", "/") for layer in layers])
+    return [
+        f"{layer.site.kind.removesuffix('2d')} {short.replace('/', '.')} ({layer.shape[-1]} channels)"
+        if re.search(r"(^|[./])\d+(_\d+)?$", layer.name)
+        else None
+        for layer, short in zip(layers, shortened, strict=True)
+    ]
 
 
 def gradient_bytes(agent: Agent, layer: PageLayer, scores: int) -> int:

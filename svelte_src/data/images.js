@@ -1,5 +1,4 @@
 // Where an image of the page is: a file beside it, or inside it (single file).
-import { writable } from "svelte/store";
 import { createLoader } from "./cache.js";
 import { fromBase64 } from "./decode.js";
 
@@ -8,12 +7,12 @@ const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' wi
 
 /**
  * @param {string[]} [missing] names that the manifest says are not there yet
+ * @param {(name: string) => void} [onFailed] called with the names of images that are missing or damaged
  * @param {number} [budget] bytes of decoded images that are kept for drawing
  */
-export function createImages(missing = [], budget = 64 * 2 ** 20, document = globalThis.document) {
+export function createImages(missing = [], onFailed = () => {}, budget = 64 * 2 ** 20, document = globalThis.document) {
   const absent = new Set(missing);
   const urls = new Map();
-  const failed = writable([]);
   const images = createLoader(budget, load, ({ naturalWidth, naturalHeight }) => naturalWidth * naturalHeight * 4);
 
   function url(name) {
@@ -38,7 +37,7 @@ export function createImages(missing = [], budget = 64 * 2 ** 20, document = glo
       return image;
     };
     return check().catch(() => {
-      failed.update((names) => (names.includes(name) ? names : [...names, name]));
+      onFailed(name);
       throw new Error(`${name} is missing or damaged`);
     });
   }
@@ -47,7 +46,5 @@ export function createImages(missing = [], budget = 64 * 2 ** 20, document = glo
     url,
     /** An Image to draw with; never read its pixels. @returns {Promise<HTMLImageElement>} */
     image: images.get,
-    /** A store of the names of images that could not be loaded. */
-    failed: { subscribe: failed.subscribe },
   };
 }

@@ -58,8 +58,10 @@ function idOf({ kind }, before) {
   return count ? `${kind}-${count + 1}` : kind;
 }
 
+/** `name` is what readers see; `key`, the name in the file, is in addresses. */
 function withFeatures(layer, { chunk = null, thumbnails = [], reduction = null, optimized } = {}) {
-  return { ...layer, name: layer.label ?? layer.name, features: chunk, thumbnails, reduction, optimized };
+  const { name: key, label: name = key } = layer;
+  return { ...layer, key, name, features: chunk, thumbnails, reduction, optimized };
 }
 
 /**

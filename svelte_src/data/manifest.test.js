@@ -62,7 +62,13 @@ test("a manifest says what stores and components need, features merged into laye
   const attribution = {
     kind: "attribution",
     notes: [{ title: "T", text: "x" }],
-    data: { outputs: [{ id: "value" }], layers: [{ slug: "a" }, { slug: "input" }] },
+    data: {
+      outputs: [{ id: "value" }],
+      layers: [
+        { name: "0", slug: "a", label: "relu 0 (8 channels)" },
+        { name: "input", slug: "input" },
+      ],
+    },
   };
   const read = readManifest(page(TRAJECTORIES, features, attribution), ["trajectories", "features", "attribution"]);
   assert.deepEqual(
@@ -70,13 +76,16 @@ test("a manifest says what stores and components need, features merged into laye
     ["agent-1", "coinrun", 64, 8],
   );
   assert.deepEqual(read.layers[0], {
+    key: "0",
+    name: "relu 0 (8 channels)",
     slug: "a",
+    label: "relu 0 (8 channels)",
     features: "f.js",
     thumbnails: ["t"],
     reduction: { error: 0.1 },
     optimized: undefined,
   });
-  assert.deepEqual([read.layers[1].features, read.layers[1].thumbnails], [null, []]);
+  assert.deepEqual([read.layers[1].name, read.layers[1].features, read.layers[1].thumbnails], ["input", null, []]);
   assert.deepEqual(read.explanations, attribution.notes);
   assert.deepEqual(read.others, []);
 });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -21,6 +22,27 @@ Open = Callable[..., Visitor]
 SIDE, GAP = 256, 4
 SVG = "{http://www.w3.org/2000/svg}"
 FIRST, LAST = 30, 34
+HEAD, FOOT = 40, 22
+_FIRST_FRAME = """async (uri) => {
+  const video = Object.assign(document.createElement("video"), { src: uri, muted: true });
+  await new Promise((resolve, reject) => Object.assign(video, { oncanplay: resolve, onerror: reject }));
+  const { videoWidth: width, videoHeight: height } = video;
+  const canvas = Object.assign(document.createElement("canvas"), { width, height });
+  canvas.getContext("2d").drawImage(video, 0, 0);
+  return canvas.toDataURL().split(",")[1];
+}"""
+_TEXTS_OUTSIDE = """(figure) => {
+  const element = document.createElement("div");
+  element.innerHTML = figure;
+  document.body.append(element);
+  const svg = element.firstChild;
+  const { width, height } = svg.viewBox.baseVal;
+  const boxes = [...svg.querySelectorAll("text")].map((text) => [text.textContent, text.getBBox()]);
+  const outside = ([, box]) => box.x < 0 || box.y < 0 || box.x + box.width > width || box.y + box.height > height;
+  const covered = ([, one], i) =>
+    boxes.some(([, other], j) => i < j && one.y === other.y && one.x + one.width > other.x);
+  return boxes.filter((box, i) => outside(box) || covered(box, i)).map(([text]) => text);
+}"""
 
 
 def saved(visitor: Visitor, testid: str) -> Path:
@@ -79,10 +101,24 @@ def test_videos_have_frames_and_labels(synthetic: Path, open_page: Open) -> None
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
     visitor.press("e")
     visitor.by("export-from").fill(str(FIRST))
-    visitor.by("export-to").fill(str(FIRST + 4))
+    visitor.by("export-to").fill(str(LAST))
     content = saved(visitor, "export-video").read_bytes()
-    assert len(content) > 5_000
     assert content.startswith(b"\x1a\x45\xdf\xa3") or content[4:8] == b"ftyp"  # WebM or MP4
+    uri = f"data:video/mp4;base64,{base64.b64encode(content).decode()}"
+    video = Image.open(io.BytesIO(base64.b64decode(visitor.page.evaluate(_FIRST_FRAME, uri)))).convert("RGB")
+    image = Image.open(saved(visitor, "export-png")).convert("RGB")
+    assert video.size == (image.width, image.height + HEAD + FOOT)
+    shown = video.crop((0, HEAD, image.width, HEAD + image.height))
+    assert np.abs(np.asarray(shown, np.float64) - np.asarray(image)).mean() < 8  # compression loses details
+
+
+def test_labels_of_small_figures_fit(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
+    visitor.press("e")
+    visitor.by("drawer").get_by_label("Size").select_option(label="1 \u00d7")
+    figure = saved(visitor, "export-svg").read_text()
+    cut = visitor.page.evaluate(_TEXTS_OUTSIDE, figure)
+    assert cut == []
 
 
 def test_the_page_is_printed(synthetic: Path, open_page: Open) -> None:

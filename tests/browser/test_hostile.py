@@ -151,7 +151,7 @@ def test_thousands_of_notes_do_not_freeze_the_page(synthetic: Path, open_page: O
     read_notes(visitor, "many.json", content)
     visitor.by("notes-earlier").wait_for()
     visitor.page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
-    assert time.perf_counter() - start < 4  # about 0.3 s; one text field for each note took 9 s
+    assert time.perf_counter() - start < 4  # 0.1 s in the page; one text field for each note took 6 s
     shown = visitor.by("notes").get_by_role("textbox")
     assert shown.count() == 100
     assert shown.last.input_value() == "note 9999"

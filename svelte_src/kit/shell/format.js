@@ -41,6 +41,9 @@ export function outputName({ kind, label }) {
   return kind === "group" ? `actions with ${label}` : label;
 }
 
+/** A text as a part of a file's name: "relu 1 (8 channels)" is "relu-1-8-channels". */
+export const fileName = (text) => text.match(/[\p{L}\p{N}_.]+/gu)?.join("-") ?? "";
+
 /** "frame 12 of trajectory 3", counted from 1. */
 export const frameName = ({ trajectory, frame }) => `trajectory ${trajectory + 1}, frame ${frame + 1}`;
 

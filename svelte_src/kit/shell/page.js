@@ -11,11 +11,16 @@ export const PAGE = Symbol("page");
 /** @param {object} manifest as `readManifest` returns it */
 export function createShell(manifest) {
   const settings = createKept(`rl-clarity:${manifest.id}:settings`, DEFAULT_SETTINGS, cleanSettings);
+  const failedImages = writable([]);
   return {
     manifest,
     settings,
     chunks: createChunks({ missing: manifest.missing }),
-    images: createImages(manifest.missing),
+    images: createImages(manifest.missing, (name) =>
+      failedImages.update((names) => (names.includes(name) ? names : [...names, name])),
+    ),
+    /** Names of images that are missing or damaged. */
+    failedImages,
     theme: createTheme(settings),
     /** The panel that is open at the side: {name, ...what it shows}, or null. */
     drawer: writable(null),

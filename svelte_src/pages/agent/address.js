@@ -12,7 +12,7 @@ const FLAGS = { residual: "residual", combined: "combined", columns: "columns" }
 export function toQuery(manifest, selection, kept = {}) {
   const defaults = initialSelection(manifest);
   const query = new URLSearchParams(kept);
-  if (manifest.layers.length) query.set("layer", manifest.layers[selection.layer].name);
+  if (manifest.layers.length) query.set("layer", manifest.layers[selection.layer].key);
   query.set("trajectory", selection.trajectory + 1);
   query.set("frame", selection.frame + 1);
   const rows = selection.rows.map((row) => rowToText(manifest, row)).join(",");
@@ -38,7 +38,7 @@ export function fromQuery(manifest, text) {
   const number = (name) => (/^\d*\.?\d+$/.test(query.get(name) ?? "") ? Number(query.get(name)) : null);
   if (number("trajectory") !== null) patch.trajectory = number("trajectory") - 1;
   if (number("frame") !== null) patch.frame = number("frame") - 1;
-  const layer = manifest.layers.findIndex(({ name }) => name === query.get("layer"));
+  const layer = manifest.layers.findIndex(({ key }) => key === query.get("layer"));
   if (layer >= 0) patch.layer = layer;
   if (query.has("rows")) patch.rows = rowsFromText(manifest, query.get("rows"));
   if (query.has("channels")) {

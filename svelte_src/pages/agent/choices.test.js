@@ -10,10 +10,10 @@ const MANIFEST = {
   view: { scrubber_visible_duration: 256 },
   trajectories: [{ steps: 100 }, { steps: 500 }],
   layers: [
-    { name: "input", slug: "input", kind: "input", channels: 3 },
-    { name: "1a", slug: "1a", kind: "layer", channels: 8 },
-    { name: "2a", slug: "2a", kind: "layer", channels: 8 },
-    { name: "3a", slug: "3a", kind: "layer", channels: 8 },
+    { key: "input", slug: "input", kind: "input", channels: 3 },
+    { key: "1a", slug: "1a", kind: "layer", channels: 8 },
+    { key: "2a", slug: "2a", kind: "layer", channels: 8 },
+    { key: "3a", slug: "3a", kind: "layer", channels: 8 },
   ],
   outputs: [{ id: "value" }],
 };

@@ -11,11 +11,13 @@ const GAP = 4;
 /** Pixels above the images for a title and the names of the images, and below them for the colors of the features. */
 const [HEAD, FOOT] = [40, 22];
 const FONT = 13;
+/** Pixels for the name of an image. */
+const LABEL = 160;
 const SIGNS = { pos: "positive attribution", neg: "negative attribution", abs: "attribution, both signs" };
 const VIDEO_TYPES = ["video/mp4;codecs=avc1.42E01E", "video/webm;codecs=vp9", "video/webm"];
 
-/** The first row of a frame on a canvas: observation, then each sign. */
-async function paint(page, frame, scale) {
+/** The first row of a frame on a canvas: observation, then each sign; images are at least as wide as `narrowest`. */
+async function paint(page, frame, scale, narrowest = 0) {
   const { manifest, selection, chunks, frames } = page;
   const now = { ...selection.now, frame };
   const target = firstTarget(manifest, now);
@@ -25,7 +27,8 @@ async function paint(page, frame, scale) {
   if (name) await chunks.get(name);
   const colors = get(page.colors)[target.layer];
   const signs = name ? (now.combined ? ["abs"] : ["pos", "neg"]) : [];
-  const [width, height] = [bitmap.width * scale, bitmap.height * scale];
+  const factor = Math.max(scale, Math.ceil(narrowest / bitmap.width));
+  const [width, height] = [bitmap.width * factor, bitmap.height * factor];
   const canvas = document.createElement("canvas");
   Object.assign(canvas, { width: width + signs.length * (width + GAP), height });
   const context = canvas.getContext("2d", { willReadFrequently: true });
@@ -63,13 +66,12 @@ export async function frameImage(page, scale) {
 /** The current frame as an SVG whose labels are text. @returns {Promise<Blob>} */
 export async function frameSvg(page, scale) {
   const { frame } = page.selection.now;
-  const canvas = await paint(page, frame, scale);
-  const { texts, chips } = labels(page, frame, canvas);
-  const [width, height] = [canvas.width, canvas.height + HEAD + FOOT];
+  const canvas = await paint(page, frame, scale, LABEL);
+  const { texts, chips, width, height } = labels(page, frame, canvas);
   const lines = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="${FONT}">`,
     `<rect width="${width}" height="${height}" fill="#ffffff"/>`,
-    `<image y="${HEAD}" width="${width}" height="${canvas.height}" href="${canvas.toDataURL()}"/>`,
+    `<image y="${HEAD}" width="${canvas.width}" height="${canvas.height}" href="${canvas.toDataURL()}"/>`,
     ...chips.map(({ color, x, y }) => `<rect x="${x}" y="${y - 11}" width="12" height="12" fill="${color}"/>`),
     ...texts.map(({ text, x, y }) => `<text x="${x}" y="${y}">${escaped(text)}</text>`),
     "</svg>\n",
@@ -79,7 +81,7 @@ export async function frameSvg(page, scale) {
 
 const escaped = (text) => text.replace(/[&<>]/g, (character) => `&#${character.codePointAt(0)};`);
 
-/** What is written around the images of a frame: texts, and color chips, each with its place. */
+/** What is written around the images of a frame: texts, and color chips, each with its place; and the size with them. */
 function labels({ manifest, selection, colors }, frame, { width, height }) {
   const now = { ...selection.now, frame };
   const target = firstTarget(manifest, now);
@@ -99,36 +101,50 @@ function labels({ manifest, selection, colors }, frame, { width, height }) {
     y: bottom,
   }));
   chips.forEach(({ x, y }, k) => texts.push({ text: `${k + 1}`, x: x + 16, y }));
-  return { texts, chips };
+  const right = Math.max(width, ...texts.map(({ text, x }) => x + textWidth(text)));
+  return { texts, chips, width: Math.ceil(right), height: height + HEAD + FOOT };
+}
+
+/** With a reserve, as a viewer of figures may have another font. */
+function textWidth(text) {
+  const context = document.createElement("canvas").getContext("2d");
+  context.font = `${FONT}px sans-serif`;
+  return 1.1 * context.measureText(text).width;
 }
 
 /** A range of frames with labels as a video, recorded while it plays: MP4 where the browser can, else WebM. @returns {Promise<Blob>} */
 export async function video(page, { first, last, scale, fps }, onProgress) {
   const type = VIDEO_TYPES.find((candidate) => globalThis.MediaRecorder?.isTypeSupported(candidate));
   if (!type)
-    throw new Error("This browser cannot record videos; use the animation, or the command “rl-clarity export”.");
+    throw new Error("This browser cannot record videos. The animation (APNG) has the same images without labels.");
   const canvas = document.createElement("canvas");
   const parts = [];
   let recorder = null;
+  let due = 0;
   for (let frame = first; frame <= last; frame += 1) {
-    const painted = await paint(page, frame, scale);
+    const painted = await paint(page, frame, scale, LABEL);
     if (!recorder) {
       const even = (length) => 2 * Math.ceil(length / 2); // as H.264 demands
-      Object.assign(canvas, { width: even(painted.width), height: even(painted.height + HEAD + FOOT) });
+      const { width, height } = labels(page, last, painted); // the number of the last frame is the longest
+      Object.assign(canvas, { width: even(width), height: even(height) });
       drawLabelled(canvas, painted, labels(page, frame, painted));
-      recorder = new globalThis.MediaRecorder(canvas.captureStream(fps), { mimeType: type, videoBitsPerSecond: 8e6 });
+      recorder = new globalThis.MediaRecorder(canvas.captureStream(), { mimeType: type, videoBitsPerSecond: 8e6 });
       recorder.ondataavailable = ({ data }) => parts.push(data);
       recorder.start();
     }
+    await until(due);
     drawLabelled(canvas, painted, labels(page, frame, painted));
     onProgress((frame - first) / (last - first + 1));
-    await new Promise((resolve) => setTimeout(resolve, 1000 / fps));
+    due = performance.now() + 1000 / fps;
   }
+  await until(due);
   const stopped = new Promise((resolve) => (recorder.onstop = resolve));
   recorder.stop();
   await stopped;
   return new Blob(parts, { type: type.split(";")[0] });
 }
+
+const until = (time) => new Promise((resolve) => setTimeout(resolve, time - performance.now()));
 
 function drawLabelled(canvas, painted, { texts, chips }) {
   const context = canvas.getContext("2d");

@@ -13,17 +13,17 @@ const MANIFEST = {
   view: { attribution_weight: 0.9 },
   trajectories: [{ steps: 100 }, { steps: 50 }, { steps: 10 }],
   layers: [
-    { name: "input", slug: "input", kind: "input", channels: 3 },
-    { name: "1a", slug: "1a", kind: "layer", channels: 8 },
-    { name: "2 b/é", slug: "2-b", kind: "layer", channels: 8 },
-    { name: "3a", slug: "3a", kind: "layer", channels: 8 },
+    { key: "input", name: "layer input", slug: "input", kind: "input", channels: 3 },
+    { key: "1a", name: "layer 1a", slug: "1a", kind: "layer", channels: 8 },
+    { key: "2 b/é", name: "layer 2 b/é", slug: "2-b", kind: "layer", channels: 8 },
+    { key: "3a", name: "layer 3a", slug: "3a", kind: "layer", channels: 8 },
   ],
   outputs: [{ id: "value" }, { id: "action-3" }, { id: "group-0" }],
 };
 
 test("the selection begins at the middle layer, value function, first frame", () => {
   const { layer, rows, trajectory, frame } = initialSelection(MANIFEST);
-  assert.deepEqual([MANIFEST.layers[layer].name, rows[0].output, trajectory, frame], ["2 b/é", "value", 0, 0]);
+  assert.deepEqual([MANIFEST.layers[layer].key, rows[0].output, trajectory, frame], ["2 b/é", "value", 0, 0]);
 });
 
 test("changes stay in range", () => {
