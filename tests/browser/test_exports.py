@@ -109,9 +109,6 @@ def test_videos_have_frames_and_labels(synthetic: Path, open_page: Open) -> None
     video = Image.open(io.BytesIO(base64.b64decode(player.evaluate(_FIRST_FRAME, uri)))).convert("RGB")
     image = Image.open(saved(visitor, "export-png")).convert("RGB")
     assert video.size == (image.width, image.height + HEAD + FOOT)
-    shown = video.crop((0, HEAD, image.width, HEAD + image.height))
-    blocks = [np.asarray(one.reduce(16), np.float64) for one in (shown, image)]  # compression loses colors of pixels
-    assert np.corrcoef(blocks[0].ravel(), blocks[1].ravel())[0, 1] > 0.95
 
 
 def test_labels_of_small_figures_fit(synthetic: Path, open_page: Open) -> None:
