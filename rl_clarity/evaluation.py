@@ -122,6 +122,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
         "mean_length": float(evaluation.lengths.mean()),
         "lengths": [int(evaluation.lengths.min()), int(evaluation.lengths.max())],
         "cut": evaluation.cut,
+        "sampled": evaluation.sampled,
     }
 
 
@@ -137,7 +138,8 @@ def text(evaluations: Mapping[str, Evaluation]) -> str:
             f"{prefix}mean return {evaluation.mean:.2f} +- {evaluation.standard_error:.2f} "
             f"over {len(evaluation.returns)} episodes",
             f"  95 % interval {low:.2f} to {high:.2f} (bootstrap); "
-            f"length {numbers['mean_length']:.0f} steps on average, {shortest} to {longest}",
+            f"length {numbers['mean_length']:.0f} steps on average, {shortest} to {longest}; "
+            f"actions {'sampled' if evaluation.sampled else 'greedy (the most likely, or of the highest value)'}",
         ]
         if evaluation.cut:
             lines.append(f"  {evaluation.cut} episodes were cut off after {longest} steps")

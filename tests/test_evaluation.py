@@ -69,6 +69,7 @@ def test_deterministic_play_has_no_random_actions(made: Callable[[VectorEnvironm
     evaluations = rl_clarity.evaluate(ConstantAgent(3), spec, episodes=1, deterministic=True, random=True)
     assert evaluations[AGENT].mean == 50
     assert 5 < evaluations[RANDOM].mean < 30
+    assert [evaluations[name].sampled for name in (AGENT, RANDOM)] == [False, True]
     assert [spec.epsilon_greedy for spec in specs] == [0, 0.1]
 
 
@@ -125,11 +126,12 @@ def test_report() -> None:
     evaluation = make_evaluation([1, 2, 3, 6])
     lines = text({AGENT: evaluation, UNSEEN: evaluation}).splitlines()
     assert lines[0] == "mean return 5.00 +- 2.89 over 4 episodes"
-    assert lines[1] == "  95 % interval 0.00 to 10.00 (bootstrap); length 3 steps on average, 1 to 6"
+    assert lines[1] == "  95 % interval 0.00 to 10.00 (bootstrap); length 3 steps on average, 1 to 6; actions sampled"
     assert lines[2] == "unseen levels: mean return 5.00 +- 2.89 over 4 episodes"
     assert len(lines) == 4
     cut = text({AGENT: dataclasses.replace(evaluation, cut=2)})
     assert "2 episodes were cut off after 6 steps" in cut
+    assert "; actions greedy (the most likely" in text({AGENT: dataclasses.replace(evaluation, sampled=False)})
 
 
 @pytest.mark.parametrize(("expected", "tolerance"), [(50, 0), (60, 10), (45, 5)])

@@ -162,6 +162,11 @@ class BatchedAgent(ABC):
         self._divisor = np.float32(input_divisor)
         self._cache: dict[Any, Any] = {}
 
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.observation_shape))
+        layers = ", ".join(self.layers)
+        return f"<{type(self).__name__}: observations {shape}, {self.num_actions} actions, layers {layers}>"
+
     @property
     @abstractmethod
     def _backend(self) -> Backend: ...

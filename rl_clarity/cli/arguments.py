@@ -215,7 +215,9 @@ class Inspect(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Record(CheckpointCommand):
-    """Let the agent in a checkpoint play, and record its episodes."""
+    """Let the agent in a checkpoint play, and record its episodes. They are those of training: with episodic_life, each
+    life of an Atari game is an episode, whereas `evaluate` counts whole games.
+    """
 
     directory: DirectoryPath
     """Directory of the recording; episodes are appended to one of the same agent."""

@@ -64,7 +64,10 @@ class AtariOptions:
 def make(
     name: str, num_envs: int, seed: int, options: AtariOptions, *, full_resolution: bool = False
 ) -> AtariEnvironment:
-    """Make environments of one game: `breakout`, `mspacman`, or a Gym id such as `BreakoutNoFrameskip-v4`."""
+    """Make environments of one game: a Gym id such as `BreakoutNoFrameskip-v4`, or its bare name, `breakout`.
+
+    Both mean the same, except that ids of the versions v0 and v5 have sticky actions by default.
+    """
     game, version = parse_name(name)
     if options.use_sticky_actions is None:
         options = replace(options, use_sticky_actions=version in _STICKY_VERSIONS)
@@ -87,7 +90,7 @@ def parse_name(name: str) -> tuple[str, str | None]:
     return roms[check_name("Atari game", re.sub("[_ ]", "", game), roms, note)], match["version"] if match else None
 
 
-KIND = EnvironmentKind(make, AtariOptions, (SIZE, SIZE, 1), _infer, parse_name, "breakout")
+KIND = EnvironmentKind(make, AtariOptions, (SIZE, SIZE, 1), _infer, parse_name, "BreakoutNoFrameskip-v4")
 
 
 class AtariEnvironment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -163,12 +164,18 @@ def discrete_actions(space: gymnasium.Space[Any]) -> tuple[int, int]:
 
 
 def action_combos(environment: gymnasium.Env[Any, Any] | None, num_actions: int) -> tuple[Combo, ...]:
-    """Buttons of the actions, from the environment's `get_action_meanings` if it has one; else their numbers."""
-    meanings: Callable[[], Sequence[str]] | None = getattr(
-        getattr(environment, "unwrapped", None), "get_action_meanings", None
-    )
-    words = meanings() if meanings is not None else ()
-    return tuple(map(combo_from_meaning, words)) if len(words) == num_actions else numbered_combos(num_actions)
+    """Buttons of the actions, from the environment's `get_action_meanings` or `actions`; else their numbers."""
+    unwrapped = getattr(environment, "unwrapped", None)
+    meanings: Callable[[], Sequence[str]] | None = getattr(unwrapped, "get_action_meanings", None)
+    return named_combos(getattr(unwrapped, "actions", None) if meanings is None else meanings(), num_actions)
+
+
+def named_combos(names: Any, num_actions: int) -> tuple[Combo, ...]:
+    """Buttons of the actions from their names, or from an IntEnum of actions, as MiniGrid has; else their numbers."""
+    if isinstance(names, type) and issubclass(names, enum.IntEnum):
+        names = [action.name for action in sorted(names)] if set(names) == {*range(num_actions)} else ()
+    is_complete = isinstance(names, Sequence) and len(names) == num_actions
+    return tuple(map(combo_from_meaning, names)) if is_complete else numbered_combos(num_actions)
 
 
 def to_rewards(values: Any) -> np.ndarray:

@@ -46,7 +46,8 @@ EXPLAINED = (MASKABLE, "sb3_contrib.qrdqn.policies.")
 """Policies that `integrations.sb3` explains, although their zips are not read."""
 WAY_OUT = (
     ". With Stable-Baselines3 it can be explained as it is: from rl_clarity.integrations import sb3; "
-    "agent, env = sb3.agent(model), sb3.environment(model), of the model that you trained or loaded; then "
+    "model = PPO.load(path, env=env), or the model in memory after training; "
+    "agent, env = sb3.agent(model), sb3.environment(model); "
     "rl_clarity.generate(agent, *rl_clarity.collect(agent, env), 'page')"
 )
 OWN_FORWARD = (

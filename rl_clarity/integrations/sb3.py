@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.torch_agent import TorchAgent
-from rl_clarity.environments.gymnasium_ import discrete_actions
+from rl_clarity.environments.gymnasium_ import discrete_actions, named_combos
 from rl_clarity.environments.images import ImageLayout, image_layout
-from rl_clarity.environments.protocol import Step, combo_from_meaning, numbered_combos
+from rl_clarity.environments.protocol import Step
 from rl_clarity.errors import EnvironmentSetupError, OptionError
 
 TOLERANCE = 1e-4
@@ -146,9 +146,11 @@ class SB3Environment:
         self._first_action, self.num_actions = discrete_actions(venv.action_space)
         self.num_envs: int = venv.num_envs
         self.observation_shape = layout.shape
-        meanings = venv.env_method("get_action_meanings")[0] if venv.has_attr("get_action_meanings") else ()
-        matches = len(meanings) == self.num_actions
-        self.action_combos = tuple(map(combo_from_meaning, meanings)) if matches else numbered_combos(self.num_actions)
+        if venv.has_attr("get_action_meanings"):
+            names = venv.env_method("get_action_meanings")[0]
+        else:
+            names = venv.get_attr("actions")[0] if venv.has_attr("actions") else None
+        self.action_combos = named_combos(names, self.num_actions)
         venv.seed(seed)
 
     def reset(self) -> Step:
@@ -348,8 +350,20 @@ def _make(name: str, layout: ImageLayout, num_envs: int, seed: int, atari_option
         elif atari_options:
             raise OptionError(f"{', '.join(atari_options)}: options of AtariWrapper; {name!r} is not an Atari game")
         else:
-            venv = make_vec_env(name, n_envs=num_envs, seed=seed)
+            venv = make_vec_env(name, n_envs=num_envs, seed=seed, wrapper_class=_check_image)
     except (gymnasium.error.Error, TypeError) as error:
         raise EnvironmentSetupError(f"cannot make {name!r} ({error}); pass an environment instead") from error
     frames = layout.shape[2] // image_layout(venv.observation_space).shape[2]
     return VecFrameStack(venv, frames) if frames > 1 else venv
+
+
+def _check_image(env: Any) -> Any:
+    """Return the environment; raise EnvironmentSetupError if an observation has parts, as MiniGrid's."""
+    space = env.observation_space
+    if hasattr(space, "spaces"):
+        raise EnvironmentSetupError(
+            f"observations of {env.spec.id!r} are a {type(space).__name__}, not an image: ids are for environments "
+            "with image observations. Wrap the environment as in training (for MiniGrid, ImgObsWrapper), and pass the "
+            "wrapped environment: sb3.environment(model, env)"
+        )
+    return env

@@ -25,6 +25,8 @@ class Evaluation:
     truncated: np.ndarray  # (E,) bool: ended by a time limit
     cut: int = 0
     """Number of episodes that were still running after `max_steps` steps and count with their return until then."""
+    sampled: bool = True
+    """Whether actions were sampled from the policy; else they were the most likely, or those of the highest value."""
 
     @property
     def mean(self) -> float:
@@ -75,9 +77,11 @@ def play_episodes(
     returns, lengths = np.zeros(n), np.zeros(n, np.int64)
     results: list[tuple[int, float, int, bool]] = []
     cut = 0
-    transitions = play(agent, environment, rng, choice=ActionChoice(greedy=deterministic))
+    choice, sampled = ActionChoice(greedy=deterministic), False
+    transitions = play(agent, environment, rng, choice=choice)
     while (played < quota).any():
-        step = next(transitions).result
+        transition = next(transitions)
+        step, sampled = transition.result, choice.is_random(transition.outputs)
         active = np.ones(n, bool) if step.idle is None else ~step.idle
         over = (step.firsts if step.new_games is None else step.new_games) & active
         returns += step.rewards * active
@@ -95,7 +99,7 @@ def play_episodes(
     transitions.close()
     results.sort(key=lambda result: result[0])
     environments, totals, steps, truncated = zip(*results, strict=True)
-    return Evaluation(np.array(totals), np.array(steps), np.array(environments), np.array(truncated), cut)
+    return Evaluation(np.array(totals), np.array(steps), np.array(environments), np.array(truncated), cut, sampled)
 
 
 def unseen_levels(spec: EnvironmentSpec) -> EnvironmentSpec | None:

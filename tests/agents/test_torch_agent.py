@@ -73,6 +73,8 @@ def test_satisfies_the_protocol() -> None:
     assert isinstance(agent, Agent)
     assert agent.num_actions == 4
     assert agent.metadata["env_name"] == "breakout"
+    shape, layers = " x ".join(map(str, SHAPE)), "network.1, network.3, network.5"
+    assert repr(agent) == f"<TorchAgent: observations {shape}, 4 actions, layers {layers}>"
     assert agent.layers == {"network.1": (10, 10, 32), "network.3": (4, 4, 64), "network.5": (2, 2, 64)}
     assert [o.kind for o in feature_maps(agent.sites)] == ["conv2d", "relu"] * 3
     assert all(o.after_bottleneck for o in feature_maps(agent.sites))

@@ -41,6 +41,15 @@ def test_inspect_prints_what_a_recording_holds(tmp_path: Path, capsys: pytest.Ca
     assert "\x1b" not in printed
 
 
+@pytest.mark.parametrize("episodic_life", [True, False])
+def test_inspect_says_that_episodes_are_lives(
+    episodic_life: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_recording(tmp_path, (3,), metadata={"environment": {"options": {"episodic_life": episodic_life}}})
+    assert main(["inspect", str(tmp_path)]) == 0
+    assert ("episodes end with each life" in capsys.readouterr().out) == episodic_life
+
+
 def test_a_damaged_recording_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_recording(tmp_path)
     (tmp_path / "recording.json").write_text("{")

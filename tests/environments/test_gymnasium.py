@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 import gymnasium
@@ -21,12 +22,14 @@ class Counter(gymnasium.Env[np.ndarray, Any]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
 
-    def __init__(self, actions: Any = None, meanings: list[str] | None = None, render_mode: str | None = None) -> None:
+    def __init__(self, actions: Any = None, meanings: Any = None, render_mode: str | None = None) -> None:
         self.observation_space = Box(0, 255, (9, 12, 3), np.uint8)
         self.action_space = actions or Discrete(3)
         self.render_mode = render_mode
-        if meanings is not None:
+        if isinstance(meanings, list):
             self.get_action_meanings = lambda: meanings
+        else:
+            self.actions = meanings
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -109,6 +112,15 @@ def test_action_meanings_of_the_environment() -> None:
     assert make_counters().action_combos == (("0",), ("1",), ("2",))
     named = make_counters(make_kwargs={"meanings": ["NOOP", "UPLEFTFIRE", "turn"]})
     assert named.action_combos == ((), ("UP", "LEFT", "FIRE"), ("turn",))
+
+
+def test_names_of_an_enumeration_of_actions() -> None:
+    """As in MiniGrid; an attribute of that name may also be something else."""
+    actions = IntEnum("actions", {"forward": 2, "left": 0, "pickup": 1})
+    assert make_counters(make_kwargs={"meanings": actions}).action_combos == (("LEFT",), ("pickup",), ("forward",))
+    numbers = (("0",), ("1",), ("2",))
+    for other in (IntEnum("Other", {"left": 1, "right": 2, "forward": 3}), IntEnum("Few", {"left": 0}), np.zeros(3), 3):
+        assert make_counters(make_kwargs={"meanings": other}).action_combos == numbers
 
 
 def test_actions_that_do_not_start_at_zero() -> None:

@@ -119,7 +119,7 @@ def test_redefined_kinds_have_another_source_key() -> None:
         ("gymnasium", "CarRacin-v3", "did you mean CarRacing-v3"),
         ("gymnasium", "ALE/Pong-v9", "Atari games have the kind 'atari'"),
         ("procgen", None, "env_name='coinrun'"),
-        ("atari", None, "env_name='breakout'"),
+        ("atari", None, "env_name='BreakoutNoFrameskip-v4'"),
         ("gymnasium", None, "env_name='CarRacing-v3'"),
         (None, None, r"env_name='NAME'.*env_kind \(procgen, coinrun_old, atari, gymnasium"),
     ],

@@ -71,6 +71,13 @@ class Game(gymnasium.Env[np.ndarray, Any]):
         return self.np_random.integers(0, 256, (SIDE, SIDE, 1), np.uint8)
 
 
+class Parts(Game):
+    observation_space = gymnasium.spaces.Dict({"image": Game.observation_space, "direction": Discrete(4)})  # type: ignore[assignment]
+
+
+gymnasium.register("ClarityParts-v0", lambda **_: Parts())
+
+
 def make_training_env(num_envs: int = 2, make: Callable[[], Any] = Game) -> VecFrameStack:
     """Wrapped like an Atari game: Monitor below the wrappers that change episodes and rewards."""
     venv = DummyVecEnv([lambda: ClipRewardEnv(EpisodicLifeEnv(Monitor(make())))] * num_envs)
@@ -216,6 +223,12 @@ def make_loaded() -> Any:
         (make_model, Game, {}, "the environment has Box(0, 255, (36, 36, 1), uint8): wrap it as in training"),
         (make_model, lambda: VecNormalize(make_training_env()), {}, "the environment is wrapped in VecNormalize"),
         (make_model, lambda: "Missing-v0", {}, "cannot make 'Missing-v0'"),
+        (
+            make_model,
+            lambda: "ClarityParts-v0",
+            {},
+            "observations of 'ClarityParts-v0' are a Dict, not an image: ids are",
+        ),
         (make_model, lambda: 3, {}, "a int is not a VecEnv"),
         (make_model, Game, {"noop_max": 3}, "noop_max: options of AtariWrapper are for the id of an Atari game"),
         (make_model, lambda: "CartPole-v1", {"noop_max": 3}, "'CartPole-v1' is not an Atari game"),
