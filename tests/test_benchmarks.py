@@ -66,6 +66,7 @@ def test_all_parts_are_measured_printed_and_saved(
         "recordings": 1,
         "page": 0,
         "accuracy": 1,
+        "captum": 1,
     }
     saved = json.loads((tmp_path / "result.json").read_text())
     assert saved["convolution_gmacs"] == 200
