@@ -271,7 +271,7 @@ def partly_compiled() -> Any:
         (Nature, {"observation_shape": (44, 44)}, r"observation_shape=\(44, 44\)"),
         (Nature, {"channels_first": False}, "RuntimeError.*channels_first=False is for"),
         (Nature, {"device": "meta0"}, "device='meta0' cannot be used"),
-        (Nature, {"forward": lambda m, x, _: m(x[:1])}, "module returns 1 rows for two observations"),
+        (Nature, {"forward": lambda m, x, _: m(x[:1])}, "network returns 1 rows for two observations"),
         (partly_compiled, {}, "part 'network' is from torch.compile.*_orig_mod"),
         (Recurrent, {}, "TypeError.*'state'.*initial_state for recurrent"),
         (Recurrent, {"initial_state": np.zeros(9)}, "cannot be run on two observations"),
