@@ -92,7 +92,7 @@ def test_the_command_of_a_card_reproduces_its_numbers(trained: Path, capsys: pyt
     main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "6"])
     (line,) = [line for line in (models / "columns.md").read_text().splitlines() if line.startswith("rl-clarity")]
     arguments = line.replace("models:columns", str(models / "columns.jd")).split()[1:]
-    assert cli.main([*arguments, "--metadata", f"env_id={COLUMNS_ID}", "--json"]) == 0  # a module, unlike included agents
+    assert cli.main([*arguments, "--metadata", f"env_id={COLUMNS_ID}", "--json"]) == 0  # of a module
     returns = json.loads((models / "columns.json").read_text())["returns"]
     evaluated = json.loads(capsys.readouterr().out)
     assert returns["training levels"]["mean"] == pytest.approx(evaluated["agent"]["mean_return"], abs=1e-3)
