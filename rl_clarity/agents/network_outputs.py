@@ -124,7 +124,7 @@ def _width(name: str | None, tensor: Any) -> int | None:
     if len(shape) not in (1, 2):
         what = f"of shape {shape}" if shape else f"that is a {type(tensor).__name__}"
         if hasattr(tensor, "rsample"):  # a continuous distribution
-            what += ", whose mean could take the place of logits"
+            what += ", whose mean could take the place of logits (forward=... returns it)"
         raise OptionError(
             f"the network returns {name or 'a tensor'} {what}; (batch, n) or (batch,) is needed. "
             "heads=(..., None) leaves an output out; initial_state describes a recurrent module's state"

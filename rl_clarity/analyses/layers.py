@@ -31,7 +31,7 @@ class LayerOptions:
     op_is_one_of: tuple[str, ...] = ("relu",)
     """Kinds of operation; `relu` stands for the other activations of a network without ReLUs."""
     bottleneck_only: bool = True
-    """Only layers that no path from an earlier convolution bypasses."""
+    """Only layers that every path from an earlier convolution reaches through a bottleneck of the network."""
     discard_first_n: int = 0
     """Leave out the first n layers, which take longest and are often the least informative."""
 

@@ -182,6 +182,7 @@ def _check_outputs(command: CheckpointCommand) -> None:
     """Compare the agent's outputs with those of `--check`."""
     if command.check is not None:
         rl_clarity.load_agent(command.checkpoint, check=command.check, **command.overrides())
+        print(f"The agent's outputs are those in {command.check}.", file=sys.stderr)
 
 
 def _page(page: Any) -> Result:

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 NAMES = {"frames": "observations_full"}
 """Fields of episodes that have another name in samples."""
 COPIED = ("observations", "frames", "actions", "rewards", "policy_logits", "values", "q_values")
+DEFAULT_TRAJECTORIES = 8
 
 
-def recorded_trajectories(recording: Recording, count: int, max_steps: int) -> Trajectories:
+def recorded_trajectories(recording: Recording, count: int | None, max_steps: int) -> Trajectories:
     """Return `count` trajectories of consecutive steps; see `Recording.to_trajectories`."""
     lengths = _lengths(recording)
     total = int(lengths.sum())
+    if count is None:
+        count = max(1, min(DEFAULT_TRAJECTORIES, len(recording)))
     if count < 1 or max_steps < 1:
         raise OptionError(f"count={count} and max_steps={max_steps} must be at least 1")
     steps = min(max_steps, total // count)

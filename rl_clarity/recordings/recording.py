@@ -239,14 +239,14 @@ class Recording(ABC):
         `start_time` (seconds since 1970), `training_step`, `end`, `steps` and `return`; None where unknown.
         """
 
-    def to_trajectories(self, count: int = 8, max_steps: int = 512) -> Trajectories:
+    def to_trajectories(self, count: int | None = None, max_steps: int = 512) -> Trajectories:
         """Return trajectories of consecutive steps, from all over the recording, as `generate` takes them.
 
         A trajectory begins with an episode where possible, and continues with the episodes after it. Episodes that were
         stopped count as truncated. Arrays are in memory.
 
         Args:
-            count: Number of trajectories.
+            count: Number of trajectories; by default that of the episodes, at most 8.
             max_steps: Steps of each, or fewer if there are not as many.
 
         Raises:

@@ -314,6 +314,7 @@ def test_trajectories_and_observations(directory: Path) -> None:
     recording = open_recording(directory)
     trajectories = recording.to_trajectories(count=2)
     assert trajectories.observations.shape == (2, 52, 16, 12, 3)
+    assert len(recording.to_trajectories().actions) == min(8, len(recording))
     assert trajectories.firsts[0].nonzero()[0].tolist() == [0, 3]
     assert trajectories.states is not None
     np.testing.assert_array_equal(trajectories.observations[0, 3], step_values(1, 0)["observation"])
