@@ -80,7 +80,7 @@ demo: $(INSTALLED)
 docs: $(INSTALLED_DEV)
 	$(VENV)/bin/rl-clarity demo --output-dir out/demo
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
-	@echo "Open out/site/index.html in a browser."
+	@echo "Open out/site/index.html in a browser. Its search needs a server: python -m http.server --directory out/site"
 
 benchmarks: $(INSTALLED_DEV)
 	$(PY) -m benchmarks

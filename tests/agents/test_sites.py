@@ -54,7 +54,7 @@ AGENTS: dict[str, Callable[[], Any]] = {
 }
 
 
-SLOW = ("jax", "jax recurrent")
+SLOW = ("jax", "jax recurrent", "jax channels first")
 """XLA compiles a function for each site."""
 
 
