@@ -45,12 +45,12 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
 # The mpich package must not be installed beside another MPI; Node.js is only installed if there is none.
 $(INSTALLED_DEV): pyproject.toml setup.py | $(PY)
-	mpi=$$(command -v mpiexec > /dev/null && echo mpi || echo mpich) && \
-		$(PIP) install -e ".[atari,dev,procgen,tensorflow,$$mpi]"
-	$(PY) -c "from svelte3.toolchain import find_node; find_node()" 2> /dev/null || $(PIP) install -e ".[node]"
-	$(PIP) install --retries 1 --timeout 10 --extra-index-url $(TORCH_INDEX) "$(TORCH)" && \
-		$(PIP) install -e ".[interop]" || \
+	$(PIP) install --retries 1 --timeout 10 --extra-index-url $(TORCH_INDEX) "$(TORCH)" || \
 		echo "$(TORCH) cannot be installed: tests that need PyTorch will be skipped"
+	mpi=$$(command -v mpiexec > /dev/null && echo mpi || echo mpich) && \
+		interop=$$($(PY) -c "import torch" 2> /dev/null && echo interop, || true) && \
+		$(PIP) install -e ".[$${interop}atari,dev,minari,procgen,tensorflow,$$mpi]"
+	$(PY) -c "from svelte3.toolchain import find_node; find_node()" 2> /dev/null || $(PIP) install -e ".[node]"
 	@touch $@ $(INSTALLED)
 
 # The same packages with NumPy 2, for checking types: Procgen needs NumPy 1.

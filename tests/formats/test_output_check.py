@@ -77,7 +77,8 @@ def test_the_networks_own_outputs_are_accepted(checkpoint: Path, tmp_path: Path)
     computed = network()
     load_agent(checkpoint, check=computed, **SHAPE)
     first = {**computed, "observations": OBSERVATIONS.transpose(0, 3, 1, 2), "values": computed["values"][:, None]}
-    np.savez(tmp_path / "outputs.npz", **first)
+    arrays: Any = first
+    np.savez(tmp_path / "outputs.npz", **arrays)
     load_agent(checkpoint, check=tmp_path / "outputs.npz", **SHAPE)
     probabilities = np.exp(computed["logits"])
     logs = np.log(probabilities / probabilities.sum(axis=1, keepdims=True))
@@ -105,7 +106,8 @@ def test_unsuitable_arrays_are_refused(checkpoint: Path, check: Any, message: st
 def test_inspect_says_what_is_assumed_and_checks_it(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    np.savez(tmp_path / "outputs.npz", **network(ref.elu))
+    arrays: Any = network(ref.elu)
+    np.savez(tmp_path / "outputs.npz", **arrays)
     shape = ["--metadata", "observation_shape", "[36,36,4]"]
     assert main(["inspect", str(checkpoint), *shape]) == 0
     printed = capsys.readouterr().out

@@ -54,7 +54,8 @@ def test_observations_are_exact(tmp_path: Path, shape: tuple[int, ...]) -> None:
     path = rl_clarity.write_minari(open_recording(tmp_path / "recording"), tmp_path / "dataset")
     episode = open_recording(path)[0]
     np.testing.assert_array_equal(episode.observations, observations[:3])
-    np.testing.assert_array_equal(episode.final_observation, observations[3])  # type: ignore[arg-type]
+    assert episode.final_observation is not None
+    np.testing.assert_array_equal(episode.final_observation, observations[3])
     assert episode.end == "time limit"
 
 
