@@ -75,7 +75,7 @@ class JaxAgent(BatchedAgent):
         self._apply, self._parameters = apply, parameters
         self._channels_first = channels_first
         self._single_state = initial_state is not None and not isinstance(initial_state, list | tuple)
-        parts = () if initial_state is None else (initial_state,) if self._single_state else tuple(initial_state)
+        parts = network_outputs.state_parts(initial_state)
         self._initial_state = tuple(np.asarray(part, np.float32) for part in parts)
         self.observation_shape = network_outputs.checked_shape(observation_shape)
         self._given_heads = heads
@@ -107,8 +107,7 @@ class JaxAgent(BatchedAgent):
         state = [np.repeat(part[None], TRIAL_BATCH, axis=0) for part in self._initial_state]
         try:
             heads, tensors, after = self._run(observations, *state)
-            network_outputs.check_state(state, after)
-            network_outputs.check_batch(tensors)
+            num_actions = network_outputs.check_trial(heads, tensors, state, after)
             program = self._program(TRIAL_BATCH)
         except ClarityError:
             raise
@@ -128,9 +127,7 @@ class JaxAgent(BatchedAgent):
                 inputs = dict(zip(program.inputs, (observations, *state), strict=True))
                 (first,) = program.evaluate(weighted.arguments[:1], inputs)
                 network_outputs.check_scale(first, observations)
-        scores = np.asarray(tensors[heads.index("q_values" if "q_values" in heads else "policy_logits")])
-        network_outputs.check_logits(scores)
-        return heads, scores.shape[-1]
+        return heads, num_actions
 
     def _run(self, observations: Any, *states: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
         """Names of the heads, the heads (B, n), and the state after, for observations (B, H, W, C)."""
@@ -140,8 +137,7 @@ class JaxAgent(BatchedAgent):
         state = (states[0] if self._single_state else states,) if states else ()
         outputs, after = network_outputs.split_state(self._apply(self._parameters, x, *state), recurrent=bool(states))
         heads, tensors = network_outputs.named_heads(outputs, self._given_heads)
-        parts = [] if after is None else list(after) if isinstance(after, list | tuple) else [after]
-        return heads, [jnp.float32(tensor) for tensor in tensors], [jnp.float32(part) for part in parts]
+        return heads, [jnp.float32(tensor) for tensor in tensors], [jnp.float32(part) for part in after]
 
     def _program(self, batch: int) -> Program:
         """The function's operations for a batch size: shapes in a jaxpr are constants."""

@@ -63,19 +63,40 @@ def check_logits(logits: np.ndarray) -> None:
         raise probabilities_error("logits", "not negative, with a sum of 1")
 
 
-def split_state(result: Any, *, recurrent: bool) -> tuple[Any, Any]:
-    """The outputs and the state after: the last of several results, or the entry of a dict with such a name."""
+def check_trial(heads: Sequence[str], tensors: Sequence[Any], before: Sequence[Any], after: Sequence[Any]) -> int:
+    """Return the number of actions; raise OptionError for heads or a state that are not an agent's.
+
+    Args:
+        heads: names of the heads
+        tensors: their values for two observations
+        before: parts of the state before the step
+        after: parts of the state after it
+    """
+    check_state(before, after)
+    check_batch(tensors)
+    scores = np.asarray(tensors[heads.index("q_values" if "q_values" in heads else "policy_logits")])
+    check_logits(scores)
+    return int(scores.shape[-1])
+
+
+def state_parts(state: Any) -> list[Any]:
+    """The arrays of a state: none, one, or those of a list or tuple."""
+    return [] if state is None else list(state) if isinstance(state, list | tuple) else [state]
+
+
+def split_state(result: Any, *, recurrent: bool) -> tuple[Any, list[Any]]:
+    """The outputs and the state's parts: the last of several results, or the entry of a dict with such a name."""
     if not recurrent:
-        return result, None
+        return result, []
     if isinstance(result, Mapping):
         key = next((key for key in STATE_KEYS if key in result), None)
         if key is None:
             raise OptionError(f"the network returns {list(result)}; its state must be called {', '.join(STATE_KEYS)}")
-        return {name: item for name, item in result.items() if name != key}, result[key]
+        return {name: item for name, item in result.items() if name != key}, state_parts(result[key])
     if not isinstance(result, list | tuple) or len(result) < 2:
         raise OptionError(f"the network returns a {type(result).__name__}; with a state, it must return the state last")
     *outputs, state = result
-    return outputs, state
+    return outputs, state_parts(state)
 
 
 def named_tensors(outputs: Any) -> list[tuple[str | None, Any]]:

@@ -86,7 +86,7 @@ class TorchAgent(BatchedAgent):
         self._call_module = forward or (_call_with_state if initial_state is not None else _call)
         self._channels_first = channels_first
         self._single_state = initial_state is not None and not isinstance(initial_state, list | tuple)
-        parts = () if initial_state is None else (initial_state,) if self._single_state else tuple(initial_state)
+        parts = network_outputs.state_parts(initial_state)
         self._initial_state = tuple(np.asarray(part, np.float32) for part in parts)
         height, width, channels = network_outputs.checked_shape(observation_shape)
         self._given_heads = heads
@@ -115,11 +115,7 @@ class TorchAgent(BatchedAgent):
         with torch_checks.explained(shape), self._computing(), _torch().no_grad():
             state = [self._tensor(np.repeat(part[None], 2, axis=0)) for part in self._initial_state]
             heads, tensors, after = self._run(self._tensor(observations), *state)
-        network_outputs.check_state(state, after)
-        scores = tensors[heads.index("q_values" if "q_values" in heads else "policy_logits")]
-        network_outputs.check_batch(tensors)
-        network_outputs.check_logits(scores.cpu().numpy())
-        return heads, int(scores.shape[-1])
+        return heads, network_outputs.check_trial(heads, [tensor.cpu() for tensor in tensors], state, after)
 
     @property
     def _backend(self) -> Backend:
@@ -280,7 +276,7 @@ class TorchAgent(BatchedAgent):
         )
         outputs, after = network_outputs.split_state(result, recurrent=bool(self._initial_state))
         heads, tensors = network_outputs.named_heads(outputs, self._given_heads)
-        return heads, [tensor.float() for tensor in tensors], [part.float() for part in _parts(after)]
+        return heads, [tensor.float() for tensor in tensors], [part.float() for part in after]
 
     def _tensor(self, array: Any) -> Any:
         if isinstance(array, dict):  # results before a site
@@ -315,10 +311,6 @@ def _call(module: Any, observations: Any, _state: Any) -> Any:
 
 def _call_with_state(module: Any, observations: Any, state: Any) -> Any:
     return module(observations, state)
-
-
-def _parts(state: Any) -> list[Any]:
-    return [] if state is None else list(state) if isinstance(state, list | tuple) else [state]
 
 
 def _torch() -> Any:

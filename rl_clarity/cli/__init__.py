@@ -1,4 +1,4 @@
-"""The command line: `rl-clarity run | train | demo | inspect | evaluate | export | verify | convert`.
+"""The command line: `rl-clarity run | record | train | demo | inspect | evaluate | export | verify | convert`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
