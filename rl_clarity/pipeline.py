@@ -381,12 +381,9 @@ def _provenance(subject: Subject, checkpoint: Checkpoint | None) -> list[Provena
     """Groups of facts about what made the page."""
     groups, metadata = [], subject.metadata
     if checkpoint is not None:
-        file = {"file": checkpoint.path.name, "sha256": checkpoint.sha256, "format": checkpoint.format}
         reading = {name: checkpoint.metadata.get(name) for name in formats.READING}
         notes = " ".join(f"{note}." for note in checkpoint.notes) or None
-        groups.append(
-            provenance_group("Checkpoint", {**file, "network": checkpoint.network, **reading, "notes": notes})
-        )
+        groups.append(provenance_group("Checkpoint", {**checkpoint.identity, **reading, "notes": notes}))
     environment = dict(metadata.get("environment") or {})
     if environment:
         shown = {"kind": environment.get("kind"), "name": environment.get("name"), **environment.get("options", {})}

@@ -19,7 +19,7 @@ from rl_clarity.formats import Checkpoint
 from rl_clarity.models import fetched
 from rl_clarity.parsing import parse
 from rl_clarity.progress import counted, progress_bar
-from rl_clarity.recordings.evaluation import choose_num_envs
+from rl_clarity.recordings.evaluation import choose_num_envs, shares
 from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import Recording, is_recording, open_recording
@@ -107,7 +107,10 @@ def play_and_record(
     """
     n = environment.num_envs
     levels = _LevelSeeds(environment)
-    episode_quota, step_quota = (_shares(count, n) for count in (options.episodes, options.steps))
+    unlimited = np.full(n, np.iinfo(np.int64).max)
+    episode_quota, step_quota = (
+        unlimited if count is None else shares(count, n) for count in (options.episodes, options.steps)
+    )
     episodes, steps = np.zeros((2, n), np.int64)
     done = np.zeros(n, bool)
     rng = np.random.default_rng([options.seed % 2**63, 1])
@@ -123,11 +126,6 @@ def play_and_record(
         count, quota = (episodes, episode_quota) if options.steps is None else (steps, step_quota)
         progress(int(np.minimum(count, quota).sum()), int(quota.sum()))
     transitions.close()
-
-
-def _shares(count: int | None, n: int) -> np.ndarray:
-    """How many of `count` each of n environments has; more than enough if it is None."""
-    return np.full(n, np.iinfo(np.int64).max) if count is None else count // n + (np.arange(n) < count % n)
 
 
 def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_scale: float) -> dict[str, Any]:
@@ -156,11 +154,10 @@ def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_
 def _metadata(
     checkpoint: Checkpoint, spec: EnvironmentSpec, choice: ActionChoice, environment: VectorEnvironment
 ) -> dict[str, Any]:
-    file = {"file": checkpoint.path.name, "sha256": checkpoint.sha256, "format": checkpoint.format}
     discounts = {name: checkpoint.metadata[name] for name in ("gamma", "lambda") if name in checkpoint.metadata}
     return {
         "name": spec.name,
-        "checkpoint": {**file, "network": checkpoint.network},
+        "checkpoint": checkpoint.identity,
         "environment": dataclasses.asdict(spec),
         "action_combos": environment.action_combos,
         "sampling": choice,

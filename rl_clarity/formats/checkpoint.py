@@ -40,6 +40,11 @@ class Checkpoint:
     architecture: Mapping[str, Any] = field(default_factory=dict)
     """What the network needs besides its name and parameters. JSON values only."""
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """What identifies the agent on a page and in a recording."""
+        return {"file": self.path.name, "sha256": self.sha256, "format": self.format, "network": self.network}
+
 
 class CheckpointFile:
     """A file on disk; what several formats ask of it is read once, within one budget."""

@@ -49,8 +49,10 @@ class Verification:
 def verify(page: str | os.PathLike[str]) -> Verification:
     """Compare the files of a page with their recorded checksums; reads all of them.
 
-    page: the page's directory or address, or its `interface.html`
-    Raises ClarityError if there is no page, one of another format version, or one that is not finished.
+    Args:
+        page: the page's directory or address, or its `interface.html`
+
+    Raises ClarityError if there is no page, if its format version is unknown, or if it is not finished.
     """
     directory, document_name = locate(page)
     document = read_document(directory, document_name)

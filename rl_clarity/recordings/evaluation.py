@@ -53,6 +53,11 @@ def choose_num_envs(episodes: int, most: int = MAX_ENVIRONMENTS) -> int:
     return equal if equal >= most // 2 else min(most, episodes)
 
 
+def shares(count: int, num_envs: int) -> np.ndarray:
+    """How many of `count` episodes or steps each environment plays (N,); the first ones play the remainder."""
+    return count // num_envs + (np.arange(num_envs) < count % num_envs)
+
+
 def play_episodes(
     agent: Player,
     environment: VectorEnvironment,
@@ -72,7 +77,7 @@ def play_episodes(
     as the next episode.
     """
     n = environment.num_envs
-    quota = episodes // n + (np.arange(n) < episodes % n)  # episodes of each environment
+    quota = shares(episodes, n)
     played = np.zeros(n, np.int64)
     returns, lengths = np.zeros(n), np.zeros(n, np.int64)
     results: list[tuple[int, float, int, bool]] = []

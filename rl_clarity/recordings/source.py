@@ -216,7 +216,7 @@ def _copy(path: Path, content: IO[bytes]) -> str | None:
             shutil.copyfileobj(file, content)
         content.seek(0)
         return hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
-    except FileNotFoundError:  # removed since; reading it says so
+    except FileNotFoundError:  # removed meanwhile: reading it raises an error that names it
         return None
     except OSError as error:
         folder = tempfile.gettempdir()
