@@ -161,7 +161,7 @@ def test_generate_takes_a_recording(tmp_path: Path) -> None:
     recording = record_tiny(tmp_path / "recording", agent, episodes=6)
     page = rl_clarity.generate(agent, recording, recording, tmp_path / "page", batch_size=64)
     results = rl_clarity.open_results(page.path)
-    assert results.trajectory(0)["steps"] == sum(map(len, recording)) // 8
+    assert results.trajectory(0)["steps"] == sum(map(len, recording)) // 6  # one trajectory per episode
 
 
 @pytest.mark.slow
