@@ -102,8 +102,8 @@ for features in (2, 4, 8, 16):
 reduction = rl_clarity.ChannelReduction.fit(many, features=8)
 
 # %% [markdown]
-# `signed_transform` gives each reduced channel in units of attribution, so that channels and residual together still
-# sum to the attribution.
+# `signed_transform` gives each feature in units of attribution, so that features and rest together still sum to the
+# attribution.
 
 # %%
 attribution = rl_clarity.integrated_gradients(agent, frames, layer, steps=5, quadrature="graded-midpoint")

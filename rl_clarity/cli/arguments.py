@@ -252,7 +252,7 @@ class Export(Command):
     directions: tuple[Direction, ...] = ("pos", "neg")
     """Images beside the observation: of positive attribution (pos), negative (neg), or both together (abs)."""
     channel: str = "prin"
-    """Channels in the images: all principal ones (prin), also the residual (all), the residual (res), or a number."""
+    """Features in the images: all (prin), also the rest (all), the rest alone (res), or a number."""
     fps: float = 12
     """Frames per second of an animation."""
 

@@ -212,7 +212,7 @@ def timeline_csv(results: Results, trajectory: int, steps: Sequence[int], layer:
     """A table with the columns of the page's own (`timelineCsv` in svelte_src), and a row per step.
 
     Trajectory and frame are counted from 1, as on the page; actions are labels; totals are sums over positions of the
-    positive and of the negative part of each channel, in units of attribution.
+    positive and of the negative part of each feature, in units of attribution.
     """
     columns = _columns(results, trajectory, layer, output)
     digits = int(results.manifest["numpy_precision"])
@@ -264,9 +264,10 @@ def _totals(results: Results, trajectory: int, layer: str, output: str) -> list[
         return []
     entry = results.layer(layer)
     channels, label = entry["channels"], entry.get("label", layer)
+    word = "channel" if entry["kind"] == "input" else "feature"
     columns: list[tuple[str, Any]] = []
     for index in range(totals.totals.shape[1]):
-        name = f"channel {index + 1}" if index < channels else "residual"
+        name = f"{word} {index + 1}" if index < channels else "rest"
         columns += _named([f"{label} {name} {part}" for part in ("positive", "negative")], totals.totals[:, index])
     return columns
 

@@ -55,7 +55,7 @@ def test_the_first_row_is_exported_wherever_it_looks(synthetic: Path, open_page:
     assert not any(name.startswith("2b ") for name in header)
     row = dict(zip(header, rows[29], strict=True))
     totals = read_chunk(synthetic, "attribution/4a/2/totals.js")["totals.value"][29]
-    shown = [float(row[f"4a channel {k + 1} {sign}"]) for k in range(K) for sign in ("positive", "negative")]
+    shown = [float(row[f"4a feature {k + 1} {sign}"]) for k in range(K) for sign in ("positive", "negative")]
     assert row["trajectory"] == "2"
     assert shown == pytest.approx(totals[:K].ravel().tolist(), rel=1e-5, abs=1e-7)
     advantages = read_chunk(synthetic, "trajectories/2/series.js")["advantages"]

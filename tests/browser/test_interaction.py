@@ -236,7 +236,7 @@ def test_exports(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
     assert len(rows) == 101
     series = read_chunk(synthetic, "trajectories/1/series.js")
     assert float(rows[30][rows[0].index("advantage")]) == pytest.approx(series["advantages"][29])
-    assert "2b channel 8 negative" in rows[0]
+    assert "2b feature 8 negative" in rows[0]
 
 
 def test_links_are_copied(synthetic: Path, open_page: Open) -> None:

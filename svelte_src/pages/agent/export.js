@@ -3,7 +3,7 @@ import { get } from "svelte/store";
 import { outputSeries, totalsAt } from "../../data/series.js";
 import { encodeApng } from "../../kit/image/apng.js";
 import { composeImage, makeGrey } from "../../kit/image/compose.js";
-import { frameName, outputName, toCsv } from "../../kit/shell/format.js";
+import { channelWord, frameName, outputName, toCsv } from "../../kit/shell/format.js";
 import { attributionChunk, overlayOf } from "./image.js";
 import { firstTarget } from "./selection.js";
 
@@ -204,7 +204,7 @@ async function rowTotals({ manifest, chunks }, layerIndex, output, trajectory) {
   const numbers = name && (await chunks.get(name)).arrays[`totals.${output}`];
   if (!numbers) return null;
   const names = Array.from({ length: numbers.shape[1] }, (_, k) =>
-    k < layer.channels ? `channel ${k + 1}` : "residual",
+    k < layer.channels ? `${channelWord(layer).toLowerCase()} ${k + 1}` : "rest",
   );
   return {
     numbers,

@@ -34,7 +34,7 @@ export const keys = [
   { keys: [",", "."], action: "layer", text: "previous or next layer", letter: true },
   { keys: [..."123456789"], show: "1 \u2013 9", action: "channel", text: "show or hide a feature", letter: true },
   { keys: ["0"], action: "channels", text: "show all features", letter: true },
-  { keys: ["r"], action: "residual", text: "show or hide the residual", letter: true },
+  { keys: ["r"], action: "residual", text: "show or hide the rest", letter: true },
   { keys: ["b"], action: "combined", text: "positive and negative attribution in one image", letter: true },
   { keys: ["o"], action: "overlay", text: "attribution over the observation, or alone", letter: true },
 ];
