@@ -21,7 +21,7 @@ HEADER = [
     *("trajectory", "frame", "new episode", "action", "reward", "advantage", "value function"),
     *("probability of 0", "probability of 1", "probability of 2", "probability of 3"),
     *("2b feature 1 positive", "2b feature 1 negative", "2b feature 2 positive", "2b feature 2 negative"),
-    *("2b feature 3 positive", "2b feature 3 negative", "2b residual positive", "2b residual negative"),
+    *("2b feature 3 positive", "2b feature 3 negative", "2b rest positive", "2b rest negative"),
 ]
 """Columns of the table that the page of these tests saves."""
 
