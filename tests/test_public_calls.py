@@ -66,6 +66,14 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, tuple[str, ...]]]] = {
         {"agent": TinyAgent(), "observations": np.zeros((1, 4, 4, 3)), "layer": "a", "reduction": None},
         {"agent": PATH, "reduction": PATH, "steps": INTEGER, "max_paths": INTEGER[1:]},
     ),
+    "perturbation_saliency": (
+        {"agent": TinyAgent(), "observations": np.zeros((1, 64, 64, 3))},
+        {"agent": PATH, "observations": ARRAY, "mode": TEXT, "signed": FLAG, "stride": NUMBER, "pixels": FLAG},
+    ),
+    "smooth_gradients": (
+        {"agent": TinyAgent(), "observations": np.zeros((1, 64, 64, 3))},
+        {"agent": PATH, "samples": INTEGER, "noise": NUMBER, "seed": INTEGER},
+    ),
     "select_layers": (
         {"agent": TinyAgent()},
         {"agent": PATH, "name_contains_one_of": NAMES, "op_is_one_of": TEXT, "discard_first_n": INTEGER},

@@ -1,0 +1,84 @@
+"""Integrated gradients with respect to the input.
+
+Axiomatic Attribution for Deep Networks (Sundararajan, Taly and Yan, 2017; arXiv 1703.01365).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.sites import INPUT
+from rl_clarity.analyses.attribution.integrated_gradients import Attribution, attribute
+from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
+from rl_clarity.analyses.attribution.saliency import (
+    SaliencyOutput,
+    as_outputs,
+    head_columns,
+    linear_scores,
+    network_input,
+    unlisted,
+)
+from rl_clarity.errors import OptionError
+
+BASELINES = ("black", "blurred")
+
+
+def input_attribution(
+    agent: Agent,
+    observations: np.ndarray,
+    outputs: list[SaliencyOutput],
+    *,
+    baseline: str | np.ndarray = "black",
+    steps: int = 16,
+    state: State = None,
+) -> Attribution:
+    """Return integrated gradients of several outputs with their completeness gap; see `input_integrated_gradients`."""
+    agent = require(agent, "forward", "tails", for_="integrated gradients of the input")
+    if isinstance(baseline, str) and baseline not in BASELINES:
+        raise OptionError(f"baseline={baseline!r} must be {' or '.join(map(repr, BASELINES))}, or an image")
+    images = network_input(agent, observations, state)
+    if isinstance(baseline, str):
+        start = np.zeros_like(images)
+        if baseline == "blurred":
+            start = PerturbationGrid.for_shape(*images.shape[1:3]).blurred(images)
+    else:
+        start = np.asarray(baseline, np.float32) / np.float32(255)
+    results, columns = head_columns(agent.forward(observations, state))
+    scores = linear_scores(outputs, results, columns)
+    return attribute(
+        agent, observations, INPUT, scores, steps=steps, quadrature="midpoint", state=state, baseline=start
+    )
+
+
+def input_integrated_gradients(
+    agent: Agent,
+    observations: np.ndarray,
+    output: SaliencyOutput | list[Any] = "value",
+    *,
+    baseline: str | np.ndarray = "black",
+    steps: int = 16,
+    state: State = None,
+) -> np.ndarray:
+    """Return integrated gradients of an output with respect to the input, (B, H, W, C) float32.
+
+    Args:
+        observations: (B, H, W, C) as the agent takes them
+        output: "policy" (the logits, weighted by their values at the observation), "value", or another score; a list of
+            S outputs gives (S, B, H, W, C)
+        baseline: "black"; "blurred", the observation under the blur of `perturbation_saliency`; or an image
+            (H, W, C) or (B, H, W, C) from 0 to 255
+        steps: points on the path, by the midpoint rule
+        state: of a recurrent agent before the observations, held fixed; its initial state if None
+
+    Summed over an observation, the result tends to the difference of the output between the observation and the
+    baseline as the steps grow; `input_attribution` returns it with this completeness gap. Stacked frames are the last
+    axis: sum over it for one map, or over a frame's channels for a map of that frame.
+    Raises OptionError for an object that is not an agent, an unknown output or baseline, an invalid state or number;
+    SamplesError for observations of another shape or range.
+    """
+    result = input_attribution(agent, observations, as_outputs(output), baseline=baseline, steps=steps, state=state)
+    return unlisted(result.values, output)

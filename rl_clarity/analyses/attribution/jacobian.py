@@ -1,0 +1,46 @@
+"""Jacobian saliency: the squared gradient of an output with respect to the input.
+
+Dueling Network Architectures for Deep Reinforcement Learning (Wang et al., 2016) showed agents by the Jacobian of their
+outputs; its square for the policy, with the logits as the seed, is that of Greydanus et al. (2018).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.sites import INPUT
+from rl_clarity.analyses.attribution.saliency import (
+    SaliencyOutput,
+    as_outputs,
+    head_columns,
+    linear_scores,
+    unlisted,
+)
+
+
+def jacobian_saliency(
+    agent: Agent,
+    observations: np.ndarray,
+    output: SaliencyOutput | list[Any] = "policy",
+    *,
+    state: State = None,
+) -> np.ndarray:
+    """Return the squared gradient of an output with respect to the network's input, observations / 255.
+
+    Args:
+        observations: (B, H, W, C) as the agent takes them
+        output: "policy" (the gradient of 1/2 |logits|^2), "value", or another score; a list of S outputs gives
+            (S, B, H, W, C)
+        state: of a recurrent agent before the observations, held fixed; its initial state if None
+
+    Returns (B, H, W, C) float32. Raises OptionError for an object that is not an agent, an unknown output or an invalid
+    state; SamplesError for observations of another shape or range.
+    """
+    agent = require(agent, "forward", "gradients", for_="Jacobian saliency")
+    results, columns = head_columns(agent.forward(observations, state))
+    scores = linear_scores(as_outputs(output), results, columns)
+    return unlisted(np.square(agent.gradients(observations, INPUT, scores, state=state)), output)

@@ -1,0 +1,209 @@
+"""Perturbation saliency: how much outputs change when a part of the observation is blurred.
+
+Visualizing and Understanding Atari Agents (Greydanus, Koul, Dodge and Fern, 2018; arXiv 1711.00138). A mask M is a
+Gaussian around a center; with A(I) the blurred observation, the perturbed one is I (1 - M) + A(I) M. Saliency at the
+center is half the squared change of the logits, or of the value.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.analyses.attribution.saliency import (
+    SaliencyOutput,
+    as_outputs,
+    head_columns,
+    network_input,
+    output_differences,
+    results_at,
+    unlisted,
+)
+from rl_clarity.errors import OptionError
+
+MODES = ("occlude", "searchlight")
+REFERENCE_HEIGHT = 80
+"""Stride and sigmas are in pixels of an observation of this height."""
+BATCH_BYTES = 2**26
+"""Perturbed observations that are evaluated together."""
+
+
+@dataclass(frozen=True)
+class PerturbationGrid:
+    """Centers of masks on an observation: 0, stride, 2 stride, ... along both axes, in pixels of the observation."""
+
+    height: int
+    width: int
+    stride: int
+    mask_sigma: float
+    blur_sigma: float
+
+    @classmethod
+    def for_shape(
+        cls,
+        height: int,
+        width: int,
+        *,
+        stride: float = 5,
+        mask_sigma: float = 5,
+        blur_sigma: float = 3,
+        pixels: bool = False,
+    ) -> PerturbationGrid:
+        """The grid of observations of H x W pixels.
+
+        Sizes are in pixels of an observation 80 pixels high, and scale with the height; with `pixels`, they are taken
+        as they are. Raises OptionError for sizes that are not above 0.
+        """
+        for name, size in (("stride", stride), ("mask_sigma", mask_sigma), ("blur_sigma", blur_sigma)):
+            if not 0 < size < np.inf:
+                raise OptionError(f"{name}={size!r} must be above 0")
+        if pixels and stride != int(stride):
+            raise OptionError(f"stride={stride!r} must be a whole number of pixels")
+        scale = 1 if pixels else height / REFERENCE_HEIGHT
+        return cls(height, width, max(1, round(stride * scale)), mask_sigma * scale, blur_sigma * scale)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(gh, gw)."""
+        return -(-self.height // self.stride), -(-self.width // self.stride)
+
+    @property
+    def masks(self) -> np.ndarray:
+        """Masks (gh * gw, H, W) float32 from 0 to 1, row by row; made once for each grid."""
+        return _masks(self)
+
+    def blurred(self, images: np.ndarray) -> np.ndarray:
+        """Images (B, H, W, C) with each channel, of each stacked frame, blurred by itself."""
+        from scipy.ndimage import gaussian_filter
+
+        return np.asarray(gaussian_filter(images, (0, self.blur_sigma, self.blur_sigma, 0)), np.float32)
+
+    def upsample(self, maps: np.ndarray) -> np.ndarray:
+        """Maps (..., gh, gw) at every pixel (..., H, W) float32: bilinear between centers, constant beyond the last."""
+        rows, columns = (self._weights(size, count) for size, count in zip(self._size, self.shape, strict=True))
+        return np.asarray(np.einsum("hi,...ij,wj->...hw", rows, maps, columns, optimize=True), np.float32)
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        return self.height, self.width
+
+    def _weights(self, size: int, count: int) -> np.ndarray:
+        """Weights (size, count) of the centers for each pixel along an axis."""
+        position = np.minimum(np.arange(size) / self.stride, count - 1)
+        return np.maximum(0, 1 - np.abs(position[:, None] - np.arange(count)))
+
+
+@functools.lru_cache(maxsize=8)
+def _masks(grid: PerturbationGrid) -> np.ndarray:
+    from scipy.ndimage import gaussian_filter
+
+    rows, columns = np.ogrid[: grid.height, : grid.width]
+    masks = np.zeros((*grid.shape, grid.height, grid.width), np.float32)
+    for i, j in np.ndindex(*grid.shape):
+        near = (rows - i * grid.stride) ** 2 + (columns - j * grid.stride) ** 2 <= 1
+        mask = gaussian_filter(near.astype(np.float64), grid.mask_sigma)
+        masks[i, j] = mask / mask.max()
+    masks = masks.reshape(-1, grid.height, grid.width)
+    masks.flags.writeable = False
+    return masks
+
+
+def perturbation_saliency(
+    agent: Agent,
+    observations: np.ndarray,
+    output: SaliencyOutput | list[Any] = "policy",
+    *,
+    state: State = None,
+    mode: str = "occlude",
+    signed: bool = False,
+    stride: float = 5,
+    mask_sigma: float = 5,
+    blur_sigma: float = 3,
+    pixels: bool = False,
+) -> np.ndarray:
+    """Return how much outputs change when a part of the observation is blurred, (B, gh, gw) float32.
+
+    Cell (i, j) belongs to the mask around pixel (i * stride, j * stride); `PerturbationGrid` has the grid, and gives
+    the map at every pixel. The observation is perturbed after preprocessing; the state before the step stays the same.
+
+    Args:
+        observations: (B, H, W, C) as the agent takes them
+        output: "policy" (1/2 |change of the logits|^2, or of the action values), "value" (1/2 change^2), or another
+            score: an action's index, a tuple of indices (the sum of their logits), "greedy", or weights by "value" or
+            index. A list of S outputs gives (S, B, gh, gw), for the cost of one
+        state: of a recurrent agent before the observations; its initial state if None
+        mode: "occlude" blurs the part; "searchlight" blurs everything else
+        signed: the change itself, s(I) - s(I'): positive where what is seen raises the output. Not for "policy"
+        stride: distance of the centers
+        mask_sigma: standard deviation of the masks
+        blur_sigma: standard deviation of the blur
+        pixels: the three sizes are in pixels of the observation; else they are for a height of 80 and scale with it
+
+    Raises OptionError for an object that is not an agent, and an unknown output, mode or size; SamplesError for
+    observations of another shape or range. Source: Greydanus et al. (2018), arXiv 1711.00138.
+    """
+    if mode not in MODES:
+        raise OptionError(f"mode={mode!r} must be one of {', '.join(MODES)}")
+    outputs = as_outputs(output)
+    images = network_input(agent, observations, state)
+    sizes: dict[str, Any] = {"stride": stride, "mask_sigma": mask_sigma, "blur_sigma": blur_sigma}
+    grid = PerturbationGrid.for_shape(*images.shape[1:3], **sizes, pixels=pixels)
+    results, columns = head_columns(agent.forward(observations, state))
+    perturbed = np.concatenate(list(_perturbed_results(agent, observations, images, state, grid, mode)))
+    perturbed = perturbed.reshape(len(images), -1, results.shape[1])
+    scores = output_differences(outputs, results, columns, perturbed, signed=signed)
+    return unlisted(np.asarray(scores, np.float32).reshape(len(outputs), len(images), *grid.shape), output)
+
+
+def _perturbed_results(
+    agent: Agent, observations: np.ndarray, images: np.ndarray, state: State, grid: PerturbationGrid, mode: str
+) -> Iterator[np.ndarray]:
+    """Heads at the perturbed images, one after another: for each observation, all masks."""
+    change = grid.blurred(images) - images
+    masks = grid.masks[..., None] if mode == "occlude" else 1 - grid.masks[..., None]  # (P, H, W, 1)
+    together = max(1, BATCH_BYTES // (len(masks) * images[:1].nbytes))
+    for start in range(0, len(images), together):
+        rows = slice(start, start + together)
+        perturbed = masks * change[rows, None]  # (b, P, H, W, C)
+        perturbed += images[rows, None]
+        repeats = len(masks)
+        states = None if state is None else tuple(np.repeat(part[rows], repeats, axis=0) for part in state)
+        same = np.repeat(np.asarray(observations)[rows], repeats, axis=0)
+        yield results_at(agent, same, perturbed.reshape(-1, *images.shape[1:]), states)
+
+
+def memory_saliency(
+    agent: Agent,
+    observations: np.ndarray,
+    state: State,
+    output: SaliencyOutput | list[Any] = "policy",
+    strength: float = 1.0,
+) -> np.ndarray:
+    """Return how much outputs change when the recurrent state is scaled by 1 - strength, (B,) float32.
+
+    Args:
+        observations: (B, H, W, C) as the agent takes them
+        state: before the observations
+        output: as for `perturbation_saliency`; a list of S outputs gives (S, B)
+        strength: from 0 (the state stays as it is) to 1 (it is all zeros)
+
+    Raises OptionError for an object that is not an agent, an agent without a state, an unknown output or a strength out
+    of range; SamplesError for observations of another shape or range.
+    """
+    if not 0 <= strength <= 1:
+        raise OptionError(f"strength={strength!r} must be from 0 to 1")
+    if state is None:
+        raise OptionError("state=None: the state before the observations is needed")
+    agent = require(agent, "forward", for_="memory_saliency")
+    outputs = as_outputs(output)
+    results, columns = head_columns(agent.forward(observations, state))
+    scaled = tuple(np.asarray(part * (1 - strength), np.float32) for part in state)
+    perturbed = head_columns(agent.forward(observations, scaled))[0]
+    scores = output_differences(outputs, results, columns, perturbed[:, None], signed=False)[..., 0]
+    return unlisted(np.asarray(scores, np.float32), output)

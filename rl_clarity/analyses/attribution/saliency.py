@@ -1,0 +1,108 @@
+"""What saliency methods share: outputs that they explain, the input of the network, and grids over an observation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent, Outputs, Score, State
+from rl_clarity.agents.scores import select_scores
+from rl_clarity.agents.sites import INPUT
+from rl_clarity.errors import OptionError
+
+SaliencyOutput: TypeAlias = Score
+""""policy" (all logits, or all action values), "value", or any other score: an action's index, a tuple of indices (the
+sum of their logits), "greedy", or weights by "value" or index. A list is several outputs."""
+
+POLICY = "policy"
+
+
+def as_outputs(output: SaliencyOutput | list[Any]) -> list[SaliencyOutput]:
+    """Return a list of outputs; raise OptionError for an empty one."""
+    outputs = output if isinstance(output, list) else [output]
+    if not outputs:
+        raise OptionError("output=[]: at least one output is needed")
+    return outputs
+
+
+def unlisted(values: np.ndarray, output: SaliencyOutput | list[Any]) -> np.ndarray:
+    """Values (S, B, ...) for a list of outputs, (B, ...) for a single one."""
+    return values if isinstance(output, list) else values[0]
+
+
+def head_columns(outputs: Outputs) -> tuple[np.ndarray, dict[str, int]]:
+    """Heads side by side (B, n), and the columns of each."""
+    if outputs.q_values is not None:
+        return outputs.q_values, {"q_values": outputs.q_values.shape[1]}
+    assert outputs.policy_logits is not None
+    heads, columns = [outputs.policy_logits], {"policy_logits": outputs.policy_logits.shape[1]}
+    if outputs.values is not None:
+        heads.append(outputs.values[:, None])
+        columns["values"] = 1
+    return np.concatenate(heads, axis=1), columns
+
+
+def network_input(agent: Agent, observations: np.ndarray, state: State = None) -> np.ndarray:
+    """The values (B, H, W, C) of the site "input", observations / 255 in float32.
+
+    Raises OptionError for an object that is not such an agent, SamplesError for observations of another shape or range.
+    """
+    agent = require(agent, "activations", "forward", for_="saliency of the input")
+    return agent.activations(observations, INPUT, state)
+
+
+def results_at(agent: Agent, observations: np.ndarray, images: np.ndarray, state: State) -> np.ndarray:
+    """Heads (B, n) at images (B, H, W, C), which replace the network's input at the observations."""
+    return head_columns(agent.forward(observations, state, write={INPUT: images}))[0]
+
+
+def logit_score(logits: np.ndarray) -> Score:
+    """The score whose gradient is that of 1/2 |logits|^2 at these logits (B, A)."""
+    return {action: logits[:, action] for action in range(logits.shape[1])}
+
+
+def linear_scores(outputs: Sequence[SaliencyOutput], results: np.ndarray, columns: dict[str, int]) -> list[Score]:
+    """Scores that gradients of outputs can be taken of; "policy" is weighted by the logits in `results` (B, n)."""
+    width = next(iter(columns.values()))
+    return [logit_score(results[:, :width]) if is_policy(output) else output for output in outputs]
+
+
+def is_policy(output: Any) -> bool:
+    return isinstance(output, str) and output == POLICY
+
+
+def output_differences(
+    outputs: Sequence[SaliencyOutput],
+    results: np.ndarray,
+    columns: dict[str, int],
+    perturbed: np.ndarray,
+    *,
+    signed: bool,
+) -> np.ndarray:
+    """How much P perturbations of each observation change outputs, (S, B, P).
+
+    Args:
+        outputs: S outputs
+        results: heads side by side (B, n), at the observations
+        columns: columns of each head
+        perturbed: the same (B, P, n) for the perturbed observations
+        signed: s(I) - s(I') of each output, instead of half the squared change
+
+    Raises OptionError for unknown outputs, and for the sign of "policy", which has none.
+    """
+    if signed and any(is_policy(output) for output in outputs):
+        raise OptionError('signed=True needs outputs that have a sign: "value", "greedy", actions, or weights of them')
+    difference = results[:, None] - perturbed  # (B, P, n)
+    width = next(iter(columns.values()))
+    scores = []
+    for output in outputs:
+        if is_policy(output):
+            scores.append(0.5 * np.square(difference[..., :width]).sum(axis=-1))
+            continue
+        weights = select_scores([output], columns, len(results), lambda: results)[:, 0]  # (B, n)
+        change = np.einsum("bpn,bn->bp", difference, weights)
+        scores.append(change if signed else 0.5 * np.square(change))
+    return np.stack(scores)

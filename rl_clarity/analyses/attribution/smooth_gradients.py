@@ -1,0 +1,65 @@
+"""SmoothGrad: gradients with respect to the input, averaged over noisy copies of the observation.
+
+SmoothGrad: removing noise by adding noise (Smilkov, Thorat, Kim, Viégas and Wattenberg, 2017; arXiv 1706.03825).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.sites import INPUT
+from rl_clarity.analyses.attribution.quadrature import check_count
+from rl_clarity.analyses.attribution.saliency import (
+    SaliencyOutput,
+    as_outputs,
+    head_columns,
+    linear_scores,
+    network_input,
+    unlisted,
+)
+from rl_clarity.errors import OptionError
+
+
+def smooth_gradients(
+    agent: Agent,
+    observations: np.ndarray,
+    output: SaliencyOutput | list[Any] = "value",
+    *,
+    samples: int = 16,
+    noise: float = 0.1,
+    seed: int = 0,
+    state: State = None,
+) -> np.ndarray:
+    """Return the mean gradient of an output over noisy copies of the observations, (B, H, W, C) float32.
+
+    Args:
+        observations: (B, H, W, C) as the agent takes them
+        output: as for `jacobian_saliency`; a list of S outputs gives (S, B, H, W, C)
+        samples: number of copies; the expected magnitude does not depend on it
+        noise: standard deviation of the Gaussian noise, as a share of each observation's range of values
+        seed: of the noise, which is the same for an observation whatever the others are
+        state: of a recurrent agent before the observations, held fixed; its initial state if None
+
+    Raises OptionError for an object that is not an agent, an unknown output, an invalid state or number; SamplesError
+    for observations of another shape or range.
+    """
+    agent = require(agent, "forward", "gradients", for_="smooth_gradients")
+    check_count("samples", samples)
+    if not 0 <= noise < np.inf:
+        raise OptionError(f"noise={noise!r} must be at least 0")
+    outputs = as_outputs(output)
+    images = network_input(agent, observations, state)
+    axes = tuple(range(1, images.ndim))
+    sigma = noise * (images.max(axis=axes, keepdims=True) - images.min(axis=axes, keepdims=True))
+    rng = np.random.default_rng(seed)
+    total = np.zeros((len(outputs), *images.shape), np.float64)
+    for _ in range(int(samples)):
+        noisy = images + sigma * rng.standard_normal(images.shape[1:], np.float32)
+        results, columns = head_columns(agent.forward(observations, state, write={INPUT: noisy}))
+        scores = linear_scores(outputs, results, columns)
+        total += agent.gradients(observations, INPUT, scores, values=noisy, state=state)
+    return unlisted(np.asarray(total / samples, np.float32), output)
