@@ -27,6 +27,7 @@ from rl_clarity.pages.manifest import section_data
 from rl_clarity.pages.manifest_check import check_manifest
 from rl_clarity.parsing import path_text
 from rl_clarity.visualization.quantization import dequantize
+from rl_clarity.visualization.totals import output_account
 
 Steps = range | Sequence[int] | None
 """Steps of a trajectory, counted from 0; None for all of them."""
@@ -49,6 +50,7 @@ class Totals:
 
     totals: np.ndarray  # (T, K + 1, 2) float32: positive and negative parts; the residual last, if there is one
     gap: np.ndarray | None  # (T, 3) float32: sum of the unreduced attribution, s(a) - s(0), s(a)
+    memory: np.ndarray | None = None  # (T,) float32: s(0) less s(0) in the initial state; None without a state
 
 
 def open_results(directory: str | os.PathLike[str]) -> Results:
@@ -181,7 +183,28 @@ class Results:
         self.trajectory(trajectory)
         arrays = self.chunk(self.layer(layer)["totals"][trajectory])
         outputs = [key.partition(".")[2] for key in arrays if key.startswith("totals.")]
-        return {output: Totals(arrays[f"totals.{output}"], arrays.get(f"gap.{output}")) for output in outputs}
+        return {
+            output: Totals(arrays[f"totals.{output}"], arrays.get(f"gap.{output}"), arrays.get(f"memory.{output}"))
+            for output in outputs
+        }
+
+    def account(self, trajectory: int, layer: str, output: str = "value") -> dict[str, np.ndarray]:
+        """Parts of an output along a trajectory: baseline + features + rest + memory + gap = output.
+
+        `baseline`, `rest`, `memory` (zeros without a recurrent state), `gap` and `output` are (T,), `features` is
+        (T, K), all float64; docs/reading-the-page.md explains them. Raises OptionError for an unknown trajectory, layer
+        or output, and for the input layer, whose gradients do not add up to an output.
+        """
+        entry = self.layer(layer)
+        if entry["kind"] == "input":
+            raise OptionError(f"layer {layer!r} is the input: its gradients do not add up to an output")
+        totals = self.totals(layer, trajectory)
+        if output not in totals:
+            raise OptionError(f"unknown output {output!r}; the page has {', '.join(totals)}")
+        one = totals[output]
+        if one.gap is None:
+            raise ClarityError(f"chunk {entry['totals'][trajectory]} is damaged: it has no gap.{output}")
+        return output_account(one.totals, one.gap, one.memory)
 
     def features(self, layer: str) -> dict[str, np.ndarray]:
         """Dataset examples of a layer's channels, as docs/page-format.md names them; empty for the input layer."""

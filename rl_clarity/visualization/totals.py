@@ -1,8 +1,8 @@
-"""Total attribution of each channel, and the frames in which a channel is strongest."""
+"""Total attribution of each channel, the account of an output, and the frames in which a channel is strongest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,6 +20,42 @@ def channel_totals(channels: np.ndarray, residual: np.ndarray | None = None) -> 
         values = np.concatenate([channels, np.reshape(residual, (*channels.shape[:3], 1))], axis=-1)
     parts = [part(values, 0).sum(axis=(1, 2), dtype=np.float64) for part in (np.maximum, np.minimum)]
     return np.stack(parts, axis=-1).astype(np.float32)
+
+
+def output_account(totals: np.ndarray, gap: np.ndarray, memory: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """Return the parts that an output is the sum of, float64: baseline + features + rest + memory + gap = output.
+
+    `baseline` (T,) is the output at the layer's baseline in the initial state, `features` (T, K) and `rest` (T,) are
+    attribution, `memory` (T,) is what the state changes at the baseline, and `gap` (T,) what the attribution misses.
+
+    Args:
+        totals: (T, K + 1, 2), as `channel_totals` returns them with a residual
+        gap: (T, 3): sum of the unreduced attribution, s(a) less s at the baseline, and s(a)
+        memory: (T,); None without a recurrent state
+    """
+    net = totals.sum(axis=-1, dtype=np.float64)
+    attribution, difference, output = np.asarray(gap, np.float64).T
+    from_state = np.zeros(len(net)) if memory is None else np.asarray(memory, np.float64)
+    return {
+        "baseline": output - difference - from_state,
+        "features": net[:, :-1],
+        "rest": net[:, -1],
+        "memory": from_state,
+        "gap": difference - attribution,
+        "output": output,
+    }
+
+
+def variance_share(accounts: Sequence[Mapping[str, np.ndarray]]) -> float | None:
+    """Return the share of an output's variance over all frames that features and rest together account for.
+
+    It is 1 - var(output - features - rest) / var(output): 1 if they differ from the output by a constant, 0 if they say
+    no more than a constant, and below 0 if less. None if the output does not vary.
+    """
+    output = np.concatenate([one["output"] for one in accounts])
+    left = [one["output"] - one["features"].sum(axis=1) - one["rest"] for one in accounts]
+    variance = float(output.var())
+    return 1 - float(np.concatenate(left).var()) / variance if variance else None
 
 
 def mean_effects(totals: Sequence[np.ndarray]) -> np.ndarray:

@@ -207,8 +207,8 @@ def _layer(
     subject: Any = SimpleNamespace(options=OPTIONS, files=files)
     for trajectory, values in enumerate(channels):
         rest = residual[trajectory]
-        gaps = {"value": np.ones((len(values), 3))}
-        write_totals(files, entry["totals"][trajectory], {"value": totals[trajectory]}, gaps)
+        sums = {"totals.value": totals[trajectory], "gap.value": np.ones((len(values), 3))}
+        write_totals(files, entry["totals"][trajectory], sums)
         for segment, steps in enumerate(segments(len(values))):
             part = slice(steps.start, steps.stop)
             shown = (values[part], None if rest is None else rest[part])

@@ -162,3 +162,27 @@ def test_invalid_documents(tmp_path: Path, content: bytes, message: str) -> None
 def test_a_directory_without_a_page_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClarityError, match=str(tmp_path)):
         open_results(tmp_path)
+
+
+def test_an_account_adds_up_to_the_output(results: Results, arrays: Arrays) -> None:
+    account = results.account(1, "2b")
+    assert account["features"].shape == (STEPS[1], CHANNELS)
+    np.testing.assert_allclose(account["features"], arrays.channels[1].sum(axis=(1, 2)), atol=1e-5)
+    np.testing.assert_allclose(account["rest"], arrays.residual[1].sum(axis=(1, 2, 3)), atol=1e-5)
+    np.testing.assert_array_equal(account["memory"], np.zeros(STEPS[1]))
+    for name, expected in (("baseline", 0), ("gap", 0), ("output", 1)):  # each part of the gap in the file is 1
+        np.testing.assert_array_equal(account[name], np.full(STEPS[1], expected))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, "input"), "the input: its gradients do not add up"),
+        ((0, "2b", "action-1"), "unknown output 'action-1'; the page has value"),
+        ((2, "2b"), "trajectory 2 is out of range"),
+        ((0, "9z"), "unknown layer '9z'"),
+    ],
+)
+def test_wrong_accounts_are_refused(results: Results, arguments: tuple[int, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        results.account(*arguments)

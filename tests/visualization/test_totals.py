@@ -1,8 +1,9 @@
 """Totals of attribution over positions and frames."""
 
 import numpy as np
+import pytest
 
-from rl_clarity.visualization.totals import NO_FRAME, channel_totals, mean_effects, strongest_frames
+from rl_clarity.visualization.totals import NO_FRAME, channel_totals, mean_effects, strongest_frames, variance_share
 
 
 def test_totals_are_sums_of_both_signs() -> None:
@@ -30,3 +31,19 @@ def test_strongest_frames_lie_apart() -> None:
     assert places[0].tolist() == [[0, 11, 6], [1, 4, 7], [0, 30, 6], [NO_FRAME] * 3]
     np.testing.assert_allclose(strengths[0], [9, 8.5, 7, 0])
     assert (places[1] == NO_FRAME).all()
+
+
+def test_features_that_follow_an_output_account_for_its_variance() -> None:
+    output = np.array([1.0, 4.0, 2.0, 5.0])
+    account = {"features": output[:, None] * [0.5, 0.75], "rest": -0.25 * output - 3, "output": output}
+    half = {**account, "features": account["features"] * [1, 0]}
+    assert variance_share([account]) == 1
+    assert variance_share([half]) == pytest.approx(1 - 0.75**2)
+    against = {**account, "features": -account["features"], "rest": 0 * output}
+    assert variance_share([against]) == pytest.approx(1 - 2.25**2)
+    constant = {**account, "output": np.full(4, 2.0)}
+    assert variance_share([constant]) is None
+    shifted = {name: values + (100 if name == "output" else 0) for name, values in account.items()}
+    found = variance_share([account, shifted])
+    assert found is not None
+    assert found < 0.1, "over all frames, not within each trajectory"

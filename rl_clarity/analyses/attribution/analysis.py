@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from rl_clarity.analyses.attribution.images import (
     write_attribution_images,
 )
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
+from rl_clarity.analyses.attribution.memory import scores_without_memory
 from rl_clarity.analyses.attribution.multi_path import multi_path_attributions
 from rl_clarity.analyses.attribution.quadrature import quadrature
 from rl_clarity.analyses.features import load_features, reduction_inputs
@@ -98,12 +100,20 @@ class Attributed:
     channels: np.ndarray  # (n, h, w, K), in units of attribution
     residual: np.ndarray | None  # (n, h, w, 1); None for the input
     gap: np.ndarray | None  # (n, 3): sum of the attribution, s(a) - s(b), s(a); None for the input
+    memory: np.ndarray | None = None  # (n,): s(b) less s(b) in the initial state; None for the input and without state
+
+    @property
+    def sums(self) -> dict[str, np.ndarray]:
+        """What the chunk of totals says of the frames: totals (n, K + 1, 2), gap and memory."""
+        parts = {"totals": channel_totals(self.channels, self.residual), "gap": self.gap, "memory": self.memory}
+        return {name: values for name, values in parts.items() if values is not None}
 
 
 class AttributionAnalysis(Analysis):
     """Integrated gradients of the value, and optionally of all actions, with respect to each layer."""
 
     kind = "attribution"
+    version = 2
     Options = AttributionOptions
     needs_all = False
 
@@ -193,8 +203,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     steps = subject.trajectories.actions.shape[1]
     outputs = attributed_outputs(subject)
     ids = [output.id for output in outputs]
-    totals: dict[str, list[np.ndarray]] = {output: [] for output in ids}
-    gaps: dict[str, list[np.ndarray]] = {output: [] for output in ids}
+    sums: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # by name in the chunk of totals
     peaks: dict[str, list[np.ndarray]] = {output: [] for output in ids}
     positions: list[np.ndarray] = []
     images = RenderedImages(subject, layer, ids, steps) if options.attr_images else None
@@ -207,22 +216,18 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
         state = subject.states(trajectory, chosen)
         attributed = explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
         encode = partial(_encode, subject, layer, trajectory, segment)
-        for output, (chunk, sums, peak) in zip(ids, in_threads(encode, attributed.items()), strict=True):
+        for output, (chunk, by_name, peak) in zip(ids, in_threads(encode, attributed.items()), strict=True):
             files.write(chunk)
             names.append(chunk.name)
-            totals[output].append(sums)
             peaks[output].append(peak)
-            gap = attributed[output].gap
-            if gap is not None:
-                gaps[output].append(gap)
+            for name, values in by_name.items():
+                sums[f"{name}.{output}"].append(values)
             if images is not None:
                 images.keep(output, part, attributed[output].channels, attributed[output].residual)
         positions.append(_strongest_positions(attributed[ids[0]].channels))
         work.report(0.95 * (segment + 1) / len(parts))
-    joined = {output: np.concatenate(values) for output, values in totals.items()}
-    joined_gaps = {output: np.concatenate(values) for output, values in gaps.items() if values}
     names.append(totals_name(options, layer, trajectory))
-    write_totals(files, names[-1], joined, joined_gaps)
+    write_totals(files, names[-1], {name: np.concatenate(values) for name, values in sums.items()})
     scales = {output: float(scale_of_peaks(np.concatenate(values))) for output, values in peaks.items()}
     if images is not None:
         names += images.draw(trajectory, scales, subrange(work.report, 0.95, 1.0))
@@ -252,6 +257,7 @@ def explain(
             np.concatenate([one[output].channels for one in parts]),
             _join([one[output].residual for one in parts]),
             _join([one[output].gap for one in parts]),
+            _join([one[output].memory for one in parts]),
         )
         for output in parts[0]
     }
@@ -296,10 +302,16 @@ def _explain_batch(
         )
         result = dataclasses.replace(result, values=values)
     gaps = np.stack([result.totals, result.scores - result.scores_at_baseline, result.scores], axis=-1)  # (S, n, 3)
+    memory = None
+    if state is not None:
+        memory = result.scores_at_baseline - scores_without_memory(
+            agent, observations, layer.full_name, scores, state, baseline
+        )
     attributed = {}
     for output, rows in _score_rows(subject).items():
         channels, residual = reduction.signed_transform(_sum(result.values, rows))
-        attributed[output] = Attributed(channels, residual, _sum(gaps, rows))
+        remembered = None if memory is None else _sum(memory, rows)
+        attributed[output] = Attributed(channels, residual, _sum(gaps, rows), remembered)
     return attributed
 
 
@@ -348,18 +360,9 @@ def attribution_chunk(name: str, channels: np.ndarray, residual: np.ndarray | No
     return encode_chunk(name, {"codes": codes, "scales": scales})
 
 
-def write_totals(
-    files: PageFiles, name: str, totals: Mapping[str, np.ndarray], gaps: Mapping[str, np.ndarray] | None = None
-) -> None:
-    """Write, by output, a trajectory's totals (T, K + 1, 2) and the parts of its completeness gap (T, 3).
-
-    The parts are the sum of the unreduced attribution, s(a) less the score at the baseline, and s(a).
-    """
-    arrays: dict[str, np.ndarray | bytes] = {
-        f"totals.{key}": values.astype(np.float32) for key, values in totals.items()
-    }
-    arrays |= {f"gap.{key}": values.astype(np.float32) for key, values in (gaps or {}).items()}
-    files.write_chunk(name, arrays)
+def write_totals(files: PageFiles, name: str, sums: Mapping[str, np.ndarray]) -> None:
+    """Write a trajectory's `totals.OUTPUT` (T, K + 1, 2), `gap.OUTPUT` (T, 3) and `memory.OUTPUT` (T,)."""
+    files.write_chunk(name, {key: values.astype(np.float32) for key, values in sums.items()})
 
 
 def read_totals(subject: Subject, layer: PageLayer, trajectory: int) -> np.ndarray:
@@ -430,12 +433,12 @@ def _by_segment(subject: Subject, name: Any) -> list[list[str]]:
 
 def _encode(
     subject: Subject, layer: PageLayer, trajectory: int, segment: int, item: tuple[str, Attributed]
-) -> tuple[Chunk, np.ndarray, np.ndarray]:
-    """An output's chunk, its totals (n, K + 1, 2), and the largest value of each frame (n,)."""
+) -> tuple[Chunk, dict[str, np.ndarray], np.ndarray]:
+    """An output's chunk, its sums, and the largest value of each frame (n,)."""
     output, one = item
     name = chunk_name(subject.options, layer, output, trajectory, segment)
     chunk = attribution_chunk(name, one.channels, one.residual)
-    return chunk, channel_totals(one.channels, one.residual), one.channels.max(axis=(1, 2, 3))
+    return chunk, one.sums, one.channels.max(axis=(1, 2, 3))
 
 
 # --- forecast --------------------------------------------------------------------------------------------------------

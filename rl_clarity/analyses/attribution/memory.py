@@ -1,0 +1,42 @@
+"""What a recurrent state contributes to an output beside a layer's activations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent, Outputs, Score, State
+from rl_clarity.agents.scores import select_scores
+from rl_clarity.analyses.attribution.baselines import Baseline, layer_baseline
+
+
+def scores_without_memory(
+    agent: Agent,
+    observations: np.ndarray,
+    layer: str,
+    scores: Sequence[Score],
+    state: State,
+    baseline: Baseline = "zero-layer",
+) -> np.ndarray:
+    """Return the scores (S, B) at a layer's baseline in the agent's initial state, instead of `state`.
+
+    The best action, which the score "greedy" stands for, is that in `state`.
+    """
+    start = layer_baseline(agent, baseline, observations, layer, state)
+    (shape,) = (site.shape for site in agent.sites if site.name == layer)
+    values = np.broadcast_to(np.float32(0) if start is None else start, (len(observations), *shape))
+    heads = _heads(agent.forward(observations, write={layer: values}))
+    widths = {name: head.shape[1] for name, head in heads.items()}
+
+    def results() -> np.ndarray:
+        return np.concatenate(list(_heads(agent.forward(observations, state)).values()), axis=1)
+
+    selection = select_scores(scores, widths, len(observations), results)
+    return np.einsum("bsn,bn->sb", selection, np.concatenate(list(heads.values()), axis=1))
+
+
+def _heads(outputs: Outputs) -> dict[str, np.ndarray]:
+    """An agent's outputs by head, each (B, n)."""
+    heads = {"policy_logits": outputs.policy_logits, "values": outputs.values, "q_values": outputs.q_values}
+    return {name: head.reshape(len(head), -1) for name, head in heads.items() if head is not None}
