@@ -17,6 +17,7 @@ PARTS: Mapping[str, str] = {
     "training": "a few updates",
     "recordings": "what recording episodes costs, their size, and reading them",
     "page": "keys and playback, in Chromium",
+    "saliency": "perturbation saliency, beside plain forward passes",
     "captum": "integrated gradients of PyTorch networks, beside Captum's",
     "accuracy": "how accurate the faster defaults are",
 }
@@ -57,6 +58,7 @@ def _measure(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
         "start": lambda: module.measure(),
         "pipeline": lambda: module.measure(peak),
         "growth": lambda: module.measure(),
+        "saliency": lambda: module.measure(),
         "captum": lambda: module.measure(),
         "training": lambda: module.measure(module.Settings(num_envs=32, updates=2)),
         "recordings": lambda: module.measure(),

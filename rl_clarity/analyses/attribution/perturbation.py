@@ -7,9 +7,9 @@ center is half the squared change of the logits, or of the value.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from rl_clarity.analyses.attribution.saliency import (
     unlisted,
 )
 from rl_clarity.errors import OptionError
+from rl_clarity.threads import in_threads
 
 MODES = ("occlude", "searchlight")
 REFERENCE_HEIGHT = 80
@@ -99,7 +100,7 @@ class PerturbationGrid:
         return np.maximum(0, 1 - np.abs(position[:, None] - np.arange(count)))
 
 
-@functools.lru_cache(maxsize=8)
+@lru_cache(maxsize=8)
 def _masks(grid: PerturbationGrid) -> np.ndarray:
     from scipy.ndimage import gaussian_filter
 
@@ -165,17 +166,26 @@ def _perturbed_results(
     agent: Agent, observations: np.ndarray, images: np.ndarray, state: State, grid: PerturbationGrid, mode: str
 ) -> Iterator[np.ndarray]:
     """Heads at the perturbed images, one after another: for each observation, all masks."""
-    change = grid.blurred(images) - images
-    masks = grid.masks[..., None] if mode == "occlude" else 1 - grid.masks[..., None]  # (P, H, W, 1)
+    change = (grid.blurred(images) - images).reshape(len(images), -1)
+    masks = np.repeat(grid.masks.reshape(len(grid.masks), -1), images.shape[-1], axis=1)  # (P, H * W * C)
+    if mode == "searchlight":
+        masks = 1 - masks
     together = max(1, BATCH_BYTES // (len(masks) * images[:1].nbytes))
     for start in range(0, len(images), together):
         rows = slice(start, start + together)
-        perturbed = masks * change[rows, None]  # (b, P, H, W, C)
-        perturbed += images[rows, None]
-        repeats = len(masks)
-        states = None if state is None else tuple(np.repeat(part[rows], repeats, axis=0) for part in state)
-        same = np.repeat(np.asarray(observations)[rows], repeats, axis=0)
+        perturbed = np.empty((len(change[rows]), *masks.shape), np.float32)
+        in_threads(partial(_perturb, masks), zip(change[rows], images[rows], perturbed, strict=True))
+        repeat = partial(np.repeat, repeats=len(masks), axis=0)
+        states = None if state is None else tuple(repeat(part[rows]) for part in state)
+        same = repeat(np.asarray(observations)[rows])
         yield results_at(agent, same, perturbed.reshape(-1, *images.shape[1:]), states)
+
+
+def _perturb(masks: np.ndarray, arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    """Write image + mask * change (P, H * W * C), which add up to I (1 - M) + A(I) M, for all masks of one image."""
+    change, image, perturbed = arrays
+    np.multiply(masks, change, out=perturbed)
+    perturbed += image.reshape(-1)
 
 
 def memory_saliency(

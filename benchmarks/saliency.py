@@ -1,0 +1,83 @@
+"""Perturbation saliency, compared with as many plain forward passes in one batch: time per frame, and the ratio."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import rl_clarity
+from rl_clarity.analyses.attribution import PerturbationGrid, perturbation_saliency
+from rl_clarity.formats import baby_a3c
+
+FRAMES = 4
+REPEATS = 7
+
+
+def measure(frames: int = FRAMES, repeats: int = REPEATS) -> dict[str, Any]:
+    """Milliseconds per frame, masks, and the median ratio to plain forward passes, by network."""
+    results = {}
+    for name, make in NETWORKS.items():
+        agent = make()
+        shape = agent.observation_shape
+        observations = np.random.default_rng(0).integers(0, 256, (frames, *shape), np.uint8)
+        masks = len(PerturbationGrid.for_shape(*shape[:2]).masks)
+        plain = partial(agent.forward, np.repeat(observations, masks + 1, axis=0))
+        saliency = partial(perturbation_saliency, agent, observations, ["policy", "value"])
+        pairs = [(_seconds(plain), _seconds(saliency)) for _ in range(repeats + 1)][1:]  # the first compiles
+        results[name] = {
+            "masks": masks,
+            "milliseconds": 1000 * median(seconds for _, seconds in pairs) / frames,
+            "ratio": median(seconds / before for before, seconds in pairs),
+        }
+    return results
+
+
+def lines(results: dict[str, Any]) -> list[str]:
+    return [
+        f"{name}: {entry['masks']} masks in {entry['milliseconds']:.0f} ms per frame, {entry['ratio']:.2f} times plain "
+        "forward passes"
+        for name, entry in results.items()
+    ]
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def _baby_a3c() -> Any:
+    """The network at its published size, with random weights."""
+    shapes: dict[str, tuple[int, ...]] = {f"conv{i}": (32, 1 if i == 1 else 32, 3, 3) for i in range(1, 5)}
+    shapes |= {"actor_linear": (4, 256), "critic_linear": (1, 256)}
+    rng = np.random.default_rng(0)
+    arrays = {f"{name}.weight": rng.normal(size=shape, scale=0.05) for name, shape in shapes.items()}
+    arrays |= {f"{name}.bias": np.zeros(shape[0]) for name, shape in shapes.items()}
+    arrays |= {f"gru.weight_{kind}": rng.normal(size=(768, n), scale=0.05) for kind, n in (("ih", 800), ("hh", 256))}
+    arrays |= {f"gru.bias_{kind}": np.zeros(768) for kind in ("ih", "hh")}
+    parameters = {name: array.astype(np.float32) for name, array in arrays.items()}
+    return baby_a3c.BabyA3CAgent(baby_a3c.build_network(parameters, (80, 80, 1)))
+
+
+def _nature() -> Any:
+    import keras
+
+    observations = keras.Input((84, 84, 4))
+    x = observations
+    for filters, size, strides in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+        x = keras.layers.Conv2D(filters, size, strides, activation="relu")(x)
+    x = keras.layers.Dense(512, activation="relu")(keras.layers.Flatten()(x))
+    heads = [keras.layers.Dense(width, name=name)(x) for name, width in (("policy_logits", 4), ("values", 1))]
+    return rl_clarity.KerasAgent(keras.Model(observations, heads))
+
+
+NETWORKS: dict[str, Callable[[], Any]] = {
+    "baby-a3c, 80 x 80": _baby_a3c,
+    "clear, 64 x 64": lambda: rl_clarity.load_agent("models:coinrun"),
+    "Nature, 84 x 84 x 4": _nature,
+}
