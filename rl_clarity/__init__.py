@@ -13,6 +13,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from rl_clarity import models as models
+    from rl_clarity.agents.edited_agent import edit as edit
+    from rl_clarity.agents.editing import Ablate as Ablate
+    from rl_clarity.agents.editing import Steer as Steer
     from rl_clarity.agents.jax_agent import JaxAgent as JaxAgent
     from rl_clarity.agents.keras_agent import KerasAgent as KerasAgent
     from rl_clarity.agents.protocol import Agent as Agent
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
 
 _PUBLIC = {
+    "Ablate": "rl_clarity.agents.editing",
     "Agent": "rl_clarity.agents.protocol",
     "ChannelReduction": "rl_clarity.reduction",
     "ClarityError": "rl_clarity.errors",
@@ -55,9 +59,11 @@ _PUBLIC = {
     "Outputs": "rl_clarity.agents.protocol",
     "Recorder": "rl_clarity.recordings.recorder",
     "Recording": "rl_clarity.recordings.recording",
+    "Steer": "rl_clarity.agents.editing",
     "TorchAgent": "rl_clarity.agents.torch_agent",
     "collect": "rl_clarity.recordings.collection",
     "convert": "rl_clarity.models",
+    "edit": "rl_clarity.agents.edited_agent",
     "evaluate": "rl_clarity.evaluation",
     "export": "rl_clarity.pages.export",
     "generalized_advantage_estimation": "rl_clarity.recordings.advantages",

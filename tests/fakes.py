@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.protocol import Edit, Outputs, Score, Site, State
+from rl_clarity.agents.protocol import Outputs, Score, Site, State, Written
 from rl_clarity.agents.scores import select_scores
 from rl_clarity.agents.sites import find_site, layer_shapes
 from rl_clarity.environments.protocol import Combo, Step
@@ -72,7 +72,7 @@ class TinyAgent:
         state: State = None,
         *,
         read: Sequence[str] = (),
-        write: Mapping[str, Edit] | None = None,
+        write: Mapping[str, Written] | None = None,
     ) -> Outputs:
         edits = {find_site(self.sites, name).name: edit for name, edit in (write or {}).items()}
         values: dict[str, np.ndarray] = {}

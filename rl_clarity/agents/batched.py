@@ -5,118 +5,24 @@ A subclass provides `_operations`, `_section` and `_bypass` in tensors; here is 
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from rl_clarity.agents.batched_tail import BatchedTail
 from rl_clarity.agents.capabilities import check_observations, check_state, reset_state
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
-from rl_clarity.agents.protocol import Edit, Outputs, Score, Site, State, Tensor
-from rl_clarity.agents.scores import pad, padded_size, rows_of_score, select_scores
+from rl_clarity.agents.editing import Edit, checked_edits, edit_parameters
+from rl_clarity.agents.protocol import Outputs, Score, Site, State, Tensor, Written
+from rl_clarity.agents.scores import pad, padded_size
 from rl_clarity.agents.sites import INPUT, find_site, layer_shapes
 from rl_clarity.errors import OptionError, SamplesError
 
 SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH = 8, 16
 """Smaller batches are padded: their results would differ in the last bits (seen for gradients of 8)."""
-
-
-class BatchedTail:
-    """The protocol `Tail` on compiled functions: padding is internal, sums of gradients stay on the device."""
-
-    def __init__(
-        self,
-        functions: tuple[Function, GradientStep],
-        backend: Backend,
-        rows: slice,
-        values: Tensor,
-        bypass: Sequence[Tensor],
-        divisor: np.float32 | None,
-        scores: Sequence[Score],
-        heads: Mapping[str, int],
-        at_zero: list[np.ndarray],
-    ) -> None:
-        self._compute, self._step = functions
-        self._backend = backend
-        self.rows = rows
-        self._count = rows.stop - rows.start
-        self._values, self._bypass = values, bypass
-        self._divisor = divisor  # of the input, None for other sites
-        self._at_zero = at_zero  # shared by all batches
-        self._at_observations: np.ndarray | None = None
-        size = len(values)
-        scores = [rows_of_score(score, rows, size) for score in scores]
-        self._selection = select_scores(scores, heads, size, lambda: self._results_at(self._values, 1.0))
-
-    @property
-    def values(self) -> np.ndarray:
-        values = self._backend.array(self._values)[: self._count]
-        return values if self._divisor in (None, 255) else values * self._divisor / np.float32(255)
-
-    def scores(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
-        results = self._results_at(self._to_network(values), scale)
-        return np.einsum("bsn,bn->sb", self._selection, results)[:, : self._count]
-
-    def gradients(self, values: np.ndarray | None = None) -> np.ndarray:
-        point = self._to_network(values)
-        total = self._backend.zeros(self._selection.shape[1], point)
-        return self._array(self._add_gradients(total, point, 1, [1]))
-
-    def path_gradients(
-        self, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None = None
-    ) -> np.ndarray:
-        values, size, scores = self._values, len(self._values), self._selection.shape[1]
-        together = min(size // max(self._count, 1), len(points)) if self._backend.shares_batches else 1
-        total = self._backend.zeros(scores, values if together == 1 else values[: self._count])
-        start = None
-        if baseline is not None:
-            start = self._backend.tensor(self._in_network_unit(pad(np.asarray(baseline, np.float32), size)))
-        for i in range(0, len(points), together):
-            scale, weight = points[i : i + together], weights[i : i + together]
-            if together > 1:  # rows of the batch that were only padded
-                factors = np.resize(np.repeat(np.asarray(scale, np.float32), self._count), size)
-                factor = self._backend.tensor(factors.reshape(-1, *[1] * (values.ndim - 1)))
-            else:
-                factor = float(scale[0])
-            if start is not None:
-                total = self._add_gradients(total, start + (values - start) * factor, 1, weight)
-            elif together > 1:
-                total = self._add_gradients(total, values * factor, 1, weight)
-            else:
-                total = self._add_gradients(total, values, scale[0], weight)
-        return self._array(total)
-
-    def _add_gradients(self, total: Tensor, point: Tensor, scale: float, weights: Sequence[float]) -> Tensor:
-        weight = np.float32(weights[0]) if len(weights) == 1 else np.asarray(weights, np.float32)
-        return self._step(total, point, np.float32(scale), weight, self._selection, *self._bypass)[0]
-
-    def _array(self, total: Tensor) -> np.ndarray:
-        gradients = self._backend.array(total)[:, : self._count]
-        return gradients if self._divisor is None else gradients * np.float32(255) / self._divisor
-
-    def _results_at(self, values: Tensor, scale: float) -> np.ndarray:
-        """Results (B, n) of the heads; those at zero depend on nothing, unless tensors bypass the site."""
-        if scale == 0 and not self._bypass:
-            if not self._at_zero:
-                self._at_zero.append(self._backend.array(self._compute(values * 0))[:1])
-            return np.broadcast_to(self._at_zero[0], (len(values), self._at_zero[0].shape[1]))
-        if values is self._values and scale == 1:
-            if self._at_observations is None:
-                self._at_observations = self._backend.array(self._compute(values, *self._bypass))
-            return self._at_observations
-        return self._backend.array(self._compute(values * float(scale), *self._bypass))
-
-    def _to_network(self, values: np.ndarray | None) -> Tensor:
-        if values is None:
-            return self._values
-        if np.shape(values) != (self._count, *self._values.shape[1:]):
-            shape = (self._count, *map(int, self._values.shape[1:]))
-            raise SamplesError(f"values have the shape {np.shape(values)}; those of the site have {shape}")
-        return self._in_network_unit(pad(np.asarray(values, np.float32), len(self._values)))
-
-    def _in_network_unit(self, array: np.ndarray) -> np.ndarray:
-        return array if self._divisor in (None, 255) else array * np.float32(255) / self._divisor
 
 
 class BatchedAgent(ABC):
@@ -161,6 +67,7 @@ class BatchedAgent(ABC):
         self.gradient_batch_size = gradient_batch_size
         self._divisor = np.float32(input_divisor)
         self._cache: dict[Any, Any] = {}
+        self._edits: tuple[tuple[str, Edit], ...] = ()
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.observation_shape))
@@ -177,15 +84,37 @@ class BatchedAgent(ABC):
         """Results of the network's operations, in the order of computation."""
 
     @abstractmethod
-    def _section(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
+    def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
         """A function from the tensors `given` to those `wanted`, by names of sites; the state after is `after/0`, ...
 
-        The input is in the network's own unit, observations / input_divisor.
+        The input is in the network's own unit, observations / input_divisor. `edits` are functions of the values of
+        sites (B, *shape) in float32: where a site is computed, it has what its function returns.
         """
 
     @abstractmethod
     def _bypass(self, site: str) -> tuple[str, ...]:
         """Names of the tensors that, with the site's, determine the heads."""
+
+    @abstractmethod
+    def _network_parameters(self) -> dict[str, np.ndarray]:
+        """Copies of the network's parameters by name."""
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return copies of the network's parameters by name, and of all that defines the agent's edits."""
+        return self._network_parameters() | edit_parameters(self._edits)
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """What `rl_clarity.edit` has made of the network, in the order in which it was asked for."""
+        return tuple(edit for _, edit in self._edits)
+
+    def with_edits(self, edits: Sequence[Edit]) -> Self:
+        """Return the same agent with further edits, in outputs and gradients; see `rl_clarity.edit`."""
+        edited = copy.copy(self)
+        edited._edits = (*self._edits, *checked_edits(edits, self.sites))
+        # What does not depend on edits: the network's graph and names. Compiled functions have tuples as keys.
+        edited._cache = {key: value for key, value in self._cache.items() if isinstance(key, str)}
+        return edited
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -225,7 +154,7 @@ class BatchedAgent(ABC):
         state: State = None,
         *,
         read: Sequence[str] = (),
-        write: Mapping[str, Edit] | None = None,
+        write: Mapping[str, Written] | None = None,
     ) -> Outputs:
         """Return the outputs for observations (B, H, W, C) from a state, by default the initial one; see `Agent`.
 
@@ -277,8 +206,8 @@ class BatchedAgent(ABC):
         Raises OptionError for an unknown site or score and for a state of another shape, SamplesError for observations.
         """
         name = self.site(site).name
-        bypass = self._bypass(name)
-        inputs = (INPUT, *self._states)
+        bypass = (*self._bypass(name), *self._replacements)
+        inputs = self._inputs
         front = self._compiled(inputs, (name, *bypass))
         functions = self._cached(("tail", name), lambda: self._tail((name, *bypass)))
         divisor, at_zero = self._divisor if name == INPUT else None, list[np.ndarray]()
@@ -323,7 +252,8 @@ class BatchedAgent(ABC):
             part = np.asarray(images[start : start + self.gradient_batch_size], np.float32)
             selection = np.asarray(directions[start : start + len(part)], np.float32)[:, None]  # (n, 1, c)
             total, one = self._backend.zeros(1, part), np.float32(1)
-            gradient, value = step(total, part, one, one, selection, *(self.initial_state(len(part)) or ()))
+            others = (*(self.initial_state(len(part)) or ()), *self._chosen_replacements(part * 0).values())
+            gradient, value = step(total, part, one, one, selection, *others)
             values.append(self._backend.array(value)[0])
             gradients.append(self._backend.array(gradient)[0])
         return np.concatenate(values), np.concatenate(gradients)
@@ -331,6 +261,15 @@ class BatchedAgent(ABC):
     @property
     def _states(self) -> tuple[str, ...]:
         return tuple(f"state/{i}" for i in range(len(self._initial_state)))
+
+    @property
+    def _replacements(self) -> tuple[str, ...]:
+        """Names of further inputs: what edits put in the place of activations, for each observation."""
+        return tuple(f"edit/{i}" for i, (_, edit) in enumerate(self._edits) if edit.replacements is not None)
+
+    @property
+    def _inputs(self) -> tuple[str, ...]:
+        return (INPUT, *self._states, *self._replacements)
 
     @property
     def _widths(self) -> dict[str, int]:
@@ -343,12 +282,38 @@ class BatchedAgent(ABC):
             self._cache[key] = make()
         return self._cache[key]
 
+    def _edited(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
+        """The section of the edited network: sites that are given are not edited again."""
+        if not self._edits:
+            return self._section(given, wanted, {})
+        replacements, operations = set(self._replacements), self._backend.operations
+        names, results = (tuple(n for n in part if n not in replacements) for part in (given, wanted))
+
+        def run(*tensors: Tensor) -> list[Tensor]:
+            values = dict(zip(given, tensors, strict=True))
+
+            def function(site: str) -> Function:
+                def change(tensor: Tensor) -> Tensor:
+                    for i, (name, edit) in enumerate(self._edits):
+                        if name == site:
+                            tensor = edit.apply(tensor, values.get(f"edit/{i}"), operations=operations)
+                    return tensor
+
+                return change
+
+            functions = {site: function(site) for site, _ in self._edits if site not in (*self._inputs, *names)}
+            computed = self._section(names, results, functions)(*(values[name] for name in names))
+            values |= dict(zip(results, computed, strict=True))
+            return [values[name] for name in wanted]
+
+        return run
+
     def _compiled(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
-        compiled = self._cached((given, wanted), lambda: self._backend.compile(self._section(given, wanted)))
+        compiled = self._cached((given, wanted), lambda: self._backend.compile(self._edited(given, wanted)))
         return compiled
 
     def _tail(self, given: tuple[str, ...]) -> tuple[Function, GradientStep]:
-        section, concatenate = self._section(given, self.heads), self._backend.concatenate
+        section, concatenate = self._edited(given, self.heads), self._backend.concatenate
 
         def tail(*tensors: Tensor) -> Tensor:
             return concatenate(section(*tensors))
@@ -356,16 +321,16 @@ class BatchedAgent(ABC):
         return self._backend.compile(tail), self._backend.gradient_step(tail)
 
     def _direction_step(self, layer: str) -> GradientStep:
-        section, mean = self._section((INPUT, *self._states), (layer,)), self._backend.mean
+        section, mean = self._edited(self._inputs, (layer,)), self._backend.mean
         scale = float(np.float32(255) / self._divisor)
-        return self._backend.gradient_step(lambda images, *state: mean(section(images * scale, *state)[0]))
+        return self._backend.gradient_step(lambda images, *others: mean(section(images * scale, *others)[0]))
 
     def _read(
         self, observations: np.ndarray, state: State, written: Mapping[str, np.ndarray], names: Sequence[str]
     ) -> list[np.ndarray]:
         """Values of sites (and of the state after) at observations, with those of other sites replaced."""
         wanted = tuple(dict.fromkeys(names))
-        given = tuple(dict.fromkeys((INPUT, *self._states, *written)))
+        given = tuple(dict.fromkeys((*self._inputs, *written)))
         compute = self._compiled(given, wanted)
         parts: list[list[np.ndarray]] = []
         for rows, arrays in self._batches(observations, state, self.batch_size, SMALLEST_BATCH, written):
@@ -384,7 +349,10 @@ class BatchedAgent(ABC):
         smallest: int,
         written: Mapping[str, np.ndarray] | None = None,
     ) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
-        """Which observations; their input, state and written values, padded to `size` or a few smaller sizes."""
+        """Which observations; their input, state and written values, padded to `size` or a few smaller sizes.
+
+        Edits of the input and the state are made here, and what takes the place of activations is chosen.
+        """
         observations = np.asarray(observations)
         if not self._channels_last(observations.shape):
             observations = np.moveaxis(observations, 1, -1)
@@ -399,8 +367,25 @@ class BatchedAgent(ABC):
                 parts[INPUT] = self._scaled(observations[rows])
             elif self._divisor != 255:
                 parts[INPUT] = parts[INPUT] * np.float32(255) / self._divisor
+            if self._edits:
+                parts = self._edited_inputs(parts, written or {})
             padded = padded_size(rows.stop - rows.start, size, smallest)
             yield rows, {name: pad(part, padded) for name, part in parts.items()}
+
+    def _edited_inputs(self, arrays: dict[str, np.ndarray], written: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Input and state after edits of them, unless they are written, with the replacements of other sites."""
+        arrays = arrays | self._chosen_replacements(arrays[INPUT])
+        unit = self._divisor / np.float32(255)  # of the input; that of the site is observations / 255
+        for i, (site, edit) in enumerate(self._edits):
+            if site in arrays and site not in written:
+                values = arrays[site] * unit if site == INPUT else arrays[site]
+                values = np.asarray(edit.apply(values, arrays.get(f"edit/{i}")), np.float32)
+                arrays[site] = values / unit if site == INPUT else values
+        return arrays
+
+    def _chosen_replacements(self, observations: np.ndarray) -> dict[str, np.ndarray]:
+        chosen = {f"edit/{i}": edit.choose_replacements(observations) for i, (_, edit) in enumerate(self._edits)}
+        return {name: array for name, array in chosen.items() if array is not None}
 
     def _channels_last(self, shape: tuple[int, ...]) -> bool:
         """Whether observations of this shape are (B, H, W, C), rather than (B, C, H, W)."""

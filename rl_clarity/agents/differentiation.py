@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.operations import Operations, jax_operations, keras_operations, torch_operations
 from rl_clarity.agents.protocol import Tensor
 
 Function = Callable[..., Any]
@@ -45,6 +46,11 @@ class Backend:
     def zeros(self, count: int, values: Tensor) -> Tensor:
         """A `total` to begin with, of `count` scores: zeros (count, *values.shape)."""
         return np.zeros((count, *values.shape), np.float32)
+
+    @property
+    def operations(self) -> Operations:
+        """What edits are computed with."""
+        return keras_operations()
 
     def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
         """Join along the last axis."""
@@ -104,6 +110,10 @@ class JaxBackend(Backend):
             return total + weight * gradients, scores
 
         return self.compile(step)
+
+    @property
+    def operations(self) -> Operations:
+        return jax_operations()
 
     def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
         import jax.numpy as jnp
@@ -176,6 +186,10 @@ class TorchBackend(Backend):
         import torch
 
         return [torch.zeros_like(self._to_tensor(values)) for _ in range(count)]
+
+    @property
+    def operations(self) -> Operations:
+        return torch_operations(self._to_tensor)
 
     def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
         import torch

@@ -6,7 +6,7 @@ All access to private parts of Keras's graph is in this module.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,8 +151,13 @@ def cut(graph: Graph, layer: int) -> Sequence[Any]:
     return [tensor for i in sorted(needed - tail) for tensor in graph.nodes[i].tensors]
 
 
-def evaluate(tensors: Sequence[Any], values: Mapping[int, Any]) -> list[Any]:
-    """Values of symbolic tensors, given those of others by their `id`: only what is between them is computed."""
+def evaluate(
+    tensors: Sequence[Any], values: Mapping[int, Any], edits: Mapping[int, Callable[[Any], Any]] | None = None
+) -> list[Any]:
+    """Values of symbolic tensors, given those of others by their `id`: only what is between them is computed.
+
+    `edits` are functions of the tensors that are computed, by `id`.
+    """
     import keras
 
     values = dict(values)
@@ -170,7 +175,8 @@ def evaluate(tensors: Sequence[Any], values: Mapping[int, Any]) -> list[Any]:
                 options = {**options, "training": False}
             results = keras.tree.flatten(node.operation(*arguments, **options))
             for tensor, result in zip(node.output_tensors, results, strict=True):
-                values.setdefault(id(tensor), result)
+                if id(tensor) not in values:
+                    values[id(tensor)] = edits[id(tensor)](result) if edits and id(tensor) in edits else result
     return [values[id(tensor)] for tensor in tensors]
 
 

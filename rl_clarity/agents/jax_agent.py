@@ -94,7 +94,7 @@ class JaxAgent(BatchedAgent):
         if check:
             check_behavior(self, float(np.finfo(np.float32).eps))
 
-    def parameters(self) -> dict[str, np.ndarray]:
+    def _network_parameters(self) -> dict[str, np.ndarray]:
         """Return the parameters, by their paths in the pytree."""
         import jax
 
@@ -199,7 +199,7 @@ class JaxAgent(BatchedAgent):
         names = {tensor: name for name, tensor in reversed(tensors.items()) if isinstance(tensor, int)}
         return tuple(names[tensor] for tensor in (*siblings, *cut(self._graph, index)))
 
-    def _section(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
+    def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
         numbers = self._named[0]
         inputs = (INPUT, *self._states)
 
@@ -207,16 +207,25 @@ class JaxAgent(BatchedAgent):
             import jax.numpy as jnp
 
             program = self._program(len(arrays[0]))
-            values = {}
-            for name, array in zip(given, arrays, strict=True):
+
+            def to_network(name: str, array: Any) -> Any:
                 array = jnp.asarray(array)
                 if name not in inputs and self._transposed(array.ndim):
                     array = jnp.moveaxis(array, -1, 1)
-                values[numbers[name]] = array.astype(program.types[numbers[name]].dtype)
-            results = program.evaluate([numbers[name] for name in wanted], values)
-            return [
-                jnp.float32(jnp.moveaxis(x, 1, -1) if name not in inputs and self._transposed(x.ndim) else x)
-                for name, x in zip(wanted, map(jnp.asarray, results), strict=True)
-            ]
+                return array.astype(program.types[numbers[name]].dtype)
+
+            def from_network(name: str, array: Any) -> Any:
+                array = jnp.asarray(array)
+                return jnp.float32(
+                    jnp.moveaxis(array, 1, -1) if name not in inputs and self._transposed(array.ndim) else array
+                )
+
+            def edited(name: str) -> Function:
+                return lambda array: to_network(name, edits[name](from_network(name, array)))
+
+            values = {numbers[name]: to_network(name, array) for name, array in zip(given, arrays, strict=True)}
+            changes = {numbers[name]: edited(name) for name in edits}
+            results = program.evaluate([numbers[name] for name in wanted], values, changes)
+            return [from_network(name, array) for name, array in zip(wanted, results, strict=True)]
 
         return run

@@ -52,8 +52,16 @@ class Program:
     types: Mapping[int, Any]
     """Shape and type of each tensor."""
 
-    def evaluate(self, tensors: Sequence[int | Constant], values: Mapping[int, Any]) -> list[Any]:
-        """Values of tensors, given those of others: only what is between them is computed."""
+    def evaluate(
+        self,
+        tensors: Sequence[int | Constant],
+        values: Mapping[int, Any],
+        edits: Mapping[int, Callable[[Any], Any]] | None = None,
+    ) -> list[Any]:
+        """Values of tensors, given those of others: only what is between them is computed.
+
+        `edits` are functions of the tensors that are computed.
+        """
         values = dict(values)
         needed = {tensor for tensor in tensors if isinstance(tensor, int)}
         pending = []
@@ -69,7 +77,8 @@ class Program:
             for tensor, result in zip(
                 operation.results, results if primitive.multiple_results else [results], strict=True
             ):
-                values.setdefault(tensor, result)
+                if tensor not in values:
+                    values[tensor] = edits[tensor](result) if edits and tensor in edits else result
         return [_value(tensor, values) for tensor in tensors]
 
     def graph(self, heads: int) -> Graph:

@@ -91,7 +91,7 @@ class KerasAgent(BatchedAgent):
         repeated = None if later is None else tuple(np.repeat(part[None], n, axis=0) for part in later)
         return reset_state(state, self.initial_state(n), firsts, repeated)
 
-    def parameters(self) -> dict[str, np.ndarray]:
+    def _network_parameters(self) -> dict[str, np.ndarray]:
         """Return copies of the network's parameters, by their names in a checkpoint."""
         return self.network.parameters()
 
@@ -128,8 +128,16 @@ class KerasAgent(BatchedAgent):
         names = {id(tensor): name for name, tensor in tensors.items()}
         return tuple(names[id(tensor)] for tensor in (*siblings, *cut(self._graph, index)))
 
-    def _section(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
-        sources, targets = ([self._named[0][name] for name in names] for names in (given, wanted))
+    def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
+        tensors = self._named[0]
+        sources, targets = ([tensors[name] for name in names] for names in (given, wanted))
+
+        def edited(name: str) -> Function:
+            import keras
+
+            return lambda values: keras.ops.cast(edits[name](keras.ops.cast(values, "float32")), tensors[name].dtype)
+
+        changes = {id(tensors[name]): edited(name) for name in edits}
 
         def run(*arrays: Any) -> list[Any]:
             import keras
@@ -138,6 +146,6 @@ class KerasAgent(BatchedAgent):
                 id(source): keras.ops.cast(array, source.dtype) for source, array in zip(sources, arrays, strict=True)
             }
             # In float32 also where layers compute in half precision.
-            return [keras.ops.cast(tensor, "float32") for tensor in evaluate(targets, values)]
+            return [keras.ops.cast(tensor, "float32") for tensor in evaluate(targets, values, changes)]
 
         return run

@@ -25,7 +25,7 @@ Score: TypeAlias = str | int | Sequence[int] | Mapping[str | int, Any]
 (the highest action value), a sequence of action indices (their sum), or weights by "value" or action index (a linear
 combination; each weight is a number, or an array (B,) with one number per observation)."""
 
-Edit: TypeAlias = np.ndarray | Callable[[np.ndarray], np.ndarray]
+Written: TypeAlias = np.ndarray | Callable[[np.ndarray], np.ndarray]
 """Values (B, *shape) that replace those of a site, or a function that computes them from the site's own."""
 
 
@@ -101,7 +101,8 @@ class Agent(Protocol):
     Every agent has `num_actions`, `step` and `forward`. The other members are capabilities: a function that needs one
     requests it by name with `rl_clarity.agents.capabilities.require`. Agents may also have `reset(state, firsts)`, the
     state that a step starts from where episodes do not begin in the initial state; `parameters()`, arrays by name,
-    which tell two agents apart in cache keys; and `gradient_of_direction`, for features by optimization.
+    which tell two agents apart in cache keys; `with_edits(edits)`, the agent with edits in its gradients, too; and
+    `gradient_of_direction`, for features by optimization.
     """
 
     @property
@@ -146,7 +147,7 @@ class Agent(Protocol):
         state: State = None,
         *,
         read: Sequence[str] = (),
-        write: Mapping[str, Edit] | None = None,
+        write: Mapping[str, Written] | None = None,
     ) -> Outputs:
         """Return the outputs for `observations` (B, H, W, C) from `state`, by default the initial state.
 

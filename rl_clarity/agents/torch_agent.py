@@ -210,7 +210,7 @@ class TorchAgent(BatchedAgent):
                 heads = self._trial_run(observations)
         return front if _close(heads, expected) else frozenset()
 
-    def parameters(self) -> dict[str, np.ndarray]:
+    def _network_parameters(self) -> dict[str, np.ndarray]:
         """Return the module's parameters and buffers, by their names in its state_dict, as float64."""
         state = self.module.state_dict().items()
         return {name: tensor.detach().cpu().double().numpy() for name, tensor in state if hasattr(tensor, "detach")}
@@ -219,7 +219,7 @@ class TorchAgent(BatchedAgent):
         inputs = tuple(name for name in (INPUT, *self._states) if name != site)
         return (*inputs, f"{FRONT}{site}") if site in self._calls else inputs
 
-    def _section(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
+    def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
         given_calls = {self._calls[name][0]: name for name in given if name in self._calls}
         wanted_calls = {self._calls[name][0]: name for name in wanted if name in self._calls}
         kept = next((name for name in (*given, *wanted) if name.startswith(FRONT)), None)
@@ -227,6 +227,7 @@ class TorchAgent(BatchedAgent):
         if kept is not None:
             call = self._calls[kept.removeprefix(FRONT)][0]
             front = self._cached(kept, lambda: self._find_front(call))
+        changes = {self._calls[name][0]: self._edited_call(name, edit) for name, edit in edits.items()}
         reading = {*wanted_calls, *(front if kept in wanted else ())} - set(given_calls)
         complete = {*given, *self._calls, INPUT, kept}.issuperset(wanted)  # without the module's outputs
 
@@ -249,7 +250,9 @@ class TorchAgent(BatchedAgent):
                 with (
                     contextlib.suppress(_CompleteError),
                     self._computing(),
-                    torch_calls.following(self.module, self._trace, read=read, reading=reading, replace=replace),
+                    torch_calls.following(
+                        self.module, self._trace, read=read, reading=reading, replace=replace, edits=changes
+                    ),
                 ):
                     heads, outputs, after = self._run(*(values[name] for name in (INPUT, *self._states)))
             values = {**dict(zip(heads, outputs, strict=True)), **values}
@@ -260,6 +263,10 @@ class TorchAgent(BatchedAgent):
             return [values[name] for name in wanted]
 
         return run
+
+    def _edited_call(self, name: str, edit: Function) -> Function:
+        call = self._calls[name][0]
+        return lambda result: self._to_module(edit(_from_module(result)), call)
 
     def _to_module(self, values: Any, call: Call) -> Any:
         """Values of a site, laid out as the part's own result."""

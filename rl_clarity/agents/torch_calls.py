@@ -72,10 +72,11 @@ class Trace:
 
 @contextmanager
 def followed(
-    module: Any, intercept: Callable[[Call, Arguments, Callable[[], Any]], Any], names: Iterable[str] | None = None
+    module: Any, intercept: Callable[[Call, Arguments, Callable[..., Any]], Any], names: Iterable[str] | None = None
 ) -> Iterator[Counter[str]]:
     """Within, `intercept(call, arguments, compute)` returns the result of each call of a part.
 
+    `compute()` calls the part; `compute(x)` does with another tensor as its first argument.
     `names` are the parts to follow, by default all. Yields how often each part has been called.
     """
     counts: Counter[str] = Counter()
@@ -87,7 +88,9 @@ def followed(
         def called(*arguments: Any, **options: Any) -> Any:
             call = Call(name, counts[name], KINDS.get(kind, kind))
             counts[name] += 1
-            return intercept(call, (arguments, options), lambda: forward(*arguments, **options))
+            return intercept(
+                call, (arguments, options), lambda *first: forward(*first, *arguments[len(first) :], **options)
+            )
 
         return called
 
@@ -114,7 +117,7 @@ def trace(module: Any, run: Callable[[], Any], batch: int, *, merge: bool = True
     active: list[list[Call]] = []
     seen: list[tuple[Any, int]] = []
 
-    def intercept(call: Call, arguments: Arguments, compute: Callable[[], Any]) -> Any:
+    def intercept(call: Call, arguments: Arguments, compute: Callable[..., Any]) -> Any:
         for calls in active:
             calls.append(call)
         start = len(result.calls)
@@ -155,20 +158,22 @@ def following(
     read: Callable[[Call, Any], Any] | None = None,
     reading: Iterable[Call] | None = None,
     replace: Mapping[Call, Any] | None = None,
+    edits: Mapping[Call, Callable[[Any], Any]] | None = None,
 ) -> Iterator[None]:
     """Within, a run of the module computes no repeated call again, and its results can be read and replaced.
 
     `read(call, result)` gets the results of the calls `reading`, by default of all, and may return others in their
-    place. Results of the calls in `replace` are not computed.
+    place. Results of the calls in `replace` are not computed; those of the calls in `edits` that are computed are
+    replaced by what the function of the call returns for them.
     """
-    replace = replace or {}
+    replace, edits = replace or {}, edits or {}
     listened = set(calls.calls) if reading is None else set(reading)
     wanted = listened - set(replace)
     kept: dict[Call, Any] = {}
     repeated = set(calls.repeats.values())
-    parts = {call.module for call in {*listened, *replace, *repeated, *calls.repeats}}
+    parts = {call.module for call in {*listened, *replace, *repeated, *calls.repeats, *edits}}
 
-    def intercept(call: Call, arguments: Arguments, compute: Callable[[], Any]) -> Any:
+    def intercept(call: Call, arguments: Arguments, compute: Callable[..., Any]) -> Any:
         traced = calls.calls.get(call)
         if traced is None:  # not called in the trial run
             return compute()
@@ -179,6 +184,10 @@ def following(
                 counts.update(inner.module for inner in traced.inner)
             else:
                 compute()
+            result = _reuse(result, arguments, traced.in_place)
+        elif call in edits:
+            # In place, a copy is computed with: its gradient needs the values before the edit.
+            result = edits[call](compute(arguments[0][0].clone()) if traced.in_place else compute())
             result = _reuse(result, arguments, traced.in_place)
         else:
             result = compute()

@@ -1,0 +1,94 @@
+"""`rl_clarity.edit`: an agent whose network is edited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import before_step, has, parameters, require
+from rl_clarity.agents.editing import Edit, checked_edits, edit_parameters
+from rl_clarity.agents.protocol import Agent, Outputs, State, Written
+from rl_clarity.agents.sites import find_site
+from rl_clarity.errors import OptionError
+
+AgentT = TypeVar("AgentT", bound=Agent)
+NEEDS_GRADIENTS = ("tails", "gradients", "gradient_of_direction")
+
+
+def edit(agent: AgentT, *edits: Edit) -> AgentT:
+    """Return the agent with its activations edited, in its outputs, its gradients and in play.
+
+    It is an agent like any other: `generate`, `evaluate`, `record` and `rl_clarity.edit` itself take it. Edits are made
+    in the order of computation, and those of one layer in the order in which they are given. Where a site is read,
+    differentiated or integrated over, its values are those after the edits. The agent that is given stays as it is.
+
+    Edits of agents with `KerasAgent`, `TorchAgent` or `JaxAgent` are part of the network's function, and differentiated
+    as such. Other agents are edited through `forward(write=...)`: they play, but have no gradients.
+
+    Args:
+        agent: an agent with `forward` and `sites`
+        edits: `Ablate` and `Steer`
+
+    Raises OptionError for an unknown layer, and for an edit that does not fit its layer.
+    """
+    require(agent, "sites", "forward", for_="edit")
+    if not edits:
+        raise OptionError("edit() needs at least one edit: rl_clarity.Ablate or rl_clarity.Steer")
+    if has(agent, "with_edits"):
+        return agent.with_edits(edits)  # type: ignore[attr-defined]
+    return EditedAgent(agent, edits)  # type: ignore[return-value]
+
+
+class EditedAgent:
+    """An agent of any kind that is edited through `forward(write=...)`; it has no gradients."""
+
+    def __init__(self, agent: Agent, edits: Sequence[Edit]) -> None:
+        self._agent = agent
+        self._edits = tuple(checked_edits(edits, agent.sites))
+        self.edits = tuple(edit for _, edit in self._edits)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in NEEDS_GRADIENTS or name.startswith("__") or name == "_agent":
+            raise AttributeError(f"{type(self).__name__} has no {name}")
+        return getattr(self._agent, name)
+
+    def with_edits(self, edits: Sequence[Edit]) -> EditedAgent:
+        return EditedAgent(self._agent, [*self.edits, *edits])
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return the agent's parameters, and all that defines the edits."""
+        return parameters(self._agent) | edit_parameters(self._edits)
+
+    def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
+        outputs = self.forward(observations, before_step(self._agent, state, np.asarray(firsts, bool)))
+        return outputs, outputs.state
+
+    def forward(
+        self,
+        observations: np.ndarray,
+        state: State = None,
+        *,
+        read: Sequence[str] = (),
+        write: Mapping[str, Written] | None = None,
+    ) -> Outputs:
+        written = {find_site(self._agent.sites, name).name: values for name, values in (write or {}).items()}
+        edits: dict[str, Written] = {}
+        for site, change in self._edits:
+            edits[site] = _then(edits.get(site), _function(change, observations))
+        for site, values in written.items():
+            edits[site] = _then(edits.get(site), values) if callable(values) else values
+        return self._agent.forward(observations, state, read=read, write=edits)
+
+    def activations(self, observations: np.ndarray, site: str, state: State = None) -> np.ndarray:
+        return self.forward(observations, state, read=[site]).sites[site]
+
+
+def _function(change: Edit, observations: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    replacement = change.choose_replacements(np.asarray(observations))
+    return lambda values: np.asarray(change.apply(np.asarray(values, np.float32), replacement))
+
+
+def _then(first: Any, second: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    return second if first is None else lambda values: second(first(values))

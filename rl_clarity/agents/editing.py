@@ -1,0 +1,365 @@
+"""Edits: changes of a layer's activations in the forward pass, to test what a feature does.
+
+A set of K components H (K, c) spans a cone: all their non-negative combinations. The part of an activation vector a
+that belongs to the set is the nearest point of that cone,
+
+    w(a) H,  where w(a) minimizes ||a - w H||^2 over w >= 0,
+
+which is what `ChannelReduction.transform` computes: for a single component d, w = max(0, a . d / |d|^2). What is left,
+a - w(a) H, has no part of its own in the cone (Moreau's decomposition), whatever the overlap of the components: to
+ablate a set twice is to ablate it once, and to ablate a set and then everything but it leaves zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from rl_clarity.agents.operations import NUMPY, Operations
+from rl_clarity.agents.protocol import Site, Tensor
+from rl_clarity.agents.sites import find_site
+from rl_clarity.errors import OptionError
+
+Positions = np.ndarray | Sequence[tuple[int, int]]
+SWEEPS = 60
+"""Sweeps of coordinate descent that find which coefficients are 0; the others are then solved for exactly."""
+DAMPING = 1e-5
+"""Of that system, relative to its diagonal: equal components share their part."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Edit(ABC):
+    """A change of a layer's activations; see `Ablate` and `Steer`."""
+
+    layer: str = dataclasses.field(kw_only=False)
+
+    @abstractmethod
+    def check(self, site: Site) -> None:
+        """Raise OptionError if the layer's shape is not one that the edit can be applied to."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the edit does anything: one of strength 0 is left out, so that not a bit changes."""
+        return True
+
+    @property
+    def replacements(self) -> np.ndarray | None:
+        """What `to="resample"` draws from (N, *shape): each observation is given one of the N."""
+        return None
+
+    @abstractmethod
+    def apply(
+        self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY
+    ) -> Tensor:
+        """Return edited values (B, *shape) of the layer, for arrays or with a framework's operations for its tensors.
+
+        `replacement` (B, *shape) has a row of `replacements` for each observation, where there are any.
+        """
+
+    def choose_replacements(self, observations: np.ndarray) -> np.ndarray | None:
+        """Return the row of `replacements` of each observation (B, ...); a hash of its pixels and the seed chooses it.
+
+        An observation has the same one in any batch, on any rank and in play.
+        """
+        if self.replacements is None:
+            return None
+        rows = [_hash(observation, getattr(self, "seed", 0)) % len(self.replacements) for observation in observations]
+        return self.replacements[rows]
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Return all that defines the edit, as arrays by name."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        defined = {name: np.asarray(value) for name, value in values.items() if value is not None}
+        kind = np.asarray(type(self).__name__)
+        # Texts as numbers: parameters are numeric arrays.
+        return {
+            name: np.frombuffer(str(array).encode(), np.uint8) if array.dtype.kind == "U" else array
+            for name, array in {"kind": kind, **defined}.items()
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ablate(Edit):
+    """Remove a part of a layer's activations, or set it to what it is elsewhere.
+
+    a -> a - strength * (part(a) - replacement), where the part is chosen by `component` or `unit`, `positions` and
+    `everything_but`; with none of them it is the whole layer.
+
+    Args:
+        layer: short ("2b") or full name of a layer, or any other site: an operation's result, "input", "state/0"
+        component: direction (c,) in the layer's channels, as in `ChannelReduction.components`, or several (K, c). The
+            part of several is computed for all of them together, because they overlap (see the module's docstring)
+        unit: a channel, or several: a neuron at every position. Alternative to `component`
+        positions: where, as a boolean mask (h, w) or a sequence of (row, column); by default everywhere
+        everything_but: ablate all but the part: of components, the residual and all that they do not span
+        to: what takes the part's place. "zero"; "mean", its mean over `data` at the same position; or "resample", what
+            it is in an observation of `data`. Which one is chosen from the pixels and the `seed`: the same for an
+            observation in any batch, on any rank and in play
+        strength: 0 changes nothing, 1 removes the whole part
+        signed: of components, remove negative coefficients, too: the part is the orthogonal projection on their span.
+            The same for one component of a layer without negative values, as after a ReLU
+        data: activations (N, *shape) of the layer that "mean" and "resample" take their values from:
+            `agent.activations(observations, layer)`
+        seed: of "resample"
+
+    Raises OptionError for options that contradict each other or are out of range.
+    """
+
+    component: np.ndarray | None = None
+    unit: int | Sequence[int] | None = None
+    positions: Positions | None = None
+    everything_but: bool = False
+    to: Literal["zero", "mean", "resample"] = "zero"
+    strength: float = 1.0
+    signed: bool = False
+    data: np.ndarray | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.to not in ("zero", "mean", "resample"):
+            raise OptionError(f"to={self.to!r} must be 'zero', 'mean' or 'resample'")
+        if not (isinstance(self.strength, int | float | np.number) and 0 <= self.strength <= 1):
+            raise OptionError(f"strength={self.strength!r} must be a number from 0 to 1")
+        if self.component is not None and self.unit is not None:
+            raise OptionError("component= and unit= are alternatives: make one edit of each")
+        if self.component is not None:
+            _checked_directions("component", self.component)
+        if (self.to == "zero") != (self.data is None):
+            needed = "needs data=agent.activations(observations, layer)" if self.data is None else "takes no data="
+            raise OptionError(f"to={self.to!r} {needed}")
+        if self.everything_but and self.component is None and self.unit is None and self.positions is None:
+            raise OptionError("everything_but=True needs component=, unit= or positions= to keep")
+
+    def check(self, site: Site) -> None:
+        channels = site.shape[-1]
+        for unit in () if self.unit is None else np.atleast_1d(self.unit).tolist():
+            if not (isinstance(unit, int) and 0 <= unit < channels):
+                raise OptionError(f"unit={unit!r} is not a channel of {site.name}, which has 0 to {channels - 1}")
+        _check_width("component", self.component, site)
+        _mask(self.positions, site)
+        if self.data is not None and (np.shape(self.data)[1:] != site.shape or len(self.data) == 0):
+            raise OptionError(
+                f"data= has the shape {np.shape(self.data)}; activations (N, {', '.join(map(str, site.shape))}) of "
+                f"{site.name} are needed"
+            )
+
+    @property
+    def changes(self) -> bool:
+        return self.strength > 0
+
+    @functools.cached_property
+    def replacements(self) -> np.ndarray | None:
+        return None if self.to != "resample" else self._part_of_data()
+
+    @functools.cached_property
+    def _mean(self) -> np.ndarray | None:
+        return self._part_of_data().mean(axis=0, dtype=np.float64).astype(np.float32) if self.to == "mean" else None
+
+    def _part_of_data(self) -> np.ndarray:
+        return np.asarray(self._part(np.asarray(self.data, np.float32), NUMPY))
+
+    def apply(
+        self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY
+    ) -> Tensor:
+        part = self._part(values, operations)
+        if self._mean is not None:
+            part = part - operations.constant(self._mean)
+        elif replacement is not None:
+            part = part - replacement
+        return values - (part if self.strength == 1 else float(self.strength) * part)
+
+    def _part(self, values: Tensor, operations: Operations) -> Tensor:
+        """The part (B, *shape) of the values that is ablated."""
+        shape = tuple(map(int, values.shape[1:]))
+        part = values
+        if self.unit is not None:
+            part = values * operations.constant(np.isin(np.arange(shape[-1]), self.unit).astype(np.float32))
+        elif self.component is not None:
+            directions = _checked_directions("component", self.component)
+            part = _projection(values, directions, signed=self.signed, operations=operations)
+        mask = _mask(self.positions, Site(self.layer, "", shape))
+        if mask is not None:
+            part = part * operations.constant(mask)
+        return values - part if self.everything_but else part
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Steer(Edit):
+    """Add a multiple of a component to a layer's activations: make the agent "see" a feature.
+
+    a -> a + amount * unit * component, at `positions`.
+
+    Args:
+        layer: short or full name of a layer, as in `Ablate`
+        component: direction (c,) in the layer's channels
+        amount: how many units to add; negative amounts may lead to negative activations, also after a ReLU
+        positions: where, as a boolean mask (h, w) or a sequence of (row, column); by default everywhere
+        data: activations (N, *shape) of the layer, `agent.activations(observations, layer)`: the unit is then the
+            standard deviation of the component's coefficient, a . d / |d|^2, over all of their positions. By default
+            it is 1: multiples of the component as it is
+
+    Raises OptionError for a component that is not one direction, and an amount that is not finite.
+    """
+
+    component: np.ndarray = dataclasses.field(kw_only=False)
+    amount: float
+    positions: Positions | None = None
+    data: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if len(_checked_directions("component", self.component)) != 1:
+            raise OptionError(f"component= has the shape {np.shape(self.component)}; one direction (c,) is needed")
+        if not (isinstance(self.amount, int | float | np.number) and np.isfinite(self.amount)):
+            raise OptionError(f"amount={self.amount!r} must be a finite number")
+
+    def check(self, site: Site) -> None:
+        _check_width("component", self.component, site)
+        _mask(self.positions, site)
+        if self.data is not None and (np.shape(self.data)[-1:] != site.shape[-1:] or np.size(self.data) == 0):
+            raise OptionError(f"data= has the shape {np.shape(self.data)}; activations of {site.name} are needed")
+
+    @property
+    def changes(self) -> bool:
+        return self.amount != 0
+
+    @functools.cached_property
+    def _unit(self) -> float:
+        if self.data is None:
+            return 1.0
+        (direction,) = _checked_directions("component", self.component).astype(np.float64)
+        square = float(direction @ direction)
+        return float(np.std(np.asarray(self.data) @ direction) / square) if square else 0.0
+
+    def apply(
+        self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY
+    ) -> Tensor:
+        shape = tuple(map(int, values.shape[1:]))
+        added = np.float32(self.amount * self._unit) * _checked_directions("component", self.component)[0]
+        mask = _mask(self.positions, Site(self.layer, "", shape))
+        return values + operations.constant(added if mask is None else added * mask)
+
+
+def checked_edits(edits: Sequence[Edit], sites: Sequence[Site]) -> Iterator[tuple[str, Edit]]:
+    """Yield the edits that change anything, with the full names of their layers.
+
+    Raises OptionError for an unknown layer, one that cannot be edited, and an edit that does not fit it.
+    """
+    for edit in edits:
+        if not isinstance(edit, Edit):
+            raise OptionError(f"{edit!r} is not an edit: use rl_clarity.Ablate or rl_clarity.Steer")
+        site = find_site(sites, edit.layer)
+        if site.kind == "head":
+            raise OptionError(f"layer {edit.layer!r} is an output of the agent; edits change layers before it")
+        edit.check(site)
+        if edit.changes:
+            yield site.name, edit
+
+
+def edit_parameters(edits: Sequence[tuple[str, Edit]]) -> dict[str, np.ndarray]:
+    """All that defines the edits of sites, as arrays by name."""
+    return {
+        f"edits/{i}/{site}/{name}": array
+        for i, (site, edit) in enumerate(edits)
+        for name, array in edit.parameters().items()
+    }
+
+
+def _checked_directions(name: str, array: Any) -> np.ndarray:
+    """Directions (K, c) of an array (c,) or (K, c)."""
+    try:
+        directions = np.atleast_2d(np.asarray(array, np.float32))
+    except (TypeError, ValueError):
+        directions = np.empty((0, 0, 0), np.float32)
+    if directions.ndim != 2 or not np.isfinite(directions).all():
+        raise OptionError(f"{name}= must be an array (c,) or (K, c) of finite numbers, not {np.shape(array)}")
+    return directions
+
+
+def _check_width(name: str, array: Any, site: Site) -> None:
+    if array is not None and np.shape(array)[-1] != site.shape[-1]:
+        raise OptionError(
+            f"{name}= has {np.shape(array)[-1]} channels; {site.name} has {site.shape[-1]}: components belong to the "
+            "layer that they were fitted to"
+        )
+
+
+def _mask(positions: Positions | None, site: Site) -> np.ndarray | None:
+    """Positions of a site as a mask (h, w, 1) of 0 and 1."""
+    if positions is None:
+        return None
+    if len(site.shape) != 3:
+        raise OptionError(f"positions= are those of feature maps; {site.name} has the shape {site.shape}")
+    size = site.shape[:2]
+    array = np.asarray(positions)
+    if array.dtype == bool:
+        if array.shape != size:
+            raise OptionError(f"positions= is a mask of shape {array.shape}; {site.name} has {size}")
+        return array[..., None].astype(np.float32)
+    if array.dtype.kind not in "iu" or array.ndim != 2 or array.shape[1] != 2:
+        raise OptionError("positions= must be a boolean mask (h, w) or a sequence of (row, column)")
+    outside = array[((array < 0) | (array >= size)).any(axis=1)]
+    if len(outside):
+        raise OptionError(f"positions= has {tuple(outside[0].tolist())}, outside of {site.name} with {size} positions")
+    mask = np.zeros((*size, 1), np.float32)
+    mask[tuple(array.T)] = 1
+    return mask
+
+
+def _projection(values: Tensor, directions: np.ndarray, *, signed: bool, operations: Operations) -> Tensor:
+    """The nearest point (..., c) to values (..., c) of the cone of directions (K, c), or of their span if `signed`."""
+    directions = directions[np.any(directions != 0, axis=1)]
+    if not len(directions):
+        return values * 0
+    exact = directions.astype(np.float64)
+    gram = exact @ exact.T
+    if signed:
+        onto = np.linalg.pinv(exact)
+        coefficients = operations.matmul(values, operations.constant(onto.astype(np.float32)))
+    elif np.count_nonzero(gram) == len(gram):  # orthogonal to each other
+        onto = exact.T / np.diag(gram)
+        coefficients = operations.relu(operations.matmul(values, operations.constant(onto.astype(np.float32))))
+    else:
+        coefficients = _nonnegative_coefficients(values, directions, gram, operations)
+    return operations.matmul(coefficients, operations.constant(directions))
+
+
+def _nonnegative_coefficients(
+    values: Tensor, directions: np.ndarray, gram: np.ndarray, operations: Operations
+) -> Tensor:
+    """Minimize ||a - w H||^2 over w >= 0 (..., K): coordinate descent, then exactly where w > 0.
+
+    Its gradient is that of the exact solution, because the set of zero coefficients is locally constant.
+    """
+    scales = np.diag(gram)
+    relative = (gram / scales[:, None]).astype(np.float32)
+    target = operations.matmul(values, operations.constant(np.ascontiguousarray(directions.T)))  # (..., K)
+    target = target / operations.constant(scales.astype(np.float32))
+    known = operations.fixed(target)
+    count = range(len(gram))
+
+    def sweep(_: int, weights: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        current = list(weights)
+        for k in count:
+            others = sum(float(relative[k, j]) * current[j] for j in count if j != k and relative[k, j])
+            current[k] = operations.relu(known[..., k] - others)
+        return tuple(current)
+
+    start = tuple(operations.relu(known[..., k]) for k in count)
+    weights = operations.repeat(SWEEPS, sweep, start)
+    active = operations.sign(operations.stack(weights))  # (..., K), 0 or 1
+    one = np.eye(len(gram), dtype=np.float32)
+    system = active[..., :, None] * active[..., None, :] * operations.constant(relative + np.float32(DAMPING) * one)
+    system = system + operations.constant(one) * (1 - active)[..., None]
+    return operations.relu(operations.solve(system, (active * target)[..., None])[..., 0])
+
+
+def _hash(observation: np.ndarray, seed: int) -> int:
+    data = np.ascontiguousarray(observation, "<f4").tobytes()
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=int(seed).to_bytes(8, "little", signed=True)).digest())

@@ -1,0 +1,250 @@
+"""Edits of a network's activations: the same definition for every kind of agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity import Ablate, ChannelReduction, Steer
+from rl_clarity.agents.editing import Edit
+from rl_clarity.formats import cleanrl
+from rl_clarity.formats.architectures import build
+from tests import state_dicts
+from tests.fakes import TinyAgent
+
+SHAPE = (44, 44, 4)
+
+
+def keras_agent(network: Any) -> Any:
+    return rl_clarity.KerasAgent(network, batch_size=8, gradient_batch_size=16)
+
+
+def torch_agent(name: str, **options: Any) -> Any:
+    pytest.importorskip("torch")
+    from tests.agents import torch_modules
+
+    return rl_clarity.TorchAgent(getattr(torch_modules, name)(), SHAPE, batch_size=8, gradient_batch_size=16, **options)
+
+
+def jax_agent(name: str, **options: Any) -> Any:
+    pytest.importorskip("flax")
+    from tests.agents import jax_networks
+
+    return rl_clarity.JaxAgent(
+        *jax_networks.initialized(name, SHAPE), SHAPE, batch_size=8, gradient_batch_size=16, **options
+    )
+
+
+AGENTS: dict[str, tuple[Callable[[], Any], str]] = {
+    "keras": (lambda: keras_agent(build("clear", (16, 16, 3), 5, seed=1)), "2a"),
+    "keras recurrent": (lambda: keras_agent(cleanrl.ppo_atari(state_dicts.ppo_atari(side=44, lstm=True), SHAPE)), "2"),
+    "keras action values": (lambda: keras_agent(cleanrl.dqn_atari(state_dicts.dqn_atari(side=44), SHAPE)), "2"),
+    "torch": (lambda: torch_agent("Nature"), "network.3"),
+    "torch in place": (lambda: torch_agent("InPlace"), "relu"),
+    "torch recurrent": (lambda: torch_agent("Recurrent", initial_state=np.zeros(8)), "body.1"),
+    "jax": (lambda: jax_agent("Residual", input_divisor=255), "relu"),
+    "jax recurrent": (lambda: jax_agent("Recurrent", initial_state=(np.zeros(8), np.zeros(8))), "Recurrent/relu"),
+    "jax channels first": (lambda: jax_agent("ChannelsFirst", channels_first=True, heads=["q_values"]), "relu"),
+    "tiny": (lambda: TinyAgent(observation_shape=(16, 16, 3)), "2a"),
+}
+
+
+@pytest.fixture(scope="module", params=AGENTS)
+def case(request: pytest.FixtureRequest) -> tuple[Any, str]:
+    make, layer = AGENTS[request.param]
+    agent = make()
+    return agent, layer
+
+
+@pytest.fixture(scope="module")
+def torch_case() -> tuple[Any, str]:
+    return torch_agent("Nature"), "network.3"
+
+
+def observations_for(agent: Any, count: int = 3, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (count, *agent.observation_shape), np.uint8)
+
+
+def components_for(activations: np.ndarray, count: int, seed: int = 1) -> np.ndarray:
+    """Components that overlap, in the unit of the activations."""
+    random = np.random.default_rng(seed).random((count, activations.shape[-1]))
+    return np.asarray(random * np.abs(activations).mean(), np.float32)
+
+
+def heads(agent: Any, observations: np.ndarray, **options: Any) -> np.ndarray:
+    outputs = agent.forward(observations, **options)
+    parts = [outputs.policy_logits, outputs.values, outputs.q_values]
+    return np.hstack([part.reshape(len(observations), -1) for part in parts if part is not None])
+
+
+def ablated(activations: np.ndarray, component: np.ndarray) -> np.ndarray:
+    """The definition for one component."""
+    coefficient = activations @ component / (component @ component)
+    return activations - np.maximum(coefficient, 0)[..., None] * component
+
+
+def test_edit_of_strength_zero_changes_no_bit(case: tuple[Any, str]) -> None:
+    agent, layer = case
+    observations = observations_for(agent)
+    activations = agent.activations(observations, layer)
+    component = components_for(activations, 1)[0]
+    edited = rl_clarity.edit(agent, Ablate(layer, component=component, strength=0), Steer(layer, component, amount=0))
+    assert np.array_equal(heads(edited, observations), heads(agent, observations))
+    assert np.array_equal(edited.activations(observations, layer), activations)
+
+
+def test_outputs_of_an_edited_agent_are_those_of_edited_activations(case: tuple[Any, str]) -> None:
+    agent, layer = case
+    observations = observations_for(agent)
+    activations = agent.activations(observations, layer)
+    component = components_for(activations, 1)[0]
+    edited = rl_clarity.edit(agent, Ablate(layer, component=component))
+    expected = heads(agent, observations, write={layer: ablated(activations, component)})
+    assert np.allclose(heads(edited, observations), expected, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(heads(agent, observations), expected, rtol=1e-4, atol=1e-5)
+    assert np.allclose(edited.activations(observations, layer), ablated(activations, component), atol=1e-5)
+
+
+def test_overlapping_components_are_ablated_together_as_channel_reduction_finds_them(case: tuple[Any, str]) -> None:
+    agent, layer = case
+    observations = observations_for(agent)
+    activations = agent.activations(observations, layer)
+    components = components_for(activations, 3)
+    edited = rl_clarity.edit(agent, Ablate(layer, component=components))
+    expected = activations - ChannelReduction(components).transform(activations) @ components
+    scale = np.abs(activations).max()
+    assert np.allclose(edited.activations(observations, layer), expected, atol=1e-4 * scale)
+
+
+def test_all_components_and_the_residual_ablated_give_the_outputs_at_zero(case: tuple[Any, str]) -> None:
+    agent, layer = case
+    observations = observations_for(agent)
+    activations = agent.activations(observations, layer)
+    components = components_for(activations, 3)
+    zero = heads(agent, observations, write={layer: np.zeros_like(activations)})
+    features, residual = Ablate(layer, component=components), Ablate(layer, component=components, everything_but=True)
+    scale = np.abs(heads(agent, observations) - zero).max()
+    for edits in ([features, residual], [residual, features]):
+        assert np.allclose(heads(rl_clarity.edit(agent, *edits), observations), zero, atol=1e-3 * scale)
+    assert np.array_equal(heads(rl_clarity.edit(agent, Ablate(layer)), observations), zero)
+
+
+def test_edits_of_disjoint_channels_commute(case: tuple[Any, str]) -> None:
+    agent, layer = case
+    observations = observations_for(agent)
+    activations = agent.activations(observations, layer)
+    component = components_for(activations, 1)[0]
+    one, other = np.split(np.tile(component, (2, 1)), 2)
+    one[:, ::2], other[:, 1::2] = 0, 0
+    edits = [Ablate(layer, component=one), Steer(layer, other[0], amount=2.0)]
+    there, back = (heads(rl_clarity.edit(agent, *order), observations) for order in (edits, edits[::-1]))
+    assert np.allclose(there, back, rtol=1e-5, atol=1e-6)
+    nested = rl_clarity.edit(rl_clarity.edit(agent, edits[0]), edits[1])
+    assert np.array_equal(heads(nested, observations), there)
+
+
+def test_parameters_tell_edits_apart(case: tuple[Any, str]) -> None:
+    agent, layer = case
+    component = np.ones(agent.activations(observations_for(agent, 1), layer).shape[-1])
+    agents = [
+        rl_clarity.edit(agent, edit)
+        for edit in (
+            Ablate(layer, component=component),
+            Ablate(layer, component=component, strength=0.5),
+            Ablate(layer, component=component, signed=True),
+            Ablate(layer),
+            Steer(layer, component, amount=1.0),
+        )
+    ]
+    keys = {
+        tuple((name, array.tobytes()) for name, array in sorted(edited.parameters().items()) if "edits" in name)
+        for edited in agents
+    }
+    assert len(keys) == len(agents)
+
+
+def test_resampled_part_of_an_observation_does_not_depend_on_its_batch(case: tuple[Any, str]) -> None:
+    agent, layer = case
+    observations = observations_for(agent, 12)
+    data = agent.activations(observations_for(agent, 5, seed=9), layer)
+    agent_of = {seed: rl_clarity.edit(agent, Ablate(layer, to="resample", data=data, seed=seed)) for seed in (0, 1)}
+    together = agent_of[0].activations(observations, layer)
+    alone = np.concatenate([agent_of[0].activations(observations[i : i + 1], layer) for i in range(12)])
+    assert np.allclose(together, alone, atol=1e-5)
+    rows = [np.flatnonzero([np.allclose(row, other, atol=1e-5) for other in data]) for row in together]
+    assert len({int(row[0]) for row in rows}) > 2
+    assert not np.allclose(together, agent_of[1].activations(observations, layer), atol=1e-5)
+    expected = heads(agent, observations, write={layer: together})
+    assert np.allclose(heads(agent_of[0], observations), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_part_is_replaced_by_its_mean_over_the_data(torch_case: tuple[Any, str]) -> None:
+    agent, layer = torch_case
+    observations = observations_for(agent)
+    data = agent.activations(observations_for(agent, 5, seed=9), layer)
+    edited = rl_clarity.edit(agent, Ablate(layer, unit=[1, 4], to="mean", data=data, strength=0.5))
+    expected = agent.activations(observations, layer)
+    expected[..., [1, 4]] = (expected[..., [1, 4]] + data.mean(0)[..., [1, 4]]) / 2
+    assert np.allclose(edited.activations(observations, layer), expected, atol=1e-6)
+
+
+def test_units_and_positions_choose_what_is_ablated(torch_case: tuple[Any, str]) -> None:
+    agent, layer = torch_case
+    observations = observations_for(agent)
+    activations = agent.activations(observations, layer)
+
+    def after(edit: Edit) -> np.ndarray:
+        return np.asarray(rl_clarity.edit(agent, edit).activations(observations, layer))
+
+    expected = activations.copy()
+    expected[:, 1, 2, 5] = 0
+    assert np.array_equal(after(Ablate(layer, unit=5, positions=[(1, 2)])), expected)
+    mask = np.zeros(activations.shape[1:3], bool)
+    mask[1, 2] = True
+    assert np.array_equal(after(Ablate(layer, unit=5, positions=mask)), expected)
+    only = np.zeros_like(activations)
+    only[:, 1, 2] = activations[:, 1, 2]
+    assert np.array_equal(after(Ablate(layer, positions=[(1, 2)], everything_but=True)), only)
+
+
+def test_steering_adds_standard_deviations_of_the_component(torch_case: tuple[Any, str]) -> None:
+    agent, layer = torch_case
+    observations = observations_for(agent)
+    activations = agent.activations(observations, layer)
+    component = components_for(activations, 1)[0]
+    unit = (activations @ component / (component @ component)).std()
+    edited = rl_clarity.edit(agent, Steer(layer, component, amount=2.0, positions=[(0, 1)], data=activations))
+    expected = activations.copy()
+    expected[:, 0, 1] += 2 * unit * component
+    assert np.allclose(edited.activations(observations, layer), expected, atol=1e-5)
+    plain = rl_clarity.edit(agent, Steer(layer, component, amount=-1.0))
+    assert np.allclose(plain.activations(observations, layer), activations - component, atol=1e-6)
+
+
+def test_input_and_state_are_edited(case: tuple[Any, str]) -> None:
+    agent, _ = case
+    observations = observations_for(agent)
+    edited = rl_clarity.edit(agent, Ablate("input", positions=[(3, 4), (0, 0)]))
+    blank = observations.copy()
+    blank[:, [3, 0], [4, 0]] = 0
+    assert np.allclose(heads(edited, observations), heads(agent, blank), rtol=1e-5, atol=1e-6)
+    state = agent.initial_state(3)
+    if state is not None:
+        forgetful = rl_clarity.edit(agent, *(Ablate(f"state/{i}") for i in range(len(state))))
+        filled = tuple(np.ones_like(part) for part in state)
+        zeros = tuple(np.zeros_like(part) for part in state)
+        assert np.array_equal(heads(forgetful, observations, state=filled), heads(agent, observations, state=zeros))
+
+
+def test_a_written_site_is_not_edited_and_a_function_gets_edited_values(case: tuple[Any, str]) -> None:
+    agent, layer = case
+    observations = observations_for(agent)
+    activations = agent.activations(observations, layer)
+    edited = rl_clarity.edit(agent, Ablate(layer))
+    written = heads(edited, observations, write={layer: activations})
+    assert np.allclose(written, heads(agent, observations), rtol=1e-5, atol=1e-6)
+    assert np.allclose(heads(edited, observations, write={layer: lambda x: x + activations}), written, atol=1e-6)
