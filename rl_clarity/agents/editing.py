@@ -55,9 +55,7 @@ class Edit(ABC):
         return None
 
     @abstractmethod
-    def apply(
-        self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY
-    ) -> Tensor:
+    def apply(self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY) -> Tensor:
         """Return edited values (B, *shape) of the layer, for arrays or with a framework's operations for its tensors.
 
         `replacement` (B, *shape) has a row of `replacements` for each observation, where there are any.
@@ -165,9 +163,7 @@ class Ablate(Edit):
     def _part_of_data(self) -> np.ndarray:
         return np.asarray(self._part(np.asarray(self.data, np.float32), NUMPY))
 
-    def apply(
-        self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY
-    ) -> Tensor:
+    def apply(self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY) -> Tensor:
         part = self._part(values, operations)
         if self._mean is not None:
             part = part - operations.constant(self._mean)
@@ -237,9 +233,7 @@ class Steer(Edit):
         square = float(direction @ direction)
         return float(np.std(np.asarray(self.data) @ direction) / square) if square else 0.0
 
-    def apply(
-        self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY
-    ) -> Tensor:
+    def apply(self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY) -> Tensor:
         shape = tuple(map(int, values.shape[1:]))
         added = np.float32(self.amount * self._unit) * _checked_directions("component", self.component)[0]
         mask = _mask(self.positions, Site(self.layer, "", shape))
@@ -361,5 +355,6 @@ def _nonnegative_coefficients(
 
 
 def _hash(observation: np.ndarray, seed: int) -> int:
+    key = int(seed).to_bytes(8, "little", signed=True)
     data = np.ascontiguousarray(observation, "<f4").tobytes()
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=int(seed).to_bytes(8, "little", signed=True)).digest())
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=key).digest(), "little")
