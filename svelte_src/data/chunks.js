@@ -75,8 +75,8 @@ export function createChunks({
     peek: chunks.peek,
     /** Why a chunk could not be loaded, if it was tried. */
     failure: (name) => failed.get(name),
-    /** Load a chunk, or return the one that is there. @returns {Promise<{arrays: object, meta?: object}>} */
-    get: (name) => (failed.has(name) ? Promise.reject(failed.get(name)) : chunks.get(name)),
+    /** Load a chunk, or return the one that is there; `early`: unpack it in the background. @returns {Promise<{arrays: object, meta?: object}>} */
+    get: (name, early = false) => (failed.has(name) ? Promise.reject(failed.get(name)) : chunks.get(name, early)),
     /** Load ahead, quietly. */
     prefetch(name) {
       if (name && !chunks.has(name) && !failed.has(name)) chunks.get(name, true).catch(() => {});

@@ -18,6 +18,13 @@ export function column({ data, shape }, k) {
   return out;
 }
 
+/** The sum of each row of a (T, n) array. */
+export function rowSums({ data, shape: [steps, width] }) {
+  const out = new Float32Array(steps);
+  for (let i = 0; i < data.length; i += 1) out[Math.floor(i / width)] += data[i];
+  return out;
+}
+
 function rowMaxima({ data, shape }) {
   const [steps, width] = shape;
   return Float32Array.from({ length: steps }, (_, t) => Math.max(...data.subarray(t * width, (t + 1) * width)));

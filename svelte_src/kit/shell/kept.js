@@ -56,6 +56,7 @@ export const DEFAULT_SETTINGS = {
   keys: true,
   toured: false,
   totals: false,
+  boxFeatures: false,
   band: false,
   stack: false,
 };

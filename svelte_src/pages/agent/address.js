@@ -1,5 +1,7 @@
 // The selection in the page's address: `?layer=2b&trajectory=3&frame=120`, counted from 1, defaults left out.
 import { frameName } from "../../kit/shell/format.js";
+import { boxFromText, boxToText } from "./box.js";
+import { searchFromText, searchToText } from "./find.js";
 import { changed, initialSelection, withChannels } from "./selection.js";
 
 /** A change of these is a place to come back to with the browser's back button. */
@@ -28,6 +30,9 @@ export function toQuery(manifest, selection, kept = {}) {
   if (selection.visible !== defaults.visible) query.set("visible", selection.visible);
   // Other readers may prefer another palette, so only the standard one is left out.
   if (selection.palette !== "standard" || defaults.palette !== "standard") query.set("palette", selection.palette);
+  if (selection.solo) query.set("solo", placeToText(manifest, selection.solo));
+  if (selection.find) query.set("find", searchToText(manifest, selection.find));
+  if (selection.box) query.set("box", boxToText(selection.box));
   return `?${query}`;
 }
 
@@ -52,6 +57,9 @@ export function fromQuery(manifest, text) {
   if (query.get("scale") === "frame") patch.scale = "frame";
   if (number("visible")) patch.visible = number("visible");
   if (PALETTES.includes(query.get("palette"))) patch.palette = query.get("palette");
+  if (query.has("solo")) patch.solo = placeFromText(manifest, query.get("solo"));
+  if (query.has("find")) patch.find = searchFromText(manifest, query.get("find"));
+  if (query.has("box")) patch.box = boxFromText(manifest.observation, query.get("box"));
   return changed(manifest, initialSelection(manifest), patch);
 }
 
@@ -95,6 +103,21 @@ function rowsFromText(manifest, text) {
     };
   });
   return rows.filter((row) => manifest.outputs.some(({ id }) => id === row.output)).slice(0, MAX_ROWS);
+}
+
+/** "2b~3": the third channel of layer 2b; "2b~rest": its residual. */
+function placeToText({ layers }, { layer, channel }) {
+  return `${layers[layer].slug}~${channel < layers[layer].channels ? channel + 1 : "rest"}`;
+}
+
+function placeFromText({ layers }, text) {
+  const [slug, name] = text.split("~");
+  const layer = layers.findIndex((candidate) => candidate.slug === slug);
+  if (layer < 0) return null;
+  const { channels, kind } = layers[layer];
+  if (name === "rest") return kind === "input" ? null : { layer, channel: channels };
+  const channel = Number(name) - 1;
+  return Number.isInteger(channel) && channel >= 0 && channel < channels ? { layer, channel } : null;
 }
 
 /** "1.3,4a~2": channels 1 and 3 of the selected layer, and 2 of layer 4a; "none" is a choice, too. */

@@ -1,5 +1,6 @@
 // Frames by condition, or by several that hold together.
-import { channelSeries, outputSeries } from "../../data/series.js";
+
+/** @typedef {{conditions: object[], trajectory: number | null}} Search conditions that hold together, in one trajectory or all */
 
 /** The kinds of condition; `compare`: above or below a number; `output`, `channel`: which one is asked for. */
 export const CONDITIONS = [
@@ -69,48 +70,70 @@ export function ordered(found, conditions) {
   return [...found].sort((a, b) => (ascending ? a.measure - b.measure : b.measure - a.measure));
 }
 
-// Looks for frames in trajectories, loading the numbers that the conditions need.
+// A search as text, such as "advantage~below~-1,feature~above~0.5~value~2b~3,in~2": trajectory and feature count from 1.
 
-/**
- * @param {object[]} conditions that hold together
- * @returns {Promise<{matches: {trajectory: number, frame: number, measure: number | null}[], problems: string[]}>}
- */
-export async function search(page, conditions, trajectories) {
-  const problems = [];
-  const matches = [];
-  for (const trajectory of trajectories) {
-    try {
-      const contexts = await Promise.all(conditions.map((condition) => contextOf(page, condition, trajectory)));
-      for (const match of findFrames(conditions, contexts)) matches.push({ trajectory, ...match });
-    } catch (error) {
-      problems.push(error.message);
-    }
+const MAX_CONDITIONS = 8;
+
+/** @param {Search} search */
+export function searchToText(manifest, { conditions, trajectory }) {
+  const texts = conditions.map((condition) => conditionToText(manifest, condition));
+  return [...texts, ...(trajectory === null ? [] : [`in~${trajectory + 1}`])].join(",");
+}
+
+function conditionToText({ layers }, { kind, compare, value, output, layer, channel, which }) {
+  const asked = kindOf({ kind });
+  if (kind === "action") return `action~${value}`;
+  if (kind === "bookmark") return `bookmark~${which}`;
+  const parts = [asked.channel ? "feature" : kind];
+  if (asked.compare) parts.push(compare, value);
+  if (asked.output || asked.channel) parts.push(output);
+  if (asked.channel) parts.push(layers[layer].slug, channel + 1);
+  return parts.join("~");
+}
+
+/** @returns {Search | null} null if no condition is one of this page */
+export function searchFromText(manifest, text) {
+  let trajectory = null;
+  const conditions = [];
+  for (const part of text.split(",")) {
+    const [name, ...rest] = part.split("~");
+    if (name === "in" && manifest.trajectories[Number(rest[0]) - 1]) trajectory = Number(rest[0]) - 1;
+    const condition = conditionFromText(manifest, name, rest);
+    if (condition) conditions.push(condition);
   }
-  return { matches: ordered(matches, conditions), problems };
+  return conditions.length ? { conditions: conditions.slice(0, MAX_CONDITIONS), trajectory } : null;
 }
 
-async function contextOf({ manifest, chunks }, condition, trajectory) {
-  const { arrays } = await chunks.get(manifest.trajectories[trajectory].series);
-  const context = { series: arrays, firsts: arrays.firsts.data };
-  const kind = kindOf(condition);
-  if (kind.output) {
-    const output = manifest.outputs.find(({ id }) => id === condition.output);
-    context.output = output && outputSeries(arrays, output);
+function conditionFromText(manifest, name, rest) {
+  if (name === "action") return manifest.actions[rest[0]] ? { kind: name, value: Number(rest[0]) } : null;
+  if (name === "bookmark") return ["high", "low"].includes(rest[0]) ? { kind: name, which: rest[0] } : null;
+  const kind = name === "feature" ? "channel" : name;
+  const asked = kindOf({ kind });
+  if (!asked) return null;
+  const condition = { kind };
+  const parts = [...rest];
+  if (asked.compare) Object.assign(condition, { compare: parts.shift(), value: Number(parts.shift() || NaN) });
+  if (asked.output || asked.channel) condition.output = parts.shift();
+  if (asked.channel) {
+    const [slug, channel] = parts;
+    condition.layer = manifest.layers.findIndex((layer) => layer.slug === slug);
+    condition.channel = Number(channel) - 1;
   }
-  if (kind.channel) context.channel = await channelOf({ manifest, chunks }, condition, trajectory);
-  if (condition.kind === "bookmark") context.bookmarks = bookmarksOf(manifest, condition.which, trajectory);
-  return context;
+  return isPossible(manifest, condition) ? condition : null;
 }
 
-function bookmarksOf({ bookmarks }, which, trajectory) {
-  const own = bookmarks[which].filter((mark) => mark.trajectory === trajectory);
-  return new Map(own.map(({ frame, advantage }) => [frame, advantage]));
+function isPossible({ outputs, layers }, condition) {
+  const { compare, output, layer, channel } = condition;
+  if (compare !== undefined && !["above", "below"].includes(compare)) return false;
+  if (lacksNumber(condition)) return false;
+  if (output !== undefined && !outputs.some(({ id }) => id === output)) return false;
+  return channel === undefined || (Number.isInteger(channel) && channel >= 0 && channel < layers[layer]?.channels);
 }
 
-async function channelOf({ manifest, chunks }, { layer, output, channel }, trajectory) {
-  const name = manifest.layers[layer].totals?.[trajectory];
-  if (!name || channel >= manifest.layers[layer].channels) return null; // the totals' last is the residual
-  const { arrays } = await chunks.get(name);
-  const numbers = arrays[`totals.${output}`];
-  return numbers ? channelSeries(numbers, channel) : null;
+const inTime = (a, b) => a.trajectory - b.trajectory || a.frame - b.frame;
+
+/** The match after a place in time, or before it (direction -1); beyond the last one, the first; null if there are none. */
+export function nextMatch(matches, place, direction) {
+  const sorted = [...matches].sort((a, b) => direction * inTime(a, b));
+  return sorted.find((match) => direction * inTime(match, place) > 0) ?? sorted[0] ?? null;
 }

@@ -17,11 +17,12 @@ export function targetCodes(manifest, chunks, target) {
   return chunk ? frameCodes(chunk, target.frame % manifest.segment) : null;
 }
 
-/** Which channels an image shows: those of the selection, or only the one under the pointer. */
+/** Which channels an image shows: those of the selection, or only the one under the pointer, or the one that is soloed. */
 export function shownChannels(selection, layer, layerIndex, isolated) {
-  if (isolated !== null && isolated.layer === layerIndex) {
-    const alone = isolated.channel === layer.channels;
-    return { chosen: alone ? [] : [isolated.channel], residual: alone };
+  const alone = [isolated, selection.solo].find((place) => place?.layer === layerIndex);
+  if (alone) {
+    const rest = alone.channel === layer.channels;
+    return { chosen: rest ? [] : [alone.channel], residual: rest };
   }
   return { chosen: chosenChannels(selection, layer, layerIndex), residual: selection.residual };
 }

@@ -1,14 +1,17 @@
 // The page of one agent: its trajectories, its outputs, and their attribution.
 import { derived, get, writable } from "svelte/store";
 import { createFrames } from "../../data/frames.js";
+import { createRegionSums } from "../../data/region.js";
 import { createResource } from "../../data/resource.js";
 import { channelColors } from "../../kit/image/colors.js";
 import { composeImage } from "../../kit/image/compose.js";
 import { createSelection } from "../../kit/shell/page.js";
 import { clockOf, createPlayer } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
+import { nextMatch } from "./find.js";
 import { overlayOf } from "./image.js";
-import { changed, chooseChannels, rowTarget, toggleChannel } from "./selection.js";
+import { createMatches } from "./matches.js";
+import { changed, chooseChannels, rowTarget, toggleChannel, toggleSolo } from "./selection.js";
 
 /** Kinds of sections that this page's own panels draw. */
 export const sections = ["trajectories", "features", "attribution"];
@@ -34,6 +37,13 @@ export const keys = [
   { keys: [",", "."], action: "layer", text: "previous or next layer", letter: true },
   { keys: [..."123456789"], show: "1 \u2013 9", action: "channel", text: "show or hide a feature", letter: true },
   { keys: ["0"], action: "channels", text: "show all features", letter: true },
+  {
+    keys: ["s"],
+    action: "solo",
+    text: "show the feature under the pointer or the focus alone, or all again",
+    letter: true,
+  },
+  { keys: ["g", "G"], action: "match", text: "next or (Shift) previous frame that was found", letter: true },
   { keys: ["r"], action: "residual", text: "show or hide the rest", letter: true },
   { keys: ["b"], action: "combined", text: "positive and negative attribution in one image", letter: true },
   { keys: ["o"], action: "overlay", text: "attribution over the observation, or alone", letter: true },
@@ -99,6 +109,9 @@ export function create(shell, query) {
     clock,
     player: createPlayer(clock, Number(view.video_speed) || 12),
     frames: createFrames(manifest, chunks),
+    regionSums: createRegionSums(chunks),
+    /** What the selection's search finds. */
+    matches: createMatches({ ...shell, manifest, selection, clock }),
     /** Numbers along the selected trajectory. */
     series,
     colors: derived(palette, (name) => manifest.layers.map((layer) => channelColors(layer, name))),
@@ -118,6 +131,15 @@ export function create(shell, query) {
   page.actions = {
     trajectory: (key) => clock.go({ episode: selection.now.trajectory + (key === "[" ? -1 : 1), frame: 0 }),
     layer: (key) => selection.change({ layer: selection.now.layer + (key === "," ? -1 : 1) }),
+    match(key) {
+      const { trajectory, frame, find } = selection.now;
+      const match = find && nextMatch(get(page.matches).matches ?? [], { trajectory, frame }, key === "g" ? 1 : -1);
+      if (match) clock.go({ episode: match.trajectory, frame: match.frame });
+    },
+    solo() {
+      const place = get(page.isolated) ?? selection.now.solo;
+      if (place) toggleSolo(page, place);
+    },
     channel: (key) => toggleChannel(page, Number(key) - 1),
     channels: () => chooseChannels(page, selection.now.layer, null),
     residual: toggle("residual"),

@@ -18,6 +18,9 @@
  * @property {boolean} columns rows side by side
  * @property {number} visible steps that the timeline shows at a time
  * @property {"standard" | "safe"} palette of the channels; "safe": for color-blind readers
+ * @property {{layer: number, channel: number} | null} solo the channel that images of its layer show alone
+ * @property {import("./find.js").Search | null} find frames that are looked for
+ * @property {import("./box.js").Box | null} box a part of the observation whose attribution is shown over time
  */
 
 /** @returns {Selection} */
@@ -38,6 +41,9 @@ export function initialSelection(manifest) {
     columns: false,
     visible: defaultVisible(manifest),
     palette: manifest.view?.palette ?? "standard",
+    solo: null,
+    find: null,
+    box: null,
   };
 }
 
@@ -127,5 +133,16 @@ export function toggleChannel(page, channel) {
 /** Show these channels of a layer; null: all. */
 export function chooseChannels({ manifest, selection }, layer, chosen) {
   if (!manifest.layers[layer]) return;
-  selection.change({ channels: withChannels(manifest, selection.now.channels, layer, chosen) });
+  const { channels, solo } = selection.now;
+  selection.change({
+    channels: withChannels(manifest, channels, layer, chosen),
+    solo: solo?.layer === layer ? null : solo,
+  });
+}
+
+export const isPlace = (place, layer, channel) => place?.layer === layer && place.channel === channel;
+
+/** Show one channel of a layer alone; the same one again: as before. */
+export function toggleSolo({ selection }, { layer, channel }) {
+  selection.change({ solo: isPlace(selection.now.solo, layer, channel) ? null : { layer, channel } });
 }

@@ -1,0 +1,112 @@
+// A box on the observation, and attribution inside it over time.
+
+/** @typedef {{left: number, top: number, right: number, bottom: number}} Box in pixels of the frames; right and bottom excluded */
+
+const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+
+/** The box between two points (fractions of the observation), of whole pixels. @returns {Box} */
+export function boxBetween(a, b, { frame_width: width, frame_height: height }) {
+  const [left, right] = edges(a.x, b.x, width);
+  const [top, bottom] = edges(a.y, b.y, height);
+  return { left, top, right, bottom };
+}
+
+function edges(a, b, length) {
+  const low = clamp(Math.floor(Math.min(a, b) * length), 0, length - 1);
+  return [low, clamp(Math.ceil(Math.max(a, b) * length), low + 1, length)];
+}
+
+const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+/** The box after an arrow key, which moves it or, with `resize`, its right and lower edge; null for other keys. */
+export function boxAfterKey(box, key, resize, { frame_width: width, frame_height: height }) {
+  if (!(key in STEPS)) return null;
+  const [dx, dy] = [STEPS[key][0] * stepOf(width), STEPS[key][1] * stepOf(height)];
+  const { left, top, right, bottom } = box;
+  if (resize) {
+    return { left, top, right: clamp(right + dx, left + 1, width), bottom: clamp(bottom + dy, top + 1, height) };
+  }
+  const [x, y] = [clamp(dx, -left, width - right), clamp(dy, -top, height - bottom)];
+  return { left: left + x, top: top + y, right: right + x, bottom: bottom + y };
+}
+
+const stepOf = (length) => Math.max(1, Math.round(length / 64));
+
+/** The middle of the observation, where the keyboard starts. @returns {Box} */
+export const middleBox = (observation) => boxBetween({ x: 0.375, y: 0.375 }, { x: 0.625, y: 0.625 }, observation);
+
+/** "16.8.32.24": left, top, right, bottom. */
+export const boxToText = ({ left, top, right, bottom }) => [left, top, right, bottom].join(".");
+
+/** @returns {Box | null} null where the text is not a box inside the frames */
+export function boxFromText({ frame_width: width, frame_height: height }, text) {
+  if (!/^\d+(\.\d+){3}$/.test(text)) return null;
+  const [left, top, right, bottom] = text.split(".").map(Number);
+  return left < right && top < bottom && right <= width && bottom <= height ? { left, top, right, bottom } : null;
+}
+
+/**
+ * The positions of a layer whose centres are in a box, at least the one at the box's centre.
+ *
+ * @param {Box} box
+ * @returns {number[]} first row, first column, row after the last, column after the last
+ */
+export function positionsIn({ left, top, right, bottom }, { frame_width: width, frame_height: height }, layer) {
+  const [firstRow, lastRow] = range(top / height, bottom / height, layer.height);
+  const [firstColumn, lastColumn] = range(left / width, right / width, layer.width);
+  return [firstRow, firstColumn, lastRow, lastColumn];
+}
+
+function range(low, high, count) {
+  const [first, last] = [low, high].map((edge) => Math.ceil(edge * count - 0.5));
+  const middle = Math.min(count - 1, Math.floor(((low + high) / 2) * count));
+  return last > first ? [first, last] : [middle, middle + 1];
+}
+
+// A Svelte action: drag over an element to draw a box.
+
+const LEAST_PIXELS = 4;
+
+/**
+ * @param {HTMLElement} node
+ * @param {{observation: object, touch: boolean, onBox: (box: Box) => void}} options `touch`: fingers draw, too, and do not
+ *   scroll the page
+ */
+export function drawing(node, options) {
+  let current = options;
+  let start = null;
+
+  function place({ clientX, clientY }) {
+    const { left, top, width, height } = node.getBoundingClientRect();
+    return { x: clamp((clientX - left) / width, 0, 1), y: clamp((clientY - top) / height, 0, 1), clientX, clientY };
+  }
+
+  function down(event) {
+    if (event.button !== 0 || (event.pointerType === "touch" && !current.touch)) return;
+    event.preventDefault();
+    node.setPointerCapture(event.pointerId);
+    start = place(event);
+  }
+
+  function move(event) {
+    if (!start) return;
+    const end = place(event);
+    const far = Math.max(Math.abs(end.clientX - start.clientX), Math.abs(end.clientY - start.clientY));
+    if (far >= LEAST_PIXELS) current.onBox(boxBetween(start, end, current.observation));
+  }
+
+  const up = () => (start = null);
+  const listeners = { pointerdown: down, pointermove: move, pointerup: up, pointercancel: up };
+  for (const [type, listener] of Object.entries(listeners)) node.addEventListener(type, listener);
+  const show = () => (node.style.touchAction = current.touch ? "none" : "");
+  show();
+  return {
+    update(next) {
+      current = next;
+      show();
+    },
+    destroy() {
+      for (const [type, listener] of Object.entries(listeners)) node.removeEventListener(type, listener);
+    },
+  };
+}

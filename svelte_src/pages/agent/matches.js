@@ -1,0 +1,67 @@
+// Looks for frames in trajectories, loading the numbers that the conditions need.
+import { writable } from "svelte/store";
+import { channelSeries, outputSeries } from "../../data/series.js";
+import { brushOf, EMPTY } from "../../kit/time/brush.js";
+import { findFrames, kindOf, ordered } from "./find.js";
+
+/**
+ * @param {import("./find.js").Search} search
+ * @returns {Promise<{matches: {trajectory: number, frame: number, measure: number | null}[], problem: string | null}>}
+ */
+export async function findMatches(page, { conditions, trajectory }) {
+  const problems = [];
+  const matches = [];
+  for (const index of trajectory === null ? page.manifest.trajectories.keys() : [trajectory]) {
+    try {
+      const contexts = await Promise.all(conditions.map((condition) => contextOf(page, condition, index)));
+      for (const match of findFrames(conditions, contexts)) matches.push({ trajectory: index, ...match });
+    } catch (error) {
+      problems.push(error.message);
+    }
+  }
+  return { matches: ordered(matches, conditions), problem: problems.join("; ") || null };
+}
+
+async function contextOf({ manifest, chunks }, condition, trajectory) {
+  const { arrays } = await chunks.get(manifest.trajectories[trajectory].series);
+  const context = { series: arrays, firsts: arrays.firsts.data };
+  const kind = kindOf(condition);
+  if (kind.output) {
+    const output = manifest.outputs.find(({ id }) => id === condition.output);
+    context.output = output && outputSeries(arrays, output);
+  }
+  if (kind.channel) context.channel = await channelOf({ manifest, chunks }, condition, trajectory);
+  if (condition.kind === "bookmark") context.bookmarks = bookmarksOf(manifest, condition.which, trajectory);
+  return context;
+}
+
+function bookmarksOf({ bookmarks }, which, trajectory) {
+  const own = bookmarks[which].filter((mark) => mark.trajectory === trajectory);
+  return new Map(own.map(({ frame, advantage }) => [frame, advantage]));
+}
+
+async function channelOf({ manifest, chunks }, { layer, output, channel }, trajectory) {
+  const name = manifest.layers[layer].totals?.[trajectory];
+  if (!name || channel >= manifest.layers[layer].channels) return null; // the totals' last is the residual
+  const { arrays } = await chunks.get(name);
+  const numbers = arrays[`totals.${output}`];
+  return numbers ? channelSeries(numbers, channel) : null;
+}
+
+/** The frames that the selection's search finds, marked on the tracks: a store of {matches, problem, busy}. */
+export function createMatches({ manifest, chunks, selection, clock, brush }) {
+  const nothing = { matches: null, problem: null, busy: false };
+  const store = writable(nothing);
+  let wanted = null;
+  selection.subscribe(async ({ find }) => {
+    if (find === wanted) return;
+    wanted = find;
+    store.update((now) => (find ? { ...now, busy: true } : nothing));
+    const found = find ? await findMatches({ manifest, chunks }, find) : nothing;
+    if (find !== wanted) return;
+    store.set({ ...found, busy: false });
+    const steps = found.matches?.map(({ trajectory, frame }) => ({ ...clock, episode: trajectory, step: frame }));
+    brush.set(steps?.length ? brushOf(steps) : EMPTY);
+  });
+  return { subscribe: store.subscribe };
+}
