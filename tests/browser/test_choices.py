@@ -67,7 +67,7 @@ def test_a_feature_to_find_is_one_of_the_layer(synthetic: Path, open_page: Open)
     visitor.press("f")
     visitor.by("find-kind").select_option("channel")
     visitor.by("find-channel").select_option("7")
-    visitor.click("layer-input")
+    visitor.by("find-layer").select_option(label="input")
     assert visitor.by("find-channel").locator("option").count() == 3
     assert visitor.by("find-channel").input_value() == "0"
     visitor.click("find-go")

@@ -58,7 +58,7 @@ export function positionsIn({ left, top, right, bottom }, { frame_width: width, 
 }
 
 function range(low, high, count) {
-  const [first, last] = [low, high].map((edge) => Math.ceil(edge * count - 0.5));
+  const [first, last] = [low, high].map((edge) => Math.max(0, Math.ceil(edge * count - 0.5)));
   const middle = Math.min(count - 1, Math.floor(((low + high) / 2) * count));
   return last > first ? [first, last] : [middle, middle + 1];
 }
