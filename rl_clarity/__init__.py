@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rl_clarity.options import ORIGINAL as ORIGINAL
     from rl_clarity.pages.document import recompile_js as recompile_js
     from rl_clarity.pages.export import export as export
+    from rl_clarity.pages.gallery import gallery as gallery
     from rl_clarity.pages.results import open_results as open_results
     from rl_clarity.pipeline import generate as generate
     from rl_clarity.pipeline import run as run
@@ -66,6 +67,7 @@ _PUBLIC = {
     "edit": "rl_clarity.agents.edited_agent",
     "evaluate": "rl_clarity.evaluation",
     "export": "rl_clarity.pages.export",
+    "gallery": "rl_clarity.pages.gallery",
     "generalized_advantage_estimation": "rl_clarity.recordings.advantages",
     "generate": "rl_clarity.pipeline",
     "input_gradients": "rl_clarity.analyses.attribution",

@@ -1,4 +1,5 @@
-"""The command line: `rl-clarity run | record | train | demo | inspect | evaluate | export | verify | convert`.
+"""The command line: `rl-clarity run | record | train | demo | inspect | evaluate | export | verify |
+gallery | convert`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
@@ -24,6 +25,7 @@ from rl_clarity.cli.arguments import (
     Demo,
     Evaluate,
     Export,
+    Gallery,
     Inspect,
     Record,
     Run,
@@ -255,6 +257,13 @@ def _verify(command: Verify) -> Result:
     return {**asdict(result), "problems": len(problems)}, "\n".join(lines)
 
 
+def _gallery(command: Gallery) -> Result:
+    result = rl_clarity.gallery(command.directory, title=command.title, overwrite=command.force)
+    lines = [printable(f"{folder or '.'}: {problem}") for folder, problem in result.problems.items()]
+    lines.append(f"The index of {result.pages} pages is {result.path}")
+    return {**asdict(result), "path": str(result.path)}, "\n".join(lines)
+
+
 def _frames(text: str | None, count: int) -> range | None:
     """Parse FIRST:LAST, counted from 1, to a range of steps."""
     if text is None:
@@ -293,5 +302,6 @@ RUNNERS: dict[type, Any] = {
     Evaluate: _evaluate,
     Export: _export,
     Verify: _verify,
+    Gallery: _gallery,
     Convert: _convert,
 }

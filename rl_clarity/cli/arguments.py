@@ -268,6 +268,20 @@ class Verify(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Gallery(Command):
+    """Write index.html, an index of the pages in a directory and its subdirectories. Two pages of the same recording can
+    be shown there side by side.
+    """
+
+    directory: DirectoryPath
+    """Directory or address that contains pages."""
+    title: str = "Pages"
+    """Title of the index."""
+    force: Switch = False
+    """Replace an index.html that is not such an index."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Convert(CheckpointCommand):
     """Convert a checkpoint of any known format to safetensors, with its metadata."""
 
@@ -278,7 +292,7 @@ class Convert(CheckpointCommand):
 
 
 COMMANDS: dict[str, Any] = {
-    kind.__name__.lower(): kind for kind in (Run, Train, Demo, Inspect, Record, Evaluate, Export, Verify, Convert)
+    kind.__name__.lower(): kind for kind in (Run, Train, Demo, Inspect, Record, Evaluate, Export, Verify, Gallery, Convert)
 }
 
 

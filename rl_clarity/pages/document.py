@@ -143,6 +143,13 @@ def write_page(
     return missing
 
 
+def write_index(directory: Directory, name: str, manifest: Mapping[str, Any], bundle: Bundle | None = None) -> None:
+    """Write a document that shows other pages of the directory in frames."""
+    bundle = bundle or compiled_bundle()
+    document = _document(manifest, f"{bundle.script.rstrip()}\n{_START}\n", bundle.style, {}, (), frames="'self'")
+    directory.write(name, _sealed(part.encode("utf-8", "replace") for part in document))
+
+
 def read_manifest(document: bytes) -> dict[str, Any]:
     """The manifest of a page as dicts; raises ClarityError if it is missing, damaged or of another version."""
     match = _MANIFEST.search(document)
@@ -193,13 +200,14 @@ def _document(
     style: str,
     modules: Mapping[str, str],
     embedded: Iterable[str],
+    frames: str = "'none'",
 ) -> Iterator[str]:
     precision = int(manifest["numpy_precision"])
     inline = [_inside_script(code) for code in (_THEME, script) if code is not None]
     panels = {kind: _inside_script(source) for kind, source in modules.items()}
     yield f'<!doctype html>\n<html lang="en" data-page="{html.escape(manifest["id"])}">\n<head>\n'
     yield '<meta charset="utf-8">\n'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{_policy([*inline, *panels.values()])}">\n'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{_policy([*inline, *panels.values()], frames)}">\n'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     yield '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
     yield f"<title>{html.escape(manifest['title'])}</title>\n<script>{inline[0]}</script>\n"
@@ -243,12 +251,12 @@ def _seal(digest: hashlib._Hash) -> bytes:
     return _SEAL.format(digest.hexdigest()).encode()
 
 
-def _policy(inline_scripts: Sequence[str]) -> str:
-    """A content security policy that lets the page load nothing from elsewhere."""
+def _policy(inline_scripts: Sequence[str], frames: str) -> str:
+    """A content security policy that lets the page load nothing from elsewhere; `frames`: what it may embed."""
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in inline_scripts)
     return (
         f"default-src 'none'; script-src 'self' {hashes}; style-src 'unsafe-inline'; img-src 'self' data: blob:; "
-        "worker-src blob:; connect-src 'none'; base-uri 'none'; form-action 'none'"
+        f"worker-src blob:; frame-src {frames}; connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
 
 

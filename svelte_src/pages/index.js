@@ -1,2 +1,3 @@
 // The registry of kinds of page, one line each, by `manifest.kind`.
 export * as agent from "./agent/index.js";
+export * as gallery from "./gallery/index.js";

@@ -12,7 +12,8 @@ export function followAddress({ manifest, selection, codec }) {
     timer = null;
     const now = selection.now;
     if (now === written) return;
-    const push = codec.PLACES.some((key) => now[key] !== written[key]);
+    // In a frame, the back button belongs to the page around it.
+    const push = window.parent === window && codec.PLACES.some((key) => now[key] !== written[key]);
     history[push ? "pushState" : "replaceState"](null, "", codec.toQuery(manifest, now, kept));
     written = now;
   }

@@ -1,0 +1,165 @@
+"""The gallery: an index of the pages below a directory, in one file that needs nothing else.
+
+It lists pages, embeds a small image of each, and shows two pages of the same recording side by side.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from rl_clarity.errors import ClarityError, OutputError
+from rl_clarity.jobs.directory import Directory, open_directory
+from rl_clarity.jobs.job import RUN_LOG
+from rl_clarity.jobs.store import UNREADABLE
+from rl_clarity.keys import cache_key
+from rl_clarity.pages.document import PAGE, is_intact, read_checksums, read_manifest, write_index
+from rl_clarity.pages.images import encode_png
+from rl_clarity.pages.manifest import FORMAT, VERSION
+from rl_clarity.pages.results import Results, read_document
+from rl_clarity.parsing import path_text
+
+INDEX = "index.html"
+KIND = "gallery"
+_IMAGE_SIDE = 160
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """An index page, and what it lists."""
+
+    path: Path | str
+    """The file; text if it is an address such as `s3://bucket/index.html`."""
+    pages: int
+    problems: Mapping[str, str]
+    """By folder, why a page is unfinished or cannot be read."""
+
+
+def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrite: bool = False) -> Gallery:
+    """Write `index.html`, an index of the pages in a directory and its subdirectories.
+
+    Each page is listed with an image, its environment, network, mean return, date and a link; pages that are damaged,
+    unfinished or of another format version are listed with the reason. Two pages that explain the same recording can
+    be shown side by side, with one clock. An earlier index is replaced.
+
+    Args:
+        directory: a local directory, or an address such as `s3://bucket/pages`
+        title: of the index
+        overwrite: replace an `index.html` that is not such an index
+
+    Raises ClarityError if there are no pages, and OutputError if the index cannot be written.
+    """
+    location = path_text(directory, "directory")
+    root = open_directory(location)
+    folders = sorted({os.path.dirname(name) for name in root.names() if os.path.basename(name) == PAGE})  # noqa: PTH
+    if not folders:
+        raise ClarityError(f"{location} contains no pages: no {PAGE} is in it or in its subdirectories")
+    if not overwrite:
+        _check_replaceable(root)
+    pages = [_describe(open_directory(f"{location}/{folder}" if folder else location), folder) for folder in folders]
+    manifest = {
+        **{"format": FORMAT, "version": VERSION, "kind": KIND, "id": KIND, "title": title, "complete": True},
+        **{"agents": [], "recordings": [], "sections": [], "view": {}, "numpy_precision": 6, "pages": pages},
+    }
+    write_index(root, INDEX, manifest)
+    path = f"{location.rstrip('/')}/{INDEX}" if "://" in location else Path(root.location) / INDEX
+    return Gallery(path, len(pages), {page["folder"]: page["problem"] for page in pages if "problem" in page})
+
+
+def _check_replaceable(root: Directory) -> None:
+    try:
+        kind = read_manifest(root.read(INDEX)).get("kind")
+    except FileNotFoundError:
+        return
+    except ClarityError:
+        kind = None
+    if kind != KIND:
+        raise OutputError(
+            f"{root.location} already holds an {INDEX} that is not a gallery: move it, or replace it with "
+            "overwrite=True (--force)"
+        )
+
+
+def _describe(directory: Directory, folder: str) -> dict[str, Any]:
+    """What the index says about a page; `problem` is why it is unfinished or cannot be read."""
+    href = "./" + quote(f"{folder}/{PAGE}" if folder else PAGE)
+    entry: dict[str, Any] = {"folder": folder, "href": href, "title": folder or PAGE, **_date(directory)}
+    try:
+        document = read_document(directory, PAGE)
+        manifest = read_manifest(document)
+        entry["title"] = str(manifest.get("title") or entry["title"])
+        if not is_intact(document):
+            raise ClarityError(f"{PAGE} is damaged: its content does not match its checksum")
+        results = Results(directory)
+        trajectories = results.section("trajectories")["trajectories"]
+        entry |= {
+            "network": str(results.agent.get("network", "")),
+            "env_name": str((manifest.get("recordings") or [{}])[0].get("env_name", "")),
+            "steps": [trajectory["steps"] for trajectory in trajectories],
+        }
+        if not manifest.get("complete"):
+            entry["problem"] = f"it is not finished: {len(manifest.get('missing', ()))} files are missing"
+        entry |= {"recording": _recording_key(trajectories, read_checksums(directory, document))}
+        entry |= {"return": _mean_return(results), "image": _image(results)}
+    except (ClarityError, LookupError, *UNREADABLE) as error:
+        reason = str(error) if isinstance(error, ClarityError | OSError) else f"its manifest is damaged: {error!r}"
+        entry.setdefault("problem", reason.replace(directory.location, folder or "."))
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def _recording_key(trajectories: list[dict[str, Any]], checksums: Mapping[str, Any]) -> str | None:
+    """A hash of all frames: pages that explain the same episodes have the same one; None if there are no checksums."""
+    frames = [checksums.get(name) for trajectory in trajectories for name in trajectory["frames"]]
+    return None if None in frames else cache_key(frames)
+
+
+def _mean_return(results: Results) -> dict[str, Any]:
+    """The mean return of episodes that begin and end in the page's trajectories.
+
+    Without any, `episodes` is 0, and `mean` is the mean sum of rewards of a trajectory.
+    """
+    returns, sums = [], []
+    for trajectory in range(len(results.section("trajectories")["trajectories"])):
+        series = results.series(trajectory)
+        rewards, starts = series["rewards"].astype(np.float64), np.flatnonzero(series["firsts"])
+        returns += [part.sum() for part in np.split(rewards, starts)[1:-1]]
+        sums.append(rewards.sum())
+    return {"mean": float(np.mean(returns or sums)), "episodes": len(returns)}
+
+
+def _image(results: Results) -> str:
+    """A frame as a data URL: the bookmark of the highest advantage, or the middle of the first trajectory."""
+    from PIL import Image
+
+    section = results.section("trajectories")
+    best = next(iter((section.get("bookmarks") or {}).get("high", ())), None)
+    place = (best["trajectory"], best["frame"]) if best else (0, section["trajectories"][0]["steps"] // 2)
+    (frame,) = results.frames(place[0], [place[1]])
+    image = Image.fromarray(frame.squeeze())
+    image.thumbnail((_IMAGE_SIDE, _IMAGE_SIDE))  # smaller ones are kept
+    pixels = np.asarray(image)
+    png = encode_png(pixels if pixels.ndim == 3 else pixels[..., None])
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+
+
+def _date(directory: Directory) -> dict[str, str]:
+    """When the page was made, from its run log, else from the time of its file; empty where neither is known."""
+    try:
+        run = json.loads(directory.read(RUN_LOG))["runs"][-1]
+        date = datetime.fromisoformat(run.get("ended") or run["started"]).astimezone(UTC)
+        return {"date": date.isoformat(timespec="seconds"), "date_from": "run log"}
+    except (LookupError, *UNREADABLE):
+        pass
+    if "://" in directory.location:
+        return {}
+    changed = datetime.fromtimestamp((Path(directory.location) / PAGE).stat().st_mtime, UTC)
+    return {"date": changed.isoformat(timespec="seconds"), "date_from": "file"}

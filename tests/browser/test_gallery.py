@@ -1,0 +1,181 @@
+"""The gallery: an index of pages, and two of them side by side."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, FrameLocator, Page
+
+import rl_clarity
+from tests.fakes import TinyAgent
+
+HOSTILE = '</script><img src=x onerror="document.title=1">'
+STEPS = 20
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two agents on the same episodes, one on others, and files that are no pages."""
+    root = tmp_path_factory.mktemp("gallery")
+    rng = np.random.default_rng(0)
+    observations = rng.integers(0, 256, (2, STEPS, 64, 64, 3), np.uint8)
+    firsts = np.zeros((2, STEPS), bool)
+    firsts[:, [2, 9, 15]] = True
+    played = {"observations": observations, "actions": np.zeros((2, STEPS), int), "firsts": firsts}
+    for folder, title, seed, reward in (("a b", HOSTILE, 0, 1.0), ("deep/second", "Second", 1, 3.0)):
+        rewards = np.full((2, STEPS), reward)
+        _write(root / folder, TinyAgent(seed=seed), {**played, "rewards": rewards}, title)
+    _write(root / "other", TinyAgent(), {**played, "observations": 255 - observations, "rewards": rewards}, "Other")
+    (root / "broken").mkdir()
+    (root / "broken/interface.html").write_bytes((root / "other/interface.html").read_bytes()[:5000])
+    (root / "older").mkdir()
+    document = (root / "other/interface.html").read_text()
+    (root / "older/interface.html").write_text(document.replace('"version":2', '"version":1'))
+    for index, folder in enumerate(("a b", "deep/second")):
+        log = root / folder / "run-log.json"
+        runs = json.loads(log.read_text())
+        runs["runs"][-1]["ended"] = f"2026-0{index + 1}-03T04:05:06+00:00"
+        log.write_text(json.dumps(runs))
+    shutil.copy(root / "other/interface.html", root / "not-a-page.html")
+    rl_clarity.gallery(root, title="My agents")
+    return root
+
+
+def _write(directory: Path, agent: TinyAgent, played: dict[str, Any], title: str) -> None:
+    varied = played["observations"][0]
+    rl_clarity.generate(agent, played, varied, directory, title=title, layer_kwargs={"name_contains_one_of": ["2a"]})
+
+
+@dataclass
+class Reader:
+    """The gallery in a browser."""
+
+    page: Page
+    messages: list[str]
+
+    def side(self, index: int) -> FrameLocator:
+        return self.page.frame_locator("[data-testid=side]").nth(index)
+
+    def frames(self) -> list[str]:
+        """The number of the frame that each page shows."""
+        return [self.side(index).get_by_test_id("frame-number").inner_text().split()[0] for index in (0, 1)]
+
+    def wait_for(self, frame: int) -> None:
+        for index in (0, 1):
+            self.side(index).get_by_test_id("frame-number").filter(has_text=str(frame)).wait_for()
+        assert self.frames() == [str(frame)] * 2
+
+
+@pytest.fixture
+def read(chromium_browser: Browser, pages: Path) -> Iterator[Callable[..., Reader]]:
+    """`read(query, ...)` opens the gallery; nothing may be requested, or written to the console."""
+    readers: list[Reader] = []
+
+    def open_gallery(query: str = "", **options: Any) -> Reader:
+        context = chromium_browser.new_context(viewport={"width": 1366, "height": 768}, **options)
+        page = context.new_page()
+        messages: list[str] = []
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("request", lambda request: messages.extend([request.url] * request.url.startswith("http")))
+        readers.append(Reader(page, messages))
+        page.set_default_timeout(15_000)
+        page.goto((pages / "index.html").as_uri() + query)
+        return readers[-1]
+
+    yield open_gallery
+    for reader in readers:
+        reader.page.context.close()
+        assert reader.messages == []
+
+
+def test_pages_are_listed_with_links_and_facts(read: Callable[..., Reader]) -> None:
+    page = read().page
+    items = page.get_by_test_id("page")
+    assert page.title() == "My agents"
+    assert items.count() == 5
+    first = items.nth(0)
+    assert first.get_by_role("heading").inner_text() == HOSTILE  # text, not markup
+    assert page.locator("img[src=x]").count() == 0
+    assert first.get_by_test_id("return").inner_text() == "6.50"  # the mean of 7 and 6 steps
+    assert "2026-01-03 04:05" in first.inner_text()
+    assert "run log" in first.inner_text()
+    assert first.locator("img").evaluate("image => image.naturalWidth") == 64
+    first.get_by_role("link").click()
+    page.get_by_test_id("observation-canvas").first.wait_for()
+    assert page.url.endswith("/a%20b/interface.html")
+
+
+def test_damaged_and_older_pages_are_listed_with_the_reason(read: Callable[..., Reader]) -> None:
+    page = read().page
+    problems = dict(zip(("broken", "older"), page.get_by_test_id("problem").all_inner_texts(), strict=True))
+    assert "manifest" in problems["broken"]
+    assert "version 1" in problems["older"]
+    assert "time of the file" in page.get_by_test_id("page").nth(1).inner_text()
+
+
+def test_the_order_can_be_chosen_and_is_in_the_address(read: Callable[..., Reader]) -> None:
+    page = read().page
+    page.get_by_test_id("order").select_option("return")
+    headings = page.get_by_test_id("page").get_by_role("heading")
+    assert headings.all_inner_texts()[:3] == ["Second", "Other", HOSTILE]
+    page.wait_for_url("**?order=return")
+    page.reload()
+    assert headings.all_inner_texts()[0] == "Second"
+
+
+def test_two_pages_share_a_clock(read: Callable[..., Reader]) -> None:
+    reader = read()
+    page = reader.page
+    choices = page.get_by_test_id("compare")
+    assert choices.count() == 2  # only those that explain the same episodes
+    choices.first.select_option(index=1)
+    reader.wait_for(1)
+    for index, frame in ((0, 2), (1, 3), (0, 4)):
+        reader.side(index).locator("body").press("ArrowRight")
+        reader.wait_for(frame)
+    page.get_by_test_id("frame-slider").press("ArrowRight")
+    reader.wait_for(5)
+    reader.side(1).locator("body").press("]")  # the next trajectory
+    reader.wait_for(1)
+    assert page.get_by_test_id("trajectory-choice").input_value() == "1"
+    page.get_by_test_id("close-compare").click()
+    assert page.get_by_test_id("page").count() == 5
+
+
+def test_a_comparison_is_an_address_and_moves_by_keys(read: Callable[..., Reader]) -> None:
+    reader = read("?left=a+b&right=deep%2Fsecond&trajectory=2&frame=7&panel=timeline")
+    page = reader.page
+    page.get_by_test_id("frame-number").filter(has_text="7 of 20").wait_for()
+    reader.side(0).get_by_test_id("track").first.wait_for()
+    assert reader.side(0).get_by_test_id("panel-attribution").count() == 0
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    reader.wait_for(9)
+    page.keyboard.press("End")
+    reader.wait_for(20)
+
+
+def test_playing_one_page_plays_both(read: Callable[..., Reader]) -> None:
+    reader = read("?left=a+b&right=deep%2Fsecond")
+    reader.wait_for(1)
+    reader.side(1).locator("body").press(" ")
+    reader.wait_for(STEPS)
+
+
+@pytest.mark.parametrize("query", ["?left=other&right=a+b", "?left=a+b&right=a+b", "?left=%00&right=<svg>&order=__proto__"])
+def test_an_address_of_pages_that_do_not_match_shows_the_list(read: Callable[..., Reader], query: str) -> None:
+    assert read(query).page.get_by_test_id("page").count() == 5
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_themes(read: Callable[..., Reader], scheme: str) -> None:
+    page = read(color_scheme=scheme).page
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
