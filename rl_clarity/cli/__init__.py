@@ -259,7 +259,7 @@ def _verify(command: Verify) -> Result:
 
 def _gallery(command: Gallery) -> Result:
     result = rl_clarity.gallery(command.directory, title=command.title, overwrite=command.force)
-    lines = [printable(f"{folder or '.'}: {problem}") for folder, problem in result.problems.items()]
+    lines = [printable(f"{folder}: {problem}") for folder, problem in result.problems.items()]
     lines.append(f"The index of {result.pages} pages is {result.path}")
     return {**asdict(result), "path": str(result.path)}, "\n".join(lines)
 

@@ -269,8 +269,8 @@ class Verify(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Gallery(Command):
-    """Write index.html, an index of the pages in a directory and its subdirectories. Two pages of the same recording can
-    be shown there side by side.
+    """Write index.html, an index of the pages in a directory and its subdirectories. It can show two pages of the same
+    recording side by side.
     """
 
     directory: DirectoryPath
@@ -292,7 +292,8 @@ class Convert(CheckpointCommand):
 
 
 COMMANDS: dict[str, Any] = {
-    kind.__name__.lower(): kind for kind in (Run, Train, Demo, Inspect, Record, Evaluate, Export, Verify, Gallery, Convert)
+    kind.__name__.lower(): kind
+    for kind in (Run, Train, Demo, Inspect, Record, Evaluate, Export, Verify, Gallery, Convert)
 }
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
@@ -60,12 +60,12 @@ def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrit
     """
     location = path_text(directory, "directory")
     root = open_directory(location)
-    folders = sorted({os.path.dirname(name) for name in root.names() if os.path.basename(name) == PAGE})  # noqa: PTH
-    if not folders:
+    documents = sorted(path for path in map(PurePosixPath, root.names()) if path.name == PAGE)
+    if not documents:
         raise ClarityError(f"{location} contains no pages: no {PAGE} is in it or in its subdirectories")
     if not overwrite:
         _check_replaceable(root)
-    pages = [_describe(open_directory(f"{location}/{folder}" if folder else location), folder) for folder in folders]
+    pages = [_describe(open_directory(f"{location}/{path.parent}".removesuffix("/.")), path) for path in documents]
     manifest = {
         **{"format": FORMAT, "version": VERSION, "kind": KIND, "id": KIND, "title": title, "complete": True},
         **{"agents": [], "recordings": [], "sections": [], "view": {}, "numpy_precision": 6, "pages": pages},
@@ -89,10 +89,10 @@ def _check_replaceable(root: Directory) -> None:
         )
 
 
-def _describe(directory: Directory, folder: str) -> dict[str, Any]:
+def _describe(directory: Directory, path: PurePosixPath) -> dict[str, Any]:
     """What the index says about a page; `problem` is why it is unfinished or cannot be read."""
-    href = "./" + quote(f"{folder}/{PAGE}" if folder else PAGE)
-    entry: dict[str, Any] = {"folder": folder, "href": href, "title": folder or PAGE, **_date(directory)}
+    folder = str(path.parent)
+    entry: dict[str, Any] = {"folder": folder, "href": f"./{quote(str(path))}", "title": folder, **_date(directory)}
     try:
         document = read_document(directory, PAGE)
         manifest = read_manifest(document)
@@ -112,7 +112,7 @@ def _describe(directory: Directory, folder: str) -> dict[str, Any]:
         entry |= {"return": _mean_return(results), "image": _image(results)}
     except (ClarityError, LookupError, *UNREADABLE) as error:
         reason = str(error) if isinstance(error, ClarityError | OSError) else f"its manifest is damaged: {error!r}"
-        entry.setdefault("problem", reason.replace(directory.location, folder or "."))
+        entry.setdefault("problem", reason.replace(directory.location, folder))
     return {key: value for key, value in entry.items() if value is not None}
 
 

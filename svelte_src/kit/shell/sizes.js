@@ -63,3 +63,14 @@ export function ratio(width, height, fallback) {
   const quotient = parseFloat(width) / parseFloat(height);
   return unit(width) === unit(height) && quotient > 0 && quotient !== 1 ? quotient : fallback;
 }
+
+/**
+ * Call `report(node)` now and whenever the element's size changes. Unlike Svelte's `bind:clientWidth`, which adds a frame to
+ * the element, it works in a page that is itself in a frame: its content security policy allows no frames.
+ */
+export function measured(node, report) {
+  const observer = new ResizeObserver(() => report(node));
+  observer.observe(node);
+  report(node);
+  return { destroy: () => observer.disconnect() };
+}

@@ -14,15 +14,18 @@ export function create(shell, query) {
   const { manifest } = shell;
   const selection = createSelection(codec.fromQuery(manifest, query), (now, patch) => changed(manifest, now, patch));
   const time = ({ trajectory, frame }) => ({ episode: trajectory, frame, window: 0 });
-  const clock = {
-    ...clockOf({
+  const clock = Object.assign(
+    clockOf({
       subscribe: derived(selection, time).subscribe,
       read: () => time(selection.now),
       change: ({ episode: trajectory = selection.now.trajectory, frame }, kind) =>
         selection.change({ trajectory, frame }, kind),
     }),
-    steps: (episode = selection.now.trajectory) => manifest.pages[selection.now.left]?.steps[episode] ?? 1,
-  };
+    {
+      /** Those of the page on the left. */
+      steps: (episode = selection.now.trajectory) => manifest.pages[selection.now.left]?.steps[episode] ?? 1,
+    },
+  );
   return {
     ...shell,
     codec,
