@@ -14,6 +14,7 @@ from typing import Any
 
 from rl_clarity.analyses.analysis import SubjectOptions
 from rl_clarity.analyses.attribution.analysis import AttributionOptions
+from rl_clarity.analyses.feature_names import FeatureNameOptions
 from rl_clarity.analyses.features import ExampleOptions, FeatureOptions, check_defaults
 from rl_clarity.analyses.layers import LayersOptions, ReductionOptions
 from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOptions
@@ -35,7 +36,7 @@ class AnalysesOptions:
 
 PARTS = (
     *(SubjectOptions, AnalysesOptions, LayersOptions, AdvantageOptions, TrajectoryPageOptions, ReductionOptions),
-    *(FeatureOptions, ExampleOptions, AttributionOptions, OutputOptions, ViewOptions),
+    *(FeatureOptions, ExampleOptions, FeatureNameOptions, AttributionOptions, OutputOptions, ViewOptions),
 )
 """The classes that `InterfaceOptions` combines, in the order of the documentation."""
 
@@ -45,6 +46,7 @@ class InterfaceOptions(
     ViewOptions,
     OutputOptions,
     AttributionOptions,
+    FeatureNameOptions,
     ExampleOptions,
     FeatureOptions,
     ReductionOptions,

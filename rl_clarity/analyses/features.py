@@ -18,6 +18,7 @@ from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.baselines import Baseline
 from rl_clarity.analyses.attribution.quadrature import RULES
+from rl_clarity.analyses.feature_names import check_feature_names, layer_feature_names
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
     PageLayer,
@@ -142,7 +143,7 @@ class FeaturesAnalysis(Analysis):
 
     def check(self, agent: Agent, options: Any) -> None:
         check_defaults(options)
-        page_layers(agent, options)
+        check_feature_names(options, page_layers(agent, options))
         if options.optimized_features:
             require(agent, "gradient_of_direction", for_="optimized_features")
 
@@ -187,6 +188,9 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> dict[st
     """What the section says of a layer's features; what is not finished yet is left out."""
     options, channels = subject.options, range(layer.channels)
     entry: dict[str, Any] = {"thumbnails": [ImageName(thumbnail_name(options, layer, c)) for c in channels]}
+    names = layer_feature_names(options, layer)
+    if any(names):
+        entry["names"] = names
     if "examples" in subject.analyses:
         entry["chunk"] = ChunkName(examples_name(options, layer))
     facts = results.get(f"features/{layer.name}")

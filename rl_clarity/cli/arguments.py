@@ -104,8 +104,21 @@ def _analyses(words: list[str]) -> dict[str, dict[str, Any]]:
     return {name: typed(options) for name, options in analyses.items()}
 
 
+def _feature_names(words: list[str]) -> dict[str, dict[int, str]]:
+    """Parse `LAYER.NUMBER=NAME`."""
+    names: dict[str, dict[int, str]] = {}
+    for word in words:
+        place, equals, name = word.partition("=")
+        layer, dot, number = place.rpartition(".")
+        if not (equals and dot and number.isdecimal()):
+            raise OptionError(f"--feature-names {word}: write LAYER.NUMBER=NAME, such as 2b.1=coin")
+        names.setdefault(layer, {})[int(number)] = name
+    return names
+
+
 Metadata = Annotated[Mapping[str, str], *_word_list("[NAME VALUE ...]", _pairs)]
 Analyses = Annotated[Mapping[str, Any], *_word_list("[NAME[.OPTION=VALUE] ...]", _analyses)]
+FeatureNames = Annotated[Mapping[str, Mapping[int, str]], *_word_list("[LAYER.NUMBER=NAME ...]", _feature_names)]
 
 
 @dataclass(frozen=True)
@@ -123,6 +136,8 @@ class PageFlags(InterfaceOptions):
     env_name: tyro.conf.Suppress[str | None] = None
     analyses: Analyses = field(default_factory=dict)
     """More analyses to run, by name, with their options: saliency saliency.samples=4."""
+    feature_names: FeatureNames = field(default_factory=dict)
+    """Names of features by layer and number, counted from 1 as on the page: 2b.1=coin "2b.3=buzz saw"."""
     action_group_fns: tyro.conf.SuppressFixed[Any] = None
     overwrite: tyro.conf.Suppress[bool] = False
 

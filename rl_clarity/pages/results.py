@@ -146,6 +146,11 @@ class Results:
                 return {**layer, "features": features}
         raise OptionError(f"unknown layer {name!r}; the page has {', '.join(self.layers) or 'none'}")
 
+    def feature_names(self, layer: str) -> dict[int, str]:
+        """Names of a layer's features that `feature_names` gave, by number, counted from 1 as on the page."""
+        entry = self.layer(layer)["features"] or {}
+        return {number: name for number, name in enumerate(entry.get("names", ()), start=1) if name}
+
     def trajectory(self, trajectory: int) -> Mapping[str, Any]:
         """What the manifest says about a trajectory, counted from 0."""
         entries = self.section("trajectories")["trajectories"]

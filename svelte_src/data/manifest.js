@@ -59,9 +59,9 @@ function idOf({ kind }, before) {
 }
 
 /** `name` is what readers see; `key`, the name in the file, is in addresses. */
-function withFeatures(layer, { chunk = null, thumbnails = [], reduction = null, optimized } = {}) {
+function withFeatures(layer, { chunk = null, thumbnails = [], reduction = null, ...more } = {}) {
   const { name: key, label: name = key } = layer;
-  return { ...layer, key, name, features: chunk, thumbnails, reduction, optimized };
+  return { ...more, ...layer, key, name, features: chunk, thumbnails, reduction };
 }
 
 /**

@@ -83,7 +83,6 @@ test("a manifest says what stores and components need, features merged into laye
     features: "f.js",
     thumbnails: ["t"],
     reduction: { error: 0.1 },
-    optimized: undefined,
   });
   assert.deepEqual([read.layers[1].name, read.layers[1].features, read.layers[1].thumbnails], ["input", null, []]);
   assert.deepEqual(read.explanations, attribution.notes);

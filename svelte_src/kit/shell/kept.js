@@ -11,13 +11,19 @@ export const addNote = (notes, note) => [...notes, note];
 export const removeNote = (notes, id) => notes.filter((note) => note.id !== id);
 export const editNote = (notes, id, text) => notes.map((note) => (note.id === id ? { ...note, text } : note));
 
-/** @returns {string} */
-export function exportNotes(manifest, notes) {
+/** Notes, and the names that the reader gave to features, as a file. @returns {string} */
+export function exportNotes(manifest, notes, names = {}) {
   const { id, title } = manifest;
-  return JSON.stringify({ format: FORMAT, version: 1, page: { id, title }, notes }, null, 2) + "\n";
+  return (
+    JSON.stringify({ format: FORMAT, version: 1, page: { id, title }, notes, feature_names: names }, null, 2) + "\n"
+  );
 }
 
-/** Add the notes of a file to those that are there; the same id replaces. Throws an Error for the reader. */
+/**
+ * Add the notes of a file to those that are there; the same id replaces. Throws an Error for the reader.
+ *
+ * @returns {{notes: Note[], names: any}} `names`: what the file has as names of features
+ */
 export function importNotes(notes, text) {
   if (text.length > LONGEST) throw new Error("This file is too large to hold notes.");
   let file;
@@ -30,7 +36,7 @@ export function importNotes(notes, text) {
     throw new Error("This file does not hold notes of such a page.");
   const read = cleanNotes(file.notes);
   const ids = new Set(read.map(({ id }) => id));
-  return [...notes.filter(({ id }) => !ids.has(id)), ...read];
+  return { notes: [...notes.filter(({ id }) => !ids.has(id)), ...read], names: file.feature_names };
 }
 
 /** The notes in a list that may hold anything, each with an id of its own. @returns {Note[]} */

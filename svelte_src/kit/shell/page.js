@@ -94,7 +94,7 @@ function createMatch(text) {
  * @param {(value: any) => T} clean turns whatever was stored into a value that can be shown
  * @returns a store; its `lost` is a store that is true while the browser does not keep the value
  */
-function createKept(key, initial, clean) {
+export function createKept(key, initial, clean) {
   const nothing = JSON.stringify(initial); // as text, since Svelte changes the value itself
   const store = writable(read(key, initial, clean));
   const lost = writable(false);

@@ -1,11 +1,12 @@
 // The selection in the page's address: `?layer=2b&trajectory=3&frame=120`, counted from 1, defaults left out.
+import { featureName, namesFromTexts, namesToTexts } from "../../data/names.js";
 import { frameName } from "../../kit/shell/format.js";
 import { boxFromText, boxToText } from "./box.js";
 import { searchFromText, searchToText } from "./find.js";
 import { changed, initialSelection, withChannels } from "./selection.js";
 
 /** A change of these is a place to come back to with the browser's back button. */
-export const PLACES = ["trajectory", "layer"];
+export const PLACES = ["trajectory", "layer", "feature"];
 const MAX_ROWS = 12;
 const PALETTES = ["standard", "safe"];
 const FLAGS = { residual: "residual", combined: "combined", columns: "columns" };
@@ -33,10 +34,17 @@ export function toQuery(manifest, selection, kept = {}) {
   if (selection.solo) query.set("solo", placeToText(manifest, selection.solo));
   if (selection.find) query.set("find", searchToText(manifest, selection.find));
   if (selection.box) query.set("box", boxToText(selection.box));
+  if (selection.feature) query.set("feature", featureToText(manifest, selection));
+  for (const text of namesToTexts(manifest, selection.names)) query.append("name", text);
   return `?${query}`;
 }
 
-/** @returns {import("./selection.js").Selection} what a query says, and defaults for the rest and for what is wrong */
+/**
+ * What a query says, and defaults for the rest and for what is wrong. Names belong to features, not to a place: a link to
+ * a place leaves those as they are.
+ *
+ * @returns {Omit<import("./selection.js").Selection, "names">}
+ */
 export function fromQuery(manifest, text) {
   const query = new URLSearchParams(text);
   const patch = {};
@@ -60,29 +68,31 @@ export function fromQuery(manifest, text) {
   if (query.has("solo")) patch.solo = placeFromText(manifest, query.get("solo"));
   if (query.has("find")) patch.find = searchFromText(manifest, query.get("find"));
   if (query.has("box")) patch.box = boxFromText(manifest.observation, query.get("box"));
-  return changed(manifest, initialSelection(manifest), patch);
+  const selection = changed(manifest, initialSelection(manifest), patch);
+  delete selection.names;
+  return changed(manifest, selection, { feature: featureFromText(manifest, query.get("feature") ?? "", selection.layer) });
 }
 
-/** The feature viewer that a query opens: a channel of the layer that it names, or null. */
-export function drawerFromQuery(manifest, text) {
-  const channel = Number(new URLSearchParams(text).get("feature")) - 1;
-  const { layer } = fromQuery(manifest, text);
-  const known = Number.isInteger(channel) && channel >= 0 && channel < manifest.layers[layer]?.channels;
-  return known && manifest.layers[layer].features ? { name: "feature", layer, channel } : null;
-}
+/** "3": of the selected layer; "4a~3": of layer 4a. */
+const featureToText = (manifest, { layer, feature }) =>
+  feature.layer === layer ? `${feature.channel + 1}` : placeToText(manifest, feature);
 
-/** A query that opens the feature viewer too. */
-export const withFeature = (query, { channel }) => `${query}&feature=${channel + 1}`;
+const featureFromText = (manifest, text, layer) =>
+  /^\d+$/.test(text) ? { layer, channel: Number(text) - 1 } : placeFromText(manifest, text);
 
-/** What a note can be on, as {place, query}: the frame in view, and the feature that was looked at last. */
+/** The names of features that a query brings. */
+export const namesFromQuery = (manifest, text) => namesFromTexts(manifest, new URLSearchParams(text).getAll("name"));
+
+/** What a note can be on, as {place, query}: the frame in view, and the feature {layer, channel} that was looked at last. */
 export function notePlaces(manifest, selection, feature) {
   const layer = manifest.layers[selection.layer];
   const place = `${frameName(selection)}${layer ? `, layer ${layer.name}` : ""}`;
-  const view = { place, query: toQuery(manifest, selection) };
+  const query = (patch) => toQuery(manifest, { ...changed(manifest, selection, patch), names: {} });
+  const view = { place, query: query({ feature: null }) };
   if (!feature) return [view];
-  const query = toQuery(manifest, changed(manifest, selection, { layer: feature.layer }));
-  const featurePlace = `feature ${feature.channel + 1} of layer ${manifest.layers[feature.layer].name}`;
-  return [view, { place: featurePlace, query: withFeature(query, feature) }];
+  const name = featureName(manifest, selection.names, feature.layer, feature.channel);
+  const number = `feature ${feature.channel + 1} of layer ${manifest.layers[feature.layer].name}`;
+  return [view, { place: name ? `${name}, ${number}` : number, query: query({ layer: feature.layer, feature }) }];
 }
 
 function rowToText(manifest, row) {

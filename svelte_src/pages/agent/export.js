@@ -82,7 +82,7 @@ export async function frameSvg(page, scale) {
 const escaped = (text) => text.replace(/[&<>]/g, (character) => `&#${character.codePointAt(0)};`);
 
 /** What is written around the images of a frame: texts, and color chips, each with its place; and the size with them. */
-function labels({ manifest, selection, colors }, frame, { width, height }) {
+function labels({ manifest, selection, colors, names }, frame, { width, height }) {
   const now = { ...selection.now, frame };
   const target = firstTarget(manifest, now);
   const layer = manifest.layers[target.layer];
@@ -95,12 +95,13 @@ function labels({ manifest, selection, colors }, frame, { width, height }) {
     texts.push({ text, x: Math.round(i * step), y: HEAD - 6 }),
   );
   const bottom = HEAD + height + FOOT - 6;
-  const chips = (signs.length ? get(colors)[target.layer] : []).map(({ color }, k) => ({
-    color,
-    x: k * 36,
-    y: bottom,
-  }));
-  chips.forEach(({ x, y }, k) => texts.push({ text: `${k + 1}`, x: x + 16, y }));
+  const chips = [];
+  (signs.length ? get(colors)[target.layer] : []).forEach(({ color }, k) => {
+    const text = `${k + 1} ${get(names).name(target.layer, k)}`.trim();
+    const x = chips.length ? Math.max(chips.at(-1).x + 36, texts.at(-1).x + textWidth(texts.at(-1).text) + 8) : 0;
+    chips.push({ color, x, y: bottom });
+    texts.push({ text, x: x + 16, y: bottom });
+  });
   const right = Math.max(width, ...texts.map(({ text, x }) => x + textWidth(text)));
   return { texts, chips, width: Math.ceil(right), height: height + HEAD + FOOT };
 }
@@ -176,13 +177,13 @@ export async function animation(page, { first, last, scale, fps }, onProgress) {
 }
 
 /** Every step of the first row's trajectory. @returns {Promise<Blob>} */
-export async function timelineCsv({ manifest, selection, chunks }) {
+export async function timelineCsv({ manifest, selection, chunks, names }) {
   const { trajectory, layer, output } = firstTarget(manifest, selection.now);
   const { arrays } = await chunks.get(manifest.trajectories[trajectory].series);
   const outputs = manifest.outputs
     .map((choice) => [outputName(choice), outputSeries(arrays, choice)])
     .filter(([, values]) => values);
-  const totals = await rowTotals({ manifest, chunks }, layer, output, trajectory);
+  const totals = await rowTotals({ manifest, chunks, names }, layer, output, trajectory);
   const count = manifest.actions.length;
   const header = ["trajectory", "frame", "new episode", "action", "reward", "advantage"];
   header.push(...outputs.map(([label]) => label));
@@ -198,16 +199,14 @@ export async function timelineCsv({ manifest, selection, chunks }) {
   return new Blob([toCsv([header, ...lines])], { type: "text/csv" });
 }
 
-async function rowTotals({ manifest, chunks }, layerIndex, output, trajectory) {
+async function rowTotals({ manifest, chunks, names }, layerIndex, output, trajectory) {
   const layer = manifest.layers[layerIndex];
   const name = layer.totals?.[trajectory];
   const numbers = name && (await chunks.get(name)).arrays[`totals.${output}`];
   if (!numbers) return null;
-  const names = Array.from({ length: numbers.shape[1] }, (_, k) =>
-    k < layer.channels ? `${channelWord(layer).toLowerCase()} ${k + 1}` : "rest",
-  );
+  const labels = Array.from({ length: numbers.shape[1] }, (_, k) => get(names).label(layerIndex, k));
   return {
     numbers,
-    names: names.flatMap((text) => [`${layer.name} ${text} positive`, `${layer.name} ${text} negative`]),
+    names: labels.flatMap((text) => [`${layer.name} ${text} positive`, `${layer.name} ${text} negative`]),
   };
 }

@@ -110,8 +110,9 @@ test("notes are added, changed, removed, exported and imported", () => {
   const notes = addNote([], NOTE);
   assert.equal(editNote(notes, "1", "very odd")[0].text, "very odd");
   assert.deepEqual(removeNote(notes, "1"), []);
-  const file = exportNotes({ id: "p", title: "T" }, notes);
-  assert.deepEqual(importNotes([], file), [NOTE]);
+  const file = exportNotes({ id: "p", title: "T" }, notes, { "2b": { 1: "coin" } });
+  assert.deepEqual(importNotes([], file).names, { "2b": { 1: "coin" } });
+  assert.deepEqual(importNotes([], file).notes, [NOTE]);
   assert.deepEqual(
     importNotes(
       [
@@ -119,7 +120,7 @@ test("notes are added, changed, removed, exported and imported", () => {
         { ...NOTE, id: "2" },
       ],
       file,
-    ),
+    ).notes,
     [{ ...NOTE, id: "2" }, NOTE],
   );
 });
@@ -131,7 +132,7 @@ test("files that hold no notes are refused, and links out of the page are passed
     format: "rl-clarity-notes",
     notes: [{ ...NOTE, query: "javascript:alert(1)" }, { text: 3 }],
   });
-  assert.deepEqual(importNotes([], file), []);
+  assert.deepEqual(importNotes([], file).notes, []);
 });
 
 test("each note has an id of its own, whatever a file holds", () => {

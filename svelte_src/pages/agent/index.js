@@ -1,16 +1,18 @@
 // The page of one agent: its trajectories, its outputs, and their attribution.
 import { derived, get, writable } from "svelte/store";
+import { cleanNames, mergedNames } from "../../data/names.js";
 import { createFrames } from "../../data/frames.js";
 import { createRegionSums } from "../../data/region.js";
 import { createResource } from "../../data/resource.js";
 import { channelColors } from "../../kit/image/colors.js";
 import { composeImage } from "../../kit/image/compose.js";
-import { createSelection } from "../../kit/shell/page.js";
+import { createKept, createSelection } from "../../kit/shell/page.js";
 import { clockOf, createPlayer } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
 import { nextMatch } from "./find.js";
 import { overlayOf } from "./image.js";
 import { createMatches } from "./matches.js";
+import { createNames } from "./names.js";
 import { changed, chooseChannels, rowTarget, toggleChannel, toggleSolo } from "./selection.js";
 
 /** Kinds of sections that this page's own panels draw. */
@@ -88,7 +90,10 @@ export function create(shell, query) {
   // The palette of an earlier visit, unless the address gives one.
   const view = { ...shell.manifest.view, palette: get(settings).palette };
   const manifest = { ...shell.manifest, view };
-  const selection = createSelection(codec.fromQuery(manifest, query), (now, patch) => changed(manifest, now, patch));
+  const kept = createKept(`rl-clarity:${manifest.id}:names`, {}, (value) => cleanNames(manifest, value));
+  const names = mergedNames(get(kept), codec.namesFromQuery(manifest, query));
+  const initial = { ...codec.fromQuery(manifest, query), names };
+  const selection = createSelection(initial, (now, patch) => changed(manifest, now, patch));
   const clock = clockOf({
     checkpoint: manifest.agent.id,
     lengths: manifest.trajectories.map(({ steps }) => steps),
@@ -100,7 +105,6 @@ export function create(shell, query) {
   selection.subscribe(({ trajectory }) => series.want(manifest.trajectories[trajectory].series));
   const palette = derived(selection, (now) => now.palette);
   keepPalette(palette, settings);
-  shell.drawer.set(codec.drawerFromQuery(manifest, query));
   const page = {
     ...shell,
     manifest,
@@ -117,8 +121,9 @@ export function create(shell, query) {
     colors: derived(palette, (name) => manifest.layers.map((layer) => channelColors(layer, name))),
     /** The {layer, channel} that is shown alone while the pointer is on it, or null. */
     isolated: writable(null),
+    names: createNames(manifest, selection, kept),
     /** The {layer, channel} that was looked at last, or null. */
-    feature: writable(null),
+    feature: followFeature(selection, shell.drawer),
     explanations: manifest.explanations.length || !manifest.layers.length ? manifest.explanations : EXPLANATIONS,
     hasPanel: (name) => manifest.layers.length > 0 || !OF_LAYERS.includes(name),
     facts: [
@@ -160,6 +165,23 @@ function keepPalette(palette, settings) {
     if (name !== before) settings.update((now) => ({ ...now, palette: name }));
     before = name;
   });
+}
+
+/** Keep the panel Feature open while the selection has a feature. @returns a store of the feature that was open last */
+function followFeature(selection, drawer) {
+  const last = writable(null);
+  let shown = null;
+  selection.subscribe(({ feature }) => {
+    if (feature === shown) return;
+    shown = feature;
+    if (feature) last.set(feature);
+    drawer.update((now) => (feature ? { name: "feature", ...feature } : now?.name === "feature" ? null : now));
+  });
+  drawer.subscribe((now) => {
+    const feature = now?.name === "feature" ? { layer: now.layer, channel: now.channel } : null;
+    selection.change({ feature });
+  });
+  return last;
 }
 
 /** What `window.rlClarity` offers on this page, beside what every page has. */

@@ -21,6 +21,8 @@
  * @property {{layer: number, channel: number} | null} solo the channel that images of its layer show alone
  * @property {import("./find.js").Search | null} find frames that are looked for
  * @property {import("./box.js").Box | null} box a part of the observation whose attribution is shown over time
+ * @property {{layer: number, channel: number} | null} feature that is open
+ * @property {Object<string, Object<number, string>>} names that the reader gave to features (data/names.js)
  */
 
 /** @returns {Selection} */
@@ -44,6 +46,8 @@ export function initialSelection(manifest) {
     solo: null,
     find: null,
     box: null,
+    feature: null,
+    names: {},
   };
 }
 
@@ -81,8 +85,16 @@ export function changed(manifest, selection, patch) {
   next.trajectory = clamp(next.trajectory, manifest.trajectories.length - 1);
   next.frame = clamp(next.frame, (manifest.trajectories[next.trajectory]?.steps ?? 1) - 1);
   next.layer = clamp(next.layer, Math.max(0, manifest.layers.length - 1));
+  next.feature = knownFeature(manifest, selection, next.feature);
   if ("visible" in patch) next.visible = clampVisible(manifest, next.visible);
   return next;
+}
+
+/** A feature that the page has, the same value as before if it is the same one; else null. */
+function knownFeature({ layers }, before, feature) {
+  const { layer, channel } = feature ?? {};
+  if (layer === before.feature?.layer && channel === before.feature?.channel) return before.feature;
+  return layers[layer]?.features && channel >= 0 && channel < layers[layer].channels ? { layer, channel } : null;
 }
 
 /** What a row shows, with the selection's layer and trajectory filled in. */

@@ -4,7 +4,7 @@ import { createHistory, record, redo, undo } from "../../kit/shell/history.js";
 import { DEFAULT_SETTINGS, cleanSettings } from "../../kit/shell/kept.js";
 import { panelNamed } from "../../kit/shell/address.js";
 import { actionOf, allKeys } from "../../kit/shell/keys.js";
-import { drawerFromQuery, fromQuery, notePlaces, toQuery, withFeature } from "./address.js";
+import { fromQuery, namesFromQuery, notePlaces, toQuery } from "./address.js";
 import { changed, firstTarget, initialSelection, rowTarget, shownOutputs } from "./selection.js";
 
 const KEYS = allKeys([{ keys: ["[", "]"], action: "trajectory", text: "trajectory", letter: true }]);
@@ -14,9 +14,9 @@ const MANIFEST = {
   trajectories: [{ steps: 100 }, { steps: 50 }, { steps: 10 }],
   layers: [
     { key: "input", name: "layer input", slug: "input", kind: "input", channels: 3 },
-    { key: "1a", name: "layer 1a", slug: "1a", kind: "layer", channels: 8 },
-    { key: "2 b/é", name: "layer 2 b/é", slug: "2-b", kind: "layer", channels: 8 },
-    { key: "3a", name: "layer 3a", slug: "3a", kind: "layer", channels: 8 },
+    { key: "1a", name: "layer 1a", slug: "1a", kind: "layer", channels: 8, features: "1a.js" },
+    { key: "2 b/é", name: "layer 2 b/é", slug: "2-b", kind: "layer", channels: 8, features: "2b.js" },
+    { key: "3a", name: "layer 3a", slug: "3a", kind: "layer", channels: 8, features: "3a.js" },
   ],
   outputs: [{ id: "value" }, { id: "action-3" }, { id: "group-0" }],
 };
@@ -60,10 +60,13 @@ test("a selection survives its address", () => {
     columns: true,
     visible: 64,
     palette: "safe",
+    feature: { layer: 2, channel: 7 },
+    names: { "3a": { 2: "coin" } },
   };
-  assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, selection)), selection);
-  const empty = { ...selection, rows: [], channels: { 2: [] } };
-  assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, empty)), empty);
+  const fromAddress = (text) => ({ ...fromQuery(MANIFEST, text), names: namesFromQuery(MANIFEST, text) });
+  assert.deepEqual(fromAddress(toQuery(MANIFEST, selection)), selection);
+  const other = { ...selection, rows: [], channels: { 2: [] }, feature: { layer: 3, channel: 0 } };
+  assert.deepEqual(fromAddress(toQuery(MANIFEST, other)), other);
 });
 
 test("attribution is drawn alone where the frames show another view than the observations", () => {
@@ -71,7 +74,7 @@ test("attribution is drawn alone where the frames show another view than the obs
   const selection = initialSelection(other);
   assert.equal(selection.overlay, false);
   const over = { ...selection, overlay: true };
-  assert.deepEqual(fromQuery(other, toQuery(other, over)), over);
+  assert.deepEqual({ ...fromQuery(other, toQuery(other, over)), names: {} }, over);
 });
 
 test("an address holds no defaults, and keeps what is not about the selection", () => {
@@ -81,17 +84,21 @@ test("an address holds no defaults, and keeps what is not about the selection", 
   );
 });
 
-test("a link may open a feature of its layer", () => {
-  const layers = MANIFEST.layers.map((layer) => ({
-    ...layer,
-    features: layer.kind === "layer" ? "features.js" : null,
-  }));
-  const manifest = { ...MANIFEST, layers };
-  const open = { name: "feature", layer: 3, channel: 7 };
-  assert.deepEqual(drawerFromQuery(manifest, withFeature("?layer=3a", open)), open);
+test("a link may open a feature", () => {
+  const opened = (text) => fromQuery(MANIFEST, text).feature;
+  assert.deepEqual(opened("?layer=3a&feature=8"), { layer: 3, channel: 7 });
+  assert.deepEqual(opened("?layer=3a&feature=2-b~1"), { layer: 2, channel: 0 });
   for (const text of ["?layer=3a", "?layer=3a&feature=9", "?layer=3a&feature=x", "?layer=input&feature=1"]) {
-    assert.equal(drawerFromQuery(manifest, text), null);
+    assert.equal(opened(text), null);
   }
+});
+
+test("a note on a feature opens it, and has its name", () => {
+  const selection = { ...initialSelection(MANIFEST), names: { "3a": { 2: "coin" } } };
+  const [view, feature] = notePlaces(MANIFEST, selection, { layer: 3, channel: 1 });
+  assert.equal(feature.place, "coin, feature 2 of layer layer 3a");
+  assert.deepEqual(fromQuery(MANIFEST, feature.query).feature, { layer: 3, channel: 1 });
+  assert.equal(fromQuery(MANIFEST, view.query).feature, null);
 });
 
 test("nonsense in an address is passed over", () => {
@@ -164,7 +171,7 @@ test("an address that asks for nonsense gives what can be shown", () => {
     assert.ok(found.frame >= 0 && found.frame < MANIFEST.trajectories[found.trajectory].steps, text);
     assert.ok(found.opacity >= 0 && found.opacity <= 1 && found.threshold === 0 && found.scale === "trajectory");
     assert.ok(found.rows.every(({ output }) => output === "value"));
-    assert.equal(drawerFromQuery(MANIFEST, text), null);
+    assert.equal(found.feature, null);
   }
   assert.ok(fromQuery(MANIFEST, `?rows=${"value,".repeat(9999)}`).rows.length <= 12);
 });
@@ -198,8 +205,8 @@ test("a page without layers has an address, too", () => {
   const manifest = { ...MANIFEST, layers: [] };
   const selection = { ...initialSelection(manifest), frame: 4 };
   assert.equal(toQuery(manifest, selection), "?trajectory=1&frame=5");
-  assert.deepEqual(fromQuery(manifest, "?layer=3a&trajectory=1&frame=5&channels=1&feature=2"), selection);
-  assert.equal(drawerFromQuery(manifest, "?feature=2"), null);
+  const found = fromQuery(manifest, "?layer=3a&trajectory=1&frame=5&channels=1&feature=2&name=3a~1~coin");
+  assert.deepEqual({ ...found, names: {} }, selection);
   assert.deepEqual(notePlaces(manifest, selection, null), [
     { place: "trajectory 1, frame 5", query: "?trajectory=1&frame=5" },
   ]);
