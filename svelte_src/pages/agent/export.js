@@ -3,7 +3,7 @@ import { get } from "svelte/store";
 import { outputSeries, totalsAt } from "../../data/series.js";
 import { encodeApng } from "../../kit/image/apng.js";
 import { composeImage, makeGrey } from "../../kit/image/compose.js";
-import { channelWord, frameName, outputName, toCsv } from "../../kit/shell/format.js";
+import { frameName, outputName, toCsv } from "../../kit/shell/format.js";
 import { attributionChunk, overlayOf } from "./image.js";
 import { firstTarget } from "./selection.js";
 
