@@ -266,8 +266,9 @@ def _totals(results: Results, trajectory: int, layer: str, output: str) -> list[
     channels, label = entry["channels"], entry.get("label", layer)
     word = "channel" if entry["kind"] == "input" else "feature"
     columns: list[tuple[str, Any]] = []
+    given = {number - 1: f"{name} ({number})" for number, name in results.feature_names(layer).items()}
     for index in range(totals.totals.shape[1]):
-        name = f"{word} {index + 1}" if index < channels else "rest"
+        name = given.get(index, f"{word} {index + 1}") if index < channels else "rest"
         columns += _named([f"{label} {name} {part}" for part in ("positive", "negative")], totals.totals[:, index])
     return columns
 

@@ -1,6 +1,8 @@
 // Names that a reader gives to features, as a plain value {layer's key: {number: name}}: the form of the Python option
 // `feature_names`. They precede the names that the page came with; an empty name removes one of these.
 
+import { channelWord } from "../kit/shell/format.js";
+
 export const LONGEST_NAME = 60;
 const CONTROL = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 const JOINERS = "\u200c\u200d"; // Persian words and some emoji contain them
@@ -47,10 +49,30 @@ export function renamed(manifest, names, layerIndex, channel, text) {
 }
 
 /** A feature's name; empty if it has none. */
-export function featureName({ layers }, names, layerIndex, channel) {
+function featureName({ layers }, names, layerIndex, channel) {
   const layer = layers[layerIndex];
   return names[layer.key]?.[channel + 1] ?? layer.names?.[channel] ?? "";
 }
+
+/** Names at one time; layers and channels are counted from 0. */
+export const naming = (manifest, given) => ({
+  /** what the reader gave, as the Python option `feature_names` takes it */
+  given,
+  count: Object.keys(given).length,
+  /** a feature's name; empty if it has none */
+  name: (layer, channel) => featureName(manifest, given, layer, channel),
+  /** "coin (1)", or "feature 1"; "channel 1" at the input, "rest" for what the features leave out */
+  label(layer, channel) {
+    if (channel >= manifest.layers[layer].channels) return "rest";
+    const name = featureName(manifest, given, layer, channel);
+    return name ? `${name} (${channel + 1})` : `${channelWord(manifest.layers[layer]).toLowerCase()} ${channel + 1}`;
+  },
+  /** the label at the beginning of a text: "coin (1)", or "Feature 1" */
+  title(layer, channel) {
+    const label = this.label(layer, channel);
+    return this.name(layer, channel) ? label : label[0].toUpperCase() + label.slice(1);
+  },
+});
 
 /** Names as parameters of an address: "2b~1~coin" each. */
 export const namesToTexts = ({ layers }, names) =>

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cleanName, cleanNames, featureName, mergedNames, namesFromTexts, namesToTexts, renamed } from "./names.js";
+import { cleanName, cleanNames, mergedNames, namesFromTexts, namesToTexts, naming, renamed } from "./names.js";
 
 const MANIFEST = {
   layers: [
@@ -9,15 +9,24 @@ const MANIFEST = {
   ],
 };
 
+const named = (names, layer, channel) => naming(MANIFEST, names).name(layer, channel);
+
 test("a reader's name precedes the page's; an empty one removes it", () => {
-  const named = renamed(MANIFEST, {}, 0, 0, "gold");
-  assert.deepEqual(named, { "2 b/é~": { 1: "gold" } });
-  assert.equal(featureName(MANIFEST, named, 0, 0), "gold");
-  assert.equal(featureName(MANIFEST, {}, 0, 0), "coin");
-  assert.equal(featureName(MANIFEST, renamed(MANIFEST, named, 0, 0, " "), 0, 0), "");
-  assert.equal(featureName(MANIFEST, {}, 1, 1), "");
-  assert.deepEqual(renamed(MANIFEST, named, 0, 0, "coin"), {}, "the page's own name need not be kept");
+  const gold = renamed(MANIFEST, {}, 0, 0, "gold");
+  assert.deepEqual(gold, { "2 b/é~": { 1: "gold" } });
+  assert.equal(named(gold, 0, 0), "gold");
+  assert.equal(named({}, 0, 0), "coin");
+  assert.equal(named(renamed(MANIFEST, gold, 0, 0, " "), 0, 0), "");
+  assert.equal(named({}, 1, 1), "");
+  assert.deepEqual(renamed(MANIFEST, gold, 0, 0, "coin"), {}, "the page's own name need not be kept");
   assert.deepEqual(renamed(MANIFEST, renamed(MANIFEST, {}, 1, 1, "saw"), 1, 1, ""), {});
+});
+
+test("a feature is called by its name and number", () => {
+  const names = naming(MANIFEST, { "3a": { 1: "saw" } });
+  assert.deepEqual([names.label(1, 0), names.title(1, 0), names.name(1, 0)], ["saw (1)", "saw (1)", "saw"]);
+  assert.deepEqual([names.label(0, 0), names.label(0, 1), names.label(1, 2)], ["coin (1)", "feature 2", "rest"]);
+  assert.equal(names.title(1, 1), "Feature 2");
 });
 
 test("names survive an address", () => {

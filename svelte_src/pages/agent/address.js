@@ -1,5 +1,5 @@
 // The selection in the page's address: `?layer=2b&trajectory=3&frame=120`, counted from 1, defaults left out.
-import { featureName, namesFromTexts, namesToTexts } from "../../data/names.js";
+import { namesFromTexts, namesToTexts, naming } from "../../data/names.js";
 import { frameName } from "../../kit/shell/format.js";
 import { boxFromText, boxToText } from "./box.js";
 import { searchFromText, searchToText } from "./find.js";
@@ -90,7 +90,7 @@ export function notePlaces(manifest, selection, feature) {
   const query = (patch) => toQuery(manifest, { ...changed(manifest, selection, patch), names: {} });
   const view = { place, query: query({ feature: null }) };
   if (!feature) return [view];
-  const name = featureName(manifest, selection.names, feature.layer, feature.channel);
+  const name = naming(manifest, selection.names).name(feature.layer, feature.channel);
   const number = `feature ${feature.channel + 1} of layer ${manifest.layers[feature.layer].name}`;
   return [view, { place: name ? `${name}, ${number}` : number, query: query({ layer: feature.layer, feature }) }];
 }

@@ -1,7 +1,6 @@
 // The names of features, as one store that every component asks.
 import { writable } from "svelte/store";
-import { cleanNames, featureName, mergedNames, renamed } from "../../data/names.js";
-import { channelWord } from "../../kit/shell/format.js";
+import { cleanNames, mergedNames, naming, renamed } from "../../data/names.js";
 
 /**
  * @param {object} manifest
@@ -25,18 +24,3 @@ export function createNames(manifest, selection, kept) {
     add: (value) => selection.change({ names: mergedNames(given, cleanNames(manifest, value)) }),
   };
 }
-
-/** Names at one time; layers and channels are counted from 0. */
-export const naming = (manifest, given) => ({
-  /** what the reader gave, as the Python option `feature_names` takes it */
-  given,
-  count: Object.keys(given).length,
-  /** a feature's name; empty if it has none */
-  name: (layer, channel) => featureName(manifest, given, layer, channel),
-  /** "coin (1)", or "Feature 1"; "Channel 1" at the input, "Rest" for what the features leave out */
-  label(layer, channel) {
-    if (channel >= manifest.layers[layer].channels) return "Rest";
-    const name = featureName(manifest, given, layer, channel);
-    return name ? `${name} (${channel + 1})` : `${channelWord(manifest.layers[layer])} ${channel + 1}`;
-  },
-});

@@ -1,0 +1,66 @@
+"""Names of features given by the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rl_clarity.analyses.feature_names import check_feature_names, layer_feature_names
+from rl_clarity.analyses.layers import PageLayer
+from rl_clarity.cli.arguments import _feature_names
+from rl_clarity.errors import OptionError
+from rl_clarity.options import InterfaceOptions
+from rl_clarity.parsing import parse
+
+LAYERS = (
+    PageLayer("input", "input", "input", (8, 8, 3), 3, is_input=True),
+    PageLayer("2 b", "2-b", "conv/2 b/Relu", (4, 4, 16), 3),
+)
+
+
+def parsed(names: Any) -> InterfaceOptions:
+    return parse(InterfaceOptions, {"feature_names": names})
+
+
+@pytest.mark.parametrize("layer", ["2 b", "2-b", "conv/2 b/Relu"])
+def test_names_by_layer_and_number(layer: str) -> None:
+    options = parsed({layer: {1: "coin", "3": "<b>saw</b>, “quoted” 👩‍🚀"}})  # JSON has texts as keys
+    check_feature_names(options, LAYERS)
+    assert layer_feature_names(options, LAYERS[1]) == ["coin", None, "<b>saw</b>, “quoted” 👩‍🚀"]
+
+
+def test_no_names() -> None:
+    options = InterfaceOptions()
+    check_feature_names(options, LAYERS)
+    assert layer_feature_names(options, LAYERS[1]) == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"2 b": {1: "x" * 61}}, r"feature_names\['2 b'\]\[1\]='xxxxxxxxxxxxxxxxxxxx...' has 61 characters"),
+        ({"2 b": {1: "a\nb"}}, r"feature_names\['2 b'\]\[1\]='a\\nb' has control characters"),
+        ({"2 b": {1: "a\u202eb"}}, "has control characters"),
+        ({"2 b": {1: " "}}, r"feature_names\['2 b'\]\[1\]=' ' must be a name"),
+        ({"2 b": {1: 3}}, r"feature_names\['2 b'\]\[1\]=3 must be a name, as text"),
+        ({"2 b": ["coin"]}, r"feature_names\['2 b'\]=\['coin'\] must be a dict"),
+        ({"2 b": {0: "coin"}}, "layer 2 b has features 1 to 3, not 0"),
+        ({"2 b": {4: "coin"}}, "layer 2 b has features 1 to 3, not 4"),
+        ({"2 b": {"one": "coin"}}, "layer 2 b has features 1 to 3, not 'one'"),
+        ({"9z": {1: "coin"}}, "the page explains no layer '9z'; its layers are 2 b"),
+        ({"input": {1: "coin"}}, "the page explains no layer 'input'; its layers are 2 b"),
+        ("coin", "feature_names='coin' must be a dict"),
+    ],
+)
+def test_wrong_names_are_refused_in_one_line(names: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message) as error:
+        check_feature_names(parsed(names), LAYERS)
+    assert "\n" not in str(error.value)
+
+
+def test_names_on_the_command_line() -> None:
+    assert _feature_names(["2b.1=coin", "2b.3=a=b", "a.b.2=saw"]) == {"2b": {1: "coin", 3: "a=b"}, "a.b": {2: "saw"}}
+    for word in ("2b", "2b=coin", "2b.one=coin"):
+        with pytest.raises(OptionError, match=rf"--feature-names {word}: write LAYER.NUMBER=NAME"):
+            _feature_names([word])
