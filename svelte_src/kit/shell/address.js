@@ -1,5 +1,5 @@
 // Keeps the page's address and the selection in step. A kind of page brings its codec: `toQuery(manifest, selection, kept)`,
-// `fromQuery(manifest, text)`, and `PLACES`: what of a selection is a place to come back to.
+// `placeFromQuery(manifest, text)`, and `PLACES`: what of a selection is a place to come back to.
 
 const REST_MS = 500;
 
@@ -25,7 +25,7 @@ export function followAddress({ manifest, selection, codec }) {
   });
 
   function restore() {
-    selection.change(codec.fromQuery(manifest, location.search));
+    selection.change(codec.placeFromQuery(manifest, location.search));
     written = selection.now;
   }
 

@@ -39,12 +39,7 @@ export function toQuery(manifest, selection, kept = {}) {
   return `?${query}`;
 }
 
-/**
- * What a query says, and defaults for the rest and for what is wrong. Names belong to features, not to a place: a link to
- * a place leaves those as they are.
- *
- * @returns {Omit<import("./selection.js").Selection, "names">}
- */
+/** @returns {import("./selection.js").Selection} what a query says, and defaults for the rest and for what is wrong */
 export function fromQuery(manifest, text) {
   const query = new URLSearchParams(text);
   const patch = {};
@@ -69,8 +64,10 @@ export function fromQuery(manifest, text) {
   if (query.has("find")) patch.find = searchFromText(manifest, query.get("find"));
   if (query.has("box")) patch.box = boxFromText(manifest.observation, query.get("box"));
   const selection = changed(manifest, initialSelection(manifest), patch);
-  delete selection.names;
-  return changed(manifest, selection, { feature: featureFromText(manifest, query.get("feature") ?? "", selection.layer) });
+  selection.names = namesFromTexts(manifest, query.getAll("name"));
+  return changed(manifest, selection, {
+    feature: featureFromText(manifest, query.get("feature") ?? "", selection.layer),
+  });
 }
 
 /** "3": of the selected layer; "4a~3": of layer 4a. */
@@ -80,8 +77,12 @@ const featureToText = (manifest, { layer, feature }) =>
 const featureFromText = (manifest, text, layer) =>
   /^\d+$/.test(text) ? { layer, channel: Number(text) - 1 } : placeFromText(manifest, text);
 
-/** The names of features that a query brings. */
-export const namesFromQuery = (manifest, text) => namesFromTexts(manifest, new URLSearchParams(text).getAll("name"));
+/** The place that a query says: names belong to features, and going to a place leaves them as they are. */
+export function placeFromQuery(manifest, text) {
+  const place = fromQuery(manifest, text);
+  delete place.names;
+  return place;
+}
 
 /** What a note can be on, as {place, query}: the frame in view, and the feature {layer, channel} that was looked at last. */
 export function notePlaces(manifest, selection, feature) {

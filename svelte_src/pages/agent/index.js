@@ -91,8 +91,8 @@ export function create(shell, query) {
   const view = { ...shell.manifest.view, palette: get(settings).palette };
   const manifest = { ...shell.manifest, view };
   const kept = createKept(`rl-clarity:${manifest.id}:names`, {}, (value) => cleanNames(manifest, value));
-  const names = mergedNames(get(kept), codec.namesFromQuery(manifest, query));
-  const initial = { ...codec.fromQuery(manifest, query), names };
+  const initial = codec.fromQuery(manifest, query);
+  initial.names = mergedNames(get(kept), initial.names);
   const selection = createSelection(initial, (now, patch) => changed(manifest, now, patch));
   const clock = clockOf({
     checkpoint: manifest.agent.id,

@@ -4,7 +4,7 @@ import { createHistory, record, redo, undo } from "../../kit/shell/history.js";
 import { DEFAULT_SETTINGS, cleanSettings } from "../../kit/shell/kept.js";
 import { panelNamed } from "../../kit/shell/address.js";
 import { actionOf, allKeys } from "../../kit/shell/keys.js";
-import { fromQuery, namesFromQuery, notePlaces, toQuery } from "./address.js";
+import { fromQuery, notePlaces, placeFromQuery, toQuery } from "./address.js";
 import { changed, firstTarget, initialSelection, rowTarget, shownOutputs } from "./selection.js";
 
 const KEYS = allKeys([{ keys: ["[", "]"], action: "trajectory", text: "trajectory", letter: true }]);
@@ -63,10 +63,9 @@ test("a selection survives its address", () => {
     feature: { layer: 2, channel: 7 },
     names: { "3a": { 2: "coin" } },
   };
-  const fromAddress = (text) => ({ ...fromQuery(MANIFEST, text), names: namesFromQuery(MANIFEST, text) });
-  assert.deepEqual(fromAddress(toQuery(MANIFEST, selection)), selection);
+  assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, selection)), selection);
   const other = { ...selection, rows: [], channels: { 2: [] }, feature: { layer: 3, channel: 0 } };
-  assert.deepEqual(fromAddress(toQuery(MANIFEST, other)), other);
+  assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, other)), other);
 });
 
 test("attribution is drawn alone where the frames show another view than the observations", () => {
@@ -74,7 +73,7 @@ test("attribution is drawn alone where the frames show another view than the obs
   const selection = initialSelection(other);
   assert.equal(selection.overlay, false);
   const over = { ...selection, overlay: true };
-  assert.deepEqual({ ...fromQuery(other, toQuery(other, over)), names: {} }, over);
+  assert.deepEqual(fromQuery(other, toQuery(other, over)), over);
 });
 
 test("an address holds no defaults, and keeps what is not about the selection", () => {
@@ -91,6 +90,10 @@ test("a link may open a feature", () => {
   for (const text of ["?layer=3a", "?layer=3a&feature=9", "?layer=3a&feature=x", "?layer=input&feature=1"]) {
     assert.equal(opened(text), null);
   }
+});
+
+test("going to a place leaves names as they are", () => {
+  assert.ok(!("names" in placeFromQuery(MANIFEST, "?layer=3a&name=3a~1~coin")));
 });
 
 test("a note on a feature opens it, and has its name", () => {
@@ -205,8 +208,8 @@ test("a page without layers has an address, too", () => {
   const manifest = { ...MANIFEST, layers: [] };
   const selection = { ...initialSelection(manifest), frame: 4 };
   assert.equal(toQuery(manifest, selection), "?trajectory=1&frame=5");
-  const found = fromQuery(manifest, "?layer=3a&trajectory=1&frame=5&channels=1&feature=2&name=3a~1~coin");
-  assert.deepEqual({ ...found, names: {} }, selection);
+  const text = "?layer=3a&trajectory=1&frame=5&channels=1&feature=2&name=3a~1~coin";
+  assert.deepEqual(fromQuery(manifest, text), selection);
   assert.deepEqual(notePlaces(manifest, selection, null), [
     { place: "trajectory 1, frame 5", query: "?trajectory=1&frame=5" },
   ]);
