@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rl_clarity.analyses.ablation import AblationOptions
 from rl_clarity.analyses.analysis import SubjectOptions
 from rl_clarity.analyses.attribution.analysis import AttributionOptions
+from rl_clarity.analyses.behavior import BehaviorOptions
 from rl_clarity.analyses.feature_names import FeatureNameOptions
 from rl_clarity.analyses.features import ExampleOptions, FeatureOptions, check_defaults
 from rl_clarity.analyses.layers import LayersOptions, ReductionOptions
@@ -22,6 +24,7 @@ from rl_clarity.keys import to_plain
 from rl_clarity.pages.manifest import ViewOptions
 from rl_clarity.pages.output import OutputOptions
 from rl_clarity.recordings.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.registry import source_hash
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,22 @@ class AnalysesOptions:
 
 PARTS = (
     *(SubjectOptions, AnalysesOptions, LayersOptions, AdvantageOptions, TrajectoryPageOptions, ReductionOptions),
-    *(FeatureOptions, ExampleOptions, FeatureNameOptions, AttributionOptions, OutputOptions, ViewOptions),
+    *(FeatureOptions, ExampleOptions, FeatureNameOptions, AttributionOptions, AblationOptions, BehaviorOptions),
+    *(OutputOptions, ViewOptions),
 )
 """The classes that `InterfaceOptions` combines, in the order of the documentation."""
+
+
+FUNCTIONS = ("action_group_fns", "causal_cause")
+"""Options that are functions."""
 
 
 @dataclass(frozen=True)
 class InterfaceOptions(
     ViewOptions,
     OutputOptions,
+    BehaviorOptions,
+    AblationOptions,
     AttributionOptions,
     FeatureNameOptions,
     ExampleOptions,
@@ -65,9 +75,16 @@ class InterfaceOptions(
 
 
 def options_as_data(options: InterfaceOptions) -> dict[str, Any]:
-    """The options as JSON; predicates on combos are left out, as the groups they select are recorded elsewhere."""
-    names = (one.name for one in dataclasses.fields(options) if one.name != "action_group_fns")
-    return {name: to_plain(getattr(options, name)) for name in names}
+    """The options as JSON; predicates on combos are left out, as the groups they select are recorded elsewhere.
+
+    A function that names causes is a hash of its code.
+    """
+    names = (one.name for one in dataclasses.fields(options) if one.name not in FUNCTIONS)
+    cause = options.causal_cause
+    return {
+        **{name: to_plain(getattr(options, name)) for name in names},
+        "causal_cause": None if cause is None else source_hash(cause),
+    }
 
 
 ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
@@ -77,6 +94,7 @@ ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
         "attr_quadrature": "riemann",
         "nmf_attr_opts": types.MappingProxyType({"integrate_steps": 10}),
         "nmf_fit_observations": None,
+        "ablation_every": None,
     }
 )
 """Settings of `understanding-rl-vision` where ours differ: `run(checkpoint, output_dir, **ORIGINAL)`."""

@@ -82,10 +82,7 @@ class Registry(Generic[T]):
         """
         if name in self._builtin and name not in self._registered:
             return ""
-        digest = hashlib.sha256()
-        for part in _parts(self.get(name), {}):
-            digest.update(part.encode("utf-8", "backslashreplace") + b"\0")
-        return digest.hexdigest()
+        return source_hash(self.get(name))
 
     def _load(self, name: str) -> T:
         value = self._registered.get(name, self._builtin.get(name))
@@ -115,6 +112,14 @@ class Registry(Generic[T]):
         near = difflib.get_close_matches(str(name), names, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return f"unknown {self.noun} {name!r}; {hint}available: {', '.join(names) or 'none'}"
+
+
+def source_hash(value: Any) -> str:
+    """Hash of a function or another object, and of the code behind it; see `Registry.source`."""
+    digest = hashlib.sha256()
+    for part in _parts(value, {}):
+        digest.update(part.encode("utf-8", "backslashreplace") + b"\0")
+    return digest.hexdigest()
 
 
 @functools.lru_cache

@@ -13,6 +13,8 @@ ANALYSES: Registry[type[Analysis]] = Registry(
         "trajectories": "rl_clarity.analyses.trajectories:TrajectoriesAnalysis",
         "features": "rl_clarity.analyses.features:FeaturesAnalysis",
         "attribution": "rl_clarity.analyses.attribution.analysis:AttributionAnalysis",
+        "ablation": "rl_clarity.analyses.ablation:AblationAnalysis",
+        "behavior": "rl_clarity.analyses.behavior:BehaviorAnalysis",
         "examples": "rl_clarity.analyses.examples:ExamplesAnalysis",
     },
     noun="analysis",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.attribution.analysis import attribution_inputs, read_totals
+from rl_clarity.analyses.attribution.analysis import attributed_outputs, attribution_inputs, read_totals
 from rl_clarity.analyses.features import (
     ExampleOptions,
     FeatureOptions,
@@ -192,7 +192,8 @@ def _strongest(subject: Subject, layer: PageLayer, results: Results) -> tuple[np
     if "attribution" not in subject.analyses:
         return np.full((layer.channels, 0, 3), NONE), np.zeros((layer.channels, 0))
     trajectories = range(len(subject.trajectories.actions))
-    totals = [read_totals(subject, layer, trajectory) for trajectory in trajectories]  # (T, K + 1, 2) each
+    output = attributed_outputs(subject)[0].id
+    totals = [read_totals(subject, layer, trajectory)[output] for trajectory in trajectories]  # (T, K + 1, 2) each
     strengths = [np.abs(total[:, : layer.channels]).sum(axis=-1) for total in totals]  # (T, K) each
     positions = [np.array(results[f"attribution/{layer.name}/{t + 1}"]["positions"]) for t in trajectories]
     return strongest_frames(strengths, STRONGEST_FRAMES, positions=positions)

@@ -139,6 +139,7 @@ class PageFlags(InterfaceOptions):
     feature_names: FeatureNames = field(default_factory=dict)
     """Names of features by layer and number, counted from 1 as on the page: 2b.1=coin "2b.3=buzz saw"."""
     action_group_fns: tyro.conf.SuppressFixed[Any] = None
+    causal_cause: tyro.conf.SuppressFixed[Any] = None
     overwrite: tyro.conf.Suppress[bool] = False
 
 

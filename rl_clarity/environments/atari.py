@@ -117,15 +117,15 @@ class AtariEnvironment:
     def step(self, actions: np.ndarray) -> Step:
         rewards = np.zeros(self.num_envs, np.float32)
         firsts, truncated, new_games = np.zeros((3, self.num_envs), bool)
-        final = {}
+        final, ends = {}, {}
         for i, (game, action) in enumerate(zip(self._games, actions, strict=True)):
             rewards[i] = game.repeat(int(action))
             truncated[i] = game.out_of_time and not game.over
             firsts[i] = game.over or truncated[i] or game.life_lost
             if firsts[i]:
-                final[i] = self._preprocess(game.screen)
+                final[i], ends[i] = self._preprocess(game.screen), {"cause": game.cause_of_end, "lives": game.lives}
                 new_games[i] = game.start_episode(new_game=game.over or bool(truncated[i]))
-        return Step(self._observe(), rewards, firsts, truncated, final, new_games)
+        return Step(self._observe(), rewards, firsts, truncated, final, new_games, ends=ends)
 
     def render(self) -> np.ndarray:
         """Return the screens (N, 210, 160, 3) uint8."""
@@ -169,6 +169,7 @@ class _Game:
         self.screen: np.ndarray = self._ale.getScreenRGB()
         """Maximum of the last two frames (210, 160, 3): some games draw a sprite in every other frame."""
         self._lives = self._ale.lives()
+        self._has_lives = self._lives > 0
         self.life_lost = False
 
     @property
@@ -178,6 +179,17 @@ class _Game:
     @property
     def out_of_time(self) -> bool:
         return bool(self._ale.getEpisodeFrameNumber() >= self._options.max_frames)
+
+    @property
+    def lives(self) -> int:
+        return int(self._lives)
+
+    @property
+    def cause_of_end(self) -> str:
+        """Why an episode ends: `life lost` (the last one, unless each ends an episode), `game over` or `time limit`."""
+        if not self.over and not self.life_lost:
+            return "time limit"
+        return "life lost" if self._has_lives else "game over"
 
     def repeat(self, action: int) -> float:
         """Repeat an action for `frame_skip` frames, or until the game is over; return the sum of its rewards."""

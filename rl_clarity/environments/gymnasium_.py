@@ -107,14 +107,14 @@ class GymnasiumEnvironment:
     def step(self, actions: np.ndarray) -> Step:
         rewards: list[Any] = [0.0] * self.num_envs
         firsts, truncated = np.zeros((2, self.num_envs), bool)
-        observations, final = [], {}
+        observations, final, ends = [], {}, {}
         for i, environment in enumerate(self._environments):
-            observation, rewards[i], ended, cut, _ = environment.step(self._first_action + int(actions[i]))
+            observation, rewards[i], ended, cut, info = environment.step(self._first_action + int(actions[i]))
             firsts[i], truncated[i] = ended or cut, cut and not ended
             if firsts[i]:
-                final[i] = self._layout.convert(np.asarray(observation)[None])[0]
+                final[i], ends[i] = self._layout.convert(np.asarray(observation)[None])[0], info
             observations.append(environment.reset()[0] if firsts[i] else observation)
-        return Step(self._layout.convert(np.stack(observations)), to_rewards(rewards), firsts, truncated, final)
+        return Step(self._layout.convert(np.stack(observations)), to_rewards(rewards), firsts, truncated, final, ends=ends)
 
     def render(self) -> np.ndarray:
         """Return images (N, H', W', 3) uint8 of the current states, as the environments render them."""

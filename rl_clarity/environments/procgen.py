@@ -8,6 +8,7 @@ why an episode ended; see `ProcgenEnvironment`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import re
 import warnings
@@ -19,6 +20,7 @@ import numpy as np
 
 from rl_clarity.environments.kinds import CALLER_ONLY, EnvironmentKind, check_name, missing_package
 from rl_clarity.environments.protocol import Combo, Step
+from rl_clarity.environments.procgen_state import what_killed
 from rl_clarity.errors import EnvironmentSetupError
 
 GAMES = (
@@ -53,6 +55,8 @@ _GYM_ID = re.compile(r"(?:procgen:)?procgen-(.*)-v\d+")
 LEVELS = 2**31 - 1
 """Number of levels of a game."""
 _RENDERERS = 8
+STATE_BYTES = 2**20
+"""Maximum size of the saved state of a game."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,8 @@ class ProcgenEnvironment:
 
     An episode that ends at the game's time limit without completing its level counts as `truncated`; this is wrong only
     for an agent that dies at that very step. Procgen never returns the last observation of an episode, so
-    `final_observations` is empty.
+    `final_observations` is empty. What ended an episode is said on request (`watch_ends`): `time limit`, `level completed`,
+    in CoinRun `saw`, `enemy` or `lava`, and `death` in other games.
 
     The same game, options, `num_envs` and `seed` give the same levels in the same order.
     """
@@ -165,6 +170,7 @@ class ProcgenEnvironment:
         self._sequential = options.use_sequential_levels
         self._steps = np.zeros(num_envs, np.int64)
         self._fresh = True
+        self._watched = np.zeros(num_envs, bool)
 
     def reset(self) -> Step:
         if not self._fresh:
@@ -178,17 +184,43 @@ class ProcgenEnvironment:
 
     def step(self, actions: np.ndarray) -> Step:
         self._fresh = False
+        # The state after the last step of an episode is that of the next one.
+        states = {i: self._get_state(i) for i in np.flatnonzero(self._watched).tolist()} if self._tells_deaths else {}
         self._env.act(np.asarray(actions, np.int32))
         rewards, observations, firsts = self._env.observe()
         self._steps += 1
         truncated = firsts & (self._steps >= self._timeout)
-        if self._sequential or truncated.any():
+        ended = firsts & self._watched
+        completed = np.zeros(self.num_envs, bool)
+        if self._sequential or truncated.any() or ended.any():
             completed = np.array([info["prev_level_complete"] for info in self._env.get_info()], bool)
             truncated &= ~completed
             # A sequential level belongs to the same episode, but has its own time limit.
             self._steps[completed] = 0
         self._steps[firsts] = 0
-        return Step(observations["rgb"], rewards, firsts, truncated)
+        ends = {}
+        for i in np.flatnonzero(ended).tolist():
+            cause = "level completed" if completed[i] else "time limit" if truncated[i] else "death"
+            ends[i] = {"cause": what_killed(states[i]) if cause == "death" and i in states else cause}
+        return Step(observations["rgb"], rewards, firsts, truncated, ends=ends)
+
+    def watch_ends(self, watched: np.ndarray) -> None:
+        self._watched = np.asarray(watched, bool)
+
+    @property
+    def _tells_deaths(self) -> bool:
+        """Whether the saved state of the game says what killed the player."""
+        return self.game == "coinrun" and not self._arguments["use_generated_assets"]
+
+    def _get_state(self, index: int) -> bytes:
+        """Saved state of one environment; Procgen's own method saves those of all."""
+        buffer = self._state_buffer
+        length = self._env.call_c_func("get_state", index, buffer, len(buffer))
+        return bytes(self._env._ffi.buffer(buffer, length))
+
+    @functools.cached_property
+    def _state_buffer(self) -> Any:
+        return self._env._ffi.new(f"char[{STATE_BYTES}]")
 
     def render(self) -> np.ndarray:
         """Return images (N, 512, 512, 3) uint8 of the current states."""

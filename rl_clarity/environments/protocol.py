@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -36,6 +36,8 @@ class Step:
     """(N,) bool: environments that only reset and ignored the action; None: no environment did."""
     action_masks: np.ndarray | None = None
     """(N, A) bool: actions that are valid in this state; None: all are."""
+    ends: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """What the environment says about episodes that ended, by environment; `cause` is what ended them."""
 
 
 class VectorEnvironment(Protocol):
@@ -85,6 +87,15 @@ class HasLevels(Protocol):
 
     def level_seeds(self) -> np.ndarray:
         """Seeds (N,) of the levels that are played."""
+        ...
+
+
+@runtime_checkable
+class WatchesEnds(Protocol):
+    """An environment that finds out what ends episodes only on request, as this takes time."""
+
+    def watch_ends(self, watched: np.ndarray) -> None:
+        """From now on, say in `Step.ends` what ends the episodes of these environments (N,) bool."""
         ...
 
 

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rl_clarity.environments.protocol import Combo, HasLevels, Resumable, Step, VectorEnvironment, snapshot
+from rl_clarity.environments.protocol import (
+    Combo,
+    HasLevels,
+    Resumable,
+    Step,
+    VectorEnvironment,
+    WatchesEnds,
+    snapshot,
+)
 from rl_clarity.errors import EnvironmentSetupError
 
 _INNER = "inside/"
@@ -56,9 +64,22 @@ class Wrapper:
 
 def level_seeds(environment: VectorEnvironment) -> np.ndarray | None:
     """Seeds (N,) of the levels that are played; None if the environment does not say."""
+    inner = unwrapped(environment)
+    return inner.level_seeds() if isinstance(inner, HasLevels) else None
+
+
+def watch_ends(environment: VectorEnvironment, watched: np.ndarray) -> None:
+    """Ask for what ends the episodes of these environments (N,) bool, if that is said only on request."""
+    inner = unwrapped(environment)
+    if isinstance(inner, WatchesEnds):
+        inner.watch_ends(watched)
+
+
+def unwrapped(environment: VectorEnvironment) -> VectorEnvironment:
+    """The environment inside all wrappers."""
     while isinstance(environment, Wrapper):
         environment = environment.environment
-    return environment.level_seeds() if isinstance(environment, HasLevels) else None
+    return environment
 
 
 class EpsilonGreedy(Wrapper):

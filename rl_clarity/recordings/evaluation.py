@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment
 from rl_clarity.environments.procgen import LEVELS
+from rl_clarity.environments.wrappers import watch_ends
 from rl_clarity.recordings.options import EvaluationOptions
 from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, play
 
 MAX_ENVIRONMENTS = 64
+LAST_FRAMES = 8
+"""Observations of an episode, up to its last one, that a function which names causes is called with."""
+Cause = Callable[[Mapping[str, Any], np.ndarray], str]
+"""A function (info, frames) that names what ended an episode. `info` is what the environment says about the end, with
+`cause`, where the environment names one, `return`, `length`, and `truncated`: whether a time limit ended it. `frames`
+(n, H, W, C) uint8 are the episode's last observations, at most `LAST_FRAMES`."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,9 @@ class Evaluation:
     """Number of episodes that were still running after `max_steps` steps and count with their return until then."""
     sampled: bool = True
     """Whether actions were sampled from the policy; else they were the most likely, or those of the highest value."""
+    actions: np.ndarray | None = None  # (E, A) int64: how often each action was taken
+    causes: tuple[str, ...] = ()
+    """What ended each episode, if that was asked for."""
 
     @property
     def mean(self) -> float:
@@ -67,6 +80,7 @@ def play_episodes(
     deterministic: bool = False,
     max_steps: int = EvaluationOptions.max_steps,
     progress: Progress | None = None,
+    cause: Cause | None = None,
 ) -> Evaluation:
     """Play episodes, all to their end, and return their returns; `progress` counts episodes.
 
@@ -74,37 +88,62 @@ def play_episodes(
     number of episodes of each environment is fixed in advance, because the episodes that end within a given time are
     biased toward short ones; the first environments play the remainder of `episodes / num_envs`. An episode that is
     longer than `max_steps` is cut. Environments cannot be reset one by one: the rest of an episode that was cut counts
-    as the next episode.
+    as the next episode. `cause` names what ended each episode; see `known_cause`.
     """
     n = environment.num_envs
     quota = shares(episodes, n)
     played = np.zeros(n, np.int64)
     returns, lengths = np.zeros(n), np.zeros(n, np.int64)
-    results: list[tuple[int, float, int, bool]] = []
-    cut = 0
+    actions = np.zeros((n, environment.num_actions), np.int64)
+    results: list[tuple[int, float, int, bool, np.ndarray, str]] = []
+    cut, last = 0, deque[np.ndarray](maxlen=LAST_FRAMES)
     choice, sampled = ActionChoice(greedy=deterministic), False
-    transitions = play(agent, environment, rng, choice=choice)
+    transitions = play(agent, environment, rng, choice=choice, active=lambda: played < quota)
     while (played < quota).any():
+        if cause is not None:
+            watch_ends(environment, played < quota)
         transition = next(transitions)
         step, sampled = transition.result, choice.is_random(transition.outputs)
         active = np.ones(n, bool) if step.idle is None else ~step.idle
         over = (step.firsts if step.new_games is None else step.new_games) & active
         returns += step.rewards * active
         lengths += active
+        actions[np.arange(n), transition.actions] += active
+        last.append(transition.observations)
         too_long = ~over & (lengths >= max_steps)
         ended = over | too_long
         for i in np.flatnonzero(ended & (played < quota)):
             total = step.game_returns[i] if step.game_returns is not None and over[i] else returns[i]
-            results.append((int(i), float(total), int(lengths[i]), bool(step.truncated[i] or too_long[i])))
+            truncated = bool(step.truncated[i] or too_long[i])
+            about = {"return": float(total), "length": int(lengths[i]), "truncated": truncated}
+            name = ""
+            if cause is not None:
+                frames = np.stack([frame[i] for frame in list(last)[-int(lengths[i]) :]])
+                name = str(cause({**step.ends.get(int(i), {}), **about}, frames))
+            results.append((int(i), float(total), int(lengths[i]), truncated, actions[i].copy(), name))
             cut += int(too_long[i])
         played += ended
-        returns[ended], lengths[ended] = 0, 0
+        returns[ended], lengths[ended], actions[ended] = 0, 0, 0
         if progress is not None:
             progress(len(results), episodes)
     transitions.close()
     results.sort(key=lambda result: result[0])
-    environments, totals, steps, truncated = zip(*results, strict=True)
-    return Evaluation(np.array(totals), np.array(steps), np.array(environments), np.array(truncated), cut, sampled)
+    environments, totals, steps, cuts, taken, causes = zip(*results, strict=True)
+    return Evaluation(
+        np.array(totals),
+        np.array(steps),
+        np.array(environments),
+        np.array(cuts),
+        cut,
+        sampled,
+        np.stack(taken),
+        causes if cause is not None else (),
+    )
+
+
+def known_cause(info: Mapping[str, Any], frames: np.ndarray) -> str:
+    """What the environment says, else `time limit` or `end of episode`."""
+    return str(info.get("cause") or ("time limit" if info["truncated"] else "end of episode"))
 
 
 def unseen_levels(spec: EnvironmentSpec) -> EnvironmentSpec | None:

@@ -222,8 +222,13 @@ def play(
     *,
     choice: ActionChoice = POLICY,
     render: Callable[[int], bool] = lambda _: False,
+    active: Callable[[], np.ndarray | None] = lambda: None,
 ) -> Generator[Transition, None, None]:
-    """Yield transitions without end; `render(t)` says whether to render frames before step t."""
+    """Yield transitions without end.
+
+    `render(t)` says whether to render frames before step t; `active()`, asked before each step, which environments (N,)
+    matter: in the others the agent's outputs are not computed and are 0. Random numbers do not depend on it.
+    """
     n = environment.num_envs
     if agent.num_actions != environment.num_actions:
         raise SamplesError(
@@ -235,7 +240,7 @@ def play(
     while True:
         frames = environment.render() if render(t) else None
         state = before_step(agent, state, step.firsts)
-        outputs, next_state = agent.step(observations, state, step.firsts)
+        outputs, next_state = _step_active(agent, observations, state, step.firsts, active())
         actions = choose_actions(outputs, rng, choice, step.action_masks)
         result = environment.step(actions)
         _check_step(result, t)
@@ -254,6 +259,29 @@ def play(
         )
         state, step, t = next_state, result, t + 1
         observations = observe(agent, step.observations)
+
+
+def _step_active(
+    agent: Player, observations: np.ndarray, state: State, firsts: np.ndarray, active: np.ndarray | None
+) -> tuple[Outputs, State]:
+    """The agent's step in active environments; outputs of the others are 0, and their states stay."""
+    if active is None or active.all():
+        return agent.step(observations, state, firsts)
+    rows = np.flatnonzero(active)
+
+    def spread(part: np.ndarray | None, before: np.ndarray | None = None) -> np.ndarray | None:
+        if part is None:
+            return None
+        spread_out = np.zeros((len(active), *part.shape[1:]), part.dtype) if before is None else np.array(before)
+        spread_out[rows] = part
+        return spread_out
+
+    states = None if state is None else tuple(part[rows] for part in state)
+    outputs, after = agent.step(observations[rows], states, firsts[rows])
+    everywhere = Outputs(*(spread(part) for part in (outputs.policy_logits, outputs.values, outputs.q_values)))
+    if after is None or state is None:
+        return everywhere, after
+    return everywhere, tuple(spread(part, before) for part, before in zip(after, state, strict=True))  # type: ignore[misc]
 
 
 def _check_step(step: Step, t: int) -> None:

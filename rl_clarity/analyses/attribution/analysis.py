@@ -275,7 +275,7 @@ def _explain_batch(
     agent, options, scores = subject.agent, subject.options, scores_to_compute(subject)
     if reduction is None:
         gradients = agent.gradients(observations, "input", scores, state=state)
-        return {name: Attributed(_sum(gradients, rows), None, None) for name, rows in _score_rows(subject).items()}
+        return {name: Attributed(sum_rows(gradients, rows), None, None) for name, rows in score_rows(subject).items()}
     straight = options.attr_max_paths is None
     result = attribute(
         agent,
@@ -308,14 +308,14 @@ def _explain_batch(
             agent, observations, layer.full_name, scores, state, baseline
         )
     attributed = {}
-    for output, rows in _score_rows(subject).items():
-        channels, residual = reduction.signed_transform(_sum(result.values, rows))
-        remembered = None if memory is None else _sum(memory, rows)
-        attributed[output] = Attributed(channels, residual, _sum(gaps, rows), remembered)
+    for output, rows in score_rows(subject).items():
+        channels, residual = reduction.signed_transform(sum_rows(result.values, rows))
+        remembered = None if memory is None else sum_rows(memory, rows)
+        attributed[output] = Attributed(channels, residual, sum_rows(gaps, rows), remembered)
     return attributed
 
 
-def _score_rows(subject: Subject) -> dict[str, list[int]]:
+def score_rows(subject: Subject) -> dict[str, list[int]]:
     """Which of the computed scores an output is the sum of: a group's are those of its actions."""
     outputs = attributed_outputs(subject)
     row = {output.id: i for i, output in enumerate(output for output in outputs if output.kind != "group")}
@@ -328,7 +328,7 @@ def _score_rows(subject: Subject) -> dict[str, list[int]]:
     }
 
 
-def _sum(values: np.ndarray, rows: Sequence[int]) -> np.ndarray:
+def sum_rows(values: np.ndarray, rows: Sequence[int]) -> np.ndarray:
     """Sum of some rows of `values` (S, ...); a view for a single row."""
     return functools.reduce(np.add, (values[row] for row in rows))
 
@@ -365,12 +365,8 @@ def write_totals(files: PageFiles, name: str, sums: Mapping[str, np.ndarray]) ->
     files.write_chunk(name, {key: values.astype(np.float32) for key, values in sums.items()})
 
 
-def read_totals(subject: Subject, layer: PageLayer, trajectory: int) -> np.ndarray:
-    """Totals (T, K + 1, 2) of the first output along a trajectory."""
-    return _read_totals(subject, layer, trajectory)[attributed_outputs(subject)[0].id]
-
-
-def _read_totals(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
+def read_totals(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
+    """Totals (T, K + 1, 2) along a trajectory, by output."""
     data = subject.files.directory.read(totals_name(subject.options, layer, trajectory))
     arrays = decode_chunk(parse_script(data))
     return {key.removeprefix("totals."): values for key, values in arrays.items() if key.startswith("totals.")}
@@ -384,7 +380,7 @@ def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo
     height, width, depth = layer.shape
     effects: dict[str, Any] = {}
     if all(facts):
-        totals = [_read_totals(subject, layer, trajectory) for trajectory in trajectories]
+        totals = [read_totals(subject, layer, trajectory) for trajectory in trajectories]
         effects = {output: mean_effects([one[output] for one in totals]).tolist() for output in ids}
     entry = {
         "name": layer.name,

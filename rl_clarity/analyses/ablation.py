@@ -1,0 +1,193 @@
+"""Ablation on frames: how much an output changes when a feature is removed from a layer's activations.
+
+A feature is removed as `rl_clarity.Ablate(layer, component=...)` does it: its part of the activations at each position,
+max(0, a . d / |d|^2) d, is subtracted. Attribution says which part of an output is due to a feature; ablation says what
+becomes of the output without it. Where the network above the layer is linear they are each other's negative; where it is
+not, their correlation over frames says how far attribution can be trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.editing import Ablate
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.attribution.analysis import (
+    attributed_outputs,
+    attribution_inputs,
+    read_totals,
+    score_rows,
+    scores_to_compute,
+    sum_rows,
+)
+from rl_clarity.analyses.features import feature_layers, load_features
+from rl_clarity.analyses.layers import MEMORY_HINT, PageLayer, gradient_bytes, sample_frames, task_size
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
+from rl_clarity.pages.chunks import decode_chunk, parse_script
+from rl_clarity.pages.files import check_subdirectories, path_in
+from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.parsing import check_minimum
+
+MEASURED_FEATURES = 2
+"""Features that are ablated to measure the time."""
+
+
+@dataclass(frozen=True)
+class AblationOptions:
+    """Ablation of features on frames."""
+
+    ablation_every: int | None = 4
+    """Ablate the features on every n-th frame of a trajectory: 1 for all frames, None for no ablation."""
+    ablation_subdir: str = "ablation/"
+    """Directory of changes of outputs by ablation."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "ablation_every")
+        check_subdirectories(self)
+
+
+class AblationAnalysis(Analysis):
+    """Changes of outputs when a feature is ablated, along each trajectory."""
+
+    kind = "ablation"
+    Options = AblationOptions
+    needs_all = False
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        if options.ablation_every is None:
+            return
+        count, steps = subject.trajectories.actions.shape
+        frames = len(range(0, steps, options.ablation_every))
+        for layer in feature_layers(subject):
+            for trajectory in range(count):
+                yield self.task(
+                    subject,
+                    f"{self.kind}/{layer.name}/{trajectory + 1}",
+                    partial(ablate_trajectory, subject, layer, trajectory),
+                    [attribution_inputs(subject), subject.decisive(AblationOptions), asdict(layer), trajectory],
+                    size=task_size(layer, frames) * layer.channels,
+                    group=f"{self.kind}/{layer.name}",
+                    after=(f"features/{layer.name}",),
+                    pieces=partial(_pieces, layer, frames),
+                    frame_bytes=gradient_bytes(subject.agent, layer, 1),
+                    memory_hint=MEMORY_HINT,
+                )
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
+        if options.ablation_every is None:
+            return None
+        layers = {layer.slug: layer_entry(subject, layer, results) for layer in feature_layers(subject)}
+        return Section(self.kind, "Ablation", {"every": options.ablation_every, "layers": layers})
+
+
+def ablation_changes(
+    agent: Agent,
+    observations: np.ndarray,
+    layer: str,
+    components: np.ndarray,
+    scores: Sequence[Any],
+    state: State = None,
+) -> np.ndarray:
+    """Return by how much scores change (S, B, K) when each of K components is ablated from a layer's activations.
+
+    Each batch of observations passes the network up to the layer once, and the network above it K + 1 times.
+
+    Args:
+        observations: (B, H, W, C)
+        layer: name of a site (h, w, c)
+        components: (K, c)
+        scores: what is measured, as `Agent.tails` takes it
+        state: of a recurrent agent before the observations
+    """
+    edits = [Ablate(layer, component=component) for component in components]
+    changes = []
+    for tail in agent.tails(observations, layer, scores, state):
+        activations, before = tail.values, tail.scores()
+        ablated = [tail.scores(edit.apply(activations)) - before for edit in edits]
+        changes.append(np.stack(ablated, axis=-1))  # (S, n, K)
+    return np.concatenate(changes, axis=1)
+
+
+def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
+    """Write the changes of a trajectory's outputs when each feature of a layer is ablated."""
+    chosen = np.arange(0, subject.trajectories.actions.shape[1], subject.options.ablation_every)
+    components = load_features(subject.files, layer).reduction.components
+    parts = []
+    for part in slices(len(chosen), work.frames):
+        frames = chosen[part]
+        observations = np.asarray(subject.trajectories.observations[trajectory, frames])
+        state = subject.states(trajectory, frames)
+        scores = scores_to_compute(subject)
+        parts.append(ablation_changes(subject.agent, observations, layer.full_name, components, scores, state))
+        work.report(part.stop / len(chosen))
+    changes = np.concatenate(parts, axis=1)  # (S, n, K)
+    arrays: dict[str, np.ndarray | bytes] = {"frames": chosen.astype(np.int32)}
+    for output, rows in score_rows(subject).items():
+        arrays[f"change.{output}"] = sum_rows(changes, rows).astype(np.float32)
+    name = chunk_name(subject.options, layer, trajectory)
+    subject.files.write_chunk(name, arrays)
+    return TaskResult(files=[name])
+
+
+def chunk_name(options: AblationOptions, layer: PageLayer, trajectory: int) -> str:
+    return path_in(options.ablation_subdir, f"{layer.slug}/{trajectory + 1}/ablation.js")
+
+
+def read_changes(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
+    """The ablated frames of a trajectory, and the changes of its outputs there; docs/page-format.md has the names."""
+    return decode_chunk(parse_script(subject.files.directory.read(chunk_name(subject.options, layer, trajectory))))
+
+
+def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> dict[str, Any]:
+    """What the section says of a layer; the numbers are absent until all trajectories are finished."""
+    options, trajectories = subject.options, range(len(subject.trajectories.actions))
+    entry: dict[str, Any] = {"trajectories": [ChunkName(chunk_name(options, layer, t)) for t in trajectories]}
+    needed = [f"{kind}/{layer.name}/{t + 1}" for kind in ("ablation", "attribution") for t in trajectories]
+    if all(name in results for name in needed):
+        outputs = attributed_outputs(subject)
+        entry["outputs"] = {output.id: _summary(subject, layer, output.id) for output in outputs}
+    return entry
+
+
+def _summary(subject: Subject, layer: PageLayer, output: str) -> dict[str, list[float]]:
+    """Over all ablated frames and for each feature: mean and mean absolute change, correlation with attribution."""
+    changes, attribution = [], []
+    for trajectory in range(len(subject.trajectories.actions)):
+        arrays = read_changes(subject, layer, trajectory)
+        changes.append(arrays[f"change.{output}"])
+        totals = read_totals(subject, layer, trajectory)[output]
+        attribution.append(totals[arrays["frames"], : layer.channels].sum(axis=-1))
+    return summarize(np.concatenate(changes), np.concatenate(attribution))
+
+
+def summarize(changes: np.ndarray, attribution: np.ndarray) -> dict[str, list[float]]:
+    """Mean, mean absolute value, and correlation of changes (n, K) by ablation with attribution (n, K) to features.
+
+    The correlation is that of the negative change: 1 where each frame loses what attribution says is due to the feature.
+    It is 0 where either is constant.
+    """
+    changes, attribution = changes.astype(np.float64), attribution.astype(np.float64)
+    lost, due = (values - values.mean(axis=0) for values in (-changes, attribution))
+    norms = np.linalg.norm(lost, axis=0) * np.linalg.norm(due, axis=0)
+    correlation = np.divide((lost * due).sum(axis=0), norms, out=np.zeros(len(norms)), where=norms > 0)
+    return {
+        "mean": changes.mean(axis=0).tolist(),
+        "mean_abs": np.abs(changes).mean(axis=0).tolist(),
+        "correlation": correlation.tolist(),
+    }
+
+
+def _pieces(layer: PageLayer, frames: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """Some features, ablated on a batch; `frames` are those of a trajectory."""
+    seen, state = sample_frames(sample, batch)
+    components = np.eye(layer.shape[-1], dtype=np.float32)[: min(MEASURED_FEATURES, layer.channels)]
+    scores = scores_to_compute(sample)
+    ablate = partial(ablation_changes, sample.agent, seen, layer.full_name, components, scores, state)
+    passes = (layer.channels + 1) / (len(components) + 1)
+    yield Piece(ablate, frames / len(seen) * passes, ablate)

@@ -1,0 +1,5 @@
+"""Behavior: what an agent achieves, and how its episodes end, with and without a feature."""
+
+from rl_clarity.analyses.behavior.analysis import BehaviorAnalysis, BehaviorOptions
+
+__all__ = ["BehaviorAnalysis", "BehaviorOptions"]

@@ -1,0 +1,81 @@
+"""Comparison of paired episodes: differences of means, bootstrap intervals, and tests corrected for their number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+RESAMPLES = 20_000
+LEVEL = 0.05
+"""Intervals contain the true difference with a probability of 1 - LEVEL."""
+BLOCK = 1000
+"""Resamples that are drawn at once."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """M measures of n episodes with an edit, less those of the same n episodes without."""
+
+    before: np.ndarray  # (M,): means without the edit
+    after: np.ndarray  # (M,): means with it
+    intervals: np.ndarray  # (M, 2): of the difference of the means
+    corrected_intervals: np.ndarray  # (M, 2): all of them contain the true differences with a probability of 1 - LEVEL
+    p: np.ndarray  # (M,)
+    adjusted_p: np.ndarray  # (M,): corrected for M tests
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """One measure, as JSON."""
+        before, after = float(self.before[index]), float(self.after[index])
+        return {
+            "unedited": before,
+            "ablated": after,
+            "difference": after - before,
+            "interval": self.intervals[index].tolist(),
+            "corrected_interval": self.corrected_intervals[index].tolist(),
+            "p": float(self.p[index]),
+            "adjusted_p": float(self.adjusted_p[index]),
+        }
+
+
+def compare(before: np.ndarray, after: np.ndarray, seed: int = 0) -> Comparison:
+    """Compare M measures of n pairs of episodes, each (n, M), and correct for M tests.
+
+    Intervals are percentile bootstrap intervals over pairs. `corrected_intervals` have the level LEVEL / M each
+    (Bonferroni). p is that of a sign-flip permutation test of the mean difference (two-sided, with RESAMPLES random
+    flips); the adjusted p is Holm's. All measures share their resamples, so that each is a product of matrices.
+    """
+    differences = after.astype(np.float64) - before
+    pairs, measures = differences.shape
+    rng = np.random.default_rng([seed, pairs])
+    means = np.empty((RESAMPLES, measures))
+    exceeding = np.zeros(measures)
+    observed = np.abs(differences.mean(axis=0))
+    for start in range(0, RESAMPLES, BLOCK):
+        counts = rng.multinomial(pairs, np.full(pairs, 1 / pairs), size=BLOCK)
+        means[start : start + BLOCK] = counts @ differences / pairs
+        flipped = rng.choice([-1.0, 1.0], size=(BLOCK, pairs)) @ differences / pairs
+        exceeding += (np.abs(flipped) >= observed * (1 - 1e-9)).sum(axis=0)
+    p = (1 + exceeding) / (1 + RESAMPLES)
+    return Comparison(
+        before.mean(axis=0),
+        after.mean(axis=0),
+        _quantiles(means, LEVEL),
+        _quantiles(means, LEVEL / measures),
+        p,
+        holm(p),
+    )
+
+
+def _quantiles(means: np.ndarray, level: float) -> np.ndarray:
+    return np.quantile(means, [level / 2, 1 - level / 2], axis=0).T
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """Adjust the p-values (M,) of M tests (Holm, A simple sequentially rejective multiple test procedure, 1979)."""
+    order = np.argsort(p, kind="stable")
+    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(steps, 1)
+    return adjusted
