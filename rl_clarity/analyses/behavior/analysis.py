@@ -24,7 +24,7 @@ from rl_clarity.analyses.behavior.clips import write_clips
 from rl_clarity.analyses.behavior.play import Block, blocks, environment_of
 from rl_clarity.analyses.behavior.statistics import compare
 from rl_clarity.analyses.features import feature_layers, load_features, reduction_inputs
-from rl_clarity.analyses.layers import PageLayer
+from rl_clarity.analyses.layers import PageLayer, page_layers
 from rl_clarity.errors import OptionError
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.keys import as_json, to_plain
@@ -52,6 +52,8 @@ class BehaviorOptions:
 
     causal_episodes: int = 0
     """Episodes that the agent plays with each feature ablated, on the same levels as without; 0 for none."""
+    causal_layers: tuple[str, ...] | None = None
+    """Layers whose features are ablated in play, by name; all layers of the page by default."""
     causal_max_steps: int = EvaluationOptions.max_steps
     """Number of steps after which such an episode is cut off."""
     causal_cause: Cause | None = None
@@ -78,12 +80,16 @@ class BehaviorAnalysis(Analysis):
         if options.causal_episodes:
             require(agent, *PLAYING, for_="causal_episodes")
             environment_of(agent)
+            layers = [layer.name for layer in page_layers(agent, options)]
+            unknown = [name for name in options.causal_layers or () if name not in layers]
+            if unknown:
+                raise OptionError(f"causal_layers={unknown}: the page explains the layers {', '.join(layers)}")
 
     def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
         if not options.causal_episodes:
             return
         agents = functools.lru_cache(maxsize=1)(partial(_ablated, subject))  # tasks of one agent follow each other
-        layers, own = feature_layers(subject), _own_inputs(subject)
+        layers, own = _layers(subject), _own_inputs(subject)
         for block in _blocks(subject):
             task = partial(_play_task, subject, block, lambda: subject.agent)
             yield self._play_task(subject, "unedited", block, task, [own, None], ())
@@ -125,6 +131,12 @@ class BehaviorAnalysis(Analysis):
             {key: ImageName(value) if key in images else value for key, value in clip.items()} for clip in facts["clips"]
         ]
         return Section(self.kind, "Without a feature", {**facts, "clips": clips})
+
+
+def _layers(subject: Subject) -> list[PageLayer]:
+    """The layers whose features are ablated."""
+    chosen = subject.options.causal_layers
+    return [layer for layer in feature_layers(subject) if chosen is None or layer.name in chosen]
 
 
 def _own_inputs(subject: Subject) -> Any:
