@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from rl_clarity import models as models
+    from rl_clarity.ablation import ablate as ablate
     from rl_clarity.agents.edited_agent import edit as edit
     from rl_clarity.agents.editing import Ablate as Ablate
     from rl_clarity.agents.editing import Steer as Steer
@@ -62,6 +63,7 @@ _PUBLIC = {
     "Recording": "rl_clarity.recordings.recording",
     "Steer": "rl_clarity.agents.editing",
     "TorchAgent": "rl_clarity.agents.torch_agent",
+    "ablate": "rl_clarity.ablation",
     "collect": "rl_clarity.recordings.collection",
     "convert": "rl_clarity.models",
     "edit": "rl_clarity.agents.edited_agent",

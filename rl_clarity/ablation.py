@@ -13,9 +13,10 @@ from rl_clarity.analyses.behavior.play import environment_of
 from rl_clarity.environments import make
 from rl_clarity.errors import OptionError
 from rl_clarity.pages.results import Page
+from rl_clarity.parsing import parse
 from rl_clarity.pipeline import generate, run
 from rl_clarity.recordings.collection import collect
-from rl_clarity.recordings.options import TrajectoriesOptions
+from rl_clarity.recordings.options import ObservationsOptions, TrajectoriesOptions
 
 EPISODES = 400
 
@@ -105,8 +106,12 @@ def ablate(
 
 def _explain(agent: Agent, output_dir: str | os.PathLike[str], options: Mapping[str, Any]) -> Page:
     """A page of an agent in memory, which first plays to collect samples."""
-    spec = environment_of(agent)
-    with closing(make(spec, TrajectoriesOptions.num_envs, options["seed"])) as environment:
-        samples = collect(agent, environment, seed=options["seed"])
+    sizes = {name: options.get(name) for name in ("trajectories_kwargs", "observations_kwargs")}
+    options = {name: value for name, value in options.items() if name not in sizes}
+    played = parse(TrajectoriesOptions, sizes["trajectories_kwargs"], "trajectories_kwargs.")
+    extra = parse(ObservationsOptions, sizes["observations_kwargs"], "observations_kwargs.")
+    seed, num_obs = options["seed"], -(-extra.num_envs * extra.num_obs // played.num_envs)
+    with closing(make(environment_of(agent), played.num_envs, seed)) as environment:
+        samples = collect(agent, environment, played.num_steps, num_obs, obs_every=extra.obs_every, seed=seed)
     page: Page = generate(agent, *samples, output_dir, **options)
     return page

@@ -29,7 +29,7 @@ LAYERS = (
     ("training",),
     ("models",),
     ("pipeline",),
-    ("demo", "evaluation", "inspection", "integrations", "playing"),
+    ("ablation", "demo", "evaluation", "inspection", "integrations", "playing"),
     ("cli",),
     ("__init__", "__main__"),
 )

@@ -1,9 +1,9 @@
 """Ablation on frames: how much an output changes when a feature is removed from a layer's activations.
 
-A feature is removed as `rl_clarity.Ablate(layer, component=...)` does it: its part of the activations at each position,
-max(0, a . d / |d|^2) d, is subtracted. Attribution says which part of an output is due to a feature; ablation says what
-becomes of the output without it. Where the network above the layer is linear they are each other's negative; where it is
-not, their correlation over frames says how far attribution can be trusted.
+A feature is removed as `rl_clarity.Ablate(layer, component=...)` does it: its part of the activations at each
+position, max(0, a . d / |d|^2) d, is subtracted. Attribution says which part of an output is due to a feature; ablation
+says what becomes of the output without it. Where the network above the layer is linear, and the feature is a channel of
+its own, they are each other's negative; elsewhere their correlation over frames says how far they agree.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ def _summary(subject: Subject, layer: PageLayer, output: str) -> dict[str, list[
 def summarize(changes: np.ndarray, attribution: np.ndarray) -> dict[str, list[float]]:
     """Mean, mean absolute value, and correlation of changes (n, K) by ablation with attribution (n, K) to features.
 
-    The correlation is that of the negative change: 1 where each frame loses what attribution says is due to the feature.
-    It is 0 where either is constant.
+    The correlation is that of the negative change: 1 where frames lose in proportion to what attribution says is due to
+    the feature. It is 0 where either is constant.
     """
     changes, attribution = changes.astype(np.float64), attribution.astype(np.float64)
     lost, due = (values - values.mean(axis=0) for values in (-changes, attribution))

@@ -106,7 +106,7 @@ class Subject:
             return newest_frames(self.observations.observations, self.stack)
         return full
 
-    def states(self, trajectory: int, steps: slice) -> State:
+    def states(self, trajectory: int, steps: slice | np.ndarray) -> State:
         """A recurrent agent's states before steps of a trajectory."""
         states = self.trajectories.states
         return None if states is None else tuple(np.asarray(part[trajectory, steps]) for part in states)

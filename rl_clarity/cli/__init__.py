@@ -20,6 +20,7 @@ from typing import Any
 import rl_clarity
 from rl_clarity.cli.arguments import (
     PROGRAM,
+    Ablate,
     CheckpointCommand,
     Convert,
     Demo,
@@ -104,7 +105,7 @@ def _main(words: Sequence[str]) -> int:
             raise
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except KeyboardInterrupt as error:
-        if isinstance(command, Run) and not command.dry_run:
+        if isinstance(command, Ablate) or (isinstance(command, Run) and not command.dry_run):
             error.args = ("the same command resumes it",)
         return _stopped(error)
     if summary and communicator().rank == 0:
@@ -220,6 +221,22 @@ def _evaluate(command: Evaluate) -> Result:
     return {name: summary(evaluation) for name, evaluation in evaluations.items()}, text(evaluations)
 
 
+def _ablate(command: Ablate) -> Result:
+    report = rl_clarity.ablate(
+        command.checkpoint,
+        command.output_dir,
+        layer=command.layer,
+        episodes=command.episodes,
+        seed=command.seed,
+        overwrite=command.force,
+        load_kwargs={"metadata": command.overrides(), "check": command.check},
+        trajectories_kwargs=command.trajectories,
+        observations_kwargs=command.observations,
+    )
+    rows = {"rows": report.rows, "episodes": report.episodes, "tests": report.tests, "page": str(report.page.path)}
+    return rows, f"{report}\nThe page is {report.page.path}"
+
+
 def _export(command: Export) -> Result:
     from rl_clarity.pages.export import export
     from rl_clarity.pages.results import open_results
@@ -300,6 +317,7 @@ RUNNERS: dict[type, Any] = {
     Inspect: _inspect,
     Record: _record,
     Evaluate: _evaluate,
+    Ablate: _ablate,
     Export: _export,
     Verify: _verify,
     Gallery: _gallery,

@@ -248,6 +248,27 @@ class Evaluate(CheckpointCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ablate(CheckpointCommand):
+    """Let an agent play the same levels with and without each feature of a layer, and compare returns, lengths, what
+    ended the episodes, and actions. Writes a page with the comparison. An interrupted command is resumed by the same
+    command.
+    """
+
+    output_dir: DirectoryPath
+    """Directory of the page."""
+    layer: str | None = None
+    """Name of the layer; all layers of the page by default."""
+    episodes: int = 400
+    """Episodes of each agent."""
+    seed: int = 0
+    """Seed of samples, features and episodes."""
+    trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
+    observations: ObservationsOptions = field(default_factory=ObservationsOptions)
+    force: Switch = False
+    """Replace a page in the directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Export(Command):
     """Write images or numbers of a page to a file: .png, .apng, .gif, .csv or .npz. Trajectories, frames and channels
     are counted from 1, as on the page.
@@ -309,7 +330,7 @@ class Convert(CheckpointCommand):
 
 COMMANDS: dict[str, Any] = {
     kind.__name__.lower(): kind
-    for kind in (Run, Train, Demo, Inspect, Record, Evaluate, Export, Verify, Gallery, Convert)
+    for kind in (Run, Train, Demo, Inspect, Record, Evaluate, Ablate, Export, Verify, Gallery, Convert)
 }
 
 

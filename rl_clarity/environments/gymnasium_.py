@@ -114,7 +114,9 @@ class GymnasiumEnvironment:
             if firsts[i]:
                 final[i], ends[i] = self._layout.convert(np.asarray(observation)[None])[0], info
             observations.append(environment.reset()[0] if firsts[i] else observation)
-        return Step(self._layout.convert(np.stack(observations)), to_rewards(rewards), firsts, truncated, final, ends=ends)
+        return Step(
+            self._layout.convert(np.stack(observations)), to_rewards(rewards), firsts, truncated, final, ends=ends
+        )
 
     def render(self) -> np.ndarray:
         """Return images (N, H', W', 3) uint8 of the current states, as the environments render them."""

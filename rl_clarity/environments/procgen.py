@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.environments.kinds import CALLER_ONLY, EnvironmentKind, check_name, missing_package
-from rl_clarity.environments.protocol import Combo, Step
 from rl_clarity.environments.procgen_state import what_killed
+from rl_clarity.environments.protocol import Combo, Step
 from rl_clarity.errors import EnvironmentSetupError
 
 GAMES = (
@@ -145,8 +145,8 @@ class ProcgenEnvironment:
 
     An episode that ends at the game's time limit without completing its level counts as `truncated`; this is wrong only
     for an agent that dies at that very step. Procgen never returns the last observation of an episode, so
-    `final_observations` is empty. What ended an episode is said on request (`watch_ends`): `time limit`, `level completed`,
-    in CoinRun `saw`, `enemy` or `lava`, and `death` in other games.
+    `final_observations` is empty. What ended an episode is said on request (`watch_ends`): `time limit`, `level
+    completed`, in CoinRun `saw`, `enemy` or `lava`, and `death` in other games.
 
     The same game, options, `num_envs` and `seed` give the same levels in the same order.
     """

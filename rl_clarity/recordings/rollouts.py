@@ -278,7 +278,7 @@ def _step_active(
 
     states = None if state is None else tuple(part[rows] for part in state)
     outputs, after = agent.step(observations[rows], states, firsts[rows])
-    everywhere = Outputs(*(spread(part) for part in (outputs.policy_logits, outputs.values, outputs.q_values)))
+    everywhere = Outputs(spread(outputs.policy_logits), spread(outputs.values), spread(outputs.q_values))
     if after is None or state is None:
         return everywhere, after
     return everywhere, tuple(spread(part, before) for part, before in zip(after, state, strict=True))  # type: ignore[misc]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -31,7 +30,7 @@ from rl_clarity.keys import as_json, to_plain
 from rl_clarity.pages.files import check_subdirectories, path_in
 from rl_clarity.pages.manifest import ImageName, Section
 from rl_clarity.parsing import check_minimum
-from rl_clarity.recordings.evaluation import Cause, known_cause, play_episodes
+from rl_clarity.recordings.evaluation import Cause, known_cause
 from rl_clarity.recordings.options import EvaluationOptions
 from rl_clarity.registry import source_hash
 from rl_clarity.visualization.totals import mean_effects
@@ -110,7 +109,9 @@ class BehaviorAnalysis(Analysis):
             pieces=lambda sample, frames: (),
         )
 
-    def _play_task(self, subject: Subject, name: str, block: Block, run: Any, inputs: Any, after: tuple[str, ...]) -> Task:
+    def _play_task(
+        self, subject: Subject, name: str, block: Block, run: Any, inputs: Any, after: tuple[str, ...]
+    ) -> Task:
         return self.task(
             subject,
             f"{self.kind}/{name}/{block.number + 1}",
@@ -128,7 +129,8 @@ class BehaviorAnalysis(Analysis):
         facts = results["comparison"]
         images = ("image", "still")
         clips = [
-            {key: ImageName(value) if key in images else value for key, value in clip.items()} for clip in facts["clips"]
+            {key: ImageName(value) if key in images else value for key, value in clip.items()}
+            for clip in facts["clips"]
         ]
         return Section(self.kind, "Without a feature", {**facts, "clips": clips})
 
@@ -205,7 +207,9 @@ def _compare_task(subject: Subject, layers: Sequence[PageLayer], work: Work) -> 
     causes = [*sorted(shares, key=lambda cause: (-shares[cause], cause)), *sorted(others)]
     labels = [action.label for action in subject.info.actions]
     before = own.measures(causes)
-    compared = compare(np.tile(before, len(features)), np.hstack([one.measures(causes) for one in edited]), options.seed)
+    compared = compare(
+        np.tile(before, len(features)), np.hstack([one.measures(causes) for one in edited]), options.seed
+    )
     rows = []
     for i, (layer, k) in enumerate(features):
         row = [compared[i * before.shape[1] + j] for j in range(before.shape[1])]

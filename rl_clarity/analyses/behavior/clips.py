@@ -34,8 +34,8 @@ def write_clips(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Write a clip of each of some features, of the episode in which most return is lost without it.
 
-    `losses` (features, n) are the returns lost in each pair of episodes. Returns what the section says of the clips, and
-    the names of their images.
+    `losses` (features, n) are the returns lost in each pair of episodes. Returns what the section says of the clips,
+    and the names of their images.
     """
     clips, names = [], []
     order = np.argsort(-losses.mean(axis=1), kind="stable")
@@ -46,7 +46,7 @@ def write_clips(
         number, limit = episode % blocks[0].episodes, subject.options.causal_max_steps
         left, right = (block.replay(agent, number, limit) for agent in (subject.agent, ablated(layer, feature)))
         parting = _first_difference(left[1], right[1])
-        images = side_by_side(*(newest_frames(one[0], subject.stack) for one in (left, right)), parting)
+        images = side_by_side(newest_frames(left[0], subject.stack), newest_frames(right[0], subject.stack), parting)
         folder = path_in(subject.options.behavior_subdir, f"{layer.slug}/clip-{feature + 1}")
         still, animation = f"{folder}-still.png", f"{folder}.png"
         subject.files.write_image(still, images[min(BEFORE, parting)])

@@ -1,10 +1,10 @@
 """Paired play: the same levels and random numbers for agents that differ in an edit.
 
-Episodes are played in blocks. Every environment of a block plays one episode: the first after its environments were made
-with the block's seed. The levels of a block and the random numbers of its environments are therefore the same for every
-agent, whatever the agent does. Actions are sampled by inverse transform from random numbers that depend only on block,
-step and environment (common random numbers): two agents act alike until the probabilities of an action differ enough for
-a random number to lie between them, and an edit that changes nothing changes no episode.
+Episodes are played in blocks. Every environment of a block plays one episode: the first one after it was made with the
+block's seed. The levels of a block and the random numbers of its environments are therefore the same for every agent,
+whatever it does. Actions are sampled by inverse transform from random numbers that depend only on block, step and
+environment (common random numbers): two agents act alike until their probabilities differ enough for a random number to
+lie between them, and an edit that changes nothing changes no episode.
 """
 
 from __future__ import annotations

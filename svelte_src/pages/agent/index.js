@@ -16,7 +16,7 @@ import { createNames } from "./names.js";
 import { changed, chooseChannels, rowTarget, toggleChannel, toggleSolo } from "./selection.js";
 
 /** Kinds of sections that this page's own panels draw. */
-export const sections = ["trajectories", "features", "attribution"];
+export const sections = ["trajectories", "features", "attribution", "ablation"];
 
 /** Panels by slot; `aside` opens at the side. */
 export const layout = {
