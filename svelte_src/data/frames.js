@@ -43,20 +43,23 @@ export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
   const get = (trajectory, frame, part = NEWEST, ahead = false) =>
     bitmaps.get(keyOf(trajectory, frame, part), trajectory, frame, part, ahead);
 
+  const known = (trajectory, frame) => bitmaps.has(keyOf(trajectory, frame, NEWEST));
+
   return {
     peek: (trajectory, frame, part = NEWEST) => bitmaps.peek(keyOf(trajectory, frame, part)),
     /** @param {string} [part] NEWEST, or STACK: all frames of a stacked observation side by side */
     get,
-    /** Decode the neighbours of a frame, more of them in the direction of travel; many at once, now and then. */
-    warm(trajectory, frame, direction = 1) {
+    /** Decode the neighbours of a frame after it, more of them in the direction of travel; many at once, now and then. */
+    async warm(trajectory, frame, direction = 1) {
+      await get(trajectory, frame).catch(() => {}); // nothing delays the frame itself
       const last = manifest.trajectories[trajectory].steps - 1;
       const within = (at) => Math.max(0, Math.min(last, at));
-      const known = (at) => bitmaps.has(keyOf(trajectory, at, NEWEST));
-      if (known(within(frame - (BEHIND / 2) * direction)) && known(within(frame + (AHEAD / 2) * direction))) return;
+      const near = [frame - (BEHIND / 2) * direction, frame + (AHEAD / 2) * direction];
+      if (near.every((at) => known(trajectory, within(at)))) return;
       const ends = [frame - BEHIND * direction, frame + AHEAD * direction].map(within);
       for (let at = Math.min(...ends); at <= Math.max(...ends); at += 1) {
         const name = manifest.trajectories[trajectory].frames[Math.floor(at / manifest.segment)];
-        if (!chunks.failure(name) && !known(at)) get(trajectory, at, NEWEST, true).catch(() => {});
+        if (!chunks.failure(name) && !known(trajectory, at)) get(trajectory, at, NEWEST, true).catch(() => {});
       }
     },
   };

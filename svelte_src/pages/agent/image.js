@@ -63,6 +63,13 @@ export function movedPoint({ x, y }, { height, width }, key) {
   return { x: along(x, dx, width), y: along(y, dy, height) };
 }
 
+/** Load what a target's image is made of, before anything asks for it: the page opens sooner. */
+export function requestImage({ manifest, chunks, frames }, target) {
+  const name = manifest.layers.length && !target.past && attributionChunk(manifest, target);
+  if (name) chunks.get(name).catch(() => {}); // whoever shows it says what is wrong with it
+  if (!target.past) frames.get(target.trajectory, target.frame).catch(() => {});
+}
+
 /** Load what the reader is about to reach: the next segment while playing, a neighbour near a segment's edge. */
 export function prefetchAround({ manifest, chunks, frames }, target, direction) {
   frames.warm(target.trajectory, target.frame, direction || 1);

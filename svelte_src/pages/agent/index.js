@@ -10,10 +10,10 @@ import { createKept, createSelection } from "../../kit/shell/page.js";
 import { clockOf, createPlayer } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
 import { nextMatch } from "./find.js";
-import { overlayOf } from "./image.js";
+import { overlayOf, requestImage } from "./image.js";
 import { createMatches } from "./matches.js";
 import { createNames } from "./names.js";
-import { changed, chooseChannels, rowTarget, toggleChannel, toggleSolo } from "./selection.js";
+import { changed, chooseChannels, firstTarget, rowTarget, toggleChannel, toggleSolo } from "./selection.js";
 
 /** Kinds of sections that this page's own panels draw. */
 export const sections = ["trajectories", "features", "attribution", "ablation"];
@@ -132,6 +132,7 @@ export function create(shell, query) {
       `${manifest.trajectories.length} ${manifest.trajectories.length === 1 ? "trajectory" : "trajectories"}`,
     ],
   };
+  requestImage(page, firstTarget(manifest, selection.now));
   const toggle = (key) => () => selection.change({ [key]: !selection.now[key] });
   page.actions = {
     trajectory: (key) => clock.go({ episode: selection.now.trajectory + (key === "[" ? -1 : 1), frame: 0 }),
