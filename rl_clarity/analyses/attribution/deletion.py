@@ -1,0 +1,159 @@
+"""Deletion and insertion: how fast an output changes when pixels are removed in the order of a map.
+
+RISE: Randomized Input Sampling for Explanation of Black-box Models (Petsiuk, Das and Saenko, 2018; arXiv 1806.07421).
+Removed pixels are blurred, as in perturbation saliency. A map that shows what an output depends on changes it faster
+than a random order does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
+from rl_clarity.analyses.attribution.quadrature import check_count
+from rl_clarity.analyses.attribution.saliency import (
+    SaliencyOutput,
+    head_columns,
+    network_input,
+    output_differences,
+    results_at,
+)
+from rl_clarity.errors import SamplesError
+
+STEPS = 16
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over frames with its bootstrap interval of 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def above_zero(self) -> bool:
+        return self.low > 0
+
+
+def deletion_area(
+    agent: Agent,
+    observations: np.ndarray,
+    maps: np.ndarray,
+    output: SaliencyOutput = "policy",
+    *,
+    steps: int = STEPS,
+    insertion: bool = False,
+    state: State = None,
+) -> np.ndarray:
+    """Return the area (B,) under the change of an output while pixels are blurred in descending order of a map.
+
+    The change is |s(I) - s(I')|, for "policy" the Euclidean norm of the change of the logits. At step i of `steps`, a
+    share of i / steps of the pixels is blurred; the area is the mean over the steps, relative to the change when all
+    pixels are blurred (1 where this is 0), so that 0.5 is a change in proportion to the pixels.
+
+    Args:
+        observations: (B, H, W, C) as the agent takes them
+        maps: (B, H, W), large where the output depends on the pixel
+        output: "policy", "value", or another score
+        steps: number of steps
+        insertion: begin with the blurred observation, and restore pixels instead; the change is from the blurred one
+        state: of a recurrent agent before the observations; its initial state if None
+
+    Raises OptionError for an object that is not an agent and an unknown output, SamplesError for maps of another shape.
+    """
+    check_count("steps", steps)
+    images = network_input(agent, observations, state)
+    if np.shape(maps) != images.shape[:3]:
+        raise SamplesError(f"maps have the shape {np.shape(maps)}; the observations need {images.shape[:3]}")
+    blurred = PerturbationGrid.for_shape(*images.shape[1:3]).blurred(images)
+    start, end = (blurred, images) if insertion else (images, blurred)
+    ranks = pixel_ranks(maps)
+    pixels = ranks[0].size
+    results, columns = head_columns(agent.forward(observations, state, write={"input": start}))
+    changes = []
+    for step in range(1, int(steps) + 1):
+        removed = ranks < round(step * pixels / steps)
+        mixed = np.where(removed[..., None], end, start)
+        after = results_at(agent, observations, mixed, state)[:, None]
+        change = output_differences([output], results, columns, after, signed=False)[0, :, 0]
+        changes.append(np.sqrt(2 * change))
+    curve = np.stack(changes, axis=1)  # (B, steps)
+    last = curve[:, -1]
+    return np.where(last > 0, curve.mean(axis=1) / np.where(last > 0, last, 1), 1.0)
+
+
+def pixel_ranks(maps: np.ndarray) -> np.ndarray:
+    """Rank of each pixel (B, H, W), 0 for the largest value; ties in the order of rows and columns."""
+    flat = np.reshape(maps, (len(maps), -1))
+    order = np.argsort(-flat, axis=1, kind="stable")
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(flat.shape[1])[None], axis=1)
+    return ranks.reshape(np.shape(maps))
+
+
+def random_maps(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+    """Maps (B, H, W) that give a random order."""
+    return rng.random(tuple(shape), np.float32)
+
+
+def center_maps(shape: Sequence[int]) -> np.ndarray:
+    """Maps (B, H, W) that give the order of the distance from the center of the frame."""
+    count, height, width = shape
+    rows, columns = np.ogrid[:height, :width]
+    distance = np.hypot(rows - (height - 1) / 2, columns - (width - 1) / 2)
+    return np.broadcast_to(-distance, (count, height, width))
+
+
+def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
+    """Percentile bootstrap of the mean of values (B,) over frames."""
+    from scipy.stats import bootstrap
+
+    values = np.asarray(values, np.float64)
+    if len(values) < 2 or np.ptp(values) == 0:
+        mean = float(np.mean(values))
+        return Interval(mean, mean, mean)
+    result = bootstrap(
+        (values,),
+        np.mean,
+        confidence_level=CONFIDENCE,
+        n_resamples=RESAMPLES,
+        method="percentile",
+        vectorized=True,
+        random_state=rng,
+    )
+    low, high = result.confidence_interval
+    return Interval(float(np.mean(values)), float(low), float(high))
+
+
+def compare_orders(
+    agent: Agent,
+    observations: np.ndarray,
+    maps: np.ndarray,
+    output: SaliencyOutput = "policy",
+    *,
+    steps: int = STEPS,
+    insertion: bool = False,
+    state: State = None,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """Compare the area of `maps` with those of a random order and of the distance from the center, paired by frame.
+
+    Returns intervals of `area`, and of its differences `above_random` and `above_center`; positive differences mean
+    that the map's order changes the output faster. Arguments are those of `deletion_area`.
+    """
+    rng = np.random.default_rng(seed)
+    shape = np.shape(maps)
+
+    def area(order: np.ndarray) -> np.ndarray:
+        return deletion_area(agent, observations, order, output, steps=steps, insertion=insertion, state=state)
+
+    own = area(maps)
+    differences = {"above_random": own - area(random_maps(shape, rng)), "above_center": own - area(center_maps(shape))}
+    return {name: bootstrap_interval(values, rng) for name, values in {"area": own, **differences}.items()}
