@@ -86,6 +86,7 @@ _PUBLIC = {
     "recompile_js": "rl_clarity.pages.document",
     "render_attribution": "rl_clarity.visualization.rendering",
     "run": "rl_clarity.pipeline",
+    "sanity_checks": "rl_clarity.analyses.sanity",
     "select_layers": "rl_clarity.analyses.attribution",
     "smooth_gradients": "rl_clarity.analyses.attribution",
     "train": "rl_clarity.training",

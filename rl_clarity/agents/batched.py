@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -99,6 +100,36 @@ class BatchedAgent(ABC):
     def _network_parameters(self) -> dict[str, np.ndarray]:
         """Copies of the network's parameters by name."""
 
+    @abstractmethod
+    def _assign_parameters(self, parameters: Mapping[str, np.ndarray]) -> None:
+        """Set all of the network's parameters, in the layout of `_network_parameters`."""
+
+    @contextmanager
+    def other_parameters(self, parameters: Mapping[str, np.ndarray]) -> Iterator[Self]:
+        """Within, the network has other parameters: arrays by name, as `parameters` returns them; others stay.
+
+        Raises OptionError for an unknown name, or an array of another shape.
+        """
+        before = self._network_parameters()
+        for name, array in parameters.items():
+            if name not in before or np.shape(array) != before[name].shape:
+                known = before[name].shape if name in before else f"none; known: {', '.join(before)}"
+                raise OptionError(f"parameter {name!r} of shape {np.shape(array)}: the network has {known}")
+        try:
+            self._replace_parameters({**before, **parameters})
+            yield self
+        finally:
+            self._replace_parameters(before)
+
+    def _replace_parameters(self, parameters: Mapping[str, np.ndarray]) -> None:
+        self._assign_parameters(parameters)
+        if self._backend.freezes_parameters:
+            self._forget_functions()
+
+    def _forget_functions(self) -> None:
+        """Forget compiled functions, whose keys are tuples; the network's graph and names stay."""
+        self._cache = {key: value for key, value in self._cache.items() if isinstance(key, str)}
+
     def parameters(self) -> dict[str, np.ndarray]:
         """Return copies of the network's parameters by name, and of all that defines the agent's edits."""
         return self._network_parameters() | edit_parameters(self._edits)
@@ -112,8 +143,7 @@ class BatchedAgent(ABC):
         """Return the same agent with further edits, in outputs and gradients; see `rl_clarity.edit`."""
         edited = copy.copy(self)
         edited._edits = (*self._edits, *checked_edits(edits, self.sites))
-        # What does not depend on edits: the network's graph and names. Compiled functions have tuples as keys.
-        edited._cache = {key: value for key, value in self._cache.items() if isinstance(key, str)}
+        edited._forget_functions()
         return edited
 
     @property

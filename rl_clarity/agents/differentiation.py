@@ -25,6 +25,9 @@ class Backend:
     shares_batches = False
     """Whether `gradient_step` takes several points of a path in one batch: there is no shape to compile for."""
 
+    freezes_parameters = False
+    """Whether compiled functions hold the network's parameters as constants."""
+
     def compile(self, function: Function) -> Function:
         """Compile a function where the framework can; arrays in, tensors out."""
         raise NotImplementedError
@@ -89,6 +92,8 @@ class TensorFlowBackend(Backend):
 
 
 class JaxBackend(Backend):
+    freezes_parameters = True
+
     def compile(self, function: Function) -> Function:
         import jax
 

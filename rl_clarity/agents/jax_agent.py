@@ -101,6 +101,17 @@ class JaxAgent(BatchedAgent):
         leaves, _ = jax.tree_util.tree_flatten_with_path(self._parameters)
         return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
+    def _assign_parameters(self, parameters: Mapping[str, np.ndarray]) -> None:
+        import jax
+
+        def new(path: Any, leaf: Any) -> Any:
+            array = np.asarray(parameters[jax.tree_util.keystr(path)], np.asarray(leaf).dtype)
+            return array if isinstance(leaf, np.ndarray) else jax.numpy.asarray(array)
+
+        self._parameters = jax.tree_util.tree_map_with_path(new, self._parameters)
+        self._programs = {}  # parameters are their constants
+        self._program(TRIAL_BATCH)  # the first one numbers the tensors
+
     def _trial(self, *, check_scale: bool) -> tuple[tuple[str, ...], int]:
         """Run the function once and trace it: names of its heads, and the number of actions."""
         observations = np.random.default_rng(0).random((TRIAL_BATCH, *self.observation_shape), np.float32)

@@ -95,6 +95,9 @@ class KerasAgent(BatchedAgent):
         """Return copies of the network's parameters, by their names in a checkpoint."""
         return self.network.parameters()
 
+    def _assign_parameters(self, parameters: Mapping[str, np.ndarray]) -> None:
+        self.network.assign(parameters)
+
     @property
     def _graph(self) -> Graph:
         return self._cached("graph", lambda: model_graph(self.network.model, len(self.heads)))

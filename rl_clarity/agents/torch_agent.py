@@ -215,6 +215,14 @@ class TorchAgent(BatchedAgent):
         state = self.module.state_dict().items()
         return {name: tensor.detach().cpu().double().numpy() for name, tensor in state if hasattr(tensor, "detach")}
 
+    def _assign_parameters(self, parameters: Mapping[str, np.ndarray]) -> None:
+        import torch
+
+        with torch.no_grad():
+            for name, tensor in self.module.state_dict().items():
+                if name in parameters:
+                    tensor.copy_(torch.from_numpy(np.asarray(parameters[name])))
+
     def _bypass(self, site: str) -> tuple[str, ...]:
         inputs = tuple(name for name in (INPUT, *self._states) if name != site)
         return (*inputs, f"{FRONT}{site}") if site in self._calls else inputs

@@ -87,6 +87,24 @@ def ablated(activations: np.ndarray, component: np.ndarray) -> np.ndarray:
     return activations - np.maximum(coefficient, 0)[..., None] * component
 
 
+def test_other_parameters_are_set_and_restored(case: tuple[Any, str]) -> None:
+    agent, _ = case
+    if isinstance(agent, TinyAgent):
+        pytest.skip("its parameters are fixed")
+    observations = observations_for(agent)
+    before, parameters = heads(agent, observations), agent.parameters()
+    halved = {name: array / 2 for name, array in parameters.items() if array.dtype.kind == "f"}
+    with agent.other_parameters(halved) as other:
+        assert not np.allclose(heads(other, observations), before, rtol=0.01)
+        assert np.allclose(next(iter(other.parameters().values())), next(iter(halved.values())))
+    assert np.array_equal(heads(agent, observations), before)
+    with (
+        pytest.raises(rl_clarity.ClarityError, match="parameter 'missing' of shape"),
+        agent.other_parameters({"missing": np.zeros(2)}),
+    ):
+        pass
+
+
 def test_edit_of_strength_zero_changes_no_bit(case: tuple[Any, str]) -> None:
     agent, layer = case
     observations = observations_for(agent)

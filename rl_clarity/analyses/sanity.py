@@ -1,0 +1,274 @@
+"""Sanity checks of saliency methods: does a map depend on what the network learned, and does it show what matters?
+
+- Randomized weights (Sanity Checks for Saliency Maps, Adebayo et al., 2018; arXiv 1810.03292): layers are randomized
+  from the outputs down. The maps of a method that explains the network change.
+- Deletion and insertion (Petsiuk et al., 2018; arXiv 1806.07421): pixels are removed in the order of a map, and change
+  the output faster than in a random order.
+- Completeness of methods that integrate along a path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.analyses.attribution.deletion import Interval, compare_orders
+from rl_clarity.analyses.attribution.input_integrated_gradients import input_attribution
+from rl_clarity.analyses.attribution.integrated_gradients import Attribution, attribute
+from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
+from rl_clarity.analyses.attribution.layers import choose_layers
+from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, perturbation_saliency
+from rl_clarity.analyses.attribution.quadrature import check_count
+from rl_clarity.analyses.attribution.saliency import SaliencyOutput, head_columns, linear_scores
+from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
+from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.recordings.arrays import as_trajectories
+from rl_clarity.recordings.recording import Recording
+from rl_clarity.recordings.samples import Trajectories
+
+RANDOMIZED_FRAMES = 16
+"""Frames whose maps are computed again for every randomized layer."""
+CHANGED = 0.5
+"""Rank correlation with the trained agent's maps below which maps depend on the parameters."""
+PATH_STEPS = 16
+SSIM_SIGMA = 1.5
+LAYER_PREFIX = "integrated_gradients "
+LAST_PART = re.compile(r"(/|\.|\[')[^/.\[]*$")
+"""Of a parameter's name: `kernel` in `pi/1a/kernel`, `weight` in `network.0.weight`."""
+
+Maps = Callable[[Agent, np.ndarray, SaliencyOutput, State], np.ndarray]
+"""From an agent, observations (B, H, W, C), an output and states to maps (B, H, W), at least 0."""
+
+
+@dataclass(frozen=True)
+class Randomization:
+    """Agreement of maps with the trained agent's once layers are randomized from the outputs down to `layer`."""
+
+    layer: str
+    rank_correlation: float
+    """Spearman's, of absolute maps, averaged over frames."""
+    ssim: float
+    """Structural similarity of the maps, each scaled to a maximum of 1, averaged over frames."""
+
+
+@dataclass(frozen=True)
+class MethodReport:
+    """What the checks found for one method."""
+
+    method: str
+    randomization: Sequence[Randomization]
+    deletion: Mapping[str, Interval]
+    """`area`, `above_random`, `above_center`; see `compare_orders`."""
+    insertion: Mapping[str, Interval]
+    completeness: float | None
+    """Mean of |gap| relative to the mean |difference| from the baseline; None for methods without a path."""
+
+    @property
+    def depends_on_parameters(self) -> bool:
+        """Whether the maps change when all layers are randomized."""
+        return bool(self.randomization) and self.randomization[-1].rank_correlation < CHANGED
+
+    @property
+    def beats_random(self) -> bool:
+        """Whether deletion in the order of the map changes the output faster than a random order does."""
+        return self.deletion["above_random"].above_zero
+
+
+@dataclass(frozen=True)
+class SanityReport:
+    """Results of `sanity_checks`."""
+
+    output: Any
+    frames: int
+    methods: Sequence[MethodReport]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        rows = [
+            {**asdict(one), "depends_on_parameters": one.depends_on_parameters, "beats_random": one.beats_random}
+            for one in self.methods
+        ]
+        return {"output": self.output, "frames": self.frames, "methods": rows}
+
+
+def sanity_checks(
+    agent: Agent,
+    trajectories: Trajectories | Recording | Mapping[str, Any],
+    methods: Sequence[str] | None = None,
+    frames: int = 64,
+    seed: int = 0,
+    output: SaliencyOutput = "policy",
+) -> SanityReport:
+    """Check saliency methods on frames of an agent's play.
+
+    Args:
+        agent: an agent with gradients; weights are randomized for a `KerasAgent`, `TorchAgent` or `JaxAgent`
+        trajectories: as for `generate`
+        methods: "perturbation", "jacobian", "smooth_gradients", "input_integrated_gradients" and
+            "integrated_gradients LAYER"; all, with every layer, by default
+        frames: number of frames, spread over the trajectories; a quarter of them, at most 16, for randomized weights
+        seed: of randomized weights, random orders and intervals
+        output: "policy", "value", or another score
+
+    Raises OptionError for an object that is not such an agent, an unknown method or output; SamplesError for samples
+    that do not fit the agent.
+    """
+    agent = require(agent, "forward", "gradients", "tails", for_="sanity_checks")
+    check_count("frames", frames)
+    available = saliency_methods(agent, seed)
+    chosen = list(available) if methods is None else list(methods)
+    for name in chosen:
+        if name not in available:
+            raise OptionError(f"methods={name!r} is not one of {', '.join(available)}")
+    observations, state = _choose_frames(as_trajectories(agent, trajectories), int(frames))
+    few = slice(0, None, max(1, -(-len(observations) // RANDOMIZED_FRAMES)))
+    few_states = None if state is None else tuple(part[few] for part in state)
+    trained = {name: available[name](agent, observations, output, state) for name in chosen}
+    stages: dict[str, list[Randomization]] = {name: [] for name in chosen}
+    for layer, randomized in _randomized(agent, seed):
+        for name in chosen:
+            maps = available[name](randomized, observations[few], output, few_states)
+            stages[name].append(Randomization(layer, *_agreement(trained[name][few], maps)))
+    reports = []
+    for name in chosen:
+        deletion, insertion = (
+            compare_orders(agent, observations, trained[name], output, insertion=insertion, state=state, seed=seed)
+            for insertion in (False, True)
+        )
+        gap = _completeness(agent, name, observations, output, state)
+        reports.append(MethodReport(name, stages[name], deletion, insertion, gap))
+    return SanityReport(output, len(observations), reports)
+
+
+def saliency_methods(agent: Agent, seed: int = 0) -> dict[str, Maps]:
+    """Maps (B, H, W) of each method by name, at least 0 and at the observation's resolution."""
+    methods: dict[str, Maps] = {
+        "perturbation": _perturbation_maps,
+        "jacobian": lambda a, x, output, state: jacobian_saliency(a, x, output, state=state).sum(axis=-1),
+        "smooth_gradients": lambda a, x, output, state: _magnitude(
+            smooth_gradients(a, x, output, seed=seed, state=state)
+        ),
+        "input_integrated_gradients": lambda a, x, output, state: _magnitude(
+            input_attribution(a, x, [output], steps=PATH_STEPS, state=state).values[0]
+        ),
+    }
+    for layer in choose_layers(agent):
+        methods[LAYER_PREFIX + layer.name] = _layer_maps(layer.site.name)
+    return methods
+
+
+def _perturbation_maps(agent: Agent, observations: np.ndarray, output: SaliencyOutput, state: State) -> np.ndarray:
+    maps = perturbation_saliency(agent, observations, output, state=state)
+    return PerturbationGrid.for_shape(*agent.observation_shape[:2]).upsample(maps)
+
+
+def _layer_maps(layer: str) -> Maps:
+    def maps(agent: Agent, observations: np.ndarray, output: SaliencyOutput, state: State) -> np.ndarray:
+        values = _magnitude(_layer_attribution(agent, layer, observations, output, state).values[0])
+        return _resized(values, *agent.observation_shape[:2])
+
+    return maps
+
+
+def _layer_attribution(
+    agent: Agent, layer: str, observations: np.ndarray, output: SaliencyOutput, state: State
+) -> Attribution:
+    scores = linear_scores([output], *head_columns(agent.forward(observations, state)))
+    return attribute(agent, observations, layer, scores, steps=PATH_STEPS, quadrature="midpoint", state=state)
+
+
+def _magnitude(attribution: np.ndarray) -> np.ndarray:
+    return np.abs(attribution).sum(axis=-1)
+
+
+def _resized(maps: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Maps (B, h, w) at (B, H, W), bilinear; cells are areas of the observation."""
+    from PIL import Image
+
+    bilinear = Image.Resampling.BILINEAR
+    return np.stack([np.asarray(Image.fromarray(np.float32(one)).resize((width, height), bilinear)) for one in maps])
+
+
+def _choose_frames(trajectories: Trajectories, frames: int) -> tuple[np.ndarray, State]:
+    """Frames spread over all trajectories, and the states before them."""
+    count, steps = trajectories.actions.shape
+    if not count * steps:
+        raise SamplesError("trajectories have no frames")
+    chosen = np.unique(np.linspace(0, count * steps - 1, min(frames, count * steps)).round().astype(int))
+    at = np.unravel_index(chosen, (count, steps))
+    states = trajectories.states
+    return trajectories.observations[at], None if states is None else tuple(np.asarray(part[at]) for part in states)
+
+
+def _randomized(agent: Any, seed: int) -> Iterator[tuple[str, Agent]]:
+    """The agent with the layers of its parameters randomized, one after another, from the outputs down.
+
+    Each parameter is drawn from a normal distribution with its trained mean and standard deviation, so that activations
+    keep their scale. Nothing for an agent whose parameters cannot be set.
+    """
+    if not hasattr(agent, "other_parameters"):
+        return
+    rng = np.random.default_rng(seed)
+    trained = agent.parameters()
+    layers: dict[str, list[str]] = {}
+    for name in trained:
+        layers.setdefault(LAST_PART.sub("", name), []).append(name)
+    randomized: dict[str, np.ndarray] = {}
+    for layer, names in reversed(layers.items()):
+        for name in names:
+            array = np.asarray(trained[name])
+            if array.dtype.kind == "f":
+                randomized[name] = rng.normal(array.mean(), array.std(), array.shape).astype(array.dtype)
+        with agent.other_parameters(randomized) as other:
+            yield layer, other
+
+
+def _agreement(trained: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Mean rank correlation and structural similarity of maps (B, H, W); constant maps agree with nothing."""
+    from scipy.stats import spearmanr
+
+    correlations = [
+        0.0 if np.ptp(a) == 0 or np.ptp(b) == 0 else float(spearmanr(a.ravel(), b.ravel()).statistic)
+        for a, b in zip(trained, other, strict=True)
+    ]
+    similarities = [structural_similarity(_scaled(a), _scaled(b)) for a, b in zip(trained, other, strict=True)]
+    return float(np.mean(correlations)), float(np.mean(similarities))
+
+
+def _scaled(image: np.ndarray) -> np.ndarray:
+    peak = image.max()
+    return np.asarray(image / peak if peak > 0 else image, np.float64)
+
+
+def structural_similarity(a: np.ndarray, b: np.ndarray) -> float:
+    """SSIM of two images (H, W) in 0..1 (Wang, Bovik, Sheikh and Simoncelli, 2004), with Gaussian windows."""
+    from scipy.ndimage import gaussian_filter
+
+    def local(x: np.ndarray) -> np.ndarray:
+        return np.asarray(gaussian_filter(x, SSIM_SIGMA, truncate=3.5))
+
+    mean_a, mean_b = local(a), local(b)
+    variance_a, variance_b = local(a * a) - mean_a**2, local(b * b) - mean_b**2
+    covariance = local(a * b) - mean_a * mean_b
+    c1, c2 = 0.01**2, 0.03**2
+    luminance = (2 * mean_a * mean_b + c1) / (mean_a**2 + mean_b**2 + c1)
+    return float((luminance * (2 * covariance + c2) / (variance_a + variance_b + c2)).mean())
+
+
+def _completeness(
+    agent: Agent, method: str, observations: np.ndarray, output: SaliencyOutput, state: State
+) -> float | None:
+    if method == "input_integrated_gradients":
+        result = input_attribution(agent, observations, [output], steps=PATH_STEPS, state=state)
+    elif method.startswith(LAYER_PREFIX):
+        result = _layer_attribution(agent, method.removeprefix(LAYER_PREFIX), observations, output, state)
+    else:
+        return None
+    difference = np.abs(result.scores - result.scores_at_baseline).mean()
+    return float(np.abs(result.completeness_gap).mean() / difference) if difference else 0.0

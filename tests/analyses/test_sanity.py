@@ -1,0 +1,99 @@
+"""Sanity checks: methods that ignore the network are recognized; parameters are restored."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.analyses import sanity
+from rl_clarity.analyses.sanity import sanity_checks, structural_similarity
+from rl_clarity.errors import OptionError
+from rl_clarity.formats.architectures import build
+from tests.fakes import TinyAgent
+
+
+def trajectories(shape: tuple[int, int, int], steps: int = 8) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    small = rng.integers(0, 256, (1, steps, 4, 4, shape[2]))
+    observations = np.kron(small, np.ones((1, 1, shape[0] // 4, shape[1] // 4, 1))).astype(np.uint8)
+    zeros = np.zeros((1, steps))
+    return {"observations": observations, "actions": zeros.astype(int), "rewards": zeros, "dones": zeros.astype(bool)}
+
+
+@pytest.fixture(scope="module")
+def keras_agent() -> Any:
+    return rl_clarity.KerasAgent(build("clear", (16, 16, 3), 5, seed=1), batch_size=256, gradient_batch_size=16)
+
+
+@pytest.fixture(scope="module")
+def report(keras_agent: Any) -> Any:
+    methods = ["jacobian", "input_integrated_gradients", "integrated_gradients 2a"]
+    return sanity_checks(keras_agent, trajectories((16, 16, 3)), methods, frames=4, output="value")
+
+
+@pytest.mark.slow
+def test_layers_are_randomized_from_the_outputs_down(report: Any) -> None:
+    for method in report.methods:
+        layers = [stage.layer for stage in method.randomization]
+        assert len(layers) == len(set(layers)) >= 6
+        assert layers[0] == "ppo2_model/vf"
+        assert layers[-2:] == ["ppo2_model/pi/2a/conv2d", "ppo2_model/pi/1a/conv2d"]
+        assert -1 <= method.randomization[-1].rank_correlation < 1
+
+
+@pytest.mark.slow
+def test_the_agent_is_restored(keras_agent: Any) -> None:
+    observations = trajectories((16, 16, 3))["observations"][0]
+    before = keras_agent.forward(observations).values
+    sanity_checks(keras_agent, trajectories((16, 16, 3)), ["jacobian"], frames=2, output="value")
+    np.testing.assert_array_equal(keras_agent.forward(observations).values, before)
+
+
+@pytest.mark.slow
+def test_report_is_json(report: Any) -> None:
+    values = json.loads(json.dumps(report.to_dict()))
+    assert [row["method"] for row in values["methods"]] == [one.method for one in report.methods]
+    completeness = [row["completeness"] for row in values["methods"]]
+    assert completeness[0] is None
+    assert 0 <= completeness[1] < 0.2
+    assert 0 <= completeness[2] < 0.2
+    assert set(values["methods"][0]["deletion"]) == {"area", "above_random", "above_center"}
+
+
+@pytest.mark.slow
+def test_a_method_that_ignores_the_network_is_marked(monkeypatch: pytest.MonkeyPatch, keras_agent: Any) -> None:
+    def edges(agent: Any, observations: np.ndarray, output: Any, state: Any) -> np.ndarray:
+        return np.abs(np.diff(observations.astype(float), axis=1, append=0)).sum(axis=-1)
+
+    methods = {"edges": edges, "jacobian": sanity.saliency_methods(keras_agent)["jacobian"]}
+    monkeypatch.setattr(sanity, "saliency_methods", lambda agent, seed: methods)
+    report = sanity_checks(keras_agent, trajectories((16, 16, 3)), frames=4, output="value")
+    edges_report, jacobian_report = report.methods
+    assert not edges_report.depends_on_parameters
+    assert edges_report.randomization[-1].rank_correlation == pytest.approx(1)
+    assert jacobian_report.randomization[-1].rank_correlation < 0.9
+
+
+def test_agents_whose_parameters_cannot_be_set_are_not_randomized() -> None:
+    agent: Any = TinyAgent("recurrent", observation_shape=(16, 16, 3))
+    report = sanity_checks(agent, trajectories((16, 16, 3)), ["perturbation", "integrated_gradients 1a"], frames=3)
+    for method in report.methods:
+        assert list(method.randomization) == []
+        assert not method.depends_on_parameters
+
+
+def test_structural_similarity() -> None:
+    image = np.random.default_rng(0).random((24, 24))
+    assert structural_similarity(image, image) == pytest.approx(1)
+    assert structural_similarity(image, 1 - image) < 0
+    assert structural_similarity(np.zeros((8, 8)), np.zeros((8, 8))) == pytest.approx(1)
+
+
+def test_unknown_methods_are_refused() -> None:
+    agent: Any = TinyAgent(observation_shape=(16, 16, 3))
+    with pytest.raises(OptionError, match="methods='lime' is not one of perturbation, jacobian"):
+        sanity_checks(agent, trajectories((16, 16, 3)), ["lime"])
