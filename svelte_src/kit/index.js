@@ -16,7 +16,7 @@ export { download } from "./shell/address.js";
 export { channelWord, factRows, fileName, formatNumber, formatPercent, frameName, outputName } from "./shell/format.js";
 export { PAGE } from "./shell/page.js";
 export { alternative } from "./shell/press.js";
-export { chosenLength, height, length, measured, ratio } from "./shell/sizes.js";
+export { chosenLength, height, imageWidth, length, measured, ratio } from "./shell/sizes.js";
 export { default as FilmTrack } from "./time/FilmTrack.svelte";
 export { default as Track } from "./time/Track.svelte";
 export { default as Transport } from "./time/Transport.svelte";

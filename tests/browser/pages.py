@@ -90,7 +90,10 @@ class Visitor:
     def place(self, name: str, ahead: int, visible: int = 256) -> Position:
         """Where on a track a step stands, so many steps after the frame that is shown."""
         width = float(self.well(name).evaluate("well => well.clientWidth"))
-        return {"x": width / 2 + ahead * width / visible, "y": 10}
+        state = self.state()
+        steps = int(self.page.evaluate(f"rlClarity.manifest.trajectories[{state['trajectory']}].steps"))
+        center, shown = ((steps - 1) / 2, steps) if steps <= visible else (state["frame"], visible)
+        return {"x": width / 2 + (state["frame"] + ahead - center) * width / shown, "y": 10}
 
 
 def read_canvas(canvas: Locator) -> np.ndarray:

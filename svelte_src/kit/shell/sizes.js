@@ -28,6 +28,9 @@ export function chosenLength(view, key) {
   return value === length({}, key) ? null : value;
 }
 
+/** The width of an observation: by default less in low windows, so that film, images and bars fit. */
+export const imageWidth = (view) => chosenLength(view, "video_width") ?? "clamp(9rem, 27vh, 16rem)";
+
 /** A height as CSS: a percentage is one of the window, as what stands on the page has no height to be a part of. */
 export const height = (view, key) => length(view, key).replace("%", "vh");
 

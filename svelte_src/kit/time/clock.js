@@ -46,7 +46,8 @@ export function clockOf({ subscribe, read, change, lengths, checkpoint = "" }) {
     steps: (episode = read().episode) => lengths[episode],
     go: ({ episode, frame }) => change({ episode, frame }),
     toFrame: (frame) => change({ frame }, "frame"),
-    zoom: (factor) => change({ window: read().window * factor }, "window"),
+    /** Show fewer steps at a time, or more; no more than there are. */
+    zoom: (factor) => change({ window: Math.min(read().window, lengths[read().episode]) * factor }, "window"),
   };
   return clock;
 }

@@ -1,10 +1,15 @@
-// Drawing of the timeline's tracks. A view is {frame, visible, width, height, steps}: the frame stands in the middle.
+// Drawing of the timeline's tracks. A view is {frame, center, visible, width, height, steps}:
+// `visible` steps around `center`, and the frame that is shown.
 import { memoized } from "../../data/cache.js";
 import { polylines, stackedEdges } from "../../data/series.js";
 
+/** What a track of `visible` steps shows: a trajectory that is not longer as a whole, else the steps around the frame. */
+export const axis = ({ frame, visible, steps }) =>
+  steps <= visible ? { center: (steps - 1) / 2, visible: steps } : { center: frame, visible };
+
 export const pixelsPerStep = (view) => view.width / view.visible;
-export const stepToX = (view, step) => view.width / 2 + (step - view.frame) * pixelsPerStep(view);
-export const xToStep = (view, x) => view.frame + (x - view.width / 2) / pixelsPerStep(view);
+export const stepToX = (view, step) => view.width / 2 + (step - view.center) * pixelsPerStep(view);
+export const xToStep = (view, x) => view.center + (x - view.width / 2) / pixelsPerStep(view);
 export const firstVisible = (view) => Math.max(0, Math.floor(xToStep(view, 0)));
 export const lastVisible = (view) => Math.min(view.steps - 1, Math.ceil(xToStep(view, view.width)));
 

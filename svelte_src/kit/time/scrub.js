@@ -15,7 +15,7 @@ export function scrub(node, options) {
 
   function down(event) {
     if (event.button !== 0) return;
-    drag = { x: localX(event), frame: current.view.frame, moved: false };
+    drag = { x: localX(event), center: current.view.center, moved: false };
     node.setPointerCapture(event.pointerId);
   }
 
@@ -24,7 +24,9 @@ export function scrub(node, options) {
     if (!drag) return current.onHover(inside(Math.round(xToStep(current.view, x))));
     if (Math.abs(x - drag.x) > CLICK_PIXELS) drag.moved = true;
     if (!drag.moved) return;
-    current.onFrame(Math.round(drag.frame - ((x - drag.x) * current.view.visible) / current.view.width));
+    const { view } = current;
+    const whole = view.visible >= view.steps; // the line follows the pointer, otherwise the strip does
+    current.onFrame(Math.round(whole ? xToStep(view, x) : drag.center - ((x - drag.x) * view.visible) / view.width));
   }
 
   function up(event) {

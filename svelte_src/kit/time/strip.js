@@ -5,18 +5,18 @@ import { pixelsPerStep, stepToX } from "./draw.js";
 const WINDOWS = 2;
 const NEAR = 0.25;
 
-/** What a strip around the view's frame holds: the whole trajectory if it is not much longer than the view. */
-export function stripAround({ frame, visible, steps }) {
+/** What a strip around the view's center holds: the whole trajectory if it is not much longer than the view. */
+export function stripAround({ center, visible, steps }) {
   const [first, last] = [-0.5, steps - 0.5];
   if (steps <= (WINDOWS + 1) * visible) return { from: first, to: last };
   const reach = (WINDOWS * visible) / 2;
-  return { from: Math.max(first, frame - reach), to: Math.min(last, frame + reach) };
+  return { from: Math.max(first, center - reach), to: Math.min(last, center + reach) };
 }
 
 /** Whether a strip has to be drawn "now", as something of the view lies outside it, "soon", or not at all. */
-export function redraw({ frame, visible, steps }, { from, to }) {
+export function redraw({ center, visible, steps }, { from, to }) {
   const [first, last] = [-0.5, steps - 0.5];
-  const [left, right] = [Math.max(first, frame - visible / 2), Math.min(last, frame + visible / 2)];
+  const [left, right] = [Math.max(first, center - visible / 2), Math.min(last, center + visible / 2)];
   if (left < from || right > to) return "now";
   const near = NEAR * visible;
   return (from > first && left - from < near) || (to < last && to - right < near) ? "soon" : null;
@@ -25,7 +25,7 @@ export function redraw({ frame, visible, steps }, { from, to }) {
 /** The view that a strip is drawn with: its own length in time and pixels. */
 export function stripView(view, { from, to }) {
   const width = (to - from) * pixelsPerStep(view);
-  return { ...view, frame: (from + to) / 2, visible: to - from, width };
+  return { ...view, center: (from + to) / 2, visible: to - from, width };
 }
 
 /** Where a strip stands in the view, on whole pixels of the screen so that lines stay sharp. */

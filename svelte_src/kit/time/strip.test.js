@@ -4,7 +4,7 @@ import { latest, recent } from "../../data/cache.js";
 import { stepToX } from "./draw.js";
 import { createQueue, redraw, stripAround, stripOffset, stripView } from "./strip.js";
 
-const view = (frame, visible = 256, steps = 4096) => ({ frame, visible, steps, width: 512, height: 48 });
+const view = (center, visible = 256, steps = 4096) => ({ center, visible, steps, width: 512, height: 48 });
 
 test("a strip holds the whole of a trajectory that is not much longer than the view", () => {
   const strip = stripAround(view(3, 256, 512));

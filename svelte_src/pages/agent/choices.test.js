@@ -50,7 +50,7 @@ test("the time in view is in the address, and in range", () => {
   assert.equal(fromQuery(MANIFEST, toQuery(MANIFEST, near)).visible, 51);
   assert.deepEqual(
     ["1", "0", "x", "9999", "1e9"].map((text) => fromQuery(MANIFEST, `?visible=${text}`).visible),
-    [16, 256, 256, 1000, 256],
+    [16, 256, 256, 500, 256],
   );
   const short = { ...MANIFEST, view: { scrubber_visible_duration: 4 } };
   assert.equal(changed(short, initialSelection(short), { visible: 1 }).visible, 4, "as few as the option asks for");

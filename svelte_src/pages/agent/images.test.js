@@ -6,7 +6,7 @@ import { createImages } from "../../data/images.js";
 import { frameCodes, imageKey } from "../../kit/image/compose.js";
 import { crc32, encodeApng } from "../../kit/image/apng.js";
 import { addNote, editNote, exportNotes, importNotes, LONGEST, cleanNotes, removeNote } from "../../kit/shell/kept.js";
-import { pixelsPerStep, stepToX, xToStep } from "../../kit/time/draw.js";
+import { axis, pixelsPerStep, stepToX, xToStep } from "../../kit/time/draw.js";
 import { atlasCell, cellAt, cellBox, clipPatch, featureGrid, neededImages, patchRectangle } from "./features.js";
 import { attributionChunk, movedPoint, overlayOf, shownChannels, targetAfter } from "./image.js";
 
@@ -55,8 +55,13 @@ test("cells tile the canvas, and a point finds its cell", () => {
   assert.equal(cellAt(grid, size, 101, 5), -1);
 });
 
-test("the frame in view stands in the middle of a track", () => {
-  const view = { frame: 100, visible: 50, width: 500, height: 10, steps: 200 };
+test("a track shows a short trajectory as a whole, of a long one what is around the frame", () => {
+  assert.deepEqual(axis({ frame: 100, visible: 256, steps: 128 }), { center: 63.5, visible: 128 });
+  assert.deepEqual(axis({ frame: 100, visible: 50, steps: 128 }), { center: 100, visible: 50 });
+  const short = { ...axis({ frame: 100, visible: 256, steps: 128 }), width: 640, steps: 128 };
+  assert.equal(stepToX(short, -0.5), 0);
+  assert.equal(stepToX(short, 127.5), 640);
+  const view = { center: 100, visible: 50, width: 500, height: 10, steps: 200 };
   assert.equal(pixelsPerStep(view), 10);
   assert.equal(stepToX(view, 100), 250);
   assert.equal(xToStep(view, stepToX(view, 83)), 83);

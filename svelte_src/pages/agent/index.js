@@ -6,6 +6,7 @@ import { createRegionSums } from "../../data/region.js";
 import { createResource } from "../../data/resource.js";
 import { channelColors } from "../../kit/image/colors.js";
 import { composeImage } from "../../kit/image/compose.js";
+import { formatNumber } from "../../kit/shell/format.js";
 import { createKept, createSelection } from "../../kit/shell/page.js";
 import { clockOf, createPlayer } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
@@ -21,7 +22,7 @@ export const sections = ["trajectories", "features", "attribution", "ablation"];
 /** Panels by slot; `aside` opens at the side. */
 export const layout = {
   navigation: ["trajectories", "bookmarks"],
-  main: ["timeline", "outputs", "attribution"],
+  main: ["timeline", "attribution", "outputs"],
   legend: ["legend"],
   aside: ["feature", "find", "notes", "trust", "export", "help"],
 };
@@ -56,9 +57,8 @@ export const tour = [
   [
     "timeline",
     "Timeline",
-    "The episodes as a film strip. Drag it, or press the space bar to play. All panels show the frame at the line in the middle.",
+    "The episodes as a film strip. Drag it, or press the space bar to play. All panels show the frame at the line.",
   ],
-  ["outputs", "Outputs", "The probability of each action, and the value that the agent expects."],
   [
     "attribution",
     "Attribution",
@@ -69,6 +69,7 @@ export const tour = [
     "Features",
     "Examples of what activates each feature. Hover over one to see it alone; click it for more examples.",
   ],
+  ["outputs", "Outputs", "The probability of each action, and the value that the agent expects."],
   [
     "bookmarks",
     "Bookmarks",
@@ -119,6 +120,17 @@ export function create(shell, query) {
     /** Numbers along the selected trajectory. */
     series,
     colors: derived(palette, (name) => manifest.layers.map((layer) => channelColors(layer, name))),
+    /** A frame in words. */
+    describe({ trajectory, frame }) {
+      const parts = [`frame ${frame + 1}`];
+      const arrays = trajectory === selection.now.trajectory && get(series).chunk?.arrays;
+      if (arrays && frame < arrays.actions.data.length) {
+        const [action, advantage, reward] = ["actions", "advantages", "rewards"].map((key) => arrays[key].data[frame]);
+        parts.push(`action ${manifest.actions[action]?.label ?? action}`, `advantage ${formatNumber(advantage, 3)}`);
+        if (reward) parts.push(`reward ${formatNumber(reward, 3)}`);
+      }
+      return parts.join(" \u00b7 ");
+    },
     /** The {layer, channel} that is shown alone while the pointer is on it, or null. */
     isolated: writable(null),
     names: createNames(manifest, selection, kept),

@@ -65,11 +65,11 @@ export function firstOutput(manifest) {
 
 const defaultVisible = ({ view }) => Math.round(Number(view?.scrubber_visible_duration)) || 256;
 
-/** Fewest and most steps that the timeline shows: up to twice the longest trajectory, and what the option asks for. */
+/** Fewest and most steps that the timeline shows: up to the longest trajectory, and what the option asks for. */
 function visibleRange(manifest) {
   const longest = Math.max(...manifest.trajectories.map(({ steps }) => steps));
   const given = defaultVisible(manifest);
-  return { least: Math.min(16, given), most: Math.max(256, given, 2 * longest) };
+  return { least: Math.min(16, given), most: Math.max(256, given, longest) };
 }
 
 function clampVisible(manifest, value) {
