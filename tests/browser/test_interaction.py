@@ -110,9 +110,10 @@ def test_time_is_zoomed_and_hovered(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?frame=50")
     well = visitor.well("advantage")
     visitor.page.get_by_role("button", name="Show less time").click()
-    well.hover(position=visitor.place("advantage", 10, 128))
+    well.hover(position=visitor.place("advantage", 10, 50))
     assert visitor.text("hover-read-out").startswith("frame 60 ")
-    well.click(position=visitor.place("advantage", 10, 128))
+    assert visitor.by("frame-preview").locator("canvas").get_attribute("data-frame") == "0/59"
+    well.click(position=visitor.place("advantage", 10, 50))
     assert visitor.frame() == 60
 
 
@@ -251,7 +252,7 @@ def test_the_tour_comes_once(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, toured=False)
     assert "Timeline" in visitor.text("tour")
     visitor.click("tour-next")
-    assert "Outputs" in visitor.text("tour")
+    assert "Attribution" in visitor.text("tour")
     visitor.click("tour-skip")
     visitor.goto()
     assert visitor.by("tour").count() == 0

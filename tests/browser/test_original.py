@@ -160,21 +160,21 @@ def test_hotkeys(page: Path, open_page: Open) -> None:
 
 
 def test_the_film_is_dragged_clicked_and_wheeled(page: Path, open_page: Open) -> None:
-    visitor = open_page(page, "?frame=50")
+    visitor = open_page(page, "?frame=50&visible=32")
     film = visitor.well("film")
     box = film.bounding_box()
     assert box
-    middle, y, step = box["x"] + box["width"] / 2, box["y"] + 20, box["width"] / 256
+    middle, y, step = box["x"] + box["width"] / 2, box["y"] + 20, box["width"] / 32
     visitor.page.mouse.move(middle, y)
     visitor.page.mouse.down()
-    visitor.page.mouse.move(middle - 20 * step, y, steps=4)
+    visitor.page.mouse.move(middle - 10 * step, y, steps=4)
     visitor.page.mouse.up()
-    assert visitor.frame() == 70
-    visitor.page.mouse.click(middle - 10 * step, y)
     assert visitor.frame() == 60
+    visitor.page.mouse.click(middle - 10 * step, y)
+    assert visitor.frame() == 50
     visitor.page.mouse.move(middle, y)
     visitor.page.mouse.wheel(0, 3)
-    visitor.page.wait_for_function("() => rlClarity.state().frame === 60")
+    visitor.page.wait_for_function("() => rlClarity.state().frame === 50")
     assert np.ptp(screenshot(film)) > 100, "the strip is drawn"
 
 

@@ -26,7 +26,7 @@ def size_of(locator: Locator) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(
-    ("given", "pixels"), [("4em", 64), ("10vh", 90), ("90px", 90), ("10%", 90), ("5vw", 72), ("6rem", 96)]
+    ("given", "pixels"), [("5em", 80), ("10vh", 90), ("90px", 90), ("10%", 90), ("5vw", 72), ("6rem", 96)]
 )
 def test_the_film_is_as_high_as_any_unit_says(with_view: WithView, open_page: Open, given: str, pixels: int) -> None:
     visitor = open_page(with_view(scrubber_height=given), "?frame=5")
