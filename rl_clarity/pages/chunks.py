@@ -53,7 +53,8 @@ class Chunk:
 def encode_chunk(name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, Any] | None = None) -> Chunk:
     """Encode arrays of the types in `DTYPES`, or bytes; the same arrays give the same bytes.
 
-    Signed bytes are stored as differences along their first axis where that makes them smaller.
+    Signed bytes, such as the codes of attribution, are stored channel by channel, because channels differ in their
+    distribution; and as differences along their first axis where that makes them smaller.
     """
     if not is_name(name):
         raise ClarityError(f"invalid chunk name {name!r}")
@@ -114,15 +115,26 @@ def _encoded(key: str, array: np.ndarray | bytes) -> tuple[dict[str, Any], bytes
     entry = {"dtype": array.dtype.name, "shape": list(array.shape)}
     if array.dtype.itemsize > 1:
         return entry, np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
-    if not _delta_helps(array):
+    if array.dtype != np.int8 or array.ndim < 2:
         return entry, array.tobytes()
-    return entry | {"filter": "delta"}, _delta(array).tobytes()
+    filters = []
+    if _delta_helps(array):
+        filters.append("delta")
+        array = _delta(array)
+    if array.ndim > 2:
+        filters.append("planes")
+    return entry | ({"filter": " ".join(filters)} if filters else {}), _planes(array)
 
 
 def _decoded(entry: Mapping[str, Any], data: bytes) -> np.ndarray:
     dtype = np.dtype("uint8" if entry["dtype"] == "bytes" else entry["dtype"]).newbyteorder("<")
-    array = np.frombuffer(data, dtype).reshape(entry["shape"])
-    if entry.get("filter") == "delta":
+    filters = entry.get("filter", "").split()
+    if not {*filters} <= {"delta", "planes"}:
+        raise ValueError(f"unknown filter {entry['filter']!r}")
+    *rest, last = shape = entry["shape"]
+    array = np.frombuffer(data, dtype)
+    array = np.moveaxis(array.reshape(last, *rest), 0, -1) if "planes" in filters else array.reshape(shape)
+    if "delta" in filters:
         array = np.cumsum(array.view(np.uint8), axis=0, dtype=np.uint8).view(dtype)
     return array.astype(dtype.newbyteorder("="))  # a copy, which can be written to
 
@@ -133,13 +145,16 @@ def _delta(array: np.ndarray) -> np.ndarray:
     return delta
 
 
+def _planes(array: np.ndarray) -> bytes:
+    """The bytes of an array, one index of the last axis after another if it has more than two axes."""
+    return (np.moveaxis(array, -1, 0) if array.ndim > 2 else array).tobytes()
+
+
 def _delta_helps(array: np.ndarray) -> bool:
-    """Whether signed bytes are smaller as differences, judged by a few entries from the middle."""
-    if array.dtype != np.int8 or array.ndim < 2 or len(array) < 2:
-        return False
+    """Whether bytes are smaller as differences, judged by a few entries from the middle."""
     middle = max(0, len(array) - _SAMPLE_ENTRIES) // 2
     few = np.ascontiguousarray(array[middle : middle + _SAMPLE_ENTRIES])
-    return _smallest(_delta(few)[1:].tobytes())[0] < _smallest(few[1:].tobytes())[0]
+    return len(few) > 1 and _smallest(_planes(_delta(few)[1:]))[0] < _smallest(_planes(few[1:]))[0]
 
 
 def _smallest(data: bytes) -> tuple[int, int]:

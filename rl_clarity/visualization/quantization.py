@@ -1,16 +1,21 @@
 """Attribution in one byte a value: signed square roots with a scale for each frame.
 
 With the square root small values keep a relative precision of a few percent, which equal steps would lose next to one
-large value. docs/page-format.md has the formula.
+large value. Close to 0 steps would become finer than anything that can be seen, and are what noise fills: values below
+half of `SMALLEST` become 0, others below it `SMALLEST`. docs/page-format.md has the formula.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from rl_clarity.errors import ClarityError
 
 LEVELS = 127
+SMALLEST = 6
+"""The smallest code but 0: 1/448 of the frame's largest value, about one step of an 8-bit color."""
 
 
 def quantize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -26,6 +31,8 @@ def quantize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     np.divide(magnitude, divisor, out=magnitude)
     np.sqrt(magnitude, out=magnitude)
     magnitude *= LEVELS
+    small = magnitude < SMALLEST
+    magnitude[small] = np.where(magnitude[small] < SMALLEST / math.sqrt(2), 0, SMALLEST)
     np.rint(magnitude, out=magnitude)
     np.copysign(magnitude, values, out=magnitude)
     return magnitude.astype(np.int8), scales

@@ -32,6 +32,16 @@ test("a chunk's arrays are unpacked, unaligned ones and deltas modulo 256 too", 
   assert.deepEqual(Array.from(png.data), [7, 8, 9]);
 });
 
+test("the last axis may have been stored first", () => {
+  const bytes = Uint8Array.of(1, 9, 2, 250, 3, 0); // [1, 2, 3], [10, 252, 3]
+  const entry = { dtype: "int8", shape: [2, 1, 3] };
+  const read = (filter) =>
+    Array.from(splitArrays({ arrays: { a: { ...entry, filter } } }, bytes.slice().buffer).a.data);
+  assert.deepEqual(read("planes"), [1, 2, 3, 9, -6, 0]);
+  assert.deepEqual(read("delta planes"), [1, 2, 3, 10, -4, 3]);
+  assert.throws(() => read("zigzag"), /unknown filter zigzag/);
+});
+
 test("arrays that do not fit their bytes are refused", () => {
   const header = { arrays: { a: { dtype: "int16", shape: [4] } } };
   assert.throws(() => splitArrays(header, new ArrayBuffer(6)), /too short for a/);

@@ -29,7 +29,7 @@ export function inflate(bytes) {
 /**
  * Cut a buffer into the arrays of a header.
  *
- * @param {{arrays: Object<string, {dtype: string, shape: number[], filter?: string}>}} header
+ * @param {{arrays: Object<string, {dtype: string, shape: number[], filter?: string}>}} header `filter`: names, with spaces between
  * @param {ArrayBuffer} buffer
  * @returns {Object<string, {data: ArrayBufferView, shape: number[]}>}
  */
@@ -44,12 +44,32 @@ export function splitArrays(header, buffer) {
     if (offset + bytes > buffer.byteLength) throw new Error(`too short for ${name}`);
     const aligned = offset % Type.BYTES_PER_ELEMENT === 0;
     const data = aligned ? new Type(buffer, offset, length) : new Type(buffer.slice(offset, offset + bytes));
-    if (filter === "delta") undoDelta(data, shape);
-    arrays[name] = { data, shape };
+    arrays[name] = { data: unfiltered(data, shape, filter), shape };
     offset += bytes;
   }
   if (offset !== buffer.byteLength) throw new Error(`${buffer.byteLength - offset} bytes too long`);
   return arrays;
+}
+
+/** Undo the filters of a header, the last one first. */
+function unfiltered(stored, shape, filter = "") {
+  const filters = filter ? filter.split(" ") : [];
+  const unknown = filters.find((name) => name !== "delta" && name !== "planes");
+  if (unknown) throw new Error(`unknown filter ${unknown}`);
+  const data = filters.includes("planes") ? undoPlanes(stored, shape) : stored;
+  if (filters.includes("delta")) undoDelta(data, shape);
+  return data;
+}
+
+/** The last axis was stored first. */
+export function undoPlanes(stored, shape) {
+  const depth = shape.at(-1);
+  const count = stored.length / depth;
+  const data = new stored.constructor(stored.length);
+  for (let k = 0, from = 0; k < depth; k += 1) {
+    for (let at = k; from < (k + 1) * count; at += depth, from += 1) data[at] = stored[from];
+  }
+  return data;
 }
 
 /** Along the first axis each entry is stored less the one before, modulo 256. */

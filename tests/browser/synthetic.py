@@ -344,9 +344,13 @@ def read_chunk(directory: Path, name: str) -> dict[str, np.ndarray]:
     for key, entry in header["arrays"].items():
         dtype = np.dtype("uint8" if entry["dtype"] == "bytes" else entry["dtype"])
         count = int(np.prod(entry["shape"]))
-        array = np.frombuffer(stream, dtype, count, offset).reshape(entry["shape"])
+        array = np.frombuffer(stream, dtype, count, offset)
         offset += count * dtype.itemsize
-        if entry.get("filter") == "delta":
+        *rest, depth = entry["shape"]
+        if "planes" in entry.get("filter", ""):
+            array = np.ascontiguousarray(np.moveaxis(array.reshape(depth, *rest), 0, -1))
+        array = array.reshape(entry["shape"])
+        if "delta" in entry.get("filter", ""):
             array = np.cumsum(array.view(np.uint8), axis=0, dtype=np.uint8).view(dtype)
         arrays[key] = array
     return arrays

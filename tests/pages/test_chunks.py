@@ -30,7 +30,7 @@ def test_arrays_round_trip(data: dict[str, np.ndarray]) -> None:
 
 
 def test_chunks_follow_the_documented_format() -> None:
-    codes = np.array([[[1, -2]], [[100, -100]]], np.int8)
+    codes = np.array([[[1, -2]], [[100, -100]]], np.int8)  # (2, 1, 2)
     script = encode_chunk(NAME, {"codes": codes, "scales": np.array([1.5, 2], np.float32)}).script().decode("ascii")
     assert script.startswith(f'rlClarityChunk("{NAME}", ')
     assert script.endswith('");\n')
@@ -39,10 +39,11 @@ def test_chunks_follow_the_documented_format() -> None:
     assert entries["scales"] == {"dtype": "float32", "shape": [2]}
     assert {key: entries["codes"][key] for key in ("dtype", "shape")} == {"dtype": "int8", "shape": [2, 1, 2]}
     stream = zlib.decompress(base64.b64decode(payload))
-    if entries["codes"].get("filter") == "delta":
-        assert stream[:4] == bytes([1, 254, 99, 158])
+    if entries["codes"]["filter"] == "delta planes":
+        assert stream[:4] == bytes([1, 99, 254, 158])
     else:
-        assert stream[:4] == bytes([1, 254, 100, 156])
+        assert entries["codes"]["filter"] == "planes"
+        assert stream[:4] == bytes([1, 100, 254, 156])
     assert stream[4:] == np.array([1.5, 2], "<f4").tobytes()
 
 
@@ -53,10 +54,24 @@ def test_slowly_changing_arrays_are_stored_as_differences() -> None:
     headers = [
         json.loads(encode_chunk(NAME, {"codes": codes}).header)["arrays"]["codes"] for codes in (constant, noise)
     ]
-    assert headers[0]["filter"] == "delta"
+    assert [header["filter"] for header in headers] == ["delta planes", "planes"]
     np.testing.assert_array_equal(decode_chunk(encode_chunk(NAME, {"codes": constant}))["codes"], constant)
     assert len(encode_chunk(NAME, {"codes": constant}).payload) < constant.size / 16
     assert len(encode_chunk(NAME, {"codes": noise}).payload) < noise.size * 1.001
+
+
+def test_arrays_of_earlier_pages_without_planes_are_read() -> None:
+    codes = np.arange(24, dtype=np.int8).reshape(2, 3, 4)
+    for name, stored in (("", codes), ("delta", np.diff(codes, axis=0, prepend=np.int8(0)))):
+        header = {"arrays": {"codes": {"dtype": "int8", "shape": [2, 3, 4]} | ({"filter": name} if name else {})}}
+        chunk = Chunk(NAME, json.dumps(header), zlib.compress(stored.tobytes()))
+        np.testing.assert_array_equal(decode_chunk(chunk)["codes"], codes)
+
+
+def test_an_unknown_filter_is_refused() -> None:
+    header = '{"arrays": {"codes": {"dtype": "int8", "shape": [2], "filter": "delta x"}}}'
+    with pytest.raises(ClarityError, match="unknown filter 'delta x'"):
+        decode_chunk(Chunk(NAME, header, zlib.compress(b"ab")))
 
 
 def test_the_same_arrays_give_the_same_bytes() -> None:

@@ -37,9 +37,11 @@ async function unpack({ header, text }) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const buffer = await new Response(stream).arrayBuffer();
   const { shape, filter } = header.arrays.codes;
-  const codes = new Int8Array(buffer, 0, shape.reduce((a, b) => a * b));
+  const stored = new Int8Array(buffer, 0, shape.reduce((a, b) => a * b));
+  const depth = shape.at(-1);
+  const codes = stored.map((_, i) => stored[(i % depth) * (stored.length / depth) + Math.floor(i / depth)]);
   const stride = codes.length / shape[0];
-  if (filter === "delta") for (let i = stride; i < codes.length; i += 1) codes[i] += codes[i - stride];
+  if (filter === "delta planes") for (let i = stride; i < codes.length; i += 1) codes[i] += codes[i - stride];
   return Array.from(codes);
 }
 

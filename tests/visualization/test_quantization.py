@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl_clarity.errors import ClarityError
-from rl_clarity.visualization.quantization import dequantize, quantize
+from rl_clarity.visualization.quantization import SMALLEST, dequantize, quantize
 from rl_clarity.visualization.rendering import render_attribution
 from tests.golden_data import Golden
 
@@ -20,14 +20,16 @@ def test_quantization_error(values: np.ndarray) -> None:
     assert codes.dtype == np.int8
     error = np.abs(dequantize(codes, scales) - values)
     magnitude = np.abs(values).max(axis=(1, 2, 3), keepdims=True)
-    # Half a step of the square root, as an error of the value.
+    # Half a step of the square root, as an error of the value; half of the smallest code's value close to 0.
     allowed = np.sqrt(np.abs(values) * magnitude) / 127 + magnitude / 127**2 / 4
+    allowed = np.maximum(allowed, magnitude * (SMALLEST / 127) ** 2 / 2)
     assert (error <= allowed * 1.001 + 1e-37).all()
+    assert not (np.abs(codes) % 127 == np.arange(1, SMALLEST).reshape(-1, 1, 1, 1, 1)).any()
 
 
 @given(arrays(np.int8, (2, 3, 3, 2), elements=st.integers(-127, 127)))
 def test_round_trip_of_codes(codes: np.ndarray) -> None:
-    codes = codes.copy()
+    codes = np.where(np.abs(codes) < SMALLEST, 0, codes).astype(np.int8)
     codes[:, 0, 0, 0] = 127
     values = dequantize(codes, np.array([0.5, 2e-6], np.float32))
     again, scales = quantize(values)
@@ -49,6 +51,13 @@ def test_images_of_quantized_attribution_are_almost_equal(golden: Golden) -> Non
     coded = premultiplied(render_attribution(decoded[..., :8], decoded[..., 8:], channel="all", scale=scale))
     assert np.abs(exact - coded).max() <= 3 / 255
     assert np.abs(exact - coded).mean() <= 0.3 / 255
+
+
+def test_small_values_are_rounded_without_bias() -> None:
+    values = np.random.default_rng(0).uniform(0, (SMALLEST / 127) ** 2, (1, 64, 64, 1))
+    values[0, 0, 0] = 1
+    sums = dequantize(*quantize(values)).sum(), values.sum()
+    assert sums[0] == pytest.approx(sums[1], rel=0.02)
 
 
 def test_values_must_be_finite() -> None:
