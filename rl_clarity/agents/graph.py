@@ -99,8 +99,14 @@ def _kind(operation: Any) -> str:
 
 
 def bottlenecks(graph: Graph) -> set[int]:
-    """Return the nodes that are on every path from the observations to a head."""
-    return _bottlenecks(graph, graph.sinks)
+    """Return the nodes that are on every path from the observations to a head.
+
+    Heads that share nothing but the observations have separate networks, and separate bottlenecks.
+    """
+    narrow = _bottlenecks(graph, graph.sinks)
+    if narrow <= {graph.source}:
+        narrow = set.union(*(_bottlenecks(graph, [sink]) for sink in graph.sinks))
+    return narrow
 
 
 def _bottlenecks(graph: Graph, sinks: Sequence[int]) -> set[int]:
@@ -111,21 +117,18 @@ def _bottlenecks(graph: Graph, sinks: Sequence[int]) -> set[int]:
     }
 
 
-def after_bottleneck(graph: Graph) -> list[bool]:
-    """Return for each node whether every path from an earlier convolution to it passes through a bottleneck.
-
-    Heads that share nothing but the observations have separate networks, and separate bottlenecks.
-    """
+def node_paths(graph: Graph) -> list[tuple[bool, bool]]:
+    """Return for each node whether it is after a bottleneck, and whether it is bypassed, as `Site` defines them."""
     narrow = bottlenecks(graph)
-    if narrow <= {graph.source}:
-        narrow = set.union(*(_bottlenecks(graph, [sink]) for sink in graph.sinks))
     wide = {i for i, node in enumerate(graph.nodes) if node.convolves} - narrow
-    bypassed: set[int] = set()
+    before_bottleneck: set[int] = set()
     for i, node in enumerate(graph.nodes):
         separate = i in wide and node.kind != "conv2d"  # an activation right after its convolution
-        if i not in narrow and (separate or (wide | bypassed) & set(node.inputs)):
-            bypassed.add(i)
-    return [i not in bypassed for i in range(len(graph.nodes))]
+        if i not in narrow and (separate or (wide | before_bottleneck) & set(node.inputs)):
+            before_bottleneck.add(i)
+    return [  # of several results none carries everything
+        (i not in before_bottleneck, i not in narrow or len(node.tensors) > 1) for i, node in enumerate(graph.nodes)
+    ]
 
 
 def _reachable(graph: Graph, sources: set[int], without: set[int]) -> set[int]:

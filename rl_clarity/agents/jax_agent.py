@@ -11,8 +11,7 @@ from rl_clarity.agents import network_outputs
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.behavior import check_behavior
 from rl_clarity.agents.differentiation import Backend, Function, JaxBackend
-from rl_clarity.agents.graph import Graph, cut
-from rl_clarity.agents.graph import after_bottleneck as after_bottlenecks
+from rl_clarity.agents.graph import Graph, cut, node_paths
 from rl_clarity.agents.jax_graph import Program, trace
 from rl_clarity.agents.protocol import Site
 from rl_clarity.agents.sites import INPUT
@@ -186,8 +185,8 @@ class JaxAgent(BatchedAgent):
             zip((INPUT, *self._states, *self.heads, *after), (*program.inputs, *program.outputs), strict=True)
         )
         operations = []
-        nodes = zip(self._graph.nodes, after_bottlenecks(self._graph), strict=True)
-        for node, after_bottleneck in list(nodes)[len(program.inputs) :]:
+        nodes = zip(self._graph.nodes, node_paths(self._graph), strict=True)
+        for node, paths in list(nodes)[len(program.inputs) :]:
             for i, tensor in enumerate(node.tensors):
                 name = node.name if len(node.tensors) == 1 else f"{node.name}/{i}"
                 while name in tensors:
@@ -196,7 +195,7 @@ class JaxAgent(BatchedAgent):
                 shape = tuple(map(int, program.types[tensor].shape))
                 if len(shape) > 1 and shape[0] == TRIAL_BATCH:
                     shape = (*shape[2:], shape[1]) if self._transposed(len(shape)) else shape[1:]
-                    operations.append(Site(name, node.kind, shape, after_bottleneck))
+                    operations.append(Site(name, node.kind, shape, *paths))
         return tensors, operations
 
     def _transposed(self, rank: int) -> bool:

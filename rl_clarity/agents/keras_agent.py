@@ -10,8 +10,7 @@ import numpy as np
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.capabilities import reset_state
 from rl_clarity.agents.differentiation import Backend, Function, keras_backend
-from rl_clarity.agents.graph import Graph, cut, evaluate, model_graph
-from rl_clarity.agents.graph import after_bottleneck as after_bottlenecks
+from rl_clarity.agents.graph import Graph, cut, evaluate, model_graph, node_paths
 from rl_clarity.agents.network import Network
 from rl_clarity.agents.protocol import Site, State
 from rl_clarity.agents.sites import INPUT
@@ -112,7 +111,7 @@ class KerasAgent(BatchedAgent):
         after = [f"after/{i}" for i in range(len(self._states))]
         tensors = dict(zip((INPUT, *self._states, *self.heads, *after), (*inputs, *outputs), strict=True))
         operations = []
-        for node, after_bottleneck in zip(self._graph.nodes, after_bottlenecks(self._graph), strict=True):
+        for node, paths in zip(self._graph.nodes, node_paths(self._graph), strict=True):
             for i, tensor in enumerate(node.tensors):
                 name = node.name if len(node.tensors) == 1 else f"{node.name}/{i}"
                 if any(tensor is other for other in inputs) or tensors.get(name) is tensor:
@@ -121,7 +120,7 @@ class KerasAgent(BatchedAgent):
                     name += "_"
                 tensors[name] = tensor
                 if tensor.shape[0] is None and None not in tensor.shape[1:]:
-                    operations.append(Site(name, node.kind, tuple(map(int, tensor.shape[1:])), after_bottleneck))
+                    operations.append(Site(name, node.kind, tuple(map(int, tensor.shape[1:])), *paths))
         return tensors, operations
 
     def _bypass(self, site: str) -> tuple[str, ...]:

@@ -45,6 +45,8 @@ class Site:
     """Without the batch axis. Feature maps are (h, w, c)."""
     after_bottleneck: bool = True
     """Every path from an earlier convolution passes through a bottleneck of the network."""
+    bypassed: bool = False
+    """A path from the observations to the heads avoids it, such as the skip connection of a residual block."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rl_clarity.agents.protocol import Site
 from rl_clarity.errors import OptionError
@@ -38,12 +41,67 @@ def layer_kinds(maps: Sequence[Site]) -> tuple[str, ...]:
     return tuple(kind for kind in ACTIVATIONS if kind in kinds) or ("conv2d",)
 
 
-def layer_shapes(sites: Sequence[Site]) -> dict[str, tuple[int, ...]]:
-    """Shapes of a network's layers by short name."""
+@dataclass(frozen=True)
+class Layer:
+    """A chosen layer: its short name, its site, and what people call it instead of the name, where that differs."""
+
+    name: str
+    site: Site
+    label: str | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(h, w, c)."""
+        height, width, channels = self.site.shape
+        return height, width, channels
+
+
+def layers_of_kinds(maps: Sequence[Site], kinds: Sequence[str], bottleneck_only: bool) -> list[Layer]:
+    """Feature maps of some kinds of operation, perhaps only those after a bottleneck."""
+    sites = [site for site in maps if site.kind in kinds and (site.after_bottleneck or not bottleneck_only)]
+    return [Layer(name, site) for name, site in zip(short_names([site.name for site in sites]), sites, strict=True)]
+
+
+def default_layers(sites: Sequence[Site]) -> list[Layer]:
+    """The layers without which nothing of the observations reaches the outputs, in the order of computation.
+
+    In a network without skip connections they are its ReLUs. In a residual network they are the outputs of the residual
+    blocks, `block1`, `block2`, ...: of successive ones of the same shape the last, with an activation that follows. A
+    network that has neither gets its ReLUs after a bottleneck.
+    """
     maps = feature_maps(sites)
     kinds = layer_kinds(maps)
-    chosen = [site for site in maps if site.kind in kinds]
-    return {name: site.shape for name, site in zip(short_names([site.name for site in chosen]), chosen, strict=True)}
+    plain = layers_of_kinds(maps, kinds, bottleneck_only=True)
+    chosen: list[tuple[Site, bool]] = []  # and whether it is a residual block's
+    skipped = in_block = False
+    for site in maps:
+        if site.bypassed:
+            skipped = skipped or site.kind in ("conv2d", *kinds)
+            continue
+        joins, skipped = skipped, False
+        if in_block and site.shape == chosen[-1][0].shape and (joins or site.kind != "conv2d"):
+            chosen[-1] = site, True
+            continue
+        in_block = joins
+        if joins or site.kind in kinds:
+            chosen.append((site, joins))
+    names = {layer.site: layer.name for layer in plain}
+    components = {part for site in sites for part in re.split("[/.]", site.name)}
+    prefix = "block"
+    while any(re.fullmatch(rf"{prefix}\d+", part) for part in components):
+        prefix += "_"
+    numbers = itertools.count(1)
+    layers = [_block(site, prefix, next(numbers)) if block else Layer(names[site], site) for site, block in chosen]
+    return layers or plain
+
+
+def _block(site: Site, prefix: str, number: int) -> Layer:
+    return Layer(f"{prefix}{number}", site, f"block {number}, {' x '.join(map(str, site.shape))}")
+
+
+def layer_shapes(sites: Sequence[Site]) -> dict[str, tuple[int, ...]]:
+    """Shapes of a network's layers by short name."""
+    return {layer.name: layer.shape for layer in default_layers(sites)}
 
 
 def short_names(names: Sequence[str]) -> list[str]:
@@ -69,19 +127,22 @@ def find_site(sites: Sequence[Site], name: str) -> Site:
     for site in sites:
         if name in (site.name, site.name.replace("/", ".")):  # PyTorch's names have dots
             return site
+    defaults = default_layers(sites)
+    for layer in defaults:
+        if layer.name == name:
+            return layer.site
     maps = feature_maps(sites)
     shown = layer_kinds(maps)
     for kind in sorted({site.kind for site in maps}, key=lambda kind: (kind not in shown, kind)):  # layers first
         for bottleneck_only in (False, True):
-            chosen = [site for site in maps if site.kind == kind and (site.after_bottleneck or not bottleneck_only)]
-            for short, site in zip(short_names([site.name for site in chosen]), chosen, strict=True):
-                if short == name:
-                    return site
+            for layer in layers_of_kinds(maps, [kind], bottleneck_only):
+                if layer.name == name:
+                    return layer.site
     for candidates in (maps, sites):  # a component of one name only
         inside = [site for site in candidates if f"/{name}/" in f"/{site.name}/"]
         if len(inside) == 1:
             return inside[0]
-    layers = list(layer_shapes(sites))
+    layers = [layer.name for layer in defaults]
     others = [site.name for site in sites if site not in maps]
     near = difflib.get_close_matches(str(name), [*layers, *others], n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -136,15 +136,15 @@ class TorchAgent(BatchedAgent):
 
     def _find_calls(self) -> dict[str, tuple[Call, Site]]:
         with self._computing(), _torch().enable_grad():
-            paths = torch_paths.after_bottleneck(self.module, self._trace, self._trial_run, self._trial_observations())
+            paths = torch_paths.call_paths(self.module, self._trace, self._trial_run, self._trial_observations())
         calls: dict[str, tuple[Call, Site]] = {}
-        for call, after_bottleneck in zip(self._trace.sites, paths, strict=True):
+        for call, its_paths in zip(self._trace.sites, paths, strict=True):
             name = call.name
             while name in (INPUT, *self._states, *self.heads, *calls):
                 name += "_"
             shape = (self._trace.calls[call].shape or ())[1:]
             shape = (*shape[1:], shape[0]) if len(shape) == 3 else shape  # channels last
-            calls[name] = call, Site(name, call.kind, shape, after_bottleneck)
+            calls[name] = call, Site(name, call.kind, shape, *its_paths)
         return calls
 
     def _warn_of_unreached_heads(self) -> None:

@@ -28,8 +28,8 @@ def frozen(module: Any) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def after_bottleneck(module: Any, trace: Trace, run: Run, observations: Any) -> list[bool]:
-    """For each site: whether every path from an earlier convolution to it passes through a bottleneck.
+def call_paths(module: Any, trace: Trace, run: Run, observations: Any) -> list[tuple[bool, bool]]:
+    """For each site: whether it is after a bottleneck, and whether it is bypassed, as `Site` defines them.
 
     A bottleneck is a call without which no path leads from the observations to any head; where there is none, because
     the heads share nothing, to one of the heads.
@@ -41,8 +41,8 @@ def after_bottleneck(module: Any, trace: Trace, run: Run, observations: Any) -> 
         if not narrow:
             narrow = {call for call, heads in zip(calls, reached, strict=True) if not all(heads)}
         wide = {call for call in calls if call.kind == "conv2d"} - narrow
-        bypassed = _reached_from(module, trace, wide, narrow, run, observations)
-    return [call in narrow or call not in bypassed for call in calls]
+        reached_past = _reached_from(module, trace, wide, narrow, run, observations)
+    return [(call in narrow or call not in reached_past, call not in narrow) for call in calls]
 
 
 def unreached_heads(module: Any, trace: Trace, run: Run, observations: Any) -> list[set[int]]:

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.agents.sites import feature_maps, short_names
+from rl_clarity.agents.sites import Layer, feature_maps, short_names
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution.baselines import check_baseline
-from rl_clarity.analyses.attribution.layers import Layer, choose_layers
+from rl_clarity.analyses.attribution.layers import choose_layers
 from rl_clarity.errors import OptionError
 from rl_clarity.pages.files import slugs
 from rl_clarity.parsing import check_minimum
@@ -27,9 +27,10 @@ class LayerOptions:
     """Which layers are explained."""
 
     name_contains_one_of: tuple[str, ...] | None = None
-    """Only operations whose full name contains one of these."""
-    op_is_one_of: tuple[str, ...] = ("relu",)
-    """Kinds of operation; `relu` stands for the other activations of a network without ReLUs."""
+    """Only layers whose name (`2b`, `block1`) or full name contains one of these."""
+    op_is_one_of: tuple[str, ...] | None = None
+    """Kinds of operation; `relu` stands for the other activations of a network without ReLUs. By default the layers
+    that everything passes through: ReLUs, or in a residual network the outputs of the residual blocks."""
     bottleneck_only: bool = True
     """Only layers that every path from an earlier convolution reaches through a bottleneck of the network."""
     discard_first_n: int = 0
@@ -99,7 +100,7 @@ class PageLayer:
     """Reduced channels."""
     is_input: bool = False
     label: str | None = None
-    """What the page calls the layer instead, where its name is a number: layers of a `torch.nn.Sequential`."""
+    """What the page calls the layer instead: a residual block, or a layer whose name is a number."""
 
     @property
     def hues(self) -> np.ndarray:
@@ -132,15 +133,16 @@ def page_layers(agent: Agent, options: LayersOptions | ReductionOptions) -> tupl
 
 
 def _labels(layers: Sequence[Layer]) -> list[str | None]:
-    """Kind, short name and channels of layers whose name ends with a number; None for others.
+    """The label that a layer has; else kind, short name and channels of layers whose name ends with a number.
 
-    A part of a module that is called twice is named `features.1`, then `features.1_1`.
+    Those are layers of a `torch.nn.Sequential`. A part of a module that is called twice is named `features.1`, then
+    `features.1_1`.
     """
     shortened = short_names([layer.site.name.replace(".", "/") for layer in layers])
     return [
         f"{layer.site.kind.removesuffix('2d')} {short.replace('/', '.')} ({layer.shape[-1]} channels)"
         if re.search(r"(^|[./])\d+(_\d+)?$", layer.name)
-        else None
+        else layer.label
         for layer, short in zip(layers, shortened, strict=True)
     ]
 

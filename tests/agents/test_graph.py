@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.agents.sites import feature_maps
+from rl_clarity.agents.sites import default_layers, feature_maps
 
 SHAPE = (12, 12, 3)
 
@@ -85,3 +85,65 @@ def test_layer_names_do_not_depend_on_earlier_models() -> None:
 
     first, second = names(), names()  # Keras numbers the layers of all models consecutively
     assert first == second == ["conv2d", "max_pooling2d", "conv2d_1", "re_lu", "square", "sqrt"]
+
+
+def bypassed(agent: KerasAgent) -> list[str]:
+    return [site.name for site in feature_maps(agent.sites) if site.bypassed]
+
+
+def residual(x: Any, name: str, *, activation: bool = False) -> Any:
+    inside = conv(f"{name}c2")(relu(f"{name}r2")(conv(f"{name}c1")(relu(f"{name}r1")(x))))
+    x = keras.layers.Add(name=f"{name}add")([x, inside])
+    return relu(f"{name}out")(x) if activation else x
+
+
+def pool(x: Any) -> Any:
+    return keras.layers.MaxPooling2D(2)(x)
+
+
+def test_what_skip_connections_avoid_is_bypassed(inputs: Any) -> None:
+    agent = make_agent(inputs, heads(residual(conv("c")(inputs), "x")))
+    assert bypassed(agent) == ["xr1", "xc1", "xr2", "xc2"]
+
+
+def test_default_layers_of_a_residual_network_are_outputs_of_its_blocks(inputs: Any) -> None:
+    x = residual(residual(pool(conv("c1")(inputs)), "a"), "b")
+    x = residual(pool(conv("c2")(x)), "c")
+    agent = make_agent(inputs, heads(x))
+    layers = default_layers(agent.sites)
+    assert [(layer.name, layer.site.name, layer.label) for layer in layers] == [
+        ("block1", "badd", "block 1, 6 x 6 x 4"),
+        ("block2", "cadd", "block 2, 3 x 3 x 4"),
+    ]
+    assert agent.layers == {"block1": (6, 6, 4), "block2": (3, 3, 4)}
+    assert agent.site("block2").name == "cadd"
+
+
+def test_an_activation_after_a_residual_block_is_its_output(inputs: Any) -> None:
+    x = residual(relu("stem")(conv("c")(inputs)), "a", activation=True)
+    x = residual(x, "b", activation=True)
+    agent = make_agent(inputs, heads(relu("last")(conv("end", strides=2)(x))))
+    assert {layer.name: layer.site.name for layer in default_layers(agent.sites)} == {
+        "stem": "stem",
+        "block1": "bout",
+        "last": "last",
+    }
+
+
+def test_default_layers_of_a_plain_network_are_its_activations(inputs: Any) -> None:
+    x = relu("r2")(conv("c2")(pool(relu("r1")(conv("c1")(inputs)))))
+    assert list(make_agent(inputs, heads(conv("c3", activation="relu")(x))).layers) == ["r1", "r2", "c3"]
+
+
+def test_branches_of_the_heads_are_no_default_layers(inputs: Any) -> None:
+    x = relu("shared")(conv("c1")(inputs))
+    policy = keras.layers.Dense(5)(keras.layers.Flatten()(relu("p")(conv("c2")(x))))
+    value = keras.layers.Dense(1)(keras.layers.Flatten()(relu("v")(conv("c3")(x))))
+    assert list(make_agent(inputs, [policy, value]).layers) == ["shared"]
+
+
+def test_names_of_blocks_differ_from_those_of_the_network(inputs: Any) -> None:
+    x = residual(conv("block1")(inputs), "a")
+    agent = make_agent(inputs, heads(x))
+    assert agent.site("block1").kind == "conv2d"
+    assert {name: agent.site(name).name for name in agent.layers} == {"block_1": "aadd"}

@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Site
-from rl_clarity.agents.sites import feature_maps, layer_kinds, short_names
+from rl_clarity.agents.sites import Layer, default_layers, feature_maps, layer_kinds, layers_of_kinds
 from rl_clarity.errors import OptionError
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A chosen layer: the name that is shown, and its site."""
-
-    name: str
-    site: Site
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(h, w, c)."""
-        height, width, channels = self.site.shape
-        return height, width, channels
 
 
 def select_layers(
     agent: Agent,
     *,
     name_contains_one_of: Sequence[str] | None = None,
-    op_is_one_of: Sequence[str] = ("relu",),
+    op_is_one_of: Sequence[str] | None = None,
     bottleneck_only: bool = True,
     discard_first_n: int = 0,
 ) -> list[str]:
     """Return the short names of the layers that meet all conditions, in the order of computation.
 
+    By default they are the layers that everything passes through: the ReLUs of a network without skip connections, the
+    outputs of the residual blocks of one that has them (`block1`, `block2`, ...: the last one of each shape).
+
     Args:
-        name_contains_one_of: only operations whose full name contains one of these
-        op_is_one_of: kinds of operation, in lower case; `relu` stands for other activations in a network without ReLUs
+        name_contains_one_of: only layers whose short or full name contains one of these
+        op_is_one_of: kinds of operation instead, in lower case; `relu` stands for other activations in a network
+            without ReLUs. Skip connections bypass ReLUs inside of residual blocks, whose attribution therefore omits a
+            part of the output that differs between observations
         bottleneck_only: only operations such that every path from an earlier convolution to them passes through a
-            bottleneck of the network (a node without which no path leads from the input to the outputs)
+            bottleneck of the network (a node without which no path leads from the input to the outputs). Otherwise all
+            of the kinds, by default all ReLUs
         discard_first_n: drop the first n of those
 
     Raises OptionError for an object that is not an agent and, with the available layers, if no layer is left.
@@ -58,31 +49,43 @@ def choose_layers(
     agent: Agent,
     *,
     name_contains_one_of: Sequence[str] | None = None,
-    op_is_one_of: Sequence[str] = ("relu",),
+    op_is_one_of: Sequence[str] | None = None,
     bottleneck_only: bool = True,
     discard_first_n: int = 0,
 ) -> list[Layer]:
     """Return the layers that meet all conditions, with their sites; see `select_layers`."""
-    maps = feature_maps(require(agent, "sites", for_="select_layers").sites)
+    sites = require(agent, "sites", for_="select_layers").sites
     for name, words in (("name_contains_one_of", name_contains_one_of), ("op_is_one_of", op_is_one_of)):
         if isinstance(words, str):
             raise OptionError(f"layer_kwargs.{name}={words!r} must be a sequence: {[words]!r}")
-    kinds: Sequence[str] = [kind.lower() for kind in op_is_one_of]
-    if "relu" in kinds and not any(site.kind in kinds for site in maps):
-        kinds = layer_kinds(maps)
-    sites = [site for site in maps if site.kind in kinds and (site.after_bottleneck or not bottleneck_only)]
-    layers = [Layer(name, site) for name, site in zip(short_names([site.name for site in sites]), sites, strict=True)]
+    if op_is_one_of is None and bottleneck_only:
+        layers = default_layers(sites)
+    else:
+        layers = layers_of_kinds(feature_maps(sites), _kinds(sites, op_is_one_of or ("relu",)), bottleneck_only)
     if not layers:
-        available = ", ".join(sorted({site.kind for site in maps})) or "none"
+        kinds = ", ".join(sorted({site.kind for site in feature_maps(sites)})) or "none"
+        wanted = "" if op_is_one_of is None else f" of kind {list(op_is_one_of)}"
         raise OptionError(
-            f"layer_kwargs: no operation of kind {list(kinds)} with bottleneck_only={bottleneck_only}; available "
-            f"kinds: {available}"
+            f"layer_kwargs: no operation{wanted} with bottleneck_only={bottleneck_only}; available kinds: {kinds}"
         )
     available = ", ".join(layer.name for layer in layers)
     parts = name_contains_one_of
-    named = [layer for layer in layers if parts is None or any(part in layer.site.name for part in parts)]
+    named = [
+        layer
+        for layer in layers
+        if parts is None or any(part in layer.name or part in layer.site.name for part in parts)
+    ]
     if parts is not None and not named:
-        raise OptionError(f"layer_kwargs.name_contains_one_of={list(parts)} matches none of the layers {available}")
+        hint = "" if op_is_one_of else "; op_is_one_of=['relu'] chooses from all ReLUs"
+        raise OptionError(
+            f"layer_kwargs.name_contains_one_of={list(parts)} matches none of the layers {available}{hint}"
+        )
     if not named[max(discard_first_n, 0) :]:
         raise OptionError(f"layer_kwargs.discard_first_n={discard_first_n} leaves none of the layers {available}")
     return named[max(discard_first_n, 0) :]
+
+
+def _kinds(sites: Sequence[Site], words: Sequence[str]) -> Sequence[str]:
+    """Kinds of operation in lower case; ReLUs stand for other activations in a network that has none."""
+    maps, kinds = feature_maps(sites), [word.lower() for word in words]
+    return layer_kinds(maps) if "relu" in kinds and not any(site.kind in kinds for site in maps) else kinds

@@ -9,6 +9,7 @@ import pytest
 
 from rl_clarity import formats
 from rl_clarity.analyses.attribution import input_gradients, integrated_gradients, multi_path_attribution, select_layers
+from rl_clarity.options import ORIGINAL
 from rl_clarity.reduction import ChannelReduction
 from tests.golden_data import Golden
 
@@ -24,7 +25,7 @@ def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float = 1e
 
 
 def test_layer_names_equal_the_original(golden: Golden, agent: Any) -> None:
-    assert select_layers(agent) == golden.expected["layer_keys"].tolist()
+    assert select_layers(agent, **ORIGINAL["layer_kwargs"]) == golden.expected["layer_keys"].tolist()
     assert select_layers(agent, bottleneck_only=False) == golden.expected["all_layer_keys"].tolist()
 
 
