@@ -87,7 +87,7 @@ class TestKerasModels:
         x = block(L.Conv2D(4, 3, strides=2, activation="relu", name="c1")(inputs))
         model = keras.Model(inputs, L.Dense(5)(L.Flatten()(x)))
         agent = KerasAgent(model)
-        assert list(agent.layers) == ["c1", "inner_relu"]
+        assert list(agent.layers) == ["c1", "block1"]
         assert {o.name: o.after_bottleneck for o in feature_maps(agent.sites)}["inner_relu"] is False
         assert np.allclose(
             agent.forward(random_observations(2)).q_values,

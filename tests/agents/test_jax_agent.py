@@ -47,13 +47,14 @@ def test_outputs_and_input_gradients_equal_those_of_the_function(network: Any, o
 
 def test_layers_are_activations_named_by_module(network: Any) -> None:
     agent = rl_clarity.JaxAgent(network[0], network[1], SHAPE)
-    assert list(agent.layers.values()) == [(4, 4, 4), (2, 2, 4), (2, 2, 4)]
+    assert agent.layers == {"relu": (4, 4, 4), "block1": (2, 2, 4)}
     sites = {site.name: site for site in agent.sites}
     assert sites["Residual/conv1/conv2d"].kind == "conv2d"
     assert sites["Residual/silu"].kind == "silu"
     bypassed = [name for name, site in sites.items() if not site.after_bottleneck]
     assert "Residual/Conv_0/conv2d" in bypassed
     assert "Residual/relu" not in bypassed
+    assert agent.site("block1").name == "Residual/relu_2", "the activation after the sum"
 
 
 def test_residual_connections_bypass_layers_inside_the_block(network: Any, observations: np.ndarray) -> None:
