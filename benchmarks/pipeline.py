@@ -18,7 +18,7 @@ import rl_clarity
 from benchmarks.machine import convolution_peak, multiply_adds, peak_memory_mb, reset_peak_memory, seconds
 from rl_clarity.agents.network import full_name
 from rl_clarity.analyses.attribution import attribute, choose_layers
-from rl_clarity.analyses.attribution.analysis import attribution_chunk
+from rl_clarity.analyses.attribution.files import attribution_chunk
 from rl_clarity.analyses.trajectories import write_frames
 from rl_clarity.demo import MODEL, SAMPLES
 from rl_clarity.jobs.directory import open_directory

@@ -14,7 +14,7 @@ from typing import Any
 
 from rl_clarity.analyses.ablation import AblationOptions
 from rl_clarity.analyses.analysis import SubjectOptions
-from rl_clarity.analyses.attribution.analysis import AttributionOptions
+from rl_clarity.analyses.attribution.files import AttributionOptions
 from rl_clarity.analyses.behavior import BehaviorOptions
 from rl_clarity.analyses.feature_names import FeatureNameOptions
 from rl_clarity.analyses.features import ExampleOptions, FeatureOptions, check_defaults
@@ -95,6 +95,7 @@ ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
         "attr_quadrature": "riemann",
         "nmf_attr_opts": types.MappingProxyType({"integrate_steps": 10}),
         "nmf_fit_observations": None,
+        "nmf_held_out": 0,
         "ablation_every": None,
     }
 )

@@ -21,11 +21,11 @@ from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.analysis import (
     attributed_outputs,
     attribution_inputs,
-    read_totals,
     score_rows,
     scores_to_compute,
     sum_rows,
 )
+from rl_clarity.analyses.attribution.files import read_totals
 from rl_clarity.analyses.features import feature_layers, load_features
 from rl_clarity.analyses.layers import MEMORY_HINT, PageLayer, gradient_bytes, sample_frames, task_size
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
@@ -162,7 +162,7 @@ def _summary(subject: Subject, layer: PageLayer, output: str) -> dict[str, list[
         arrays = read_changes(subject, layer, trajectory)
         changes.append(arrays[f"change.{output}"])
         totals = read_totals(subject, layer, trajectory)[output]
-        attribution.append(totals[arrays["frames"], : layer.channels].sum(axis=-1))
+        attribution.append(totals[arrays["frames"], :-1].sum(axis=-1))
     return summarize(np.concatenate(changes), np.concatenate(attribution))
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.attribution.analysis import attributed_outputs, attribution_inputs, read_totals
+from rl_clarity.analyses.attribution.analysis import attributed_outputs, attribution_inputs
+from rl_clarity.analyses.attribution.files import read_totals
+from rl_clarity.analyses.feature_fit import LayerFeatures
 from rl_clarity.analyses.features import (
     ExampleOptions,
     FeatureOptions,
-    LayerFeatures,
     examples_name,
     feature_layers,
     load_features,
@@ -194,6 +195,6 @@ def _strongest(subject: Subject, layer: PageLayer, results: Results) -> tuple[np
     trajectories = range(len(subject.trajectories.actions))
     output = attributed_outputs(subject)[0].id
     totals = [read_totals(subject, layer, trajectory)[output] for trajectory in trajectories]  # (T, K + 1, 2) each
-    strengths = [np.abs(total[:, : layer.channels]).sum(axis=-1) for total in totals]  # (T, K) each
+    strengths = [np.abs(total[:, :-1]).sum(axis=-1) for total in totals]  # (T, K) each
     positions = [np.array(results[f"attribution/{layer.name}/{t + 1}"]["positions"]) for t in trajectories]
     return strongest_frames(strengths, STRONGEST_FRAMES, positions=positions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -13,11 +13,18 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.capabilities import require
-from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution import attribute
-from rl_clarity.analyses.attribution.baselines import Baseline
 from rl_clarity.analyses.attribution.quadrature import RULES
+from rl_clarity.analyses.feature_fit import (
+    FIT_POSITIONS,
+    LayerFeatures,
+    fit_features,
+    fitted_on,
+    measured_on,
+    states_of,
+)
 from rl_clarity.analyses.feature_names import check_feature_names, layer_feature_names
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
@@ -28,7 +35,6 @@ from rl_clarity.analyses.layers import (
     sample_frames,
     task_size,
 )
-from rl_clarity.errors import ClarityError
 from rl_clarity.jobs.spool import HELD_BYTES, Spool
 from rl_clarity.jobs.store import DIRECTORY
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
@@ -44,10 +50,6 @@ from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, t
 from rl_clarity.visualization.optimization import STEPS, optimize_images
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
 
-ERROR_OBSERVATIONS = 128
-"""Observations on which the reconstruction error is measured."""
-FIT_POSITIONS = 2**20
-"""Positions, of all observations together, that a fit draws its rows from."""
 ACTIVATION_BATCHES = 4
 """Activations take so much less memory than gradients that this many batches are processed at once."""
 THUMBNAIL_BYTES = 30_000
@@ -117,23 +119,6 @@ def check_defaults(options: Any) -> None:
         )
 
 
-@dataclass(frozen=True)
-class LayerFeatures:
-    """A layer's channel reduction, its errors, and the dataset examples of its channels."""
-
-    reduction: ChannelReduction
-    error: float
-    """Relative reconstruction error on observations that the reduction was fitted to."""
-    fitted_on: int
-    """Observations that the reduction was fitted to."""
-    error_held_out: float | None
-    """Error on other observations; None if there are none."""
-    grids: Mapping[float, tuple[Examples, ...]]
-    """By density, one per channel."""
-    mean: np.ndarray | None = None
-    """Mean activations (1, h, w, c) of those observations, where they are the baseline of attribution."""
-
-
 class FeaturesAnalysis(Analysis):
     """The features of each layer."""
 
@@ -160,7 +145,7 @@ class FeaturesAnalysis(Analysis):
                 pieces=partial(_pieces, layer, count),
                 output_bytes=THUMBNAIL_BYTES * layer.channels,
                 frame_bytes=gradient_bytes(subject.agent, layer, 1),
-                held_bytes=_held_bytes(layer, count, _fitted_on(options, count)),
+                held_bytes=_held_bytes(layer, count, fitted_on(options, count)),
                 memory_hint=MEMORY_HINT,
             )
 
@@ -186,6 +171,7 @@ def reduction_inputs(subject: Subject) -> Any:
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> dict[str, Any]:
     """What the section says of a layer's features; what is not finished yet is left out."""
+    layer = finished_layer(layer, results)
     options, channels = subject.options, range(layer.channels)
     entry: dict[str, Any] = {"thumbnails": [ImageName(thumbnail_name(options, layer, c)) for c in channels]}
     names = layer_feature_names(options, layer)
@@ -197,6 +183,7 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> dict[st
     if facts is None:
         return entry
     entry["reduction"] = facts["reduction"]
+    entry["facts"] = {"next_feature": facts["next_feature"], **_coverage(subject, layer, results)}
     if options.feature_images:
         entry["images"] = {
             f"{number_text(density)} x {number_text(width)}": [
@@ -208,6 +195,21 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> dict[st
     if options.optimized_features:
         entry["optimized"] = [ImageName(optimized_name(options, layer, channel)) for channel in channels]
     return entry
+
+
+def _coverage(subject: Subject, layer: PageLayer, results: Results) -> dict[str, dict[str, float | None]]:
+    """By output, the magnitudes of the features' attribution relative to all; nothing until it is known."""
+    count = len(subject.trajectories.actions)
+    finished = [results.get(f"attribution/{layer.name}/{trajectory + 1}") for trajectory in range(count)]
+    facts = [one for one in finished if one is not None]
+    if len(facts) < count:
+        return {}
+    sums = {output: np.sum([one["magnitudes"][output] for one in facts], axis=0) for output in facts[0]["magnitudes"]}
+    return {"coverage": {output: _ratio(*parts) for output, parts in sums.items()}}
+
+
+def _ratio(features: float, everything: float) -> float | None:
+    return float(features / everything) if everything else None
 
 
 def thumbnail_name(options: FeatureOptions, layer: PageLayer, channel: int) -> str:
@@ -230,8 +232,9 @@ def examples_name(options: ExampleOptions, layer: PageLayer) -> str:
 def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     """Fit the layer's reduction, choose its dataset examples, write their images; `load_features` reads the rest."""
     options, files, report = subject.options, subject.files, work.report
-    features = _fit(subject, layer, min(work.frames, options.batch_size), subrange(report, 0, 0.6))
-    reduced = _reduced_activations(subject, layer, features.reduction, work.frames, subrange(report, 0.6, 0.8))
+    features = fit_features(subject, layer, min(work.frames, options.batch_size), subrange(report, 0, 0.6))
+    layer = fitted_layer(layer, features)
+    reduced = _reduced_activations(subject, layer, features, work.frames, subrange(report, 0.6, 0.8))
     frames = subject.observation_frames()
     names, grids = [], []
     for first in range(0, layer.channels, thread_count()):  # few at a time: each is large
@@ -253,7 +256,19 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     features = dataclasses.replace(features, grids=by_density)
     files.directory.write(_data_name(layer), _pack(features))
     reduction = {"error": features.error, "fitted_on": features.fitted_on, "error_held_out": features.error_held_out}
-    return TaskResult({"reduction": reduction}, [*names, _data_name(layer)])
+    facts = {"reduction": reduction, "features": layer.channels, "next_feature": features.next_feature}
+    return TaskResult(facts, [*names, _data_name(layer)])
+
+
+def fitted_layer(layer: PageLayer, features: LayerFeatures) -> PageLayer:
+    """The layer with as many features as were fitted, which `nmf_features="auto"` decides."""
+    return dataclasses.replace(layer, channels=len(features.reduction.components))
+
+
+def finished_layer(layer: PageLayer, results: Results) -> PageLayer:
+    """The same from the facts of finished tasks, for what the page says of a layer."""
+    facts = results.get(f"features/{layer.name}")
+    return layer if facts is None else dataclasses.replace(layer, channels=facts["features"])
 
 
 def load_features(files: PageFiles, layer: PageLayer) -> LayerFeatures:
@@ -271,6 +286,8 @@ def load_features(files: PageFiles, layer: PageLayer) -> LayerFeatures:
             None if np.isnan(held_out) else held_out,
             grids,
             arrays.get("mean"),
+            float(arrays["next_feature"]),
+            tuple(arrays["side_weights"].tolist()),
         )
 
 
@@ -285,6 +302,8 @@ def _pack(features: LayerFeatures) -> bytes:
         "error": np.float64(features.error),
         "error_held_out": np.float64(np.nan if held_out is None else held_out),
         "fitted_on": np.int64(features.fitted_on),
+        "next_feature": np.float64(features.next_feature),
+        "side_weights": np.array(features.side_weights),
         "densities": np.array(list(features.grids), np.float64),
     }
     for i, grids in enumerate(features.grids.values()):
@@ -297,92 +316,15 @@ def _pack(features: LayerFeatures) -> bytes:
     return buffer.getvalue()
 
 
-def _fitted_on(options: ReductionOptions, count: int) -> int:
-    return min(options.nmf_fit_observations or count, count)
-
-
-def _fit(subject: Subject, layer: PageLayer, batch: int, report: Report) -> LayerFeatures:
-    """Fit to the attribution of observations spread over all; measure the error on some of them and on others."""
-    options, count = subject.options, len(subject.observations.observations)
-    fitted_on = _fitted_on(options, count)
-    chosen = np.linspace(0, count - 1, fitted_on).round().astype(int)
-    others = np.setdiff1d(np.arange(count), chosen)
-    error_every = max(1, fitted_on // ERROR_OBSERVATIONS)
-    held_out = others[np.linspace(0, len(others) - 1, min(len(others), ERROR_OBSERVATIONS)).round().astype(int)]
-    rows, whole = [], []
-    rng = np.random.default_rng(options.seed)
-    mean = _mean_activations(subject, layer, chosen, batch) if options.attr_baseline == "mean" else None
-    baseline = options.attr_baseline if mean is None else mean
-    for part in slices(fitted_on, batch):
-        attribution = _attribution(subject, layer, chosen[part], baseline)
-        rows.append(_some_positions(attribution, FIT_POSITIONS // fitted_on, rng))
-        whole.append(attribution[-part.start % error_every :: error_every])
-        report(part.stop / (fitted_on + len(held_out)))
-    joined = np.concatenate(rows)
-    del rows
-    reduction = ChannelReduction.fit(joined, options.nmf_features, options.seed)
-    del joined
-    error = reduction.reconstruction_error(np.concatenate(whole))
-    del whole
-    held_out_error = None
-    if len(held_out):
-        parts = [_attribution(subject, layer, held_out[part], baseline) for part in slices(len(held_out), batch)]
-        held_out_error = reduction.reconstruction_error(np.concatenate(parts))
-    return LayerFeatures(reduction, error, fitted_on, held_out_error, {}, mean)
-
-
-def _mean_activations(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) -> np.ndarray:
-    """Mean (1, h, w, c) over observations."""
-    total = np.zeros((1, *layer.shape))
-    for part in slices(len(chosen), batch):
-        observations, states = subject.observations.observations[chosen[part]], _states(subject, chosen[part])
-        activations = subject.agent.activations(observations, layer.full_name, states)
-        total += activations.sum(axis=0, keepdims=True, dtype=np.float64)
-    return np.asarray(total / len(chosen), np.float32)
-
-
-def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Attribution (n, count, c) at random positions of each observation; at all, where there are fewer.
-
-    The fit draws far fewer rows than a layer has: so many to draw from are as good, and bound the memory.
-    """
-    rows = attribution.reshape(len(attribution), -1, attribution.shape[-1])
-    if rows.shape[1] <= max(count, 1):
-        return rows
-    positions = np.argsort(rng.random(rows.shape[:2]), axis=1)[:, : max(count, 1)]
-    return np.take_along_axis(rows, positions[:, :, None], axis=1)
-
-
-def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray, baseline: Baseline) -> np.ndarray:
-    values = attribute(
-        subject.agent,
-        subject.observations.observations[chosen],
-        layer.full_name,
-        [subject.output_kind],
-        steps=subject.options.nmf_attr_opts.integrate_steps,
-        quadrature=subject.options.attr_quadrature,
-        state=_states(subject, chosen),
-        baseline=baseline,
-    ).values[0]
-    if not np.isfinite(values).all():
-        raise ClarityError(f"attribution to layer {layer.name} is not finite; look for NaN in the agent's parameters")
-    return values
-
-
-def _states(subject: Subject, chosen: slice | np.ndarray) -> State:
-    states = subject.observations.states
-    return None if states is None else tuple(np.asarray(part[chosen]) for part in states)
-
-
 def _reduced_activations(
-    subject: Subject, layer: PageLayer, reduction: ChannelReduction, batch: int, report: Report
+    subject: Subject, layer: PageLayer, features: LayerFeatures, batch: int, report: Report
 ) -> Spool:
-    """A row (M, h, w) for each reduced channel."""
+    """A row (M, h, w) for each feature: its strength."""
     observations = subject.observations.observations
     reduced = Spool(len(observations), layer.shape[:2])
     for part in slices(len(observations), min(subject.options.batch_size, ACTIVATION_BATCHES * batch)):
-        activations = subject.agent.activations(observations[part], layer.full_name, _states(subject, part))
-        for channel, values in enumerate(np.moveaxis(reduction.transform(activations), -1, 0)):
+        activations = subject.agent.activations(observations[part], layer.full_name, states_of(subject, part))
+        for channel, values in enumerate(np.moveaxis(features.strengths(activations), -1, 0)):
             reduced.put(channel, part.start, values)
         report(part.stop / len(observations))
     return reduced
@@ -423,10 +365,10 @@ def write_optimized_images(
     return names
 
 
-def _held_bytes(layer: PageLayer, observations: int, fitted_on: int) -> float:
+def _held_bytes(layer: PageLayer, observations: int, fitted: int) -> float:
     """Memory beside a batch: rows of the fit, then the activations of a few channels; more is on disk."""
     positions = math.prod(layer.shape[:2])
-    rows = 2 * 4 * layer.shape[2] * min(FIT_POSITIONS, fitted_on * positions)
+    rows = 2 * 4 * layer.shape[2] * min(FIT_POSITIONS, fitted * positions)
     channel = 4 * positions * observations  # as computed, and padded
     return max(rows, min(HELD_BYTES, layer.channels * channel) + 2 * channel)
 
@@ -436,23 +378,22 @@ def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -
     options, agent, threads = sample.options, sample.agent, thread_count()
     seen, state = sample_frames(sample, frames)
     steps = options.nmf_attr_opts.integrate_steps
-    fitted_on = _fitted_on(options, observations)
-    held_out = min(ERROR_OBSERVATIONS, observations - fitted_on)
+    fitted, held_out = fitted_on(options, observations), measured_on(options, observations)
 
     def explain(points: int) -> np.ndarray:
         outputs = [sample.output_kind]
         return attribute(agent, seen, layer.full_name, outputs, steps=points, state=state).values[0]
 
-    yield Piece(partial(explain, 2), (fitted_on + held_out) / len(seen) * steps / 2, partial(explain, 1))
+    yield Piece(partial(explain, 2), (fitted + held_out) / len(seen) * steps / 2, partial(explain, 1))
     values = np.nan_to_num(explain(1))  # the task itself reports attribution that is not finite
-    rows = min(FIT_ROWS, 2 * fitted_on * math.prod(layer.shape[:2]))
+    rows = min(FIT_ROWS, 2 * fitted * math.prod(layer.shape[:2]))
     few = max(layer.channels, min(rows // FIT_PART, values.size // values.shape[-1]))
     fit = partial(ChannelReduction.fit, values, layer.channels, options.seed, max_rows=few)
     yield Piece(fit, rows / few, partial(ChannelReduction.fit, np.eye(4), 2))
     reduction = fit()
 
     def reduce() -> np.ndarray:
-        return reduction.transform(agent.activations(seen, layer.full_name, state))
+        return reduction.transform(np.maximum(agent.activations(seen, layer.full_name, state), 0))
 
     yield Piece(reduce, observations / len(seen), reduce)
     strengths = np.ascontiguousarray(reduce()[..., 0])

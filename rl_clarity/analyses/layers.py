@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -16,9 +17,11 @@ from rl_clarity.analyses.attribution.baselines import check_baseline
 from rl_clarity.analyses.attribution.layers import choose_layers
 from rl_clarity.errors import OptionError
 from rl_clarity.pages.files import slugs
-from rl_clarity.parsing import check_minimum
+from rl_clarity.parsing import check_minimum, check_option
 from rl_clarity.visualization.colors import channel_hues, input_hues
 
+MOST_FEATURES = 16
+"""With `nmf_features="auto"`."""
 MEMORY_HINT = "leave the layer out (layer_kwargs), explain fewer outputs, or use a machine with more memory"
 
 
@@ -71,8 +74,12 @@ class LayersOptions:
 class ReductionOptions:
     """How the channels of a layer are reduced."""
 
-    nmf_features: int = 8
-    """Channels that a layer is reduced to."""
+    nmf_features: int | Literal["auto"] = 8
+    """Features that a layer is reduced to; `auto` for the fewest, up to 16, that cover `nmf_coverage`."""
+    nmf_coverage: float = 0.75
+    """Share of the attribution that `nmf_features="auto"` covers, on observations that are held out of the fit."""
+    nmf_held_out: float = 0.1
+    """Share of the extra observations that the reduction is not fitted to: its error is measured on them."""
     nmf_attr_opts: AttributionFitOptions = AttributionFitOptions()
     """The attribution that the reduction is fitted to."""
     nmf_fit_observations: int | None = 1024
@@ -85,7 +92,11 @@ class ReductionOptions:
 
     def __post_init__(self) -> None:
         check_baseline("attr_baseline", self.attr_baseline)
-        check_minimum(self, 1, "nmf_features", "nmf_fit_observations")
+        check_minimum(self, 1, "nmf_fit_observations")
+        if self.nmf_features != "auto":
+            check_minimum(self, 1, "nmf_features")
+        check_option(self, "nmf_coverage", 0 < self.nmf_coverage <= 1, "must be above 0 and at most 1")
+        check_option(self, "nmf_held_out", 0 <= self.nmf_held_out < 1, "must be from 0 to below 1")
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,7 @@ class PageLayer:
     full_name: str
     shape: tuple[int, int, int]  # (h, w, c)
     channels: int
-    """Reduced channels."""
+    """Features: as many as are asked for, or with `nmf_features="auto"` the most that there can be."""
     is_input: bool = False
     label: str | None = None
     """What the page calls the layer instead: a residual block, or a layer whose name is a number."""
@@ -126,7 +137,8 @@ def page_layers(agent: Agent, options: LayersOptions | ReductionOptions) -> tupl
         name, shape = options.input_layer_name, agent.observation_shape
         layers.append(PageLayer(name, page_slugs[name], name, shape, shape[-1], is_input=True))
     for layer, label in zip(chosen, _labels(chosen), strict=True):
-        channels = min(options.nmf_features, layer.shape[-1])
+        most = MOST_FEATURES if options.nmf_features == "auto" else options.nmf_features
+        channels = min(most, layer.shape[-1])
         slug = page_slugs[layer.name]
         layers.append(PageLayer(layer.name, slug, layer.site.name, layer.shape, channels, label=label))
     return tuple(layers)

@@ -172,16 +172,32 @@ class Results:
     ) -> ReducedAttribution:
         """Attribution of an output to a layer's reduced channels."""
         entry = self.layer(layer)
-        if output not in entry["attribution"]:
-            raise OptionError(f"unknown output {output!r}; the page has {', '.join(entry['attribution'])}")
         self.trajectory(trajectory)
-        names = entry["attribution"][output][trajectory]
-        parts = [(part.entry("codes", at), part.entry("scales", at)) for part, at in self._at(trajectory, names, steps)]
-        values = dequantize(np.stack([codes for codes, _ in parts]), np.array([scale for _, scale in parts]))
+        values = np.sum(
+            [self._attribution(entry, trajectory, part, steps) for part in self._parts(entry, output)],
+            axis=0,
+            dtype=np.float32,
+        )
         count = entry["channels"]
         residual = values[..., count:] if values.shape[-1] > count else None
         scale = float(entry["scales"][output][trajectory])
         return ReducedAttribution(values[..., :count], residual, scale, np.array(entry["hues"], np.float32))
+
+    def _parts(self, layer: Mapping[str, Any], output: str) -> list[str]:
+        """The outputs whose attribution is stored that an output is the sum of: itself, or the actions of a group."""
+        stored = layer["attribution"]
+        (group,) = [one.get("group") for one in self.section("attribution")["outputs"] if one["id"] == output] or [None]
+        members = [] if group is None else [f"action-{i}" for i in self.agent["action_groups"][group]["actions"]]
+        parts = [output] if output in stored else members
+        if not parts or any(part not in stored for part in parts):
+            raise OptionError(f"unknown output {output!r}; the page has {', '.join(self.outputs)}")
+        return parts
+
+    def _attribution(self, layer: Mapping[str, Any], trajectory: int, output: str, steps: Steps) -> np.ndarray:
+        """Stored attribution (n, h, w, K + 1); of the input (n, H, W, C)."""
+        places = self._at(trajectory, layer["attribution"][output][trajectory], steps)
+        parts = [(part.entry("codes", at), part.entry("scales", at)) for part, at in places]
+        return dequantize(np.stack([codes for codes, _ in parts]), np.array([scale for _, scale in parts]))
 
     def totals(self, layer: str, trajectory: int) -> dict[str, Totals]:
         """Totals along a trajectory, by output."""
@@ -210,6 +226,34 @@ class Results:
         if one.gap is None:
             raise ClarityError(f"chunk {entry['totals'][trajectory]} is damaged: it has no gap.{output}")
         return output_account(one.totals, one.gap, one.memory)
+
+    def layer_facts(self, layer: str) -> dict[str, Any]:
+        """What the features of a layer account for, and what they are worth.
+
+        - `variance_share` {output: share}: of the output's variance over frames, by features and rest together
+          (1 - var(output - features - rest) / var(output); None if the output does not vary)
+        - `coverage` {output: share}: of the magnitudes of the attribution at all positions, by the features
+        - `error_held_out`: relative error of the features' reconstruction on observations that they were not fitted to
+        - `next_feature`: what one more feature would add to the coverage
+        - `ablation` {output: (K,)}: mean change of the output when a feature is ablated
+
+        What an older page does not have is None, or missing in a dict. Raises OptionError for an unknown layer and for
+        the input.
+        """
+        entry = self.layer(layer)
+        if entry["kind"] == "input":
+            raise OptionError(f"layer {layer!r} is the input, which has no features; choose another layer")
+        features = entry["features"] or {}
+        facts = features.get("facts", {})
+        sections = {section["kind"]: section["data"] for section in reversed(self.manifest["sections"])}
+        ablation = sections.get("ablation", {}).get("layers", {}).get(entry["slug"], {}).get("outputs", {})
+        return {
+            "variance_share": dict(entry.get("variance_share", {})),
+            "coverage": dict(facts.get("coverage", {})),
+            "error_held_out": features.get("reduction", {}).get("error_held_out"),
+            "next_feature": facts.get("next_feature"),
+            "ablation": {output: np.array(one["mean"]) for output, one in ablation.items()},
+        }
 
     def features(self, layer: str) -> dict[str, np.ndarray]:
         """Dataset examples of a layer's channels, as docs/page-format.md names them; empty for the input layer."""

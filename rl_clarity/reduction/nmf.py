@@ -127,6 +127,27 @@ class ChannelReduction:
         squared, total = np.sum(in_threads(sums, _blocks(len(rows))), axis=0) if len(rows) else (0.0, 0.0)
         return float(np.sqrt(squared / total)) if total else 0.0
 
+    def coverage(self, attribution: np.ndarray) -> float:
+        """Return the share of the attribution (..., c) that the features cover, from 0 to 1.
+
+        It is the sum of the features' magnitudes at all positions, relative to that of features and residual together.
+        """
+        channels, residual = self.signed_transform(attribution)
+        covered, left = (float(np.abs(values).sum(dtype=np.float64)) for values in (channels, residual))
+        return covered / (covered + left) if covered else 0.0
+
+    def with_next_component(self, attribution: np.ndarray) -> ChannelReduction:
+        """Return a reduction with one more component, which reconstructs most of what is left of attribution (..., c).
+
+        The other components stay: a fit of as many components is at least as good.
+        """
+        rows = self._to_rows(attribution)
+        parts = (np.maximum(rows, 0), np.maximum(-rows, 0))
+        left = np.concatenate([np.maximum(x - self._solve(x) @ self.components, 0) for x in parts]).astype(np.float64)
+        gram = np.einsum("nc,nd->cd", left, left)  # its leading eigenvector has no negative entries
+        component = np.abs(np.linalg.eigh(gram)[1][:, -1])
+        return ChannelReduction(np.concatenate([self.components, component[None].astype(np.float32)]))
+
     def _to_rows(self, x: np.ndarray) -> np.ndarray:
         """Rows (n, c) of an array (..., c)."""
         channels = self.components.shape[1]

@@ -22,6 +22,12 @@ def channel_totals(channels: np.ndarray, residual: np.ndarray | None = None) -> 
     return np.stack(parts, axis=-1).astype(np.float32)
 
 
+def magnitudes(totals: np.ndarray) -> list[float]:
+    """Sums of magnitudes over frames and positions of totals (T, K + 1, 2): of the features, and of all parts."""
+    by_part = np.abs(totals).sum(axis=(0, 2), dtype=np.float64)
+    return [float(by_part[:-1].sum()), float(by_part.sum())]
+
+
 def output_account(totals: np.ndarray, gap: np.ndarray, memory: np.ndarray | None = None) -> dict[str, np.ndarray]:
     """Return the parts that an output is the sum of, float64: baseline + features + rest + memory + gap = output.
 

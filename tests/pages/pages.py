@@ -9,12 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.analyses.attribution.analysis import (
-    attribution_chunk,
-    chunk_name,
-    totals_name,
-    write_totals,
-)
+from rl_clarity.analyses.attribution.files import attribution_chunk, chunk_name, totals_name, write_totals
 from rl_clarity.analyses.attribution.images import image_names, selections, write_attribution_images
 from rl_clarity.analyses.examples import Atlas, atlas_origins, write_atlas, write_examples
 from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name

@@ -1,6 +1,6 @@
 import pytest
 
-from rl_clarity.analyses.attribution.analysis import chunk_name, totals_name
+from rl_clarity.analyses.attribution.files import chunk_name, totals_name
 from rl_clarity.analyses.attribution.images import image_names
 from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
 from rl_clarity.analyses.trajectories import trajectory_entry

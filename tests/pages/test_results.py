@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,3 +189,34 @@ def test_an_account_adds_up_to_the_output(results: Results, arrays: Arrays) -> N
 def test_wrong_accounts_are_refused(results: Results, arguments: tuple[int, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         results.account(*arguments)
+
+
+def test_facts_of_a_layer(tmp_path: Path) -> None:
+    def edit(manifest: dict[str, Any]) -> None:
+        _, features, attribution = manifest["sections"]
+        attribution["data"]["layers"][0]["variance_share"] = {"value": 0.75}
+        features["data"]["layers"]["2b"]["facts"] = {"coverage": {"value": 0.5}, "next_feature": 0.125}
+        features["data"]["layers"]["2b"]["reduction"]["error_held_out"] = 0.375
+        outputs = {"value": {"mean": [1, 2, 3], "mean_abs": [1, 2, 3], "correlation": [1, 1, 1]}}
+        ablation = {"kind": "ablation", "title": "", "data": {"layers": {"2b": {"outputs": outputs}}}}
+        manifest["sections"].append({**features, **ablation})
+
+    write_small_page(LocalDirectory(tmp_path), ARRAYS, edit=edit)
+    results = open_results(tmp_path)
+    facts = results.layer_facts("2b")
+    np.testing.assert_array_equal(facts.pop("ablation")["value"], [1, 2, 3])
+    assert facts == {
+        "variance_share": {"value": 0.75},
+        "coverage": {"value": 0.5},
+        "error_held_out": 0.375,
+        "next_feature": 0.125,
+    }
+    with pytest.raises(OptionError, match="'input' is the input, which has no features"):
+        results.layer_facts("input")
+
+
+def test_facts_that_an_older_page_lacks_are_none(results: Results) -> None:
+    facts = results.layer_facts("2b")
+    assert facts["error_held_out"] is None
+    assert facts["next_feature"] is None
+    assert facts["variance_share"] == facts["coverage"] == facts["ablation"] == {}

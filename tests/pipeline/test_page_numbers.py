@@ -11,6 +11,8 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
+from rl_clarity.analyses.feature_fit import divide_observations
+from rl_clarity.options import InterfaceOptions
 from rl_clarity.pages.results import Results
 from rl_clarity.recordings.advantages import dones_from_firsts
 from rl_clarity.visualization.rendering import attribution_scale
@@ -30,7 +32,7 @@ def results(small_run: SmallRun) -> Results:
 def reductions(small_run: SmallRun) -> dict[str, rl_clarity.ChannelReduction]:
     """Reductions of each layer, fitted to the attribution of the value on 24 of the 32 observations."""
     observations = small_run.observations.observations
-    chosen = observations[np.linspace(0, len(observations) - 1, 24).round().astype(int)]
+    chosen = observations[divide_observations(InterfaceOptions(nmf_fit_observations=24), len(observations))[0]]
     return {
         layer: rl_clarity.ChannelReduction.fit(
             rl_clarity.integrated_gradients(small_run.agent, chosen, layer, "value", *STEPS_AND_RULE), 8, 0
@@ -69,15 +71,19 @@ def test_attribution(
 ) -> None:
     output = results.section("attribution")["outputs"][which]
     frames = small_run.trajectories.observations[1]
-    attribution = rl_clarity.integrated_gradients(
-        small_run.agent, frames, layer, output_indices(output), *STEPS_AND_RULE
-    )
-    channels, residual = reductions[layer].signed_transform(attribution)
-    values = np.concatenate([channels, residual], axis=-1)
+    scores = output_indices(output)
+    parts = [  # a group's features are the sums of its actions'
+        rl_clarity.integrated_gradients(small_run.agent, frames, layer, score, *STEPS_AND_RULE)
+        for score in (scores if isinstance(scores, list) else [scores])
+    ]
+    attribution = np.sum(parts, axis=0)
+    reduced = [np.concatenate(reductions[layer].signed_transform(part), axis=-1) for part in parts]
+    values = np.sum(reduced, axis=0)
+    channels, residual = values[..., :8], values[..., 8:]
     shown = results.attribution(layer, 1, output["id"])
     shown_values = np.concatenate([shown.channels, shown.residual], axis=-1)
     assert shown_values.shape == (STEPS, *small_run.agent.layers[layer][:2], 9)
-    assert (np.abs(shown_values - values) <= quantization_error(values)).all()
+    assert (np.abs(shown_values - values) <= np.sum(list(map(quantization_error, reduced)), axis=0)).all()
     assert shown.scale == pytest.approx(attribution_scale(channels), rel=1e-4)
     totals = results.totals(layer, 1)[output["id"]]
     np.testing.assert_allclose(totals.totals, channel_totals(channels, residual), rtol=1e-3, atol=1e-4 * shown.scale)
@@ -132,8 +138,8 @@ def test_reconstruction_errors(
     small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction], layer: str
 ) -> None:
     observations = small_run.observations.observations
-    chosen = np.linspace(0, len(observations) - 1, 24).round().astype(int)
-    others = np.setdiff1d(np.arange(len(observations)), chosen)
+    chosen, others = divide_observations(InterfaceOptions(nmf_fit_observations=24), len(observations))
+    assert len(others) == 3
     errors = [
         reductions[layer].reconstruction_error(
             rl_clarity.integrated_gradients(small_run.agent, observations[part], layer, "value", *STEPS_AND_RULE)

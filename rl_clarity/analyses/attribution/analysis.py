@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -16,17 +16,21 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent, Score, State
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.baselines import Baseline
-from rl_clarity.analyses.attribution.images import (
-    RenderedImages,
-    image_names,
-    selections,
-    write_attribution_images,
+from rl_clarity.analyses.attribution.files import (
+    AttributionOptions,
+    OutputInfo,
+    attribution_chunk,
+    chunk_name,
+    layer_entry,
+    totals_name,
+    write_totals,
 )
+from rl_clarity.analyses.attribution.images import RenderedImages, write_attribution_images
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.analyses.attribution.memory import scores_without_memory
 from rl_clarity.analyses.attribution.multi_path import multi_path_attributions
 from rl_clarity.analyses.attribution.quadrature import quadrature
-from rl_clarity.analyses.features import load_features, reduction_inputs
+from rl_clarity.analyses.features import fitted_layer, load_features, reduction_inputs
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
     PageLayer,
@@ -36,17 +40,14 @@ from rl_clarity.analyses.layers import (
     task_size,
 )
 from rl_clarity.jobs.tasks import MAX_FRAMES, Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.pages.chunks import Chunk, decode_chunk, encode_chunk, parse_script
-from rl_clarity.pages.files import PageFiles, check_subdirectories, path_in, segments
-from rl_clarity.pages.manifest import ChunkName, ExtraImageName, Section
-from rl_clarity.parsing import check_minimum
+from rl_clarity.pages.chunks import Chunk
+from rl_clarity.pages.files import segments
+from rl_clarity.pages.manifest import Section
 from rl_clarity.progress import subrange
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.threads import in_threads
-from rl_clarity.visualization.colors import page_colors
-from rl_clarity.visualization.quantization import quantize
 from rl_clarity.visualization.rendering import scale_of_peaks
-from rl_clarity.visualization.totals import channel_totals, mean_effects
+from rl_clarity.visualization.totals import channel_totals, magnitudes
 
 PATH_SCORES = 3
 """Points of paths in reduced channels take as much memory as so many scores."""
@@ -56,41 +57,6 @@ PATH_COST = 1.5
 """Cost of a point of a path in reduced channels, relative to one of the straight path."""
 MEASURED_IMAGES = 8
 """Frames whose images are rendered to measure them."""
-
-
-@dataclass(frozen=True)
-class AttributionOptions:
-    """Attribution to layers."""
-
-    attr_integrate_steps: int = 5
-    """Points on the path of integrated gradients."""
-    attr_max_paths: int | None = None
-    """Average over this many paths in the reduced channels; None uses the straight path alone."""
-    attr_policy: bool = False
-    """Also attribute every logit and action group."""
-    attr_images: bool = False
-    """Also write rendered images, as understanding-rl-vision does."""
-    attribution_subdir: str = "attribution/"
-    """Directory of attribution."""
-    attribution_scrub_subdir: str = "attribution_scrub/"
-    """Directory of film strips of rendered images."""
-    attribution_totals_subdir: str = "attribution_totals/"
-    """Directory of attribution summed over positions."""
-
-    def __post_init__(self) -> None:
-        check_minimum(self, 1, "attr_integrate_steps", "attr_max_paths")
-        check_subdirectories(self)
-
-
-@dataclass(frozen=True)
-class OutputInfo:
-    """An output that is attributed."""
-
-    id: str
-    kind: str  # "value", "action", "group" or "greedy"
-    label: str
-    action: int | None = None
-    group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -193,12 +159,13 @@ def attribution_inputs(subject: Subject) -> Any:
 def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
     """Write one trajectory's attribution to one layer.
 
-    Facts: each output's scale, each output's mean effects, and at each step the position where each channel of the
-    first output is strongest.
+    Facts: each output's scale; at each step the position where each feature of the first output is strongest; and each
+    output's sums of magnitudes over all positions, of the features' attribution and of all.
     """
     options, files = subject.options, subject.files
     features = None if layer.is_input else load_features(files, layer)
     reduction = None if features is None else features.reduction
+    layer = layer if features is None else fitted_layer(layer, features)
     baseline = options.attr_baseline if features is None or features.mean is None else features.mean
     steps = subject.trajectories.actions.shape[1]
     outputs = attributed_outputs(subject)
@@ -217,8 +184,9 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
         attributed = explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
         encode = partial(_encode, subject, layer, trajectory, segment)
         for output, (chunk, by_name, peak) in zip(ids, in_threads(encode, attributed.items()), strict=True):
-            files.write(chunk)
-            names.append(chunk.name)
+            if chunk is not None:
+                files.write(chunk)
+                names.append(chunk.name)
             peaks[output].append(peak)
             for name, values in by_name.items():
                 sums[f"{name}.{output}"].append(values)
@@ -227,11 +195,15 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
         positions.append(_strongest_positions(attributed[ids[0]].channels))
         work.report(0.95 * (segment + 1) / len(parts))
     names.append(totals_name(options, layer, trajectory))
-    write_totals(files, names[-1], {name: np.concatenate(values) for name, values in sums.items()})
+    joined = {name: np.concatenate(values) for name, values in sums.items()}
+    write_totals(files, names[-1], joined)
     scales = {output: float(scale_of_peaks(np.concatenate(values))) for output, values in peaks.items()}
     if images is not None:
         names += images.draw(trajectory, scales, subrange(work.report, 0.95, 1.0))
-    return TaskResult({"scales": scales, "positions": np.concatenate(positions).tolist()}, names)
+    facts = {"scales": scales, "positions": np.concatenate(positions).tolist()}
+    if features is not None:
+        facts["magnitudes"] = {output: magnitudes(joined[f"totals.{output}"]) for output in ids}
+    return TaskResult(facts, names)
 
 
 def explain(
@@ -307,12 +279,17 @@ def _explain_batch(
         memory = result.scores_at_baseline - scores_without_memory(
             agent, observations, layer.full_name, scores, state, baseline
         )
-    attributed = {}
-    for output, rows in score_rows(subject).items():
-        channels, residual = reduction.signed_transform(sum_rows(result.values, rows))
-        remembered = None if memory is None else sum_rows(memory, rows)
-        attributed[output] = Attributed(channels, residual, sum_rows(gaps, rows), remembered)
-    return attributed
+    # A group's features are the sums of its actions' features, which readers of the page add up, too.
+    channels, residuals = zip(*(reduction.signed_transform(values) for values in result.values), strict=True)
+    return {
+        output: Attributed(
+            sum_rows(channels, rows),
+            sum_rows(residuals, rows),
+            sum_rows(gaps, rows),
+            None if memory is None else sum_rows(memory, rows),
+        )
+        for output, rows in score_rows(subject).items()
+    }
 
 
 def score_rows(subject: Subject) -> dict[str, list[int]]:
@@ -328,8 +305,8 @@ def score_rows(subject: Subject) -> dict[str, list[int]]:
     }
 
 
-def sum_rows(values: np.ndarray, rows: Sequence[int]) -> np.ndarray:
-    """Sum of some rows of `values` (S, ...); a view for a single row."""
+def sum_rows(values: Sequence[np.ndarray] | np.ndarray, rows: Sequence[int]) -> np.ndarray:
+    """Sum of some of the `values` of S scores; the same array for a single one."""
     return functools.reduce(np.add, (values[row] for row in rows))
 
 
@@ -343,97 +320,18 @@ def _strongest_positions(channels: np.ndarray) -> np.ndarray:
     return np.asarray(np.abs(channels).reshape(len(channels), -1, channels.shape[-1]).argmax(axis=1))
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-def chunk_name(options: AttributionOptions, layer: PageLayer, output: str, trajectory: int, segment: int) -> str:
-    return path_in(options.attribution_subdir, f"{layer.slug}/{trajectory + 1}/{output}-{segment + 1}.js")
-
-
-def totals_name(options: AttributionOptions, layer: PageLayer, trajectory: int) -> str:
-    return path_in(options.attribution_totals_subdir, f"{layer.slug}/{trajectory + 1}/totals.js")
-
-
-def attribution_chunk(name: str, channels: np.ndarray, residual: np.ndarray | None = None) -> Chunk:
-    """A segment's reduced attribution (n, h, w, K) and residual (n, h, w, 1), in units of attribution, as a chunk."""
-    codes, scales = quantize(channels if residual is None else np.concatenate([channels, residual], axis=-1))
-    return encode_chunk(name, {"codes": codes, "scales": scales})
-
-
-def write_totals(files: PageFiles, name: str, sums: Mapping[str, np.ndarray]) -> None:
-    """Write a trajectory's `totals.OUTPUT` (T, K + 1, 2), `gap.OUTPUT` (T, 3) and `memory.OUTPUT` (T,)."""
-    files.write_chunk(name, {key: values.astype(np.float32) for key, values in sums.items()})
-
-
-def read_totals(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
-    """Totals (T, K + 1, 2) along a trajectory, by output."""
-    data = subject.files.directory.read(totals_name(subject.options, layer, trajectory))
-    arrays = decode_chunk(parse_script(data))
-    return {key.removeprefix("totals."): values for key, values in arrays.items() if key.startswith("totals.")}
-
-
-def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo], results: Results) -> dict[str, Any]:
-    """What the section says of a layer; scales and effects that are not known yet are 1 and absent."""
-    options, trajectories = subject.options, range(len(subject.trajectories.actions))
-    facts = [results.get(f"attribution/{layer.name}/{trajectory + 1}") for trajectory in trajectories]
-    ids = [output.id for output in outputs]
-    height, width, depth = layer.shape
-    effects: dict[str, Any] = {}
-    if all(facts):
-        totals = [read_totals(subject, layer, trajectory) for trajectory in trajectories]
-        effects = {output: mean_effects([one[output] for one in totals]).tolist() for output in ids}
-    entry = {
-        "name": layer.name,
-        "slug": layer.slug,
-        "full_name": layer.full_name,
-        "kind": "input" if layer.is_input else "layer",
-        "height": height,
-        "width": width,
-        "depth": depth,
-        "channels": layer.channels,
-        "colors": page_colors(layer.hues),
-        "hues": layer.hues.tolist(),
-        **({"label": layer.label} if layer.label else {}),
-        "effects": effects,
-        "scales": {output: [1.0 if one is None else one["scales"][output] for one in facts] for output in ids},
-        "totals": [ChunkName(totals_name(options, layer, trajectory)) for trajectory in trajectories],
-        "attribution": {
-            output: _by_segment(
-                subject, lambda t, s, output=output: ChunkName(chunk_name(options, layer, output, t, s))
-            )
-            for output in ids
-        },
-    }
-    if options.attr_images and all(facts):
-        for index, key in enumerate(("images", "scrubs")):
-            entry[key] = {
-                output: {
-                    name: _by_segment(
-                        subject,
-                        lambda t, s, output=output, name=name, index=index: ExtraImageName(
-                            image_names(options, layer, output, name, t, s)[index]
-                        ),
-                    )
-                    for name, _, _ in selections(layer.channels, residual=not layer.is_input)
-                }
-                for output in ids
-            }
-    return entry
-
-
-def _by_segment(subject: Subject, name: Any) -> list[list[str]]:
-    """A name for each segment of each trajectory."""
-    count, steps = subject.trajectories.actions.shape
-    return [[name(trajectory, segment) for segment in range(len(segments(steps)))] for trajectory in range(count)]
-
-
 def _encode(
     subject: Subject, layer: PageLayer, trajectory: int, segment: int, item: tuple[str, Attributed]
-) -> tuple[Chunk, dict[str, np.ndarray], np.ndarray]:
-    """An output's chunk, its sums, and the largest value of each frame (n,)."""
+) -> tuple[Chunk | None, dict[str, np.ndarray], np.ndarray]:
+    """An output's chunk, its sums, and the largest value of each frame (n,).
+
+    Groups have no chunk: readers add those of their actions.
+    """
     output, one = item
-    name = chunk_name(subject.options, layer, output, trajectory, segment)
-    chunk = attribution_chunk(name, one.channels, one.residual)
+    chunk = None
+    if not output.startswith("group"):
+        name = chunk_name(subject.options, layer, output, trajectory, segment)
+        chunk = attribution_chunk(name, one.channels, one.residual)
     return chunk, one.sums, one.channels.max(axis=(1, 2, 3))
 
 

@@ -18,7 +18,8 @@ from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.ablation import read_changes
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.attribution.analysis import attributed_outputs, attribution_inputs, read_totals
+from rl_clarity.analyses.attribution.analysis import attributed_outputs, attribution_inputs
+from rl_clarity.analyses.attribution.files import read_totals
 from rl_clarity.analyses.behavior.clips import write_clips
 from rl_clarity.analyses.behavior.play import Block, blocks, environment_of
 from rl_clarity.analyses.behavior.statistics import compare

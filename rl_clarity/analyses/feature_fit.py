@@ -1,0 +1,210 @@
+"""Fitting the features of a layer: to which observations, how many, and how much of the attribution they cover."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.protocol import State
+from rl_clarity.analyses.analysis import Subject
+from rl_clarity.analyses.attribution import attribute
+from rl_clarity.analyses.attribution.baselines import Baseline
+from rl_clarity.analyses.attribution.integrated_gradients import Attribution
+from rl_clarity.analyses.layers import PageLayer, ReductionOptions
+from rl_clarity.errors import ClarityError
+from rl_clarity.jobs.tasks import slices
+from rl_clarity.progress import Report
+from rl_clarity.reduction import ChannelReduction
+from rl_clarity.visualization.dataset_examples import Examples
+
+ERROR_OBSERVATIONS = 128
+"""Observations on which errors and coverage are measured."""
+FIT_POSITIONS = 2**20
+"""Positions, of all observations together, that a fit draws its rows from."""
+COVERAGE_POSITIONS = 2**15
+"""Positions, of all observations together, on which coverage is measured."""
+
+
+@dataclass(frozen=True)
+class LayerFeatures:
+    """A layer's channel reduction, how good it is, and the dataset examples of its features."""
+
+    reduction: ChannelReduction
+    error: float
+    """Relative reconstruction error on observations that the reduction was fitted to."""
+    fitted_on: int
+    """Observations that the reduction was fitted to."""
+    error_held_out: float | None
+    """Error on other observations; None if there are none."""
+    grids: Mapping[float, tuple[Examples, ...]]
+    """By density, one per feature."""
+    mean: np.ndarray | None = None
+    """Mean activations (1, h, w, c) of those observations, where they are the baseline of attribution."""
+    next_feature: float = 0.0
+    """What one more feature would add to the share of the attribution that the features cover."""
+    side_weights: tuple[float, float] = (1.0, 0.0)
+    """Attribution per unit of activation above and below 0, relative to the larger one."""
+
+    def strengths(self, activations: np.ndarray) -> np.ndarray:
+        """Return how strong each feature is (..., K) at activations (..., c) of the layer, at least 0.
+
+        Activations below 0, as of a sum, count by their magnitude, as much as they are attributed in comparison with
+        those above 0: not at all where only a ReLU reads them.
+        """
+        above, below = self.side_weights
+        magnitude = np.maximum(activations, 0)
+        if below:
+            magnitude = above * magnitude + below * np.maximum(-activations, 0)
+        return self.reduction.transform(magnitude)
+
+
+def divide_observations(options: ReductionOptions, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of the observations that the reduction is fitted to, and of those that are held out.
+
+    Both are spread over all; every tenth is held out by default.
+    """
+    ends = np.floor(np.arange(1, count + 1) * options.nmf_held_out)
+    apart = np.diff(ends, prepend=0) > 0
+    if options.nmf_held_out and not apart.any() and count > 1:
+        apart[-1] = True
+    rest, others = np.flatnonzero(~apart), np.flatnonzero(apart)
+    return _spread(rest, options.nmf_fit_observations or count), others
+
+
+def _spread(indices: np.ndarray, count: int) -> np.ndarray:
+    """At most so many of them, evenly spread."""
+    return indices[np.linspace(0, len(indices) - 1, min(len(indices), count)).round().astype(int)]
+
+
+def fit_features(subject: Subject, layer: PageLayer, batch: int, report: Report) -> LayerFeatures:
+    """Fit to the attribution of observations spread over all; measure the error on some of them and on others."""
+    options, count = subject.options, len(subject.observations.observations)
+    chosen, apart = divide_observations(options, count)
+    fitted_on, held_out = len(chosen), _spread(apart, ERROR_OBSERVATIONS)
+    error_every = max(1, fitted_on // ERROR_OBSERVATIONS)
+    rows, measured, sides = [], [], np.zeros((2, 2))
+    rng = np.random.default_rng(options.seed)
+    mean = _mean_activations(subject, layer, chosen, batch) if options.attr_baseline == "mean" else None
+    baseline = options.attr_baseline if mean is None else mean
+    for part in slices(fitted_on, batch):
+        attribution = _attribution(subject, layer, chosen[part], baseline)
+        values = attribution.values[0]
+        rows.append(_some_positions(values, FIT_POSITIONS // fitted_on, rng))
+        measured.append(values[-part.start % error_every :: error_every])
+        sides += _sides(attribution)
+        report(part.stop / (fitted_on + len(held_out)))
+    joined = np.concatenate(rows)
+    del rows
+    on_fitted = np.concatenate(measured)
+    on_others = None
+    if len(held_out):
+        parts = [_attribution(subject, layer, held_out[part], baseline) for part in slices(len(held_out), batch)]
+        on_others = np.concatenate([part.values[0] for part in parts])
+    judged = on_fitted if on_others is None else on_others
+    sample = _some_positions(judged, COVERAGE_POSITIONS // len(judged), rng)
+    reduction = fit_reduction(joined, options, layer.channels, sample)
+    return LayerFeatures(
+        reduction,
+        reduction.reconstruction_error(on_fitted),
+        fitted_on,
+        None if on_others is None else reduction.reconstruction_error(on_others),
+        {},
+        mean,
+        max(0.0, reduction.with_next_component(sample).coverage(sample) - reduction.coverage(sample)),
+        _side_weights(sides),
+    )
+
+
+def fit_reduction(rows: np.ndarray, options: Any, most: int, sample: np.ndarray) -> ChannelReduction:
+    """Fit to attribution (..., c): as many features as asked for, or the fewest that cover enough of a sample."""
+    if options.nmf_features != "auto":
+        return ChannelReduction.fit(rows, most, options.seed)
+    fewest, enough = 1, ChannelReduction.fit(rows, most, options.seed)
+    while fewest < most:
+        middle = (fewest + most) // 2
+        reduction = ChannelReduction.fit(rows, middle, options.seed)
+        if reduction.coverage(sample) >= options.nmf_coverage:
+            most, enough = middle, reduction
+        else:
+            fewest = middle + 1
+    return enough
+
+
+def _mean_activations(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) -> np.ndarray:
+    """Mean (1, h, w, c) over observations."""
+    total = np.zeros((1, *layer.shape))
+    for part in slices(len(chosen), batch):
+        observations, states = subject.observations.observations[chosen[part]], states_of(subject, chosen[part])
+        activations = subject.agent.activations(observations, layer.full_name, states)
+        total += activations.sum(axis=0, keepdims=True, dtype=np.float64)
+    return np.asarray(total / len(chosen), np.float32)
+
+
+def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Attribution (n, count, c) at random positions of each observation; at all, where there are fewer.
+
+    The fit draws far fewer rows than a layer has: so many to draw from are as good, and bound the memory.
+    """
+    rows = attribution.reshape(len(attribution), -1, attribution.shape[-1])
+    if rows.shape[1] <= max(count, 1):
+        return rows
+    positions = np.argsort(rng.random(rows.shape[:2]), axis=1)[:, : max(count, 1)]
+    return np.take_along_axis(rows, positions[:, :, None], axis=1)
+
+
+def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray, baseline: Baseline) -> Attribution:
+    attribution = attribute(
+        subject.agent,
+        subject.observations.observations[chosen],
+        layer.full_name,
+        [subject.output_kind],
+        steps=subject.options.nmf_attr_opts.integrate_steps,
+        quadrature=subject.options.attr_quadrature,
+        state=states_of(subject, chosen),
+        baseline=baseline,
+    )
+    if not np.isfinite(attribution.values).all():
+        raise ClarityError(f"attribution to layer {layer.name} is not finite; look for NaN in the agent's parameters")
+    return attribution
+
+
+def states_of(subject: Subject, chosen: slice | np.ndarray) -> State:
+    """Recurrent states before some of the extra observations."""
+    states = subject.observations.states
+    return None if states is None else tuple(np.asarray(part[chosen]) for part in states)
+
+
+def _sides(attribution: Attribution) -> np.ndarray:
+    """Sums of magnitudes (2, 2) where activations are above and below 0: of the attribution, and of the activations."""
+    if attribution.activations.min() >= 0:
+        return np.zeros((2, 2))
+    sides = [attribution.activations > 0, attribution.activations < 0]
+    return np.array(
+        [
+            [float(np.abs(values).sum(where=side, dtype=np.float64)) for side in sides]
+            for values in (attribution.values[0], attribution.activations)
+        ]
+    )
+
+
+def _side_weights(sums: np.ndarray) -> tuple[float, float]:
+    attribution, activations = sums
+    per_unit = np.divide(attribution, activations, out=np.zeros(2), where=activations > 0)
+    if not per_unit.any():
+        return 1.0, 0.0
+    above, below = np.round(per_unit / per_unit.max(), 4).tolist()  # the sums depend on the sizes of batches
+    return above, below
+
+
+def fitted_on(options: ReductionOptions, count: int) -> int:
+    """Number of observations that the reduction is fitted to."""
+    return len(divide_observations(options, count)[0])
+
+
+def measured_on(options: ReductionOptions, count: int) -> int:
+    """Number of held-out observations on which the error is measured."""
+    return min(ERROR_OBSERVATIONS, math.ceil(count * options.nmf_held_out))

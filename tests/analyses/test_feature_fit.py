@@ -1,0 +1,95 @@
+"""To which observations features are fitted, how many there are, and what they cover."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_clarity.analyses.feature_fit import LayerFeatures, divide_observations, fit_reduction
+from rl_clarity.errors import OptionError
+from rl_clarity.options import ORIGINAL, InterfaceOptions
+from rl_clarity.parsing import parse
+from rl_clarity.reduction import ChannelReduction
+
+BLOCKS = np.kron(np.eye(4), np.ones((1, 3))).astype(np.float32)
+"""Four components of three channels each."""
+
+
+def attribution(rng: np.random.Generator, strengths: tuple[float, ...] = (8, 4, 2, 1)) -> np.ndarray:
+    """Attribution (60, 5, 12) in which one component is there at a time."""
+    which = rng.integers(0, 4, (60, 5))
+    signs = rng.choice([-1, 1], (60, 5))
+    return np.asarray(BLOCKS[which] * (signs * np.array(strengths)[which])[..., None], np.float32)
+
+
+@pytest.mark.parametrize(("count", "fit"), [(3072, 1024), (32, 24), (100, None), (3, None)])
+def test_a_tenth_of_the_observations_is_held_out(count: int, fit: int | None) -> None:
+    chosen, apart = divide_observations(InterfaceOptions(nmf_fit_observations=fit), count)
+    assert len(apart) == max(1, count // 10)
+    assert len(chosen) == min(fit or count, count - len(apart))
+    assert not set(chosen) & set(apart)
+    assert set(chosen) | set(apart) <= set(range(count))
+
+
+def test_a_single_observation_is_fitted() -> None:
+    chosen, apart = divide_observations(InterfaceOptions(), 1)
+    assert (chosen.tolist(), apart.tolist()) == ([0], [])
+
+
+def test_the_original_fits_to_all_observations() -> None:
+    options = parse(InterfaceOptions, {k: v for k, v in ORIGINAL.items() if k != "observations_kwargs"})
+    chosen, apart = divide_observations(options, 50)
+    assert chosen.tolist() == list(range(50))
+    assert len(apart) == 0
+
+
+def test_coverage_is_one_if_the_features_explain_everything(rng: np.random.Generator) -> None:
+    values = attribution(rng)
+    assert ChannelReduction(BLOCKS).coverage(values) == pytest.approx(1, abs=1e-4)
+    magnitudes = np.abs(values).sum(axis=(0, 1)).reshape(4, 3).sum(axis=1)
+    covered = ChannelReduction(BLOCKS[:2]).coverage(values)
+    assert covered == pytest.approx(magnitudes[:2].sum() / magnitudes.sum(), rel=1e-3)
+    assert ChannelReduction(BLOCKS).coverage(0 * values) == 0
+
+
+def test_the_next_component_is_the_strongest_of_what_is_left(rng: np.random.Generator) -> None:
+    more = ChannelReduction(BLOCKS[:2]).with_next_component(attribution(rng))
+    np.testing.assert_array_equal(more.components[:2], BLOCKS[:2])
+    np.testing.assert_allclose(more.components[2], BLOCKS[2] / np.sqrt(3), atol=1e-3)
+
+
+@pytest.mark.parametrize(("share", "features"), [(0.5, 1), (0.75, 2), (0.9, 3), (0.99, 4), (1.0, 6)])
+def test_as_few_features_as_cover_enough(rng: np.random.Generator, share: float, features: int) -> None:
+    values = attribution(rng)
+    options = InterfaceOptions(nmf_features="auto", nmf_coverage=share)
+    if share == 1:
+        values = values + rng.normal(0, 0.5, values.shape).astype(np.float32)
+    assert len(fit_reduction(values, options, 6, values).components) == features
+
+
+def test_activations_count_on_both_sides_as_much_as_they_are_attributed() -> None:
+    layer = LayerFeatures(ChannelReduction(np.eye(2)), 0, 1, None, {}, side_weights=(0.5, 1.0))
+    np.testing.assert_allclose(layer.strengths(np.array([[4.0, -3.0], [0.0, 0.0]])), [[2, 3], [0, 0]], atol=1e-5)
+    relu = LayerFeatures(ChannelReduction(np.eye(2)), 0, 1, None, {})
+    np.testing.assert_allclose(relu.strengths(np.array([[4.0, -3.0]])), [[4, 0]], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"nmf_features": "all"}, "nmf_features='all'"),
+        ({"nmf_features": 0}, "nmf_features=0 must be at least 1"),
+        ({"nmf_coverage": 0}, "nmf_coverage=0.0 must be above 0 and at most 1"),
+        ({"nmf_held_out": 1}, "nmf_held_out=1.0 must be from 0 to below 1"),
+    ],
+)
+def test_invalid_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse(InterfaceOptions, options)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
