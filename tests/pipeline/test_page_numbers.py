@@ -115,11 +115,16 @@ def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None
 def test_gradients_of_the_input(small_run: SmallRun, results: Results, output: str) -> None:
     frames = small_run.trajectories.observations[0]
     (entry,) = (entry for entry in results.section("attribution")["outputs"] if entry["id"] == output)
-    gradients = rl_clarity.input_gradients(small_run.agent, frames, output_indices(entry))
+    scores = output_indices(entry)
+    parts = [
+        rl_clarity.input_gradients(small_run.agent, frames, score)
+        for score in (scores if isinstance(scores, list) else [scores])
+    ]
+    gradients = np.sum(parts, axis=0)
     shown = results.attribution("input", 0, output)
     assert shown.residual is None
     np.testing.assert_array_equal(shown.hues, np.eye(3))
-    assert (np.abs(shown.channels - gradients) <= quantization_error(gradients)).all()
+    assert (np.abs(shown.channels - gradients) <= np.sum(list(map(quantization_error, parts)), axis=0)).all()
     assert shown.scale == pytest.approx(attribution_scale(gradients), rel=1e-4)
     np.testing.assert_allclose(
         results.totals("input", 0)[output].totals, channel_totals(gradients), rtol=1e-3, atol=1e-3 * shown.scale
