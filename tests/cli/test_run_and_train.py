@@ -68,6 +68,7 @@ def test_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]])
     original = dict(rl_clarity.ORIGINAL)
     assert asdict(options["observations_kwargs"]) == original.pop("observations_kwargs")
     assert asdict(options.pop("nmf_attr_opts")) == {"max_paths": None, **original.pop("nmf_attr_opts")}
+    assert options.pop("layer_kwargs").op_is_one_of == original.pop("layer_kwargs")["op_is_one_of"]
     assert {name: options[name] for name in original} == original
 
 

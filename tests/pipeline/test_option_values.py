@@ -16,7 +16,20 @@ from tests.pipeline.small import LAST_LAYER
 
 def test_bottleneck_layers(impala: Callable[..., Any]) -> None:
     names = [layer.name for layer in impala(bottleneck_only=False)]
-    assert set(names) > {layer.name for layer in impala(bottleneck_only=True)}
+    assert set(names) > {layer.name for layer in impala(op_is_one_of=["relu"])}
+
+
+def test_residual_blocks_are_named_by_what_they_are(impala: Callable[..., Any]) -> None:
+    layers = impala(name_contains_one_of=["block2", "block3"])
+    assert [(layer.name, layer.slug, layer.label) for layer in layers] == [
+        ("block2", "block2", "block 2, 16 x 16 x 32"),
+        ("block3", "block3", "block 3, 8 x 8 x 32"),
+    ]
+    with pytest.raises(
+        OptionError, match=r"\['Relu_4'\] matches none .* block1, block2, block3; op_is_one_of=\['relu'\]"
+    ):
+        impala(name_contains_one_of=["Relu_4"])
+    assert [layer.name for layer in impala(name_contains_one_of=["Relu_4"], op_is_one_of=["relu"])] == ["Relu_4"]
 
 
 @pytest.fixture
