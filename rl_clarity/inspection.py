@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,11 +12,14 @@ import numpy as np
 
 from rl_clarity import formats
 from rl_clarity.agents.capabilities import initial_state
+from rl_clarity.agents.edited_agent import edit
+from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import choose_layers
 from rl_clarity.environments import check_environment
-from rl_clarity.errors import DependencyError, EnvironmentSetupError, printable
+from rl_clarity.errors import DependencyError, EnvironmentSetupError, OptionError, printable
 from rl_clarity.files import local_path
+from rl_clarity.pages.results import open_results
 from rl_clarity.recordings.layout import DONE, TIME_LIMIT
 from rl_clarity.recordings.recording import Recording
 
@@ -123,6 +126,48 @@ def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], 
     ]
     lines += [f"note: {note}" for note in _environment(checkpoint.metadata)]
     return summary, "\n".join(map(printable, lines))
+
+
+def edit_checkpoint(
+    path: Path,
+    out_path: Path,
+    metadata: Mapping[str, Any],
+    *,
+    layer: str,
+    features: Sequence[int] = (),
+    page: str | None = None,
+    units: Sequence[int] = (),
+    strength: float = 1,
+    everything_but: bool = False,
+    overwrite: bool = False,
+) -> Answer:
+    """Remove features, counted from 1 as on a page, or units of a layer from a checkpoint's weights.
+
+    Raises OptionError for features without a page, or that it does not have, and for what `edit` and `save` refuse.
+    """
+    if bool(features) == bool(units):
+        raise OptionError("give --feature NUMBER with --page DIRECTORY, or --unit NUMBER: what to remove")
+    options: dict[str, Any] = {"strength": strength, "everything_but": everything_but}
+    if features:
+        options["component"] = _components(page, layer, features)
+    else:
+        options["unit"] = list(units)
+    agent: Any = formats.load_agent(path, **metadata)
+    edited = edit(agent, Ablate(layer, **options))
+    edited.save(out_path, overwrite=overwrite)
+    text = edited.edits[0].describe() if edited.edits else "nothing, the strength is 0"
+    return {"file": str(out_path), "edit": text}, f"Written: {out_path} (without {text})"
+
+
+def _components(page: str | None, layer: str, features: Sequence[int]) -> np.ndarray:
+    """Components (n, c) of features that are counted from 1."""
+    if page is None:
+        raise OptionError("--feature needs --page DIRECTORY: a page of the agent, which says what its features are")
+    components = open_results(page).reduction(layer).components
+    for number in features:
+        if not 1 <= number <= len(components):
+            raise OptionError(f"--feature {number} must be from 1 to {len(components)}, the features of layer {layer}")
+    return components[[number - 1 for number in features]]
 
 
 def _environment(metadata: Mapping[str, Any]) -> list[str]:

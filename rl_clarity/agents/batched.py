@@ -6,6 +6,7 @@ A subclass provides `_operations`, `_section` and `_bypass` in tensors; here is 
 from __future__ import annotations
 
 import copy
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -69,6 +70,8 @@ class BatchedAgent(ABC):
         self._divisor = np.float32(input_divisor)
         self._cache: dict[Any, Any] = {}
         self._edits: tuple[tuple[str, Edit], ...] = ()
+        self.checkpoint: Any = None
+        """The `Checkpoint` that the agent was loaded from."""
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.observation_shape))
@@ -145,6 +148,32 @@ class BatchedAgent(ABC):
         edited._edits = (*self._edits, *checked_edits(edits, self.sites))
         edited._forget_functions()
         return edited
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the agent as a checkpoint in safetensors, with its edits in the weights.
+
+        That is possible for `Ablate(layer, component= or unit=)` with `to="zero"`, at a layer that only convolutions
+        and dense layers read: the part is projected out of their weights. The projection is the orthogonal one, that
+        of `signed=True`. It is the same as the edit for units, and for one component of a layer without negative
+        values, where max(0, projection) is the projection. Between the layer and the weights there may be pooling;
+        then pooled activations are projected, which is the same for average pooling only.
+
+        Raises OptionError for an agent that was not loaded from a checkpoint and for other edits and layers,
+        OutputError for a path that does not end in `.safetensors` or exists without `overwrite`.
+        """
+        if self.checkpoint is None:
+            raise OptionError(
+                "the agent was not loaded from a checkpoint, so there is no file format to save it in: use the edited "
+                "agent itself in Python (generate, record, evaluate and collect take it)"
+            )
+        notes = [f"edited: {edit.describe()}" for edit in self.edits]
+        self.checkpoint.save(os.fspath(path), self._edited_parameters(), notes, overwrite=overwrite)
+
+    def _edited_parameters(self) -> dict[str, np.ndarray]:
+        """Parameters that edits change, by name."""
+        if self._edits:
+            raise OptionError(f"the weights of a {type(self).__name__} cannot be edited: use the agent in Python")
+        return {}
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -398,19 +427,19 @@ class BatchedAgent(ABC):
             elif self._divisor != 255:
                 parts[INPUT] = parts[INPUT] * np.float32(255) / self._divisor
             if self._edits:
+                parts |= self._chosen_replacements(self._scaled(observations[rows]))
                 parts = self._edited_inputs(parts, written or {})
             padded = padded_size(rows.stop - rows.start, size, smallest)
             yield rows, {name: pad(part, padded) for name, part in parts.items()}
 
     def _edited_inputs(self, arrays: dict[str, np.ndarray], written: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Input and state after edits of them, unless they are written, with the replacements of other sites."""
-        arrays = arrays | self._chosen_replacements(arrays[INPUT])
+        """Input and state after edits of them, unless they are written."""
         unit = self._divisor / np.float32(255)  # of the input; that of the site is observations / 255
         for i, (site, edit) in enumerate(self._edits):
             if site in arrays and site not in written:
                 values = arrays[site] * unit if site == INPUT else arrays[site]
                 values = np.asarray(edit.apply(values, arrays.get(f"edit/{i}")), np.float32)
-                arrays[site] = values / unit if site == INPUT else values
+                arrays = arrays | {site: values / unit if site == INPUT else values}
         return arrays
 
     def _chosen_replacements(self, observations: np.ndarray) -> dict[str, np.ndarray]:

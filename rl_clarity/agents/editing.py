@@ -71,6 +71,17 @@ class Edit(ABC):
         rows = [_hash(observation, getattr(self, "seed", 0)) % len(self.replacements) for observation in observations]
         return self.replacements[rows]
 
+    def describe(self) -> str:
+        """Return the edit as a line of text: its layer, and what is not the default; the shapes of arrays."""
+        parts = [repr(self.layer)]
+        for field in dataclasses.fields(self)[1:]:
+            value = getattr(self, field.name)
+            if np.ndim(value) > 0 and np.size(value) > 4:
+                parts.append(f"{field.name}=({' x '.join(map(str, np.shape(value)))})")
+            elif np.ndim(value) > 0 or value != field.default:
+                parts.append(f"{field.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
     def parameters(self) -> dict[str, np.ndarray]:
         """Return all that defines the edit, as arrays by name."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -128,7 +139,9 @@ class Ablate(Edit):
         if self.component is not None and self.unit is not None:
             raise OptionError("component= and unit= are alternatives: make one edit of each")
         if self.component is not None:
-            _checked_directions("component", self.component)
+            directions(self.component)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
+            raise OptionError(f"seed={self.seed!r} must be an integer")
         if (self.to == "zero") != (self.data is None):
             needed = "needs data=agent.activations(observations, layer)" if self.data is None else "takes no data="
             raise OptionError(f"to={self.to!r} {needed}")
@@ -140,7 +153,7 @@ class Ablate(Edit):
         for unit in () if self.unit is None else np.atleast_1d(self.unit).tolist():
             if not (isinstance(unit, int) and 0 <= unit < channels):
                 raise OptionError(f"unit={unit!r} is not a channel of {site.name}, which has 0 to {channels - 1}")
-        _check_width("component", self.component, site)
+        _check_width(self.component, site)
         _mask(self.positions, site)
         if self.data is not None and (np.shape(self.data)[1:] != site.shape or len(self.data) == 0):
             raise OptionError(
@@ -178,8 +191,7 @@ class Ablate(Edit):
         if self.unit is not None:
             part = values * operations.constant(np.isin(np.arange(shape[-1]), self.unit).astype(np.float32))
         elif self.component is not None:
-            directions = _checked_directions("component", self.component)
-            part = _projection(values, directions, signed=self.signed, operations=operations)
+            part = _projection(values, directions(self.component), signed=self.signed, operations=operations)
         mask = _mask(self.positions, Site(self.layer, "", shape))
         if mask is not None:
             part = part * operations.constant(mask)
@@ -210,13 +222,13 @@ class Steer(Edit):
     data: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        if len(_checked_directions("component", self.component)) != 1:
+        if len(directions(self.component)) != 1:
             raise OptionError(f"component= has the shape {np.shape(self.component)}; one direction (c,) is needed")
         if not (isinstance(self.amount, int | float | np.number) and np.isfinite(self.amount)):
             raise OptionError(f"amount={self.amount!r} must be a finite number")
 
     def check(self, site: Site) -> None:
-        _check_width("component", self.component, site)
+        _check_width(self.component, site)
         _mask(self.positions, site)
         if self.data is not None and (np.shape(self.data)[-1:] != site.shape[-1:] or np.size(self.data) == 0):
             raise OptionError(f"data= has the shape {np.shape(self.data)}; activations of {site.name} are needed")
@@ -229,13 +241,13 @@ class Steer(Edit):
     def _unit(self) -> float:
         if self.data is None:
             return 1.0
-        (direction,) = _checked_directions("component", self.component).astype(np.float64)
+        (direction,) = directions(self.component).astype(np.float64)
         square = float(direction @ direction)
         return float(np.std(np.asarray(self.data) @ direction) / square) if square else 0.0
 
     def apply(self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY) -> Tensor:
         shape = tuple(map(int, values.shape[1:]))
-        added = np.float32(self.amount * self._unit) * _checked_directions("component", self.component)[0]
+        added = np.float32(self.amount * self._unit) * directions(self.component)[0]
         mask = _mask(self.positions, Site(self.layer, "", shape))
         return values + operations.constant(added if mask is None else added * mask)
 
@@ -265,22 +277,25 @@ def edit_parameters(edits: Sequence[tuple[str, Edit]]) -> dict[str, np.ndarray]:
     }
 
 
-def _checked_directions(name: str, array: Any) -> np.ndarray:
-    """Directions (K, c) of an array (c,) or (K, c)."""
+def directions(component: Any) -> np.ndarray:
+    """Return `component=`, (c,) or (K, c), as directions (K, c); raises OptionError for other arrays."""
     try:
-        directions = np.atleast_2d(np.asarray(array, np.float32))
+        array = np.asarray(component, np.float32)
     except (TypeError, ValueError):
-        directions = np.empty((0, 0, 0), np.float32)
-    if directions.ndim != 2 or not np.isfinite(directions).all():
-        raise OptionError(f"{name}= must be an array (c,) or (K, c) of finite numbers, not {np.shape(array)}")
-    return directions
-
-
-def _check_width(name: str, array: Any, site: Site) -> None:
-    if array is not None and np.shape(array)[-1] != site.shape[-1]:
+        array = np.full((1, 1), np.nan, np.float32)
+    if array.ndim not in (1, 2) or not np.isfinite(array).all():
         raise OptionError(
-            f"{name}= has {np.shape(array)[-1]} channels; {site.name} has {site.shape[-1]}: components belong to the "
-            "layer that they were fitted to"
+            f"component={component!r:.60} must be an array (c,) or (K, c) of finite numbers, such as "
+            "reduction.components[2]"
+        )
+    return np.atleast_2d(array)
+
+
+def _check_width(component: Any, site: Site) -> None:
+    if component is not None and np.shape(component)[-1] != site.shape[-1]:
+        raise OptionError(
+            f"component= has {np.shape(component)[-1]} channels; {site.name} has {site.shape[-1]}: components belong "
+            "to the layer that they were fitted to"
         )
 
 
@@ -306,12 +321,12 @@ def _mask(positions: Positions | None, site: Site) -> np.ndarray | None:
     return mask
 
 
-def _projection(values: Tensor, directions: np.ndarray, *, signed: bool, operations: Operations) -> Tensor:
-    """The nearest point (..., c) to values (..., c) of the cone of directions (K, c), or of their span if `signed`."""
-    directions = directions[np.any(directions != 0, axis=1)]
-    if not len(directions):
+def _projection(values: Tensor, components: np.ndarray, *, signed: bool, operations: Operations) -> Tensor:
+    """The nearest point (..., c) to values (..., c) of the cone of components (K, c), or of their span if `signed`."""
+    components = components[np.any(components != 0, axis=1)]
+    if not len(components):
         return values * 0
-    exact = directions.astype(np.float64)
+    exact = components.astype(np.float64)
     gram = exact @ exact.T
     if signed:
         onto = np.linalg.pinv(exact)
@@ -320,12 +335,12 @@ def _projection(values: Tensor, directions: np.ndarray, *, signed: bool, operati
         onto = exact.T / np.diag(gram)
         coefficients = operations.relu(operations.matmul(values, operations.constant(onto.astype(np.float32))))
     else:
-        coefficients = _nonnegative_coefficients(values, directions, gram, operations)
-    return operations.matmul(coefficients, operations.constant(directions))
+        coefficients = _nonnegative_coefficients(values, components, gram, operations)
+    return operations.matmul(coefficients, operations.constant(components))
 
 
 def _nonnegative_coefficients(
-    values: Tensor, directions: np.ndarray, gram: np.ndarray, operations: Operations
+    values: Tensor, components: np.ndarray, gram: np.ndarray, operations: Operations
 ) -> Tensor:
     """Minimize ||a - w H||^2 over w >= 0 (..., K): coordinate descent, then exactly where w > 0.
 
@@ -333,7 +348,7 @@ def _nonnegative_coefficients(
     """
     scales = np.diag(gram)
     relative = (gram / scales[:, None]).astype(np.float32)
-    target = operations.matmul(values, operations.constant(np.ascontiguousarray(directions.T)))  # (..., K)
+    target = operations.matmul(values, operations.constant(np.ascontiguousarray(components.T)))  # (..., K)
     target = target / operations.constant(scales.astype(np.float32))
     known = operations.fixed(target)
     count = range(len(gram))

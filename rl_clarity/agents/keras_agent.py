@@ -14,6 +14,7 @@ from rl_clarity.agents.graph import Graph, cut, evaluate, model_graph, node_path
 from rl_clarity.agents.network import Network
 from rl_clarity.agents.protocol import Site, State
 from rl_clarity.agents.sites import INPUT
+from rl_clarity.agents.weight_edits import edited_parameters
 
 if TYPE_CHECKING:
     import keras
@@ -96,6 +97,9 @@ class KerasAgent(BatchedAgent):
 
     def _assign_parameters(self, parameters: Mapping[str, np.ndarray]) -> None:
         self.network.assign(parameters)
+
+    def _edited_parameters(self) -> dict[str, np.ndarray]:
+        return edited_parameters(self.network, self._graph, self._named[0], self._edits)
 
     @property
     def _graph(self) -> Graph:

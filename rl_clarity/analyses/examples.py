@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -123,8 +123,8 @@ def _write_examples_task(subject: Subject, layers: Sequence[PageLayer], layer: P
     features = {one.slug: load_features(subject.files, one) for one in layers}
     name = examples_name(options, layer)
     places, strengths = _strongest(subject, layer, work.results)
-    grids = features[layer.slug].grids
-    write_examples(subject.files, name, options, grids, _atlas(subject, features.values()), places, strengths)
+    atlas, one = _atlas(subject, features.values()), features[layer.slug]
+    write_examples(subject.files, name, options, one, atlas, places, strengths)
     return TaskResult(files=[name])
 
 
@@ -160,17 +160,18 @@ def write_examples(
     files: PageFiles,
     name: str,
     options: ExampleOptions,
-    grids: Mapping[float, Sequence[Examples]],
+    features: LayerFeatures,
     atlas: Atlas,
     places: np.ndarray,
     strengths: np.ndarray,
 ) -> None:
-    """Write a layer's dataset examples, as cells of the atlas, and the frames where its features are strongest.
+    """Write a layer's components and dataset examples, as cells of the atlas, and the frames where it is strongest.
 
-    `grids` has for each density one grid per channel; `places` (K, n, 3) are trajectory, frame and position, and
+    `places` (K, n, 3) are trajectory, frame and position, and
     `strengths` (K, n) the features' totals there.
     """
-    arrays: dict[str, np.ndarray | bytes] = {}
+    grids = features.grids
+    arrays: dict[str, np.ndarray | bytes] = {"components": features.reduction.components}
     for density, by_channel in grids.items():
         key = number_text(density)
         indices = np.stack([grid.indices for grid in by_channel])

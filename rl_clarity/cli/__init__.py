@@ -1,5 +1,5 @@
-"""The command line: `rl-clarity run | record | train | demo | inspect | evaluate | export | verify |
-gallery | convert`.
+"""The command line: `rl-clarity run | record | train | demo | inspect | evaluate | ablate | export | verify | gallery |
+convert | edit`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
@@ -24,6 +24,7 @@ from rl_clarity.cli.arguments import (
     CheckpointCommand,
     Convert,
     Demo,
+    Edit,
     Evaluate,
     Export,
     Gallery,
@@ -310,6 +311,25 @@ def _convert(command: Convert) -> Result:
         return convert_checkpoint(path, command.file, command.overrides(), overwrite=command.force)
 
 
+def _edit(command: Edit) -> Result:
+    from rl_clarity.inspection import edit_checkpoint
+
+    _check_outputs(command)
+    with fetched(command.checkpoint) as path:
+        return edit_checkpoint(
+            path,
+            command.file,
+            command.overrides(),
+            layer=command.layer,
+            features=command.feature,
+            page=command.page,
+            units=command.unit,
+            strength=command.strength,
+            everything_but=command.everything_but,
+            overwrite=command.force,
+        )
+
+
 RUNNERS: dict[type, Any] = {
     Run: _run,
     Train: _train,
@@ -322,4 +342,5 @@ RUNNERS: dict[type, Any] = {
     Verify: _verify,
     Gallery: _gallery,
     Convert: _convert,
+    Edit: _edit,
 }

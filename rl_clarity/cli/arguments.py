@@ -328,9 +328,31 @@ class Convert(CheckpointCommand):
     """Replace an existing file."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Edit(CheckpointCommand):
+    """Remove features or units of a layer from an agent's weights, and write the edited agent as a checkpoint."""
+
+    file: FilePath
+    """File to write, such as edited.safetensors."""
+    layer: str
+    """Name of the layer: 2b."""
+    feature: tuple[int, ...] = ()
+    """Numbers of the features to remove, as on the page of --page."""
+    page: str | None = None
+    """Directory of a page of the agent, which says what its features are."""
+    unit: tuple[int, ...] = ()
+    """Channels of the layer to remove, counted from 0; needs no page."""
+    strength: float = 1
+    """How much of them to remove, from 0 to 1."""
+    everything_but: Switch = False
+    """Keep these, and remove everything else."""
+    force: Switch = False
+    """Replace an existing file."""
+
+
 COMMANDS: dict[str, Any] = {
     kind.__name__.lower(): kind
-    for kind in (Run, Train, Demo, Inspect, Record, Evaluate, Ablate, Export, Verify, Gallery, Convert)
+    for kind in (Run, Train, Demo, Inspect, Record, Evaluate, Ablate, Export, Verify, Gallery, Convert, Edit)
 }
 
 

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.environments import option_names, set_untrusted_aside
-from rl_clarity.errors import CheckpointError, ClarityError, OutputError
+from rl_clarity.errors import CheckpointError, ClarityError
 from rl_clarity.formats.advice import check_file, pickled_object, unknown
 from rl_clarity.formats.architectures import ARCHITECTURES
 from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format
@@ -26,7 +27,6 @@ from rl_clarity.quiet import import_keras
 if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent
 
-SUFFIX = ".safetensors"
 INVALID = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 READING = ("activation", "heads", "input_divisor", "value_range")
 """Metadata that decide how a network is read, if the file does not."""
@@ -65,6 +65,8 @@ def build_agent(checkpoint: Checkpoint, check: Any = None) -> Agent:
         agent = FORMATS.get(checkpoint.format).build(checkpoint)
         if check is not None:
             check_outputs(agent, check)
+        if isinstance(agent, BatchedAgent):
+            agent.checkpoint = checkpoint
         return agent
 
 
@@ -87,16 +89,10 @@ def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, 
     from rl_clarity.formats import native
 
     out_path = Path(out_path)
-    if out_path.suffix.lower() != SUFFIX:
-        raise OutputError(f"the output has the native format: {out_path} must end in {SUFFIX}")
-    if out_path.exists() and not overwrite:
-        raise OutputError(f"{out_path} exists: choose another name, or replace it with overwrite=True (--force)")
+    native.check_output(out_path, overwrite=overwrite)
     checkpoint = read(path, **metadata)
     build_agent(checkpoint)
-    try:
-        native.write(out_path, checkpoint)
-    except OSError as error:
-        raise OutputError(f"cannot write {out_path}: {error.strerror or error}") from error
+    native.write(out_path, checkpoint)
     return checkpoint
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,29 @@ class Checkpoint:
     def identity(self) -> dict[str, str]:
         """What identifies the agent on a page and in a recording."""
         return {"file": self.path.name, "sha256": self.sha256, "format": self.format, "network": self.network}
+
+    def save(
+        self,
+        path: str | Path,
+        parameters: Mapping[str, np.ndarray],
+        notes: Sequence[str] = (),
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the checkpoint in the native format, with some of its parameters replaced and notes added.
+
+        Other names of a tensor, equal in the file, are replaced with it. Raises OutputError for a path that does not
+        end in `.safetensors`, or exists without `overwrite`.
+        """
+        from rl_clarity.formats import native
+
+        native.check_output(Path(path), overwrite=overwrite)
+        replaced = dict(self.parameters)
+        for name, array in self.parameters.items():
+            for changed, values in parameters.items():
+                if name == changed or np.array_equal(array, self.parameters[changed]):
+                    replaced[name] = np.asarray(values, array.dtype)
+        native.write(Path(path), dataclasses.replace(self, parameters=replaced, notes=(*self.notes, *notes)))
 
 
 class CheckpointFile:

@@ -20,12 +20,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.errors import CheckpointError
+from rl_clarity.errors import CheckpointError, OutputError
 from rl_clarity.files import write_atomically
 from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.safe_files import brief, check_size, parse_json
 
 KEY = "rl_clarity"
+SUFFIX = ".safetensors"
 VERSION = 1
 FIELDS = {"format": str, "network": str, "architecture": dict, "metadata": dict, "notes": list}
 MAX_HEADER = 16 << 20
@@ -79,8 +80,19 @@ def build_agent(checkpoint: Checkpoint) -> Agent:
 FORMAT = Format("rl_clarity's own (.safetensors, by rl-clarity convert)", recognize, read, build_agent)
 
 
+def check_output(path: Path, *, overwrite: bool) -> None:
+    """Raise OutputError for a path that does not end in `.safetensors`, or exists without `overwrite`."""
+    if path.suffix.lower() != SUFFIX:
+        raise OutputError(f"the output has the native format: {path} must end in {SUFFIX}")
+    if path.exists() and not overwrite:
+        raise OutputError(f"{path} exists: choose another name, or replace it with overwrite=True (--force)")
+
+
 def write(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint atomically; the same checkpoint gives the same bytes."""
+    """Write a checkpoint atomically; the same checkpoint gives the same bytes.
+
+    Raises OutputError if the file cannot be written.
+    """
     header: dict[str, Any] = {"version": VERSION}
     for name, kind in FIELDS.items():
         value = getattr(checkpoint, name)
@@ -94,7 +106,10 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
     except (SafetensorError, KeyError) as error:
         types = ", ".join(sorted({str(array.dtype) for array in tensors.values()}))
         raise CheckpointError(f"has tensors of the types {types}, not all of which safetensors has") from error
-    write_atomically(path, data)
+    try:
+        write_atomically(path, data)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _open(path: Path) -> Any:

@@ -26,6 +26,7 @@ from rl_clarity.pages.images import decode_png
 from rl_clarity.pages.manifest import section_data
 from rl_clarity.pages.manifest_check import check_manifest
 from rl_clarity.parsing import path_text
+from rl_clarity.reduction import ChannelReduction
 from rl_clarity.visualization.quantization import dequantize
 from rl_clarity.visualization.totals import output_account
 
@@ -259,6 +260,18 @@ class Results:
         """Dataset examples of a layer's channels, as docs/page-format.md names them; empty for the input layer."""
         entry = self.layer(layer)["features"]
         return self.chunk(entry["chunk"]) if entry else {}
+
+    def reduction(self, layer: str) -> ChannelReduction:
+        """Return the channel reduction of a layer, whose `components` (K, c) are its features.
+
+        Raises OptionError for the input layer, ClarityError for a page that does not contain them.
+        """
+        if self.layer(layer)["kind"] == "input":
+            raise OptionError(f"layer {layer!r} is the input, which is not reduced")
+        arrays = self.features(layer)
+        if "components" not in arrays:
+            raise ClarityError(f"the page does not contain the components of layer {layer!r}: create it again with run")
+        return ChannelReduction(arrays["components"])
 
     def features_meta(self, layer: str) -> dict[str, Any]:
         """Densities and zooms of a layer's dataset examples; empty for the input layer."""
