@@ -41,7 +41,8 @@ def evaluate(
 
     Args:
         agent: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent.
-        env: an `EnvironmentSpec`, or an environment as for `collect`; by default that of the checkpoint.
+        env: an `EnvironmentSpec`, or an environment as for `collect`; by default that of the checkpoint, also of an
+            agent that was loaded from one and may be edited (`rl_clarity.edit`).
         metadata: overrides the checkpoint's.
         options: see `EvaluationOptions`.
 
@@ -82,6 +83,9 @@ def _agent_and_environment(agent: Any, env: Any, metadata: Mapping[str, Any] | N
             agent = formats.build_agent(checkpoint)
         if env is None:
             env = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
+    elif env is None and getattr(agent, "checkpoint", None) is not None:
+        checkpoint = formats.checkpoint_of(agent, **(metadata or {}))
+        env = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
     elif env is None or metadata:
         raise OptionError("an agent that is not from a checkpoint needs env, an environment, and takes no metadata")
     return require(agent, *PLAYING, for_="evaluate"), env

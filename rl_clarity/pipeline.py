@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, Literal, cast, overload
 
 import numpy as np
 
 from rl_clarity import formats
-from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, require
+from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, has, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses import ANALYSES, Analysis, Subject
 from rl_clarity.analyses.analysis import action_combos, action_groups, describe_agent
@@ -31,7 +32,7 @@ from rl_clarity.pages.kinds import PAGE_KINDS
 from rl_clarity.pages.manifest import Manifest, ProvenanceGroup, RecordingInfo, ViewOptions, provenance_group
 from rl_clarity.pages.output import Decisive, PageOutput, finished_page, open_output
 from rl_clarity.pages.results import Page
-from rl_clarity.parsing import parse
+from rl_clarity.parsing import parse, path_text
 from rl_clarity.recordings.arrays import agent_key, as_observations, as_trajectories, samples_key
 from rl_clarity.recordings.preview import Preview, preview_samples, preview_source
 from rl_clarity.recordings.recording import Recording, open_recording
@@ -54,19 +55,21 @@ UNLISTED = {
 
 
 @overload
-def run(checkpoint_path: Path, output_dir: Path, *, dry_run: Literal[True], **options: Any) -> Forecast: ...
+def run(checkpoint_path: Path | Agent, output_dir: Path, *, dry_run: Literal[True], **options: Any) -> Forecast: ...
 
 
 @overload
-def run(checkpoint_path: Path, output_dir: Path, *, dry_run: Literal[False] = False, **options: Any) -> Page: ...
+def run(
+    checkpoint_path: Path | Agent, output_dir: Path, *, dry_run: Literal[False] = False, **options: Any
+) -> Page: ...
 
 
 @overload
-def run(checkpoint_path: Path, output_dir: Path, *, dry_run: bool, **options: Any) -> Page | Forecast: ...
+def run(checkpoint_path: Path | Agent, output_dir: Path, *, dry_run: bool, **options: Any) -> Page | Forecast: ...
 
 
 def run(
-    checkpoint_path: Path,
+    checkpoint_path: Path | Agent,
     output_dir: Path,
     *,
     dry_run: bool = False,
@@ -82,7 +85,8 @@ def run(
     """Collect samples of the agent in a checkpoint, explain it, and write a page into `output_dir`.
 
     Args:
-        checkpoint_path: a file of any supported format, local or at an address, or an included agent (`models:coinrun`)
+        checkpoint_path: a file of any supported format, local or at an address, an included agent (`models:coinrun`),
+            or an agent that was loaded from one and may be edited (`rl_clarity.edit`)
         output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
         dry_run: only measure, and return the forecast; nothing is written
         load_kwargs: where samples are stored and whether they are reused; see `LoadOptions`
@@ -113,14 +117,16 @@ def run(
     elif recording is not None:
         samples = (*_from_recording(recording, plan), None)
     if samples[0] is not None:
-        with fetched(checkpoint_path) as path:
-            checkpoint = formats.read(path, **load.metadata)
-            agent = formats.build_agent(checkpoint, load.check)
+        with _fetched(checkpoint_path) as (path, agent):
+            checkpoint = formats.read(path, **load.metadata) if agent is None else formats.checkpoint_of(agent)
+            agent = agent or formats.build_agent(checkpoint, load.check)
         return _explain_arrays(agent, samples, output_dir, page_options, dry_run, checkpoint)
-    with team() as workers, fetched(checkpoint_path) as path:
+    with team() as workers, _fetched(checkpoint_path) as (path, agent):
         ranks = workers.ranks
         decisive = _decisive(page_options)
-        if load.resample and load.check is None:  # a finished page is recognized without importing a framework
+        if (
+            agent is None and load.resample and load.check is None
+        ):  # a finished page is recognized without importing a framework
             page = finished_page(
                 output_dir,
                 page_options,
@@ -131,9 +137,8 @@ def run(
             if page is not None:
                 return Forecast.nothing_to_do(ranks.size) if dry_run else page
         share = workers.share()
-        with open_source(path, load, plan, ranks, _address(checkpoint_path)) as source:
-            agent = source.agent
-            build = _Builder(agent, page_options, source.checkpoint)
+        with open_source(path, load, plan, ranks, _address(checkpoint_path), agent) as source:
+            build = _Builder(source.agent, page_options, source.checkpoint)
 
             def collect(job: Job) -> Samples:
                 with job.stage("playing"):
@@ -371,8 +376,22 @@ def _decisive(options: InterfaceOptions) -> Decisive:
     return lambda combos: [values, kinds, plugins, None if predicates is None else action_groups(combos, predicates)]
 
 
-def _address(checkpoint_path: Path) -> str | None:
-    """The address that a checkpoint was fetched from; None for a local one."""
+@contextmanager
+def _fetched(checkpoint_path: Path | Agent) -> Iterator[tuple[Any, Agent | None]]:
+    """The local path of a checkpoint, or of that which an agent was loaded from, and the agent."""
+    if isinstance(checkpoint_path, str | os.PathLike):
+        with fetched(path_text(checkpoint_path, "checkpoint_path")) as path:
+            yield path, None
+    else:
+        if not has(checkpoint_path, "step"):
+            raise OptionError(f"checkpoint_path={checkpoint_path!r:.80} must be a path or an agent")
+        yield formats.checkpoint_of(checkpoint_path).path, checkpoint_path
+
+
+def _address(checkpoint_path: Path | Agent) -> str | None:
+    """The address that a checkpoint was fetched from; None for a local one, and for an agent."""
+    if not isinstance(checkpoint_path, str | os.PathLike):
+        return None
     text = os.fspath(checkpoint_path)
     return text if local_path(text) is None else None
 

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from rl_clarity import formats
+from rl_clarity.agents.capabilities import PLAYING, require
+from rl_clarity.agents.protocol import Agent
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
 from rl_clarity.environments.protocol import Step
 from rl_clarity.environments.wrappers import Wrapper, level_seeds
 from rl_clarity.errors import OptionError
 from rl_clarity.formats import Checkpoint
 from rl_clarity.models import fetched
-from rl_clarity.parsing import parse
+from rl_clarity.parsing import parse, path_text
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.recordings.evaluation import choose_num_envs, shares
 from rl_clarity.recordings.options import RecordOptions
@@ -31,7 +33,7 @@ MAX_ENVIRONMENTS = 16
 
 
 def record(
-    checkpoint: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str] | Agent,
     directory: str | os.PathLike[str],
     *,
     metadata: Mapping[str, Any] | None = None,
@@ -44,7 +46,8 @@ def record(
     what the agent was trained with.
 
     Args:
-        checkpoint: A checkpoint of any supported format, or an included agent (`models:coinrun`).
+        checkpoint: A checkpoint of any supported format, an included agent (`models:coinrun`), or an agent that was
+            loaded from one and may be edited (`rl_clarity.edit`).
         directory: A directory, or an address such as `s3://bucket/recording`.
         metadata: Overrides the checkpoint's: `env_name`, `num_levels`, ...
         options: See `RecordOptions`: `episodes`, `steps`, `seed`, `temperature`, `greedy`, `action_noise`,
@@ -58,9 +61,13 @@ def record(
     """
     chosen = parse(RecordOptions, options)
     _check_new(directory, chosen.seed)
-    with fetched(checkpoint) as path:
-        read = formats.read(path, **(metadata or {}))
-        agent = formats.build_agent(read)
+    if isinstance(checkpoint, str | os.PathLike):
+        with fetched(path_text(checkpoint, "checkpoint")) as path:
+            read = formats.read(path, **(metadata or {}))
+            agent = formats.build_agent(read)
+    else:
+        agent = require(checkpoint, *PLAYING, for_="checkpoint: record")
+        read = formats.checkpoint_of(agent, **(metadata or {}))
     spec = spec_from_metadata(read.metadata, num_actions=agent.num_actions)
     noise = chosen.action_noise
     if noise is None:

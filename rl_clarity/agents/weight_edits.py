@@ -36,7 +36,7 @@ def edited_parameters(
     Raises OptionError for an edit that is not a projection of the next weights, and says why.
     """
     changed: dict[str, np.ndarray] = {}
-    for site, edit in edits:
+    for site, edit in reversed(edits):  # a (M1 M2) W: the last edit of a site is the next to the kernel
         tensor = sites[site]
         matrix = weight_matrix(edit, int(tensor.shape[-1]))
         for kernel in _kernels_that_read(graph, tensor, site):

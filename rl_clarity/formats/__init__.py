@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.environments import option_names, set_untrusted_aside
-from rl_clarity.errors import CheckpointError, ClarityError
+from rl_clarity.errors import CheckpointError, ClarityError, OptionError
 from rl_clarity.formats.advice import check_file, pickled_object, unknown
 from rl_clarity.formats.architectures import ARCHITECTURES
 from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format
@@ -96,6 +96,27 @@ def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, 
     return checkpoint
 
 
+def checkpoint_of(agent: Any, **metadata: Any) -> Checkpoint:
+    """Return the checkpoint that an agent was loaded from; its hash and notes include the agent's edits.
+
+    `metadata` override the checkpoint's. Raises OptionError for an agent that was not loaded from a checkpoint.
+    """
+    checkpoint = getattr(agent, "checkpoint", None)
+    if not isinstance(checkpoint, Checkpoint):
+        raise OptionError(
+            f"the {type(agent).__name__} was not loaded from a checkpoint, which would name its environment: use "
+            "rl_clarity.collect(agent, env) and rl_clarity.generate, or rl_clarity.Recorder"
+        )
+    edits = getattr(agent, "edits", ())
+    if edits:
+        digest = hashlib.sha256(checkpoint.sha256.encode())
+        for name, array in sorted(agent.parameters().items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+        notes = (*checkpoint.notes, *(f"edited: {edit.describe()}" for edit in edits))
+        checkpoint = dataclasses.replace(checkpoint, sha256=digest.hexdigest(), notes=notes)
+    return dataclasses.replace(checkpoint, metadata={**checkpoint.metadata, **metadata})
+
+
 def source_key(checkpoint: Checkpoint) -> str:
     """Hash of what builds the agent besides the file, for cache keys.
 
@@ -130,4 +151,14 @@ def _with_path(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path}: truncated or damaged ({type(error).__name__}: {str(error)[:200]})") from error
 
 
-__all__ = ["FORMATS", "Checkpoint", "Format", "build_agent", "convert", "load_agent", "read", "source_key"]
+__all__ = [
+    "FORMATS",
+    "Checkpoint",
+    "Format",
+    "build_agent",
+    "checkpoint_of",
+    "convert",
+    "load_agent",
+    "read",
+    "source_key",
+]

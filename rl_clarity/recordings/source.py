@@ -107,15 +107,24 @@ def open_source(
     plan: SamplingPlan,
     ranks: Communicator,
     address: str | None = None,
+    agent: Agent | None = None,
 ) -> Iterator[Source]:
     """Read a checkpoint and identify its samples, without collecting them; temporary samples are removed on exit.
 
-    `address` is the URL that the checkpoint was downloaded from. Raises SamplesError if `load` names an environment and
-    reuses samples of another one.
+    `address` is the URL that the checkpoint was downloaded from. With `agent`, the checkpoint is the one that this
+    agent was loaded from, before edits; its samples are new, and temporary unless `load` names files. Raises
+    SamplesError if `load` names an environment and reuses samples of another one.
     """
+    if agent is not None:
+        load = replace(load, temp_files=True)
     paths = ranks.broadcast(sample_paths(address or checkpoint_path, load) if ranks.rank == 0 else None)
     try:
         with tempfile.TemporaryFile() as content:
+            if agent is not None:
+                checkpoint = formats.checkpoint_of(agent, **load.metadata)
+                spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
+                yield Source(checkpoint, agent, paths, plan, spec, *_compute_keys(checkpoint, spec, plan))
+                return
             yield _read_source(checkpoint_path, load, plan, paths, ranks, content)
     finally:
         if paths.temporary is not None and ranks.rank == 0:

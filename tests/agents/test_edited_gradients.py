@@ -21,7 +21,7 @@ def smooth_torch_agent() -> Any:
     """Two layers and a connection around the second; without kinks, so that finite differences are exact."""
     torch = pytest.importorskip("torch")
 
-    class Smooth(torch.nn.Module):  # type: ignore[name-defined, misc, untyped-decorator]
+    class Smooth(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             torch.manual_seed(0)

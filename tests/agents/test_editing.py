@@ -11,6 +11,8 @@ import pytest
 import rl_clarity
 from rl_clarity import Ablate, ChannelReduction, Steer
 from rl_clarity.agents.editing import Edit
+from rl_clarity.environments.protocol import Step
+from rl_clarity.errors import OptionError
 from rl_clarity.formats import cleanrl
 from rl_clarity.formats.architectures import build
 from tests import state_dicts
@@ -266,3 +268,124 @@ def test_a_written_site_is_not_edited_and_a_function_gets_edited_values(case: tu
     written = heads(edited, observations, write={layer: activations})
     assert np.allclose(written, heads(agent, observations), rtol=1e-5, atol=1e-6)
     assert np.allclose(heads(edited, observations, write={layer: lambda x: x + activations}), written, atol=1e-6)
+
+
+COMPONENT = np.ones(64)
+WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "layer": (lambda agent: Ablate("2x"), "unknown layer '2x'; available layers: network.1"),
+    "width": (lambda agent: Ablate("network.3", component=np.ones(5)), "component= has 5 channels; network.3 has 64"),
+    "width of steering": (lambda agent: Steer("network.3", np.ones(5), amount=1), "component= has 5 channels"),
+    "index": (lambda agent: Ablate("network.3", component=2), "component=2 must be an array"),  # type: ignore[arg-type]
+    "strength": (lambda agent: Ablate("network.3", strength=1.5), "strength=1.5 must be a number from 0 to 1"),
+    "to": (lambda agent: Ablate("network.3", to="noise"), "to='noise' must be 'zero', 'mean' or"),  # type: ignore[arg-type]
+    "no data": (lambda agent: Ablate("network.3", to="mean"), "to='mean' needs data=agent.activations"),
+    "needless data": (lambda agent: Ablate("network.3", data=np.ones((1, 4, 4, 64))), "to='zero' takes no data="),
+    "data": (
+        lambda agent: Ablate("network.3", to="resample", data=np.ones((2, 5, 4, 64))),
+        r"data= has the shape \(2, 5, 4, 64\); activations \(N, 4, 4, 64\) of network.3 are needed",
+    ),
+    "positions": (lambda agent: Ablate("network.3", positions=[(1, 9)]), r"positions= has \(1, 9\), outside of"),
+    "mask": (lambda agent: Ablate("network.3", positions=np.ones((2, 2), bool)), r"a mask of shape \(2, 2\)"),
+    "positions of a vector": (lambda agent: Ablate("network.7", positions=[(0, 0)]), "positions= are those of feature"),
+    "unit": (lambda agent: Ablate("network.3", unit=64), "unit=64 is not a channel of network.3, which has 0 to 63"),
+    "two parts": (lambda agent: Ablate("network.3", component=COMPONENT, unit=1), "component= and unit= are altern"),
+    "nothing kept": (lambda agent: Ablate("network.3", everything_but=True), "everything_but=True needs component="),
+    "amount": (lambda agent: Steer("network.3", COMPONENT, amount=np.inf), "amount=inf must be a finite number"),
+    "several components": (lambda agent: Steer("network.3", np.ones((2, 64)), amount=1), "one direction"),
+    "head": (lambda agent: Ablate("values"), "layer 'values' is an output of the agent"),
+    "not an edit": (lambda agent: "2b", "'2b' is not an edit"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_edits_are_refused_in_one_line(name: str, torch_case: tuple[Any, str]) -> None:
+    agent, _ = torch_case
+    make, message = WRONG[name]
+    with pytest.raises(OptionError, match=message) as raised:
+        rl_clarity.edit(agent, make(agent))
+    assert "\n" not in str(raised.value)
+
+
+def test_editing_needs_an_agent_and_an_edit(torch_case: tuple[Any, str]) -> None:
+    agent, _ = torch_case
+    with pytest.raises(OptionError, match="needs at least one edit"):
+        rl_clarity.edit(agent)
+    with pytest.raises(OptionError, match=r"load it with rl_clarity.load_agent\('models:coinrun'\)"):
+        rl_clarity.edit("models:coinrun", Ablate("2b"))  # type: ignore[type-var]
+    tiny: Any = rl_clarity.edit(TinyAgent(), Ablate("2a"))
+    with pytest.raises(OptionError, match="needs an agent with tails"):
+        rl_clarity.integrated_gradients(tiny, observations_for(tiny), "2a")
+
+
+def color_agent(seed: int = 0) -> Any:
+    """Values and logits of red alone, although the layer has the other colors, too; the heads are linear."""
+    torch = pytest.importorskip("torch")
+    from tests.agents import torch_modules
+
+    module = torch_modules.Color()
+    with torch.no_grad():
+        for part in module.parameters():
+            part.zero_()
+        for channel in range(3):
+            module.body[0].weight[channel, channel] = 1 / 64
+        weights = torch.rand(64, generator=torch.Generator().manual_seed(seed))
+        module.critic.weight[0, :64] = weights
+        module.actor.weight[:, :64] = torch.stack([weights * (action + 1) for action in range(4)])
+    return rl_clarity.TorchAgent(module, (64, 64, 3), {"gamma": 0.99}, check=False)
+
+
+def test_only_the_color_that_the_value_depends_on_has_an_effect() -> None:
+    agent = color_agent()
+    observations = observations_for(agent, 4)
+    activations = agent.activations(observations, "body.1")
+    components = np.eye(8, dtype=np.float32)[:3] * np.float32([[3], [2], [1]])
+    attribution = activations * agent.gradients(observations, "body.1", ["value"])[0]
+    by_feature = ChannelReduction(components).signed_transform(attribution)[0].sum(axis=(1, 2))
+    values = agent.forward(observations).values
+    for feature, component in enumerate(components):
+        edited = rl_clarity.edit(agent, Ablate("body.1", component=component))
+        change = values - edited.forward(observations).values
+        assert np.allclose(change, by_feature[:, feature], rtol=1e-3, atol=1e-5)
+        assert np.any(change > 1) == (feature == 0)
+
+
+def test_edited_agents_play() -> None:
+    agent = color_agent()
+    length, size = 8, agent.observation_shape
+
+    class Game:
+        """Whose frames are red on the left or on the right; the reward is for going there."""
+
+        num_envs, num_actions, action_combos = 2, 4, ((), (), (), ())
+
+        def __init__(self) -> None:
+            self.observation_shape, self.time = size, 0
+
+        def reset(self) -> Step:
+            return self._step(np.zeros(2, np.float32))
+
+        def step(self, actions: np.ndarray) -> Step:
+            self.time += 1
+            return self._step((np.asarray(actions) == 3).astype(np.float32))
+
+        def render(self) -> np.ndarray:
+            return np.zeros((2, *size), np.uint8)
+
+        def close(self) -> None:
+            pass
+
+        def _step(self, rewards: np.ndarray) -> Step:
+            observations = np.zeros((2, *size), np.uint8)
+            observations[..., 0] = 200
+            firsts = np.full(2, self.time % length == 0)
+            return Step(observations, rewards, firsts, np.zeros(2, bool))
+
+    def mean_return(edits: list[Edit]) -> float:
+        edited = rl_clarity.edit(agent, *edits) if edits else agent
+        return rl_clarity.evaluate(edited, Game(), episodes=2, random=False)["agent"].mean
+
+    red, green = np.eye(8)[:2]
+    assert mean_return([]) == length
+    assert mean_return([Ablate("body.1", component=green)]) == length
+    assert mean_return([Ablate("body.1", component=red)]) < length / 2
+    assert mean_return([Ablate("body.1", component=red), Steer("body.1", red, amount=0.8)]) == length
