@@ -338,7 +338,7 @@ def test_only_the_color_that_the_value_depends_on_has_an_effect() -> None:
     agent = color_agent()
     observations = observations_for(agent, 4)
     activations = agent.activations(observations, "body.1")
-    components = np.eye(8, dtype=np.float32)[:3] * np.float32([[3], [2], [1]])
+    components = np.eye(8, dtype=np.float32)[:3] * np.array([[3], [2], [1]], np.float32)
     attribution = activations * agent.gradients(observations, "body.1", ["value"])[0]
     by_feature = ChannelReduction(components).signed_transform(attribution)[0].sum(axis=(1, 2))
     values = agent.forward(observations).values
