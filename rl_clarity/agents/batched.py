@@ -14,10 +14,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from rl_clarity.agents.applied_edits import AppliedEdits
 from rl_clarity.agents.batched_tail import BatchedTail
 from rl_clarity.agents.capabilities import check_observations, check_state, reset_state
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
-from rl_clarity.agents.editing import Edit, checked_edits, edit_parameters
+from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Outputs, Score, Site, State, Tensor, Written
 from rl_clarity.agents.scores import pad, padded_size
 from rl_clarity.agents.sites import INPUT, find_site, layer_shapes
@@ -69,7 +70,7 @@ class BatchedAgent(ABC):
         self.gradient_batch_size = gradient_batch_size
         self._divisor = np.float32(input_divisor)
         self._cache: dict[Any, Any] = {}
-        self._edits: tuple[tuple[str, Edit], ...] = ()
+        self._edits = AppliedEdits()
         self.checkpoint: Any = None
         """The `Checkpoint` that the agent was loaded from."""
 
@@ -135,7 +136,7 @@ class BatchedAgent(ABC):
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return copies of the network's parameters by name, and of all that defines the agent's edits."""
-        return self._network_parameters() | edit_parameters(self._edits)
+        return self._network_parameters() | self._edits.parameters()
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -145,7 +146,7 @@ class BatchedAgent(ABC):
     def with_edits(self, edits: Sequence[Edit]) -> Self:
         """Return the same agent with further edits, in outputs and gradients; see `rl_clarity.edit`."""
         edited = copy.copy(self)
-        edited._edits = (*self._edits, *checked_edits(edits, self.sites))
+        edited._edits = self._edits.extended(edits, self.sites)
         edited._forget_functions()
         return edited
 
@@ -265,7 +266,7 @@ class BatchedAgent(ABC):
         Raises OptionError for an unknown site or score and for a state of another shape, SamplesError for observations.
         """
         name = self.site(site).name
-        bypass = (*self._bypass(name), *self._replacements)
+        bypass = (*self._bypass(name), *self._edits.names)
         inputs = self._inputs
         front = self._compiled(inputs, (name, *bypass))
         functions = self._cached(("tail", name), lambda: self._tail((name, *bypass)))
@@ -311,7 +312,7 @@ class BatchedAgent(ABC):
             part = np.asarray(images[start : start + self.gradient_batch_size], np.float32)
             selection = np.asarray(directions[start : start + len(part)], np.float32)[:, None]  # (n, 1, c)
             total, one = self._backend.zeros(1, part), np.float32(1)
-            others = (*(self.initial_state(len(part)) or ()), *self._chosen_replacements(part * 0).values())
+            others = (*(self.initial_state(len(part)) or ()), *self._edits.replacements(part * 0).values())
             gradient, value = step(total, part, one, one, selection, *others)
             values.append(self._backend.array(value)[0])
             gradients.append(self._backend.array(gradient)[0])
@@ -322,13 +323,8 @@ class BatchedAgent(ABC):
         return tuple(f"state/{i}" for i in range(len(self._initial_state)))
 
     @property
-    def _replacements(self) -> tuple[str, ...]:
-        """Names of further inputs: what edits put in the place of activations, for each observation."""
-        return tuple(f"edit/{i}" for i, (_, edit) in enumerate(self._edits) if edit.replacements is not None)
-
-    @property
     def _inputs(self) -> tuple[str, ...]:
-        return (INPUT, *self._states, *self._replacements)
+        return (INPUT, *self._states, *self._edits.names)
 
     @property
     def _widths(self) -> dict[str, int]:
@@ -345,22 +341,13 @@ class BatchedAgent(ABC):
         """The section of the edited network: sites that are given are not edited again."""
         if not self._edits:
             return self._section(given, wanted, {})
-        replacements, operations = set(self._replacements), self._backend.operations
-        names, results = (tuple(n for n in part if n not in replacements) for part in (given, wanted))
+        others = self._edits.names
+        names, results = (tuple(name for name in part if name not in others) for part in (given, wanted))
 
         def run(*tensors: Tensor) -> list[Tensor]:
             values = dict(zip(given, tensors, strict=True))
-
-            def function(site: str) -> Function:
-                def change(tensor: Tensor) -> Tensor:
-                    for i, (name, edit) in enumerate(self._edits):
-                        if name == site:
-                            tensor = edit.apply(tensor, values.get(f"edit/{i}"), operations=operations)
-                    return tensor
-
-                return change
-
-            functions = {site: function(site) for site, _ in self._edits if site not in (*self._inputs, *names)}
+            functions = self._edits.functions(values, self._backend.operations)
+            functions = {site: edit for site, edit in functions.items() if site not in (*self._inputs, *names)}
             computed = self._section(names, results, functions)(*(values[name] for name in names))
             values |= dict(zip(results, computed, strict=True))
             return [values[name] for name in wanted]
@@ -427,24 +414,13 @@ class BatchedAgent(ABC):
             elif self._divisor != 255:
                 parts[INPUT] = parts[INPUT] * np.float32(255) / self._divisor
             if self._edits:
-                parts |= self._chosen_replacements(self._scaled(observations[rows]))
-                parts = self._edited_inputs(parts, written or {})
+                parts |= self._edits.replacements(self._scaled(observations[rows]))
+                unit = self._divisor / np.float32(255)  # of the network's input; the site is observations / 255
+                for name in {site for site, _ in self._edits} & {INPUT, *self._states} - set(written or ()):
+                    scale = unit if name == INPUT else 1
+                    parts[name] = self._edits.of_input(name, parts[name] * scale, parts) / scale
             padded = padded_size(rows.stop - rows.start, size, smallest)
             yield rows, {name: pad(part, padded) for name, part in parts.items()}
-
-    def _edited_inputs(self, arrays: dict[str, np.ndarray], written: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Input and state after edits of them, unless they are written."""
-        unit = self._divisor / np.float32(255)  # of the input; that of the site is observations / 255
-        for i, (site, edit) in enumerate(self._edits):
-            if site in arrays and site not in written:
-                values = arrays[site] * unit if site == INPUT else arrays[site]
-                values = np.asarray(edit.apply(values, arrays.get(f"edit/{i}")), np.float32)
-                arrays = arrays | {site: values / unit if site == INPUT else values}
-        return arrays
-
-    def _chosen_replacements(self, observations: np.ndarray) -> dict[str, np.ndarray]:
-        chosen = {f"edit/{i}": edit.choose_replacements(observations) for i, (_, edit) in enumerate(self._edits)}
-        return {name: array for name, array in chosen.items() if array is not None}
 
     def _channels_last(self, shape: tuple[int, ...]) -> bool:
         """Whether observations of this shape are (B, H, W, C), rather than (B, C, H, W)."""

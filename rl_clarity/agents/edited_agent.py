@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from rl_clarity.agents.applied_edits import AppliedEdits
 from rl_clarity.agents.capabilities import before_step, has, parameters, require
-from rl_clarity.agents.editing import Edit, checked_edits, edit_parameters
+from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Agent, Outputs, State, Written
 from rl_clarity.agents.sites import find_site
 from rl_clarity.errors import OptionError
@@ -46,7 +47,7 @@ class EditedAgent:
 
     def __init__(self, agent: Agent, edits: Sequence[Edit]) -> None:
         self._agent = agent
-        self._edits = tuple(checked_edits(edits, agent.sites))
+        self._edits = AppliedEdits().extended(edits, agent.sites)
         self.edits = tuple(edit for _, edit in self._edits)
 
     def __getattr__(self, name: str) -> Any:
@@ -59,7 +60,7 @@ class EditedAgent:
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the agent's parameters, and all that defines the edits."""
-        return parameters(self._agent) | edit_parameters(self._edits)
+        return parameters(self._agent) | self._edits.parameters()
 
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
         outputs = self.forward(observations, before_step(self._agent, state, np.asarray(firsts, bool)))

@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +24,6 @@ import numpy as np
 
 from rl_clarity.agents.operations import NUMPY, Operations
 from rl_clarity.agents.protocol import Site, Tensor
-from rl_clarity.agents.sites import find_site
 from rl_clarity.errors import OptionError
 
 Positions = np.ndarray | Sequence[tuple[int, int]]
@@ -250,31 +249,6 @@ class Steer(Edit):
         added = np.float32(self.amount * self._unit) * directions(self.component)[0]
         mask = _mask(self.positions, Site(self.layer, "", shape))
         return values + operations.constant(added if mask is None else added * mask)
-
-
-def checked_edits(edits: Sequence[Edit], sites: Sequence[Site]) -> Iterator[tuple[str, Edit]]:
-    """Yield the edits that change anything, with the full names of their layers.
-
-    Raises OptionError for an unknown layer, one that cannot be edited, and an edit that does not fit it.
-    """
-    for edit in edits:
-        if not isinstance(edit, Edit):
-            raise OptionError(f"{edit!r} is not an edit: use rl_clarity.Ablate or rl_clarity.Steer")
-        site = find_site(sites, edit.layer)
-        if site.kind == "head":
-            raise OptionError(f"layer {edit.layer!r} is an output of the agent; edits change layers before it")
-        edit.check(site)
-        if edit.changes:
-            yield site.name, edit
-
-
-def edit_parameters(edits: Sequence[tuple[str, Edit]]) -> dict[str, np.ndarray]:
-    """All that defines the edits of sites, as arrays by name."""
-    return {
-        f"edits/{i}/{site}/{name}": array
-        for i, (site, edit) in enumerate(edits)
-        for name, array in edit.parameters().items()
-    }
 
 
 def directions(component: Any) -> np.ndarray:

@@ -7,11 +7,12 @@ the same as a kernel (I - s P) W. Hilton et al. (Understanding RL Vision, 2020) 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.applied_edits import AppliedEdits
 from rl_clarity.agents.editing import Ablate, Edit, directions
 from rl_clarity.agents.graph import Graph, tensor_operation
 from rl_clarity.agents.network import Network
@@ -25,7 +26,7 @@ WAY_OUT = "Use the edited agent itself in Python: generate, record, evaluate and
 
 
 def edited_parameters(
-    network: Network, graph: Graph, sites: Mapping[str, Any], edits: Sequence[tuple[str, Edit]]
+    network: Network, graph: Graph, sites: Mapping[str, Any], edits: AppliedEdits
 ) -> dict[str, np.ndarray]:
     """Return the parameters that edits change, by their names in a checkpoint.
 
@@ -36,7 +37,7 @@ def edited_parameters(
     Raises OptionError for an edit that is not a projection of the next weights, and says why.
     """
     changed: dict[str, np.ndarray] = {}
-    for site, edit in reversed(edits):  # a (M1 M2) W: the last edit of a site is the next to the kernel
+    for site, edit in reversed(list(edits)):  # a (M1 M2) W: the last edit of a site is the next to the kernel
         tensor = sites[site]
         matrix = weight_matrix(edit, int(tensor.shape[-1]))
         for kernel in _kernels_that_read(graph, tensor, site):

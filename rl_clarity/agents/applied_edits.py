@@ -1,0 +1,87 @@
+"""The edits of a network: where they enter its inputs and its functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from rl_clarity.agents.differentiation import Function
+from rl_clarity.agents.editing import Edit
+from rl_clarity.agents.operations import Operations
+from rl_clarity.agents.protocol import Site, Tensor
+from rl_clarity.agents.sites import find_site
+from rl_clarity.errors import OptionError
+
+
+class AppliedEdits:
+    """Edits of sites, by full name, in the order in which they are made at a site.
+
+    What takes the place of activations, for each observation (`Edit.replacements`), are further inputs of the network,
+    `edit/0`, `edit/1`, ..., by the number of the edit.
+    """
+
+    def __init__(self, edits: Sequence[tuple[str, Edit]] = ()) -> None:
+        self._edits = tuple(edits)
+
+    def __iter__(self) -> Iterator[tuple[str, Edit]]:
+        return iter(self._edits)
+
+    def __len__(self) -> int:
+        return len(self._edits)
+
+    def extended(self, edits: Sequence[Edit], sites: Sequence[Site]) -> AppliedEdits:
+        """Return these and further edits; those that change nothing are left out.
+
+        Raises OptionError for an unknown layer, one that cannot be edited, and an edit that does not fit it.
+        """
+        added = []
+        for edit in edits:
+            if not isinstance(edit, Edit):
+                raise OptionError(f"{edit!r} is not an edit: use rl_clarity.Ablate or rl_clarity.Steer")
+            site = find_site(sites, edit.layer)
+            if site.kind == "head":
+                raise OptionError(f"layer {edit.layer!r} is an output of the agent; edits change layers before it")
+            edit.check(site)
+            if edit.changes:
+                added.append((site.name, edit))
+        return AppliedEdits((*self._edits, *added))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the further inputs."""
+        return tuple(f"edit/{i}" for i, (_, edit) in enumerate(self._edits) if edit.replacements is not None)
+
+    def replacements(self, observations: np.ndarray) -> dict[str, np.ndarray]:
+        """The further inputs for observations (B, ...), in the unit of the network."""
+        chosen = {f"edit/{i}": edit.choose_replacements(observations) for i, (_, edit) in enumerate(self._edits)}
+        return {name: array for name, array in chosen.items() if array is not None}
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """All that defines the edits, as arrays by name."""
+        return {
+            f"edits/{i}/{site}/{name}": array
+            for i, (site, edit) in enumerate(self._edits)
+            for name, array in edit.parameters().items()
+        }
+
+    def functions(self, inputs: Mapping[str, Tensor], operations: Operations) -> dict[str, Function]:
+        """Functions of the values (B, *shape) of each site, in tensors, with the further inputs among `inputs`."""
+
+        def function(site: str) -> Function:
+            def change(values: Tensor) -> Tensor:
+                for i, (name, edit) in enumerate(self._edits):
+                    if name == site:
+                        values = edit.apply(values, inputs.get(f"edit/{i}"), operations=operations)
+                return values
+
+            return change
+
+        return {site: function(site) for site, _ in self._edits}
+
+    def of_input(self, site: str, values: np.ndarray, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Values (B, *shape) of the input or a part of the state, edited."""
+        for i, (name, edit) in enumerate(self._edits):
+            if name == site:
+                values = np.asarray(edit.apply(values, inputs.get(f"edit/{i}")), np.float32)
+        return values
