@@ -14,7 +14,7 @@ from rl_clarity import formats
 from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, has, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses import ANALYSES, Analysis, Subject
-from rl_clarity.analyses.analysis import action_combos, action_groups, describe_agent
+from rl_clarity.analyses.analysis import action_combos, action_groups, describe_agent, equivalent_actions
 from rl_clarity.analyses.attribution.quadrature import RULES
 from rl_clarity.analyses.trajectories import discounts
 from rl_clarity.environments import override_name
@@ -47,6 +47,7 @@ UNLISTED = {
     "page_kind",
     "analyses",
     "action_combos",
+    "equivalent_actions",
     "title",
     "env_name",
     *ViewOptions.__dataclass_fields__,
@@ -230,6 +231,7 @@ class _Builder:
         self._analyses: list[tuple[Analysis, Any]] = _analyses(options)
         if options.action_combos is not None:
             action_combos(agent, options.action_combos)
+        equivalent_actions(agent, options.equivalent_actions)
         for analysis, own_options in self._analyses:
             analysis.check(agent, own_options)
 

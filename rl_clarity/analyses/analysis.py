@@ -54,6 +54,9 @@ class SubjectOptions:
     """Maximum number of frames that are processed together."""
     action_combos: tuple[tuple[str, ...], ...] | None = None
     """Buttons of each action; from the environment by default, or ('0',), ('1',), ..."""
+    equivalent_actions: tuple[tuple[int, ...], ...] | None = None
+    """Groups of actions that have the same effect, counted from 0, which the policy can show as one. By default those
+    found by trying them, in environments whose state can be saved."""
     action_group_fns: tuple[Callable[[Sequence[str]], bool], ...] | None = None
     """Predicates on combos: each selects a group of actions. By default those with RIGHT, LEFT, UP, DOWN, or none."""
 
@@ -174,6 +177,9 @@ def describe_agent(agent: Agent, trajectories: Trajectories, metadata: Mapping[s
         observation=_observation(trajectories, metadata),
         actions=actions,
         action_groups=_groups(combos, actions, options.action_group_fns) if kind == "policy" else (),
+        equivalent_actions=equivalent_actions(
+            agent, metadata.get("equivalent_actions") if options.equivalent_actions is None else options.equivalent_actions
+        ),
     )
 
 
@@ -184,6 +190,16 @@ def action_combos(agent: Agent, combos: Sequence[Sequence[str]] | None) -> list[
     if len(combos) != agent.num_actions:
         raise OptionError(f"action_combos has {len(combos)} entries; the agent has {agent.num_actions} actions")
     return [tuple(map(str, combo)) for combo in combos]
+
+
+def equivalent_actions(agent: Agent, groups: Sequence[Sequence[int]] | None) -> list[list[int]]:
+    """Groups of actions with the same effect. Raises OptionError for unknown actions, and for one in two groups."""
+    actions = [action for group in groups or () for action in group]
+    if not {*actions} <= {*range(agent.num_actions)} or len({*actions}) < len(actions):
+        raise OptionError(
+            f"equivalent_actions={groups!r} must be groups of different actions from 0 to {agent.num_actions - 1}"
+        )
+    return [[*map(int, group)] for group in groups or ()]
 
 
 def action_label(combo: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from rl_clarity.pages.images import encode_pngs, film_strips, frames_side_by_sid
 from rl_clarity.pages.manifest import ChunkName, ExtraImageName, ImageName, Section
 from rl_clarity.parsing import check_minimum, check_option
 from rl_clarity.recordings import advantages as estimates
+from rl_clarity.recordings.samples import Trajectories
 from rl_clarity.threads import thread_count
 
 GAMMA, LAMBDA = 0.999, 0.95
@@ -106,7 +107,13 @@ class TrajectoriesAnalysis(Analysis):
             "segment": SEGMENT,
             "scrub": {"steps": SCRUB_STEPS, "height": height, "step_width": width},
             "film": {"columns": FILM_COLUMNS},
-            "trajectories": [trajectory_entry(options, trajectory, steps) for trajectory in range(count)],
+            "trajectories": [
+                {
+                    **trajectory_entry(options, trajectory, steps),
+                    "episodes": episode_entries(subject.trajectories, trajectory),
+                }
+                for trajectory in range(count)
+            ],
             "bookmarks": _bookmarks(subject),
         }
         return Section(self.kind, "Trajectories", data)
@@ -227,6 +234,38 @@ def trajectory_entry(options: TrajectoryPageOptions, trajectory: int, steps: int
         "frames": names(ChunkName, folder, "frames-{}.js", SEGMENT),
         "images": names(ExtraImageName, folder, "frames-{}.png", SEGMENT),
     }
+
+
+def episode_entries(played: Trajectories, trajectory: int) -> list[dict[str, Any]]:
+    """What the section says of a trajectory's episodes: first frame, steps, return (undiscounted), and why each ended.
+
+    An end is `done`, `time limit`, `ended` where the reason is not recorded, or `cut`: the recording stops before it.
+    """
+    firsts = np.asarray(played.firsts[trajectory], bool)
+    starts = np.unique([0, *np.flatnonzero(firsts)])
+    return [
+        {
+            "frame": int(start),
+            "steps": int(stop - start),
+            "return": float(np.sum(played.rewards[trajectory, start:stop], dtype=np.float64)),
+            "end": _end(played, trajectory, int(stop) - 1),
+        }
+        for start, stop in zip(starts, [*starts[1:], len(firsts)], strict=True)
+    ]
+
+
+def _end(played: Trajectories, trajectory: int, step: int) -> Literal["done", "time limit", "ended", "cut"]:
+    """Why the episode of a step ended after it, if it did."""
+    truncated = played.truncated is not None and bool(played.truncated[trajectory, step])
+    if played.dones is not None:
+        ended = bool(played.dones[trajectory, step])
+    else:
+        ended = truncated or step + 1 < played.firsts.shape[1]
+    if not ended:
+        return "cut"
+    if played.truncated is None:
+        return "ended"
+    return "time limit" if truncated else "done"
 
 
 def _bookmarks(subject: Subject) -> dict[str, list[Mapping[str, Any]]]:

@@ -75,6 +75,8 @@ class AgentInfo:
     observation: ObservationInfo
     actions: Sequence[ActionInfo]
     action_groups: Sequence[ActionGroup]
+    equivalent_actions: Sequence[Sequence[int]] = ()
+    """Groups of actions that have the same effect."""
     id: str = "agent-1"
 
 

@@ -18,8 +18,8 @@ from rl_clarity.recordings.advantages import firsts_from_dones
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Observations, Trajectories, to_arrays
 
-OPTIONAL = ("truncated", "final_values", "observations_full")
-KEYS = ("observations", "actions", "rewards", "firsts", "dones", *OPTIONAL)
+OPTIONAL = ("dones", "truncated", "final_values", "observations_full")
+KEYS = ("observations", "actions", "rewards", "firsts", *OPTIONAL)
 FLAGS = ("firsts", "dones", "truncated")
 OUTPUTS = ("policy_logits", "values", "q_values")
 COMPARED_FRAMES = 64
@@ -118,7 +118,8 @@ def _from_mapping(agent: Agent, samples: Mapping[str, Any]) -> Trajectories:
     _check_numbers(arrays["rewards"], "trajectories.rewards")
     arrays |= {name: _as_bool(arrays[name], f"trajectories.{name}") for name in FLAGS if name in arrays}
     if "dones" in arrays:
-        firsts = firsts_from_dones(arrays["dones"] | arrays.get("truncated", False))
+        arrays["dones"] = arrays["dones"] | arrays.get("truncated", False)
+        firsts = firsts_from_dones(arrays["dones"])
         _check_firsts(arrays.setdefault("firsts", firsts), firsts, "dones", exact=True)
     rewards = arrays["rewards"].astype(np.float32)
     optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL}

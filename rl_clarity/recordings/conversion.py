@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.recordings.layout import DONE
+from rl_clarity.recordings.layout import DONE, TIME_LIMIT
 from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays
 
 if TYPE_CHECKING:
@@ -99,14 +99,17 @@ def _without_outputs(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _flags(episode: Episode, rows: slice) -> dict[str, np.ndarray]:
     """Firsts, truncations, and values of states after truncation; an episode that was stopped counts as truncated."""
-    truncated, final_values = np.zeros(len(episode), bool), np.zeros(len(episode), np.float32)
+    dones, truncated = np.zeros((2, len(episode)), bool)
+    final_values = np.zeros(len(episode), np.float32)
+    dones[-1] = episode.end in (DONE, TIME_LIMIT)
     if episode.end != DONE:
         truncated[-1] = True
         value = episode.final_value
         if value is None and episode.values is not None:
             value = float(episode.values[-1])  # of the state before
         final_values[-1] = value or 0.0
-    return {"firsts": episode.firsts[rows], "truncated": truncated[rows], "final_values": final_values[rows]}
+    flags = {"firsts": episode.firsts, "dones": dones, "truncated": truncated, "final_values": final_values}
+    return {name: array[rows] for name, array in flags.items()}
 
 
 def _common(parts: Sequence[dict[str, np.ndarray]]) -> list[str]:

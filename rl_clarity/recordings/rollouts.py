@@ -353,6 +353,7 @@ def _to_record(transition: Transition) -> Record:
         "actions": transition.actions,
         "rewards": transition.result.rewards,
         "firsts": transition.firsts,
+        "dones": transition.result.firsts,
         "truncated": transition.result.truncated,
         "final_values": transition.final_values,
         **{name: array for name, array in outputs.items() if array is not None},

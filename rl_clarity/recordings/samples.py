@@ -29,6 +29,7 @@ class Trajectories:
     states: tuple[np.ndarray, ...] | None = None  # each (N, T, ...): state *before* the step, resets included
     observations_full: np.ndarray | None = None  # (N, T, H', W', 3) uint8: rendered frames
     action_combos: tuple[Combo, ...] | None = None  # buttons of each action, if the environment names them
+    dones: np.ndarray | None = None  # (N, T) bool: the environment ended the episode after step t
 
 
 @dataclass(frozen=True)

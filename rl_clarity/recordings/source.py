@@ -25,6 +25,7 @@ from rl_clarity.keys import cache_key, code_version
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.quiet import import_keras
 from rl_clarity.recordings.arrays import check_observations, check_trajectories, samples_key
+from rl_clarity.recordings.equivalence import find_equivalent_actions
 from rl_clarity.recordings.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, Trajectories
@@ -264,8 +265,9 @@ def _collect(source: Source, spec: EnvironmentSpec) -> None:
     if observations_key != source.observations_key:
         _collect_observations(source, spec)
     _save_model(source)
-    combos = load_facts(paths.trajectories)["action_combos"]
-    save_metadata(paths.metadata, {"action_combos": combos, "environment": asdict(spec), "sampling": asdict(plan)})
+    facts = load_facts(paths.trajectories)
+    actions = {name: facts.get(name) for name in ("action_combos", "equivalent_actions")}
+    save_metadata(paths.metadata, {**actions, "environment": asdict(spec), "sampling": asdict(plan)})
 
 
 def _save_model(source: Source) -> None:
@@ -281,11 +283,14 @@ def _save_model(source: Source) -> None:
 
 def _collect_trajectories(source: Source, spec: EnvironmentSpec) -> None:
     options, seed = source.plan.trajectories, source.plan.seed
-    rng = np.random.default_rng([seed, 0])  # 0 and 1 are independent random streams
+    rng, trials = (np.random.default_rng([seed, stream]) for stream in (0, 2))  # independent; 1 is of observations
     with _collecting(source, spec, "trajectories", options.num_envs, seed) as (environment, writer, kwargs):
         trajectories = collect_trajectories(source.agent, environment, options.num_steps, rng, **kwargs)
-        combos = [list(combo) for combo in environment.action_combos]
-        writer.commit(trajectories, {"key": source.trajectories_key, "action_combos": combos})
+        facts = {
+            "action_combos": [list(combo) for combo in environment.action_combos],
+            "equivalent_actions": find_equivalent_actions(source.agent, environment, trials),
+        }
+        writer.commit(trajectories, {"key": source.trajectories_key, **facts})
 
 
 def _collect_observations(source: Source, spec: EnvironmentSpec) -> None:
