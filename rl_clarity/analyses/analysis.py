@@ -178,7 +178,8 @@ def describe_agent(agent: Agent, trajectories: Trajectories, metadata: Mapping[s
         actions=actions,
         action_groups=_groups(combos, actions, options.action_group_fns) if kind == "policy" else (),
         equivalent_actions=equivalent_actions(
-            agent, metadata.get("equivalent_actions") if options.equivalent_actions is None else options.equivalent_actions
+            agent,
+            metadata.get("equivalent_actions") if options.equivalent_actions is None else options.equivalent_actions,
         ),
     )
 

@@ -33,7 +33,7 @@ def find_equivalent_actions(
         if state is None:
             return None
         assert isinstance(environment, Resumable)
-        parts = []
+        parts: list[list[int]] = []
         for group in groups:
             outcomes: dict[bytes, list[int]] = defaultdict(list)
             for action in group:

@@ -63,7 +63,7 @@ def test_arrays_with_firsts(tiny: Callable[..., Results]) -> None:
     dones = make_arrays()["dones"]
     firsts = np.concatenate([np.ones((2, 1), bool), dones[:, :-1]], axis=1)
     with_dones, with_firsts = tiny("a"), tiny("b", dones=None, firsts=firsts)
-    assert with_dones.manifest == with_firsts.manifest
+    assert with_dones.manifest | {"id": ""} == with_firsts.manifest | {"id": ""}
 
 
 def test_truncated_episodes_are_bootstrapped(tiny: Callable[..., Results]) -> None:

@@ -1,0 +1,14 @@
+// Episodes of a trajectory, as the manifest lists them; pages of earlier versions do not.
+
+/** The episode that a frame is in, or undefined. */
+export const episodeAt = ({ episodes = [] }, frame) => episodes.findLast((episode) => episode.frame <= frame);
+
+/** How long an episode is: "60", or "128+" where the recording stops before its end. */
+export const lengthOf = ({ steps, end }) => `${steps}${end === "cut" ? "+" : ""}`;
+
+/** "ended after 60, return 0", "128+ (cut), return 3" */
+export const episodeText = ({ steps, end, return: sum }) =>
+  `${end === "cut" ? `${steps}+ (cut)` : `ended after ${steps}`}, return ${String(Number(sum.toPrecision(4))).replace("-", "\u2212")}`;
+
+/** Why an episode ended, where that is recorded: "done", "time limit". */
+export const endText = ({ end }) => (end === "done" || end === "time limit" ? end : "");

@@ -1,0 +1,26 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { endText, episodeAt, episodeText, lengthOf } from "./episodes.js";
+
+const done = { frame: 0, steps: 60, return: 0, end: "done" };
+const late = { frame: 60, steps: 40, return: 10, end: "time limit" };
+const cut = { frame: 100, steps: 28, return: 3, end: "cut" };
+
+test("an episode says how long it was, what it returned, and why it ended", () => {
+  assert.deepEqual([done, late, cut].map(episodeText), [
+    "ended after 60, return 0",
+    "ended after 40, return 10",
+    "28+ (cut), return 3",
+  ]);
+  assert.deepEqual([done, late, cut, { ...done, end: "ended" }].map(endText), ["done", "time limit", "", ""]);
+  assert.deepEqual([done, cut].map(lengthOf), ["60", "28+"]);
+});
+
+test("the episode of a frame; a page that lists none has none", () => {
+  const trajectory = { episodes: [done, late, cut] };
+  assert.deepEqual(
+    [0, 59, 60, 127].map((frame) => episodeAt(trajectory, frame).frame),
+    [0, 0, 60, 100],
+  );
+  assert.equal(episodeAt({}, 5), undefined);
+});
