@@ -48,6 +48,7 @@ def test_nothing_is_found_without_snapshots() -> None:
     assert find_equivalent_actions(agent, TinyEnvironment((5, 7)), np.random.default_rng(0)) is None
 
 
+@pytest.mark.slow
 def test_buttons_without_effect_in_coinrun() -> None:
     pytest.importorskip("procgen")
     environment = make(EnvironmentSpec(name="coinrun"), 8, 0)
