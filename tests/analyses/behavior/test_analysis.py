@@ -1,0 +1,154 @@
+"""`rl_clarity.ablate`: the report, its files, and its section of the page."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+
+import rl_clarity
+from rl_clarity.ablation import AblationReport
+from rl_clarity.environments import KINDS
+from rl_clarity.errors import ClarityError
+from tests import colors
+
+SIZES = {
+    "trajectories_kwargs": {"num_envs": 4, "num_steps": 16},
+    "observations_kwargs": {"num_envs": 4, "num_obs": 16, "obs_every": 1},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def color_games() -> Iterator[None]:
+    KINDS.register("colors", colors.KIND)
+    yield
+    KINDS.unregister("colors")
+
+
+def ablate(folder: Path, **options: Any) -> AblationReport:
+    pytest.importorskip("torch")
+    kind = options.pop("kind", "policy")
+    return rl_clarity.ablate(colors.torch_agent(kind), folder, episodes=options.pop("episodes", 60), **SIZES, **options)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> AblationReport:
+    return ablate(tmp_path_factory.mktemp("report"), layer=colors.LAYER)
+
+
+def color_of(report: AblationReport, feature: int) -> str:
+    """The color whose channel a feature is."""
+    with np.load(report.page.path.parent / ".rl-clarity" / f"features-{colors.LAYER}.npz") as features:  # type: ignore[union-attr]
+        component = features["components"][feature - 1]
+    assert np.sort(component)[-2] < 1e-3 * component.max()
+    return colors.COLORS[int(component.argmax())]
+
+
+def test_only_the_feature_that_the_policy_depends_on_has_an_effect_on_behavior(report: AblationReport) -> None:
+    rows = {color_of(report, row["feature"]): row for row in report}
+    assert set(rows) == set(colors.COLORS)
+    for color in ("green", "blue"):
+        measures = [rows[color][name] for name in ("return", "length")]
+        for one in [*measures, *rows[color]["causes"].values(), *rows[color]["actions"].values()]:
+            assert (one["difference"], one["interval"], one["adjusted_p"]) == (0, [0, 0], 1)
+    red = rows["red"]
+    assert red["return"]["unedited"] == colors.STEPS
+    assert red["return_difference"] < -2
+    assert red["interval"][0] < red["return_difference"] < red["interval"][1] < 0
+    assert red["adjusted_p"] < 0.01
+    assert red["causes"]["goal"]["unedited"] == 1
+    assert red["causes"]["wrong side"]["difference"] > 0.5
+
+
+def test_attribution_and_ablation_agree_on_a_linear_head(report: AblationReport) -> None:
+    for row in report.rows:
+        assert row["ablation"] == pytest.approx(-row["attribution"], rel=0.1)  # of every fourth frame, and of all
+    entry = report.page.results().section("ablation")["layers"][colors.LAYER]["outputs"]["value"]
+    np.testing.assert_allclose(entry["correlation"], 1, atol=1e-3)
+
+
+def test_all_tests_are_corrected_for(report: AblationReport) -> None:
+    measures = 2 + len(report.rows[0]["causes"]) + colors.ColorEnvironment.num_actions
+    assert report.tests == 3 * measures
+    for row in report.rows:
+        assert row["adjusted_p"] >= row["return"]["p"]
+
+
+def test_the_report_is_written_as_json_and_csv(report: AblationReport) -> None:
+    folder = Path(report.page.path).parent / "behavior"
+    written = json.loads((folder / "report.json").read_text())
+    assert written["episodes"] == report.episodes == 60
+    assert [row["feature"] for row in written["rows"]] == [1, 2, 3]
+    rows = list(csv.DictReader((folder / "report.csv").open()))
+    assert len(rows) == report.tests
+    assert {row["measure"] for row in rows} >= {"return", "length", "ended by: goal", "action: ←"}
+    returns = {row["feature"]: float(row["difference"]) for row in rows if row["measure"] == "return"}
+    assert returns == pytest.approx({str(row["feature"]): row["return_difference"] for row in report}, abs=1e-5)
+    assert str(report).startswith("without an edit: return 5.00, 5 steps; goal 100%")
+
+
+def test_clips_show_where_the_two_ways_of_playing_part(report: AblationReport) -> None:
+    results = report.page.results()
+    (clip,) = results.section("behavior")["clips"]
+    assert color_of(report, clip["feature"]) == "red"
+    assert 1 <= clip["step"] <= colors.STEPS
+    with PIL.Image.open(Path(report.page.path).parent / clip["image"]) as image:
+        assert image.size == (2 * colors.SIZE + 4, colors.SIZE)
+        assert image.n_frames > 1  # type: ignore[attr-defined]
+    assert results.image(clip["still"]).shape == (colors.SIZE, 2 * colors.SIZE + 4, 3)
+
+
+def test_the_same_arguments_give_the_same_report_and_episodes_are_reused(report: AblationReport, tmp_path: Path) -> None:
+    again = ablate(tmp_path, layer=colors.LAYER)
+    assert again.rows == report.rows
+    for name in (".rl-clarity", "behavior"):
+        files = {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*") if path.is_file()}
+        others = {p.name: p.read_bytes() for p in (Path(report.page.path).parent / name).rglob("*") if p.is_file()}
+        assert files == others
+    (tmp_path / "behavior" / "report.csv").unlink()
+    ablate(tmp_path, layer=colors.LAYER)
+    done = [task["task"] for task in json.loads((tmp_path / "run-log.json").read_text())["runs"][-1]["tasks"]]
+    assert done == ["comparison"]
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "q"])
+def test_other_kinds_of_agents(kind: str, tmp_path: Path) -> None:
+    report = ablate(tmp_path, kind=kind, episodes=12)
+    assert report.rows[0]["return"]["unedited"] == colors.STEPS
+    assert min(row["return_difference"] for row in report) < 0
+
+
+def test_a_page_without_causal_episodes_plays_nothing_more(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    agent = colors.torch_agent()
+    samples = rl_clarity.collect(agent, colors.ColorEnvironment(2, 0), 8, 8, obs_every=1)
+    results = rl_clarity.generate(agent, *samples, tmp_path).results()
+    assert "behavior" not in [section["kind"] for section in results.manifest["sections"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"episodes": 0}, "episodes=0 must be at least 2"),
+        ({"episodes": 1}, "episodes=1 must be at least 2"),
+        ({"layer": "nothing"}, r"name_contains_one_of=\['nothing'\] matches none of the layers features"),
+        ({"layer": "feature"}, r"causal_layers=\['feature'\]: the page explains the layers features"),
+        ({"causal_max_steps": 0}, "causal_max_steps=0 must be at least 1"),
+        ({"metadata": {}}, "the checkpoint's metadata has neither env_name nor env_id"),
+        ({"metadata": {"env_name": "colors", "env_kind": "colours"}}, "unknown kind of environment 'colours'"),
+    ],
+)
+def test_wrong_calls_get_one_clear_line(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    agent = colors.torch_agent()
+    agent.metadata = options.pop("metadata", colors.METADATA)
+    with pytest.raises(ClarityError, match=message) as raised:
+        rl_clarity.ablate(agent, tmp_path / "page", **SIZES, **options)
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "page").exists()
