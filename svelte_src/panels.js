@@ -2,6 +2,7 @@
 // panel is a component whose module exports `about`: {title, text}, a sentence or two that say how to read it, and
 // `aside: true` if it has no frame of its own.
 export * as attribution from "./pages/agent/Attribution.svelte";
+export * as behavior from "./pages/agent/Behavior.svelte";
 export * as bookmarks from "./pages/agent/Bookmarks.svelte";
 export * as export from "./pages/agent/Export.svelte";
 export * as feature from "./pages/agent/FeatureViewer.svelte";

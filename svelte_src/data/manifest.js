@@ -31,6 +31,7 @@ export function problemWith(manifest, kinds) {
 export function readManifest(manifest, placed = []) {
   const section = (kind) => manifest.sections.find((candidate) => candidate.kind === kind);
   const [trajectories, features, attribution] = ["trajectories", "features", "attribution"].map(section);
+  const [ablation, behavior] = ["ablation", "behavior"].map(section);
   const agent = byId(manifest.agents, trajectories?.agent) ?? {};
   const others = manifest.sections.filter(({ kind }) => !placed.includes(kind));
   return {
@@ -43,7 +44,11 @@ export function readManifest(manifest, placed = []) {
     ...trajectories?.data,
     outputs: attribution?.data.outputs ?? OUTPUTS[agent.kind] ?? [],
     baseline: attribution?.data.baseline,
-    layers: (attribution?.data.layers ?? []).map((layer) => withFeatures(layer, features?.data.layers[layer.slug])),
+    layers: (attribution?.data.layers ?? []).map((layer) => ({
+      ...withFeatures(layer, features?.data.layers[layer.slug]),
+      ablation: ablation?.data.layers[layer.slug],
+      behavior: behavior?.data.rows?.filter((row) => row.layer === layer.name),
+    })),
     observations: features?.data.observations ?? null,
     explanations: [trajectories, features, attribution].flatMap((one) => one?.notes ?? []),
     others: others.map((one, i) => ({ ...one, id: idOf(one, others.slice(0, i)) })),

@@ -18,6 +18,7 @@ export { PAGE } from "./shell/page.js";
 export { alternative } from "./shell/press.js";
 export { chosenLength, height, imageWidth, length, measured, ratio } from "./shell/sizes.js";
 export { default as FilmTrack } from "./time/FilmTrack.svelte";
+export { default as Scatter } from "./scatter/Scatter.svelte";
 export { default as Track } from "./time/Track.svelte";
 export { default as Transport } from "./time/Transport.svelte";
 export { within } from "./time/clock.js";

@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { causalNumbers, framePoints, measured, sortedFeatures, spread } from "./causal.js";
+
+const layer = {
+  channels: 2,
+  effects: { value: [0.5, -2, 9] },
+  ablation: { outputs: { value: { mean: [-0.4, 1], mean_abs: [0.6, 1.5], correlation: [0.9, 0.8] } } },
+  behavior: [{ feature: 2, return_difference: -3, interval: [-4, -2] }],
+};
+
+test("a feature's numbers are those of its attribution, ablation and behavior", () => {
+  const [first, second] = causalNumbers(layer, "value");
+  assert.deepEqual(
+    [first.attribution, first.change, first.absolute, first.correlation, first.achieved],
+    [0.5, -0.4, 0.6, 0.9, undefined],
+  );
+  assert.deepEqual([second.achieved, second.interval], [-3, [-4, -2]]);
+});
+
+test("a page without ablation has attribution only", () => {
+  const numbers = causalNumbers({ channels: 2, effects: { value: [1, 2, 3] } }, "value");
+  assert.deepEqual(
+    measured(numbers).map(({ key }) => key),
+    ["attribution"],
+  );
+  assert.deepEqual(measured(causalNumbers({ channels: 1, effects: {} }, "value")), []);
+  assert.equal(measured(causalNumbers(layer, "value")).length, 3);
+});
+
+test("features are sorted by magnitude, or stay in order", () => {
+  const numbers = causalNumbers(layer, "value");
+  assert.deepEqual(sortedFeatures(numbers, null), [0, 1]);
+  assert.deepEqual(sortedFeatures(numbers, "attribution"), [1, 0]);
+});
+
+test("points of frames pair a feature's net attribution with the change at the same frame", () => {
+  const totals = { "totals.value": { data: [1, -0.5, 0, 0, 0, 0, 3, 0, 4, -1, 0, 0], shape: [2, 3, 2] } };
+  const ablated = { frames: { data: [1], shape: [1] }, "change.value": { data: [7, 8], shape: [1, 2] } };
+  const points = framePoints([{ arrays: ablated }], [{ arrays: totals }], "value", 1);
+  assert.deepEqual(Object.fromEntries(Object.entries(points).map(([key, { data }]) => [key, data])), {
+    x: [3],
+    y: [8],
+    trajectory: [0],
+    frame: [1],
+  });
+});
+
+test("the spread of numbers", () => {
+  assert.deepEqual(spread([3, 1, 2, 10]), { median: 2.5, least: 1, largest: 10 });
+  assert.equal(spread([]), null);
+});
