@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -10,6 +11,7 @@ from typing import Any
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.behavior.play import environment_of
+from rl_clarity.analyses.layers import LayerOptions
 from rl_clarity.environments import make
 from rl_clarity.errors import OptionError
 from rl_clarity.pages.results import Page
@@ -94,8 +96,10 @@ def ablate(
         raise OptionError(f"episodes={episodes} must be at least 2")
     options = {**options, "causal_episodes": episodes, "seed": seed}
     if layer is not None:
-        options["layer_kwargs"] = {"name_contains_one_of": [layer], **(options.get("layer_kwargs") or {})}
-        options["causal_layers"] = (layer,)
+        layers = parse(LayerOptions, options.get("layer_kwargs"), "layer_kwargs.")
+        if layers.name_contains_one_of is None:
+            layers = dataclasses.replace(layers, name_contains_one_of=(layer,))
+        options |= {"layer_kwargs": layers, "causal_layers": (layer,)}
     if isinstance(checkpoint, str | os.PathLike):
         page = run(checkpoint, output_dir, **options)
     else:

@@ -3,7 +3,10 @@
     python -m scripts.make_model_card SAVE_DIR NAME --machine "2 cores of ..." [--checkpoint checkpoint-40.jd]
 
 SAVE_DIR is a directory of `rl_clarity.train`. `NAME.json` contains the card's facts, from which `--only-write` writes
-card and index again.
+card and index again. `--ablate LAYER` adds what the agent achieves without each feature of a layer; a stopped run is
+resumed by the same command:
+
+    python -m scripts.make_model_card - coinrun --only-write --ablate 2b --ablation-dir out/coinrun-2b
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.ablation import AblationReport, ablate
 from rl_clarity.evaluation import AGENT, evaluate, summary
 from rl_clarity.evaluation import RANDOM as RANDOM_POLICY
 from rl_clarity.evaluation import UNSEEN as UNSEEN_LEVELS
@@ -36,6 +40,9 @@ TRAINING, UNSEEN, RANDOM = "training levels", "unseen levels", "random policy, t
 LABELS = {AGENT: TRAINING, UNSEEN_LEVELS: UNSEEN, RANDOM_POLICY: RANDOM}
 IGNORED = ("timesteps_per_proc", "save_interval", "save_all", "tensorboard")
 """Options that do not change how the agent is trained."""
+FEATURES, ABLATED_EPISODES = 8, 400
+SIGNIFICANT = 0.05
+"""Adjusted p-value below which the card calls a difference one beyond chance."""
 INDEX = ("<!-- index: written by scripts/make_model_card.py -->", "<!-- end of index -->")
 
 
@@ -49,6 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--models", type=Path, default=MODELS)
     parser.add_argument("--only-write", action="store_true", help="only write card and index, from the existing facts")
+    parser.add_argument("--ablate", metavar="LAYER", help="play without each feature of this layer")
+    parser.add_argument("--ablation-dir", type=Path, default=Path("out/ablation"), help="directory of its page")
+    parser.add_argument("--ablation-episodes", type=int, default=ABLATED_EPISODES)
+    parser.add_argument("--ablation-note", default="", help="text for the card: why this layer, what it says")
     options = parser.parse_args(arguments)
     facts_path = options.models / f"{options.name}.json"
     if not options.only_write:
@@ -67,6 +78,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 reference=facts["returns"][RANDOM]["mean"],
                 shipped=facts["timesteps"],
             )
+        )
+        facts_path.write_text(json.dumps(facts, indent=1) + "\n")
+    if options.ablate is not None:
+        facts = json.loads(facts_path.read_text())
+        facts["ablation"] = ablation_facts(
+            ablate(
+                options.models / f"{options.name}.jd",
+                options.ablation_dir,
+                layer=options.ablate,
+                episodes=options.ablation_episodes,
+                seed=SEED,
+                nmf_features=FEATURES,
+                load_kwargs={"temp_files": True, "metadata": facts["args"].get("untrusted") or {}},
+            ),
+            options.ablation_note,
         )
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
     (options.models / f"{options.name}.md").write_text(card(options.name, json.loads(facts_path.read_text())))
@@ -102,6 +128,28 @@ def evaluate_agent(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes
         "sha256": content.sha256,
         "timesteps": timesteps,
     }
+
+
+def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
+    """What the card says of ablation in play."""
+    kept = ("unedited", "ablated", "difference", "interval", "corrected_interval", "adjusted_p")
+
+    def numbers(one: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: np.round(one[key], 4).tolist() for key in kept}
+
+    rows = [
+        {
+            "feature": row["feature"],
+            "attribution": round(row["attribution"], 4),
+            "ablation": round(row["ablation"], 4),
+            "return": numbers(row["return"]),
+            "length": numbers(row["length"]),
+            "causes": {cause: numbers(one) for cause, one in row["causes"].items()},
+        }
+        for row in report.rows
+    ]
+    layer = report.rows[0]["layer"]
+    return {"layer": layer, "episodes": report.episodes, "tests": report.tests, "note": note, "rows": rows}
 
 
 def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,6 +215,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "",
         f"![Mean return of the last 100 episodes against environment steps]({name}.svg)",
         "",
+        *ablation_lines(name, facts.get("ablation")),
         "## Training",
         "",
         "```python",
@@ -182,6 +231,71 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "License: MIT, like the project.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
+    """The section of the card on ablation in play; empty without it."""
+    if facts is None:
+        return []
+    layer, rows = facts["layer"], facts["rows"]
+    causes = list(rows[0]["causes"])
+    clear = [row for row in rows if row["return"]["adjusted_p"] < SIGNIFICANT]
+    shares = [(row, cause) for row in rows for cause in causes if row["causes"][cause]["adjusted_p"] < SIGNIFICANT]
+    unedited = ", ".join(f"{cause} {rows[0]['causes'][cause]['unedited']:.1%}" for cause in causes)
+    lines = [
+        f"## Without a feature of layer {layer}",
+        "",
+        f"The agent played the same {facts['episodes']} levels again with each feature of layer `{layer}` ablated, with "
+        "the same random numbers. Attribution and ablation are means over frames, of the value and in its units; the "
+        "return is that without the feature, and its change with the 95 % interval (paired bootstrap). p is adjusted "
+        f"for all {facts['tests']} tests (Holm). Shares of episodes by what ended them, and their change in points. "
+        f"{facts['note']}".rstrip(),
+        "",
+        f"| feature | attribution | ablation | return | change | p | {' | '.join(causes)} |",
+        f"|---|---|---|---|---|---|{'---|' * len(causes)}",
+        f"| none | | | {rows[0]['return']['unedited']:.2f} | | | "
+        + " | ".join(f"{rows[0]['causes'][cause]['unedited']:.1%}" for cause in causes)
+        + " |",
+        *(
+            f"| {row['feature']} | {row['attribution']:.3f} | {row['ablation']:+.3f} | {row['return']['ablated']:.2f} | "
+            f"{row['return']['difference']:+.2f} ({_signed_interval(row['return']['interval'])}) | "
+            f"{row['return']['adjusted_p']:.2g} | "
+            + " | ".join(f"{one['ablated']:.1%} ({100 * one['difference']:+.1f})" for one in row["causes"].values())
+            + " |"
+            for row in rows
+        ),
+        "",
+    ]
+    if clear:
+        lines += [
+            f"- Without feature {row['feature']}, the return changes by {row['return']['difference']:+.2f} (corrected "
+            f"interval {_signed_interval(row['return']['corrected_interval'])}), beyond chance."
+            for row in clear
+        ]
+    else:
+        lines.append("- No feature changes the return beyond chance, after the correction for all tests.")
+    lines += [
+        f"- Without feature {row['feature']}, {row['causes'][cause]['ablated']:.1%} of the episodes end by: {cause} "
+        f"({row['causes'][cause]['unedited']:.1%} with it), beyond chance."
+        for row, cause in shares
+    ]
+    return [
+        *lines,
+        f"- The unedited agent's episodes end by: {unedited}.",
+        "",
+        "To repeat it:",
+        "",
+        "```sh",
+        f"rl-clarity ablate models:{name} out/{name}-{layer} --layer {layer} --episodes {facts['episodes']} "
+        f"--nmf-features {len(rows)}",
+        "```",
+        "",
+    ]
+
+
+def _signed_interval(interval: Sequence[float]) -> str:
+    low, high = interval
+    return f"{low:+.2f} to {high:+.2f}"
 
 
 def command(options: Mapping[str, Any], name: str, timesteps: int) -> str:

@@ -223,16 +223,16 @@ def _evaluate(command: Evaluate) -> Result:
 
 
 def _ablate(command: Ablate) -> Result:
+    options: dict[str, Any] = {f.name: getattr(command.options, f.name) for f in fields(InterfaceOptions)}
     report = rl_clarity.ablate(
         command.checkpoint,
         command.output_dir,
         layer=command.layer,
         episodes=command.episodes,
-        seed=command.seed,
-        overwrite=command.force,
         load_kwargs={"metadata": command.overrides(), "check": command.check},
         trajectories_kwargs=command.trajectories,
         observations_kwargs=command.observations,
+        **{**options, "overwrite": command.force},
     )
     rows = {"rows": report.rows, "episodes": report.episodes, "tests": report.tests, "page": str(report.page.path)}
     return rows, f"{report}\nThe page is {report.page.path}"

@@ -260,10 +260,9 @@ class Ablate(CheckpointCommand):
     """Name of the layer; all layers of the page by default."""
     episodes: int = 400
     """Episodes of each agent."""
-    seed: int = 0
-    """Seed of samples, features and episodes."""
     trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
     observations: ObservationsOptions = field(default_factory=ObservationsOptions)
+    options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
     force: Switch = False
     """Replace a page in the directory."""
 

@@ -46,8 +46,8 @@ export function readManifest(manifest, placed = []) {
     baseline: attribution?.data.baseline,
     layers: (attribution?.data.layers ?? []).map((layer) => ({
       ...withFeatures(layer, features?.data.layers[layer.slug]),
-      ablation: ablation?.data.layers[layer.slug],
-      behavior: behavior?.data.rows?.filter((row) => row.layer === layer.name),
+      ...(ablation && { ablation: ablation.data.layers[layer.slug] }),
+      ...(behavior && { behavior: behavior.data.rows.filter((row) => row.layer === layer.name) }),
     })),
     observations: features?.data.observations ?? null,
     explanations: [trajectories, features, attribution].flatMap((one) => one?.notes ?? []),

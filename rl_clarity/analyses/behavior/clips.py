@@ -37,11 +37,13 @@ def write_clips(
     `losses` (features, n) are the returns lost in each pair of episodes. Returns what the section says of the clips,
     and the names of their images.
     """
-    clips, names = [], []
+    clips, names, used = [], [], set[int]()
     order = np.argsort(-losses.mean(axis=1), kind="stable")
     for index in [i for i in order if losses[i].max() > 0][:CLIPS]:
         layer, feature = features[index]
-        episode = int(losses[index].argmax())
+        most = np.flatnonzero(losses[index] == losses[index].max()).tolist()
+        episode = next((one for one in most if one not in used), most[0])
+        used.add(episode)
         block = blocks[episode // blocks[0].episodes]
         number, limit = episode % blocks[0].episodes, subject.options.causal_max_steps
         left, right = (block.replay(agent, number, limit) for agent in (subject.agent, ablated(layer, feature)))
