@@ -238,59 +238,58 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
     if facts is None:
         return []
     layer, rows = facts["layer"], facts["rows"]
-    causes = list(rows[0]["causes"])
-    clear = [row for row in rows if row["return"]["adjusted_p"] < SIGNIFICANT]
-    shares = [(row, cause) for row in rows for cause in causes if row["causes"][cause]["adjusted_p"] < SIGNIFICANT]
-    unedited = ", ".join(f"{cause} {rows[0]['causes'][cause]['unedited']:.1%}" for cause in causes)
+    own = rows[0]
     lines = [
         f"## Without a feature of layer {layer}",
         "",
-        f"The agent played the same {facts['episodes']} levels again with each feature of layer `{layer}` ablated, with "
-        "the same random numbers. Attribution and ablation are means over frames, of the value and in its units; the "
-        "return is that without the feature, and its change with the 95 % interval (paired bootstrap). p is adjusted "
-        f"for all {facts['tests']} tests (Holm). Shares of episodes by what ended them, and their change in points. "
-        f"{facts['note']}".rstrip(),
+        f"The agent played the same {facts['episodes']} levels again with each feature of layer `{layer}` ablated, and "
+        "the same random numbers. Attribution and ablation are means over frames, in units of the value. The change of "
+        "the return has its 95 % interval (paired bootstrap); p is adjusted for all "
+        f"{facts['tests']} tests (Holm). The last columns are shares of episodes by what ended them, with their change "
+        f"in points. {facts['note']}".rstrip(),
         "",
-        f"| feature | attribution | ablation | return | change | p | {' | '.join(causes)} |",
-        f"|---|---|---|---|---|---|{'---|' * len(causes)}",
-        f"| none | | | {rows[0]['return']['unedited']:.2f} | | | "
-        + " | ".join(f"{rows[0]['causes'][cause]['unedited']:.1%}" for cause in causes)
-        + " |",
-        *(
-            f"| {row['feature']} | {row['attribution']:.3f} | {row['ablation']:+.3f} | {row['return']['ablated']:.2f} | "
-            f"{row['return']['difference']:+.2f} ({_signed_interval(row['return']['interval'])}) | "
-            f"{row['return']['adjusted_p']:.2g} | "
-            + " | ".join(f"{one['ablated']:.1%} ({100 * one['difference']:+.1f})" for one in row["causes"].values())
-            + " |"
-            for row in rows
+        _table_line("feature", "attribution", "ablation", "return", "change", "p", *own["causes"]),
+        "|---" * (6 + len(own["causes"])) + "|",
+        _table_line(
+            *("none", "", "", f"{own['return']['unedited']:.2f}", "", ""),
+            *(f"{one['unedited']:.1%}" for one in own["causes"].values()),
         ),
+        *map(_ablation_row, rows),
         "",
     ]
-    if clear:
-        lines += [
-            f"- Without feature {row['feature']}, the return changes by {row['return']['difference']:+.2f} (corrected "
-            f"interval {_signed_interval(row['return']['corrected_interval'])}), beyond chance."
-            for row in clear
-        ]
-    else:
-        lines.append("- No feature changes the return beyond chance, after the correction for all tests.")
+    returns = [
+        f"- Without feature {row['feature']}, the return changes by {row['return']['difference']:+.2f}, beyond chance "
+        f"(corrected interval {_signed_interval(row['return']['corrected_interval'])})."
+        for row in rows
+        if row["return"]["adjusted_p"] < SIGNIFICANT
+    ]
+    lines += returns or ["- No feature changes the return beyond chance, after the correction for all tests."]
     lines += [
-        f"- Without feature {row['feature']}, {row['causes'][cause]['ablated']:.1%} of the episodes end by: {cause} "
-        f"({row['causes'][cause]['unedited']:.1%} with it), beyond chance."
-        for row, cause in shares
+        f"- Without feature {row['feature']}, {one['ablated']:.1%} of the episodes end by: {cause} "
+        f"({one['unedited']:.1%} with it), beyond chance."
+        for row in rows
+        for cause, one in row["causes"].items()
+        if one["adjusted_p"] < SIGNIFICANT
     ]
-    return [
-        *lines,
-        f"- The unedited agent's episodes end by: {unedited}.",
-        "",
-        "To repeat it:",
-        "",
-        "```sh",
-        f"rl-clarity ablate models:{name} out/{name}-{layer} --layer {layer} --episodes {facts['episodes']} "
-        f"--nmf-features {len(rows)}",
-        "```",
-        "",
-    ]
+    command = f"rl-clarity ablate models:{name} out/{name}-{layer} --layer {layer} --episodes {facts['episodes']}"
+    return [*lines, "", "To repeat it:", "", "```sh", f"{command} --nmf-features {len(rows)}", "```", ""]
+
+
+def _ablation_row(row: Mapping[str, Any]) -> str:
+    change = row["return"]
+    return _table_line(
+        str(row["feature"]),
+        f"{row['attribution']:.3f}",
+        f"{row['ablation']:+.3f}",
+        f"{change['ablated']:.2f}",
+        f"{change['difference']:+.2f} ({_signed_interval(change['interval'])})",
+        f"{change['adjusted_p']:.2g}",
+        *(f"{one['ablated']:.1%} ({100 * one['difference']:+.1f})" for one in row["causes"].values()),
+    )
+
+
+def _table_line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _signed_interval(interval: Sequence[float]) -> str:

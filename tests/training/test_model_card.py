@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from rl_clarity import cli
+from rl_clarity.ablation import AblationReport
 from rl_clarity.formats import load_agent
+from rl_clarity.pages.results import Page
 from rl_clarity.resources import models_directory
 from rl_clarity.training import train
 from rl_clarity.training.options import train_options
@@ -134,3 +136,46 @@ def test_curves_without_episodes_at_first() -> None:
     image = ET.fromstring(curve([100, 200, 300], [float("nan"), 1.0, 2.0], reference=0.5, shipped=200))
     (line,) = image.iter("{http://www.w3.org/2000/svg}polyline")
     assert len(line.attrib["points"].split()) == 2
+
+
+def test_a_card_says_what_becomes_of_the_agent_without_a_feature(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = trained / "models"
+    arguments = ["-", "columns", "--models", str(models), "--only-write"]
+    main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "6"])
+    assert "Without a feature" not in (models / "columns.md").read_text()
+
+    def measure(before: float, after: float, p: float) -> dict[str, Any]:
+        difference = after - before
+        intervals = {name: [difference - 0.1, difference + 0.1] for name in ("interval", "corrected_interval")}
+        return {"unedited": before, "ablated": after, "difference": difference, "adjusted_p": p, **intervals}
+
+    rows = [
+        {
+            **{"layer": "2b", "feature": feature, "attribution": 0.5, "ablation": -0.25},
+            "return": measure(8, 8 - feature, p),
+            "length": measure(70, 80, 1),
+            "causes": {"goal": measure(0.8, 0.8 - feature / 10, p), "saw": measure(0.2, 0.2, 1)},
+        }
+        for feature, p in ((1, 0.2), (2, 0.001))
+    ]
+    calls: list[Any] = []
+
+    def ablate(checkpoint: Path, directory: Path, **options: Any) -> AblationReport:
+        calls.append((checkpoint.name, options["layer"], options["episodes"]))
+        return AblationReport(rows, 400, 46, Page(directory))
+
+    monkeypatch.setattr("scripts.make_model_card.ablate", ablate)
+    main([*arguments, "--ablate", "2b", "--ablation-note", "A middle layer."])
+    assert calls == [("columns.jd", "2b", 400)]
+    card = (models / "columns.md").read_text()
+    assert "adjusted for all 46 tests" in card
+    assert "A middle layer." in card
+    assert "| none |  |  | 8.00 |  |  | 80.0% | 20.0% |" in card
+    assert "| 2 | 0.500 | -0.250 | 6.00 | -2.00 (-2.10 to -1.90) | 0.001 | 60.0% (-20.0) | 20.0% (+0.0) |" in card
+    assert "- Without feature 2, the return changes by -2.00, beyond chance" in card
+    assert "- Without feature 2, 60.0% of the episodes end by: goal (80.0% with it), beyond chance." in card
+    assert "Without feature 1," not in card
+    main(arguments)
+    assert (models / "columns.md").read_text() == card

@@ -18,7 +18,7 @@ from rl_clarity.environments import KINDS
 from rl_clarity.errors import ClarityError
 from tests import colors
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "trajectories_kwargs": {"num_envs": 4, "num_steps": 16},
     "observations_kwargs": {"num_envs": 4, "num_obs": 16, "obs_every": 1},
 }
@@ -104,7 +104,9 @@ def test_clips_show_where_the_two_ways_of_playing_part(report: AblationReport) -
     assert results.image(clip["still"]).shape == (colors.SIZE, 2 * colors.SIZE + 4, 3)
 
 
-def test_the_same_arguments_give_the_same_report_and_episodes_are_reused(report: AblationReport, tmp_path: Path) -> None:
+def test_the_same_arguments_give_the_same_report_and_episodes_are_reused(
+    report: AblationReport, tmp_path: Path
+) -> None:
     again = ablate(tmp_path, layer=colors.LAYER)
     assert again.rows == report.rows
     for name in (".rl-clarity", "behavior"):
