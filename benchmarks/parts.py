@@ -18,6 +18,7 @@ PARTS: Mapping[str, str] = {
     "recordings": "what recording episodes costs, their size, and reading them",
     "page": "keys and playback, in Chromium",
     "saliency": "perturbation saliency, beside plain forward passes",
+    "account": "whether the parts of an output add up, and colors name the strongest feature",
     "captum": "integrated gradients of PyTorch networks, beside Captum's",
     "accuracy": "how accurate the faster defaults are",
 }
@@ -59,6 +60,7 @@ def _measure(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
         "pipeline": lambda: module.measure(peak),
         "growth": lambda: module.measure(),
         "saliency": lambda: module.measure(),
+        "account": lambda: module.measure(),
         "captum": lambda: module.measure(),
         "training": lambda: module.measure(module.Settings(num_envs=32, updates=2)),
         "recordings": lambda: module.measure(),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rl_clarity
 from rl_clarity.agents.protocol import State
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.analysis import explain
@@ -75,3 +76,23 @@ def test_in_the_initial_state_nothing_is_from_memory() -> None:
     agent = agent_of_kind("recurrent")
     account = accounts(agent, agent.initial_state(5))["value"]
     np.testing.assert_allclose(account["memory"], 0, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["coinrun", "fruitbot", "starpilot-lstm"])
+def test_nothing_bypasses_the_default_layers_of_the_included_agents(name: str) -> None:
+    agent = rl_clarity.load_agent(f"models:{name}")
+    frames = np.random.default_rng(0).integers(0, 256, (4, 64, 64, 3), np.uint8)
+    for layer, shape in agent.layers.items():
+        values = agent.forward(frames, write={layer: np.zeros((4, *shape))}).values
+        assert values is not None
+        np.testing.assert_allclose(values, values[0], atol=1e-5, err_msg=layer)
+
+
+@pytest.mark.slow
+def test_skip_connections_bypass_activations_inside_residual_blocks() -> None:
+    agent = rl_clarity.load_agent("models:fruitbot")
+    frames = np.random.default_rng(0).integers(0, 256, (4, 64, 64, 3), np.uint8)
+    values = agent.forward(frames, write={"Relu_4": np.zeros((4, 16, 16, 32))}).values
+    assert values is not None
+    assert np.ptp(values) > 1e-3
