@@ -88,7 +88,8 @@ def test_original_settings() -> None:
 def test_defaults_differ_from_the_original_only_where_documented() -> None:
     options = InterfaceOptions()
     different = {name for name, value in ORIGINAL_DEFAULTS.items() if getattr(options, name) != value}
-    assert different == {name for name in ORIGINAL if name in ORIGINAL_DEFAULTS} == {"attr_integrate_steps"}
+    assert different == {name for name in ORIGINAL if name in ORIGINAL_DEFAULTS}
+    assert different == {"attr_integrate_steps", "vis_subdiv_mults", "vis_subdiv_mult_default"}
 
 
 def test_options_are_immutable_copies() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.attribution.analysis import attributed_outputs, attribution_inputs
+from rl_clarity.analyses.attribution.analysis import attribution_inputs
 from rl_clarity.analyses.attribution.files import read_totals
-from rl_clarity.analyses.feature_fit import LayerFeatures
+from rl_clarity.analyses.feature_facts import load_facts, observation_episodes
 from rl_clarity.analyses.features import (
     ExampleOptions,
     FeatureOptions,
@@ -27,12 +27,17 @@ from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
 from rl_clarity.pages.files import PageFiles, number_text, path_in
 from rl_clarity.pages.images import sheet, to_bytes
 from rl_clarity.pages.manifest import Section
-from rl_clarity.visualization.dataset_examples import NONE, Examples
+from rl_clarity.visualization.dataset_examples import NONE, Examples, grid_shape
+from rl_clarity.visualization.feature_facts import (
+    FeatureFacts,
+    frames_by_effect,
+    net_histogram,
+    sign_shares,
+)
 from rl_clarity.visualization.patches import grid_opacity
-from rl_clarity.visualization.totals import strongest_frames
 
-STRONGEST_FRAMES = 24
-"""Frames listed for each feature."""
+FEWEST = 3
+"""Rows and columns of the grid that the page opens with."""
 ATLAS_SIDE = 2048
 """Largest side of an atlas image, in pixels: browsers hold it as one texture."""
 BYTES_PER_CELL = 4
@@ -47,15 +52,19 @@ class Atlas:
     cells: np.ndarray  # (M,) int32: the cell of each observation, or NONE
 
     @classmethod
-    def collect(cls, examples: Iterable[Examples], observations: int) -> Atlas:
-        """The observations, out of `observations`, that any of the examples shows."""
+    def collect(cls, shown: Iterable[np.ndarray], observations: int) -> Atlas:
+        """The observations, out of `observations`, that are shown: their indices, in arrays of any shape, or NONE."""
         used = np.zeros(observations, bool)
-        for one in examples:
-            used[one.indices[one.indices != NONE]] = True
+        for one in shown:
+            used[one[one != NONE]] = True
         indices = np.flatnonzero(used).astype(np.int32)
         cells = np.full(observations, NONE, np.int32)
         cells[indices] = np.arange(len(indices))
         return cls(indices, cells)
+
+    def find_cells(self, indices: np.ndarray) -> np.ndarray:
+        """The cells of observations, NONE for NONE."""
+        return np.where(indices == NONE, NONE, self.cells[indices]).astype(np.int32)
 
 
 class ExamplesAnalysis(Analysis):
@@ -105,27 +114,44 @@ def _cell_count(layer: PageLayer, densities: Sequence[float]) -> float:
     return sum(math.prod(layer.shape[:2]) * layer.channels * density**2 for density in densities)
 
 
-def _atlas(subject: Subject, features: Iterable[LayerFeatures]) -> Atlas:
-    shown = (grid for one in features for grids in one.grids.values() for grid in grids)
+def _atlas(subject: Subject, layers: Sequence[PageLayer]) -> Atlas:
+    shown: list[np.ndarray] = []
+    for layer in layers:
+        grids = load_features(subject.files, layer).grids.values()
+        shown += [grid.indices for by_channel in grids for grid in by_channel]
+        shown += [one.places[..., 0] for one in load_facts(subject.files, layer).examples.values()]
     return Atlas.collect(shown, len(subject.observations.observations))
 
 
 def _write_atlas_task(subject: Subject, layers: Sequence[PageLayer], work: Work) -> TaskResult:
-    atlas = _atlas(subject, (load_features(subject.files, layer) for layer in layers))
+    atlas = _atlas(subject, layers)
     frames = subject.observation_frames()
     info = write_atlas(subject.files, subject.options.observations_subdir, atlas, frames)
     info["origins"] = atlas_origins(atlas, subject.observations.trajectory_frames)
+    info["episodes"] = observation_episodes(subject)[atlas.indices].tolist()
     return TaskResult(info, info["images"])
 
 
 def _write_examples_task(subject: Subject, layers: Sequence[PageLayer], layer: PageLayer, work: Work) -> TaskResult:
-    options = subject.options
-    features = {one.slug: load_features(subject.files, one) for one in layers}
+    options, atlas = subject.options, _atlas(subject, layers)
     name = examples_name(options, layer)
-    places, strengths = _strongest(subject, layer, work.results)
-    atlas, one = _atlas(subject, features.values()), features[layer.slug]
-    write_examples(subject.files, name, options, one, atlas, places, strengths)
-    return TaskResult(files=[name])
+    features, facts = load_features(subject.files, layer), load_facts(subject.files, layer)
+    channels = len(facts.strongest)
+    arrays = {"components": features.reduction.components}
+    arrays |= grid_arrays(features.grids, atlas) | example_arrays(facts, atlas)
+    signs = {}
+    if "attribution" in subject.analyses:
+        trajectories = range(len(subject.trajectories.actions))
+        totals, peaks = (
+            [read_totals(subject, layer, trajectory, part) for trajectory in trajectories]
+            for part in ("totals", "peak")
+        )
+        for output in totals[0]:
+            parts = [one[output][:, :channels] for one in totals]
+            arrays |= effect_arrays(output, parts, [one[output] for one in peaks], subject.trajectories.firsts)
+            signs[output] = sign_shares(parts).tolist()
+    subject.files.write_chunk(name, arrays, examples_meta(options, layer))
+    return TaskResult({"signs": signs}, files=[name])
 
 
 def write_atlas(files: PageFiles, subdirectory: str, atlas: Atlas, frames: np.ndarray) -> dict[str, Any]:
@@ -156,46 +182,49 @@ def atlas_origins(atlas: Atlas, trajectory_frames: np.ndarray | None) -> list[An
     return [place if place[0] >= 0 else None for place in places]
 
 
-def write_examples(
-    files: PageFiles,
-    name: str,
-    options: ExampleOptions,
-    features: LayerFeatures,
-    atlas: Atlas,
-    places: np.ndarray,
-    strengths: np.ndarray,
-) -> None:
-    """Write a layer's components and dataset examples, as cells of the atlas, and the frames where it is strongest.
-
-    `places` (K, n, 3) are trajectory, frame and position, and
-    `strengths` (K, n) the features' totals there.
-    """
-    grids = features.grids
-    arrays: dict[str, np.ndarray | bytes] = {"components": features.reduction.components}
+def grid_arrays(grids: Mapping[float, Sequence[Examples]], atlas: Atlas) -> dict[str, np.ndarray]:
+    """A layer's grids, one per channel for each density, as the chunk of examples has them."""
+    arrays: dict[str, np.ndarray] = {}
     for density, by_channel in grids.items():
         key = number_text(density)
-        indices = np.stack([grid.indices for grid in by_channel])
-        arrays[f"index.{key}"] = np.where(indices == NONE, NONE, atlas.cells[indices]).astype(np.int32)
+        arrays[f"index.{key}"] = atlas.find_cells(np.stack([grid.indices for grid in by_channel]))
         arrays[f"opacity.{key}"] = np.stack([to_bytes(grid_opacity(grid)) for grid in by_channel])
         arrays[f"position.{key}"] = by_channel[0].centers.astype(np.float32)
-    arrays["strongest"] = places.astype(np.int32)
-    arrays["strongest_strength"] = strengths.astype(np.float32)
-    meta: dict[str, Any] = {
-        "subdiv_mults": list(grids),
-        "subdiv_mult_default": options.vis_subdiv_mult_default,
+    return arrays
+
+
+def example_arrays(facts: FeatureFacts, atlas: Atlas) -> dict[str, np.ndarray]:
+    """Examples by strength, histograms and overlap, as the chunk of examples has them."""
+    arrays = {"histogram": facts.histogram, "overlap": facts.overlap.astype(np.float32)}
+    for name, one in facts.examples.items():
+        arrays[name] = np.stack([atlas.find_cells(one.places[..., 0]), one.places[..., 1]], axis=-1).astype(np.int32)
+        arrays[f"{name}_strength"] = one.strengths
+    return arrays
+
+
+def effect_arrays(
+    output: str, totals: Sequence[np.ndarray], peaks: Sequence[np.ndarray], firsts: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Examples by effect on an output, and a histogram of it, as the chunk of examples has them.
+
+    Arguments are those of `frames_by_effect`.
+    """
+    counts, limits = net_histogram(totals)
+    arrays = {f"net.{output}": counts, f"net_limit.{output}": limits}
+    for name, one in frames_by_effect(totals, peaks, firsts).items():
+        arrays |= {f"{name}.{output}": one.places, f"{name}_strength.{output}": one.strengths}
+    return arrays
+
+
+def examples_meta(options: Any, layer: PageLayer) -> dict[str, Any]:
+    """What the header of a layer's chunk of examples says."""
+    density = options.vis_subdiv_mult_default
+    if density is None:
+        enough = [one for one in options.vis_subdiv_mults if min(grid_shape(layer.shape[:2], one)) >= FEWEST]
+        density = min(enough, default=max(options.vis_subdiv_mults))
+    return {
+        "subdiv_mults": list(options.vis_subdiv_mults),
+        "subdiv_mult_default": density,
         "expand_mults": list(options.vis_expand_mults),
         "expand_mult_default": options.vis_expand_mult_default,
     }
-    files.write_chunk(name, arrays, meta)
-
-
-def _strongest(subject: Subject, layer: PageLayer, results: Results) -> tuple[np.ndarray, np.ndarray]:
-    """Places (K, n, 3) and strengths (K, n) of the frames where each feature's attribution is strongest."""
-    if "attribution" not in subject.analyses:
-        return np.full((layer.channels, 0, 3), NONE), np.zeros((layer.channels, 0))
-    trajectories = range(len(subject.trajectories.actions))
-    output = attributed_outputs(subject)[0].id
-    totals = [read_totals(subject, layer, trajectory)[output] for trajectory in trajectories]  # (T, K + 1, 2) each
-    strengths = [np.abs(total[:, :-1]).sum(axis=-1) for total in totals]  # (T, K) each
-    positions = [np.array(results[f"attribution/{layer.name}/{t + 1}"]["positions"]) for t in trajectories]
-    return strongest_frames(strengths, STRONGEST_FRAMES, positions=positions)

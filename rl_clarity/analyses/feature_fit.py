@@ -19,6 +19,7 @@ from rl_clarity.errors import ClarityError
 from rl_clarity.jobs.tasks import slices
 from rl_clarity.progress import Report
 from rl_clarity.reduction import ChannelReduction
+from rl_clarity.reduction.stability import stability
 from rl_clarity.visualization.dataset_examples import Examples
 
 ERROR_OBSERVATIONS = 128
@@ -48,6 +49,10 @@ class LayerFeatures:
     """What one more feature would add to the share of the attribution that the features cover."""
     side_weights: tuple[float, float] = (1.0, 0.0)
     """Attribution per unit of activation above and below 0, relative to the larger one."""
+    stability: np.ndarray | None = None
+    """Similarity (K,) of each component to its counterparts in fits with other seeds; not kept."""
+    errors: np.ndarray | None = None
+    """Error (K,) where each feature has the largest part, on other observations if there are any; not kept."""
 
     def strengths(self, activations: np.ndarray) -> np.ndarray:
         """Return how strong each feature is (..., K) at activations (..., c) of the layer, at least 0.
@@ -107,15 +112,21 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, report: Report)
     judged = on_fitted if on_others is None else on_others
     sample = _some_positions(judged, COVERAGE_POSITIONS // len(judged), rng)
     reduction = fit_reduction(joined, options, layer.channels, sample)
+    error, errors = reduction.reconstruction_errors(on_fitted)
+    held_out_error = None
+    if on_others is not None:
+        held_out_error, errors = reduction.reconstruction_errors(on_others)
     return LayerFeatures(
         reduction,
-        reduction.reconstruction_error(on_fitted),
+        error,
         fitted_on,
-        None if on_others is None else reduction.reconstruction_error(on_others),
+        held_out_error,
         {},
         mean,
         max(0.0, reduction.with_next_component(sample).coverage(sample) - reduction.coverage(sample)),
         _side_weights(sides),
+        stability(reduction, joined, options.seed),
+        errors,
     )
 
 

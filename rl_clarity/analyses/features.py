@@ -17,6 +17,12 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.quadrature import RULES
+from rl_clarity.analyses.feature_facts import (
+    describe_features,
+    measure_receptive_field,
+    observation_episodes,
+    write_facts,
+)
 from rl_clarity.analyses.feature_fit import (
     FIT_POSITIONS,
     LayerFeatures,
@@ -45,8 +51,10 @@ from rl_clarity.parsing import check_minimum, check_option
 from rl_clarity.progress import Report, subrange
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.nmf import FIT_ROWS
+from rl_clarity.reduction.stability import FITS, ROWS
 from rl_clarity.threads import in_threads, thread_count
 from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, thumbnail
+from rl_clarity.visualization.feature_facts import feature_facts
 from rl_clarity.visualization.optimization import STEPS, optimize_images
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
 
@@ -63,7 +71,7 @@ MEASURED_STEPS = 4
 class FeatureOptions:
     """Images of features."""
 
-    vis_subdiv_mults: tuple[float, ...] = (0.25, 0.5, 1, 2)
+    vis_subdiv_mults: tuple[float, ...] = (0.125, 0.25, 0.5, 1)
     """Densities of the grid of dataset examples, in cells per layer position."""
     vis_thumbnail_num_mult: int = 4
     """Patches along a side of a thumbnail."""
@@ -89,8 +97,8 @@ class FeatureOptions:
 class ExampleOptions:
     """Dataset examples as the page shows them."""
 
-    vis_subdiv_mult_default: float = 1
-    """Density when the page opens."""
+    vis_subdiv_mult_default: float | None = None
+    """Density when the page opens; by default the one with the fewest patches that has at least 3 x 3."""
     vis_expand_mults: tuple[float, ...] = (1, 2, 4, 8)
     """Widths of the patches, in layer positions."""
     vis_expand_mult_default: float = 4
@@ -114,9 +122,8 @@ def check_defaults(options: Any) -> None:
     """Raise OptionError for a default density or width that is not offered."""
     for name in ("vis_subdiv_mult", "vis_expand_mult"):
         offered = getattr(options, f"{name}s")
-        check_option(
-            options, f"{name}_default", getattr(options, f"{name}_default") in offered, f"must be in {offered}"
-        )
+        default = getattr(options, f"{name}_default")
+        check_option(options, f"{name}_default", default is None or default in offered, f"must be in {offered}")
 
 
 class FeaturesAnalysis(Analysis):
@@ -182,7 +189,8 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> dict[st
     facts = results.get(f"features/{layer.name}")
     if facts is None:
         return entry
-    entry["reduction"] = facts["reduction"]
+    entry |= {name: facts[name] for name in ("reduction", "statistics", "receptive_field")}
+    entry |= results.get(f"examples/{layer.name}") or {}
     entry["facts"] = {"next_feature": facts["next_feature"], **_coverage(subject, layer, results)}
     if options.feature_images:
         entry["images"] = {
@@ -252,12 +260,20 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
         report(0.8 + 0.2 * len(grids) / layer.channels)
     if options.optimized_features:
         names += write_optimized_images(subject, layer, features.reduction)
+    facts = feature_facts(reduced.get, layer.channels, observation_episodes(subject))
+    names.append(write_facts(files, layer, facts))
     by_density = dict(zip(options.vis_subdiv_mults, zip(*grids, strict=True), strict=True))
     features = dataclasses.replace(features, grids=by_density)
     files.directory.write(_data_name(layer), _pack(features))
     reduction = {"error": features.error, "fitted_on": features.fitted_on, "error_held_out": features.error_held_out}
-    facts = {"reduction": reduction, "features": layer.channels, "next_feature": features.next_feature}
-    return TaskResult(facts, [*names, _data_name(layer)])
+    described = {
+        "reduction": reduction,
+        "features": layer.channels,
+        "next_feature": features.next_feature,
+        "statistics": describe_features(facts, features),
+        "receptive_field": measure_receptive_field(subject, layer, work.frames),
+    }
+    return TaskResult(described, [*names, _data_name(layer)])
 
 
 def fitted_layer(layer: PageLayer, features: LayerFeatures) -> PageLayer:
@@ -389,7 +405,7 @@ def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -
     rows = min(FIT_ROWS, 2 * fitted * math.prod(layer.shape[:2]))
     few = max(layer.channels, min(rows // FIT_PART, values.size // values.shape[-1]))
     fit = partial(ChannelReduction.fit, values, layer.channels, options.seed, max_rows=few)
-    yield Piece(fit, rows / few, partial(ChannelReduction.fit, np.eye(4), 2))
+    yield Piece(fit, (rows + FITS * ROWS) / few, partial(ChannelReduction.fit, np.eye(4), 2))
     reduction = fit()
 
     def reduce() -> np.ndarray:

@@ -62,7 +62,8 @@ def recorded_observations(recording: Recording, count: int) -> Observations:
         ages = chosen[episodes == index] - begins[index]
         episode = recording[int(index)]
         arrays = {name: array for name, array in _read(episode, ages).items() if name not in ("actions", "rewards")}
-        parts.append({**_without_outputs(arrays), "ages": ages.astype(np.int32)})
+        numbers = np.full(len(ages), index, np.int32)
+        parts.append({**_without_outputs(arrays), "ages": ages.astype(np.int32), "episodes": numbers})
     return from_arrays(Observations, {name: _join(recording, name, parts) for name in _common(parts)})
 
 

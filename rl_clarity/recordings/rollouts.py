@@ -193,7 +193,7 @@ def collect_observations(
     Alternatively, skip the first `burn_in` steps. Other arguments are those of `collect_trajectories`.
     """
     n = environment.num_envs
-    ages = np.zeros(n, np.int32)
+    ages, begun = np.zeros(n, np.int32), np.zeros(n, np.int32)
     recorder = StepRecorder(store or MemoryStore(), n, num_obs, time_first=True)
 
     def is_kept(t: int) -> bool:
@@ -206,9 +206,10 @@ def collect_observations(
     for t in range(num_steps):
         record = next(records)
         ages = np.where(record["firsts"], 0, ages + 1).astype(np.int32)
+        begun = (begun + record["firsts"]).astype(np.int32)
         if is_kept(t):
             observed = {name: array for name, array in record.items() if name.startswith(_OBSERVED)}
-            recorder.add({**observed, "ages": ages})
+            recorder.add({**observed, "ages": ages, "episodes": (begun * n + np.arange(n)).astype(np.int32)})
         if progress is not None:
             progress((t + 1) * n, num_steps * n)
     records.close()

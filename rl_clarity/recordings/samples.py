@@ -40,6 +40,7 @@ class Observations:
     states: tuple[np.ndarray, ...] | None = None  # each (M, ...): state before the observation
     observations_full: np.ndarray | None = None  # (M, H', W', 3) uint8
     ages: np.ndarray | None = None  # (M,) int: steps since the episode began
+    episodes: np.ndarray | None = None  # (M,) int: number of the episode; each has another
     trajectory_frames: np.ndarray | None = None  # (M, 2) int: trajectory and frame it was taken from, or -1, -1
 
 

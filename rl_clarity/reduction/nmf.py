@@ -46,13 +46,20 @@ class ChannelReduction:
 
     @classmethod
     def fit(
-        cls, attribution: np.ndarray, features: int = 8, seed: int = 0, *, max_rows: int | None = FIT_ROWS
+        cls,
+        attribution: np.ndarray,
+        features: int = 8,
+        seed: int = 0,
+        *,
+        max_rows: int | None = FIT_ROWS,
+        random_start: bool = False,
     ) -> ChannelReduction:
         """Fit to attribution (..., c) of many observations; `max_rows=None` uses all positions.
 
         Rows are sampled with probability proportional to their squared norm and scaled to equal weight, which keeps the
         expected squared error (Frieze, Kannan and Vempala, 2004). Components are ordered by their total attribution.
-        There are at most c components; a layer without attribution gets zero components.
+        There are at most c components; a layer without attribution gets zero components. The factorization starts from
+        singular vectors, or with `random_start` from random numbers.
 
         Raises OptionError for invalid numbers of features or rows, and for attribution that is not finite.
         """
@@ -64,7 +71,7 @@ class ChannelReduction:
         sample = _sample_rows(rows, max_rows, np.random.default_rng(seed))
         if len(sample) == 0:
             return cls(np.zeros((features, rows.shape[1])))
-        return cls(_factorize(sample, features, seed))
+        return cls(_factorize(sample, features, seed, random_start))
 
     def transform(self, x: np.ndarray) -> np.ndarray:
         """Return the non-negative W (..., K) that minimizes the squared error of W H to the non-negative x (..., c).
@@ -115,17 +122,32 @@ class ChannelReduction:
 
         Raises OptionError for another number of channels.
         """
-        rows = self._to_rows(attribution)
+        return self.reconstruction_errors(attribution)[0]
 
-        def sums(part: slice) -> tuple[float, float]:
-            squared, total = 0.0, 0.0
+    def reconstruction_errors(self, attribution: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the reconstruction error, and that (K,) at the positions where each feature has the largest part.
+
+        The latter is NaN for a feature that has it nowhere. Raises OptionError for another number of channels.
+        """
+        rows, count = self._to_rows(attribution), len(self.components)
+        norms = np.linalg.norm(self.components, axis=1)
+
+        def sums(part: slice) -> np.ndarray:
+            total = np.zeros((count + 1, 2))
             for x in (np.maximum(rows[part], 0), np.maximum(-rows[part], 0)):
-                squared += float(np.sum((x - self._solve(x) @ self.components) ** 2, dtype=np.float64))
-                total += float(np.sum(x**2, dtype=np.float64))
-            return squared, total
+                weights = self._solve(x)
+                parts = weights * norms
+                largest = np.where(parts.any(axis=1), parts.argmax(axis=1), count)
+                for column, values in enumerate((x - weights @ self.components, x)):
+                    squares = np.einsum("nc,nc->n", values, values, dtype=np.float64)
+                    total[:, column] += np.bincount(largest, squares, count + 1)
+            return total
 
-        squared, total = np.sum(in_threads(sums, _blocks(len(rows))), axis=0) if len(rows) else (0.0, 0.0)
-        return float(np.sqrt(squared / total)) if total else 0.0
+        squared = np.sum(in_threads(sums, _blocks(len(rows))), axis=0) if len(rows) else np.zeros((count + 1, 2))
+        error, total = squared.sum(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_feature = np.sqrt(squared[:count, 0] / squared[:count, 1])
+        return float(np.sqrt(error / total)) if total else 0.0, by_feature
 
     def coverage(self, attribution: np.ndarray) -> float:
         """Return the share of the attribution (..., c) that the features cover, from 0 to 1.
@@ -213,12 +235,12 @@ def _sample_rows(rows: np.ndarray, count: int | None, rng: np.random.Generator) 
     return (sample / np.sqrt(squares[chosen])[:, None]).astype(np.float32) if sampled else sample
 
 
-def _factorize(rows: np.ndarray, features: int, seed: int) -> np.ndarray:
+def _factorize(rows: np.ndarray, features: int, seed: int, random_start: bool) -> np.ndarray:
     from sklearn.decomposition import NMF
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
 
-    init = "nndsvda" if features < min(rows.shape) else "random"
+    init = "nndsvda" if features < min(rows.shape) and not random_start else "random"
     model = NMF(features, init=init, solver="cd", random_state=seed, max_iter=400, tol=1e-5)
     scale = float(rows.max())  # the solver's tolerance assumes values around 1
     # One thread, because the order of sums changes the components.

@@ -61,6 +61,12 @@ def _grid(surface: _Surface, top_fraction: float) -> Examples:
     )
 
 
+def grid_shape(layer: tuple[int, int], subdiv_mult: float) -> tuple[int, int]:
+    """Rows and columns of `dataset_grid` for a layer of (h, w)."""
+    height, width = (len(_zoomed_positions(size, subdiv_mult)) for size in layer)
+    return height, width
+
+
 def thumbnail(activations: np.ndarray, num_mult: int = 4) -> Examples:
     """Return the `num_mult`^2 observations with the strongest activations (M, h, w), each at its strongest position.
 

@@ -1,12 +1,10 @@
-"""Total attribution of each channel, the account of an output, and the frames in which a channel is strongest."""
+"""Total attribution of each channel, where it is largest, and the account of an output."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-
-NO_FRAME = -1
 
 
 def channel_totals(channels: np.ndarray, residual: np.ndarray | None = None) -> np.ndarray:
@@ -26,6 +24,15 @@ def magnitudes(totals: np.ndarray) -> list[float]:
     """Sums of magnitudes over frames and positions of totals (T, K + 1, 2): of the features, and of all parts."""
     by_part = np.abs(totals).sum(axis=(0, 2), dtype=np.float64)
     return [float(by_part[:-1].sum()), float(by_part.sum())]
+
+
+def peak_positions(channels: np.ndarray) -> np.ndarray:
+    """Return the positions (B, K, 2) int32 of the largest and the smallest value of each channel of (B, h, w, K).
+
+    A position is row times the width, plus column.
+    """
+    values = channels.reshape(len(channels), -1, channels.shape[-1])
+    return np.stack([values.argmax(axis=1), values.argmin(axis=1)], axis=-1).astype(np.int32)
 
 
 def output_account(totals: np.ndarray, gap: np.ndarray, memory: np.ndarray | None = None) -> dict[str, np.ndarray]:
@@ -67,35 +74,3 @@ def variance_share(accounts: Sequence[Mapping[str, np.ndarray]]) -> float | None
 def mean_effects(totals: Sequence[np.ndarray]) -> np.ndarray:
     """Return the mean (K + 1,) of each channel over the frames of all trajectories; totals are (T, K + 1, 2) each."""
     return np.asarray(np.concatenate([frames.sum(axis=-1) for frames in totals]).mean(axis=0, dtype=np.float64))
-
-
-def strongest_frames(
-    strengths: Sequence[np.ndarray], count: int, apart: int = 16, positions: Sequence[np.ndarray] | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Find the frames in which each channel is strongest, at least `apart` steps from each other.
-
-    `strengths` has an array (T, K) for each trajectory; `positions`, if any, has the position (row x width + column)
-    at which the channel is strongest. Returns trajectory, frame and position (K, count, 3) int32, strongest first,
-    padded with NO_FRAME, and the strengths (K, count) float32.
-    """
-    channels = strengths[0].shape[1]
-    places = np.full((channels, count, 3), NO_FRAME, np.int32)
-    values = np.zeros((channels, count), np.float32)
-    for channel in range(channels):
-        for slot, (trajectory, frame) in enumerate(_peaks([array[:, channel] for array in strengths], count, apart)):
-            position = NO_FRAME if positions is None else positions[trajectory][frame, channel]
-            places[channel, slot] = trajectory, frame, position
-            values[channel, slot] = strengths[trajectory][frame, channel]
-    return places, values
-
-
-def _peaks(series: list[np.ndarray], count: int, apart: int) -> list[tuple[int, int]]:
-    free = np.full((len(series), max(map(len, series))), -np.inf)
-    for trajectory, values in enumerate(series):
-        free[trajectory, : len(values)] = values
-    peaks: list[tuple[int, int]] = []
-    while len(peaks) < count and free.max() > 0:
-        trajectory, frame = (int(index) for index in np.unravel_index(free.argmax(), free.shape))
-        peaks.append((trajectory, frame))
-        free[trajectory, max(0, frame - apart + 1) : frame + apart] = -np.inf
-    return peaks

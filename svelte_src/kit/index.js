@@ -17,6 +17,7 @@ export { channelWord, factRows, fileName, formatNumber, formatPercent, frameName
 export { PAGE } from "./shell/page.js";
 export { alternative } from "./shell/press.js";
 export { chosenLength, height, imageWidth, length, measured, ratio } from "./shell/sizes.js";
+export { default as Table } from "./table/Table.svelte";
 export { default as FilmTrack } from "./time/FilmTrack.svelte";
 export { default as Scatter } from "./scatter/Scatter.svelte";
 export { default as Track } from "./time/Track.svelte";

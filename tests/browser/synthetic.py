@@ -256,6 +256,19 @@ class _Writer:
                     self._image(f"thumbnails/{name}/thumbnail-{k + 1}.png", draw_thumbnail(self.rng)) for k in range(K)
                 ],
                 "chunk": self._features(name, side),
+                "receptive_field": {"height": 10, "width": 12, "effective_height": 8, "effective_width": 6},
+                "statistics": [
+                    {
+                        "strongest": 2.0,
+                        "frames": 0.1 * (k + 1),
+                        "positions": 0.01 * (K - k),
+                        "error": 0.2,
+                        "stability": round(0.6 + (k * 3 % K) / 20, 2),
+                        "twins": {0: [2], 2: [0]}.get(k, []),
+                    }
+                    for k in range(K)
+                ],
+                "signs": {output["id"]: [[0.05 * k, 0.3] for k in range(K)] for output in self.outputs},
             }
             for name, side, _ in self.size.layers
         }
@@ -273,11 +286,25 @@ class _Writer:
             arrays[f"index.{key}"] = index.astype(np.int32)
             arrays[f"opacity.{key}"] = np.round(255 * np.minimum(1, 0.06 + 0.94 * strength / 0.8)).astype(np.uint8)
             arrays[f"position.{key}"] = np.stack(np.meshgrid(centres, centres, indexing="ij"), -1).astype(np.float32)
-        strongest = np.full((K, 6, 3), -1, np.int32)
-        strongest[:, :5, 0] = self.rng.integers(0, self.size.trajectories, (K, 5))
-        strongest[:, :5, 1] = np.sort(self.rng.choice(self.size.steps, (K, 5)))
-        arrays["strongest"] = strongest
-        arrays["strongest_strength"] = np.sort(self.rng.random((K, 6)))[:, ::-1].astype(np.float32)
+        count = 12
+        positions = self.rng.integers(0, side**2, (5, K, count))
+        for kind, at in zip(("excites", "middle", "lowest"), positions, strict=False):
+            cells = np.stack([self.rng.permutation(self.size.observations)[:count] for _ in range(K)])
+            arrays[kind] = np.stack([cells, at], axis=-1).astype(np.int32)
+            arrays[f"{kind}_strength"] = np.sort(self.rng.random((K, count)))[:, ::-1].astype(np.float32)
+        for output in [one["id"] for one in self.outputs]:
+            for kind, at in zip(("raises", "lowers"), positions[3:], strict=True):
+                trajectories = self.rng.integers(0, self.size.trajectories, (K, count))
+                frames = np.stack([np.sort(self.rng.choice(self.size.steps, count)) for _ in range(K)])
+                arrays[f"{kind}.{output}"] = np.stack([trajectories, frames, at], axis=-1).astype(np.int32)
+                strengths = np.sort(self.rng.random((K, count)))[:, ::-1].astype(np.float32)
+                arrays[f"{kind}_strength.{output}"] = strengths if kind == "raises" else -strengths
+            arrays[f"net.{output}"] = self.rng.integers(0, 40, (K, 24)).astype(np.int32)
+            arrays[f"net_limit.{output}"] = np.full(K, 2, np.float32)
+        arrays["histogram"] = self.rng.integers(0, 40, (K, 24)).astype(np.int32)
+        overlap = np.eye(K, dtype=np.float32)
+        overlap[0, 2] = overlap[2, 0] = 0.75
+        arrays["overlap"] = overlap
         meta = {
             "subdiv_mults": [0.25, 0.5, 1, 2],
             "subdiv_mult_default": 1,
@@ -298,6 +325,7 @@ class _Writer:
         return {
             "count": count, "images": [self._image("observations/observations-1.png", sheet)], "columns": columns,
             "per_image": count, "height": SIDE, "width": SIDE, "origins": origins,
+            "episodes": [i // 2 for i in range(count)],
             "indices": [5 * i for i in range(count)],
         }  # fmt: skip
 

@@ -11,8 +11,16 @@ import numpy as np
 
 from rl_clarity.analyses.attribution.files import attribution_chunk, chunk_name, totals_name, write_totals
 from rl_clarity.analyses.attribution.images import image_names, selections, write_attribution_images
-from rl_clarity.analyses.examples import Atlas, atlas_origins, write_atlas, write_examples
-from rl_clarity.analyses.features import LayerFeatures, examples_name, image_name, optimized_name, thumbnail_name
+from rl_clarity.analyses.examples import (
+    Atlas,
+    atlas_origins,
+    effect_arrays,
+    example_arrays,
+    examples_meta,
+    grid_arrays,
+    write_atlas,
+)
+from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
 from rl_clarity.analyses.layers import PageLayer
 from rl_clarity.analyses.trajectories import (
     FILM_COLUMNS,
@@ -40,12 +48,12 @@ from rl_clarity.pages.manifest import (
     RecordingInfo,
     Section,
 )
-from rl_clarity.reduction import ChannelReduction
 from rl_clarity.visualization.colors import action_colors, page_colors
 from rl_clarity.visualization.dataset_examples import dataset_grids, thumbnail
+from rl_clarity.visualization.feature_facts import feature_facts
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
 from rl_clarity.visualization.rendering import attribution_scale
-from rl_clarity.visualization.totals import channel_totals, mean_effects, strongest_frames
+from rl_clarity.visualization.totals import channel_totals, mean_effects, peak_positions
 
 BUNDLE = Bundle("class Interface { constructor({ target }) { target.textContent = 'ready'; } }", "#app { color: red }")
 FRAME = (16, 20)
@@ -227,13 +235,20 @@ def _image_name(layer: PageLayer, selection: str, index: int) -> Callable[[int, 
 
 def _features(files: PageFiles, arrays: Arrays, images: bool) -> dict[str, Any]:
     by_channel = [dataset_grids(arrays.activations[..., channel], DENSITIES) for channel in range(CHANNELS)]
-    atlas = Atlas.collect([grid for grids in by_channel for grid in grids], len(arrays.observations))
-    places, strengths = strongest_frames([np.abs(values).sum(axis=(1, 2)) for values in arrays.channels], count=3)
-    grids = {density: tuple(grids[index] for grids in by_channel) for index, density in enumerate(DENSITIES)}
+    facts = feature_facts(np.moveaxis(arrays.activations, -1, 0).__getitem__, CHANNELS, np.arange(12))
+    atlas = Atlas.collect([grid.indices for grids in by_channel for grid in grids], len(arrays.observations))
+    totals = [channel_totals(values) for values in arrays.channels]
+    peaks, firsts = [peak_positions(values) for values in arrays.channels], [one.firsts for one in arrays.series]
+    grids = {density: [grids[index] for grids in by_channel] for index, density in enumerate(DENSITIES)}
     chunk = ChunkName(examples_name(OPTIONS, PAGE_LAYER))
     components = np.random.default_rng(0).random((CHANNELS, PAGE_LAYER.shape[-1]), np.float32)
-    features = LayerFeatures(ChannelReduction(components), 0.25, 12, None, grids)
-    write_examples(files, chunk, OPTIONS, features, atlas, places, strengths)
+    shown = (
+        {"components": components}
+        | grid_arrays(grids, atlas)
+        | example_arrays(facts, atlas)
+        | effect_arrays("value", totals, peaks, firsts)
+    )
+    files.write_chunk(chunk, shown, examples_meta(OPTIONS, PAGE_LAYER))
     entry: dict[str, Any] = {
         "chunk": chunk,
         "thumbnails": [ImageName(thumbnail_name(OPTIONS, PAGE_LAYER, channel)) for channel in range(CHANNELS)],

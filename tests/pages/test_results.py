@@ -96,7 +96,9 @@ def test_dataset_examples_refer_to_the_atlas(results: Results, arrays: Arrays) -
     assert strongest.mean() > 0.6  # others would repeat an observation too often
     assert features["opacity.1"].dtype == np.uint8
     np.testing.assert_allclose(features["position.1"][2, 3], [2.5, 3.5])
-    assert features["strongest"].shape == (CHANNELS, 3, 3)
+    cell, position = features["excites"][0, 0]
+    peak = arrays.activations[indices[cell], ..., 0]
+    assert peak.ravel()[position] == peak.max() == features["excites_strength"][0, 0] == activations.max()
 
 
 def test_atlas_images_contain_the_observations(results: Results, arrays: Arrays) -> None:

@@ -23,7 +23,7 @@ ATTRIBUTION = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
     ("options", "expected"),
     [
         ({"video_speed": 3, "numpy_precision": 4, "trajectory_bookmarks": 2, "title": "B"}, set()),
-        ({"vis_subdiv_mult_default": 2, "vis_expand_mults": [1, 4], "attr_single_channels": False}, EXAMPLES),
+        ({"vis_subdiv_mult_default": 1, "vis_expand_mults": [1, 4], "attr_single_channels": False}, EXAMPLES),
         ({"inline_js": False}, set()),
         ({"observations_subdir": "seen", "features_grids_subdir": "grids"}, EXAMPLES),
         ({"scrub_range": (0, 0.1)}, TRAJECTORIES),

@@ -248,14 +248,45 @@ def test_thumbnails(results: Results, layer: str) -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_frames_where_a_channel_is_strongest(results: Results, layer: str) -> None:
+def test_frames_by_effect(small_run: SmallRun, results: Results, layer: str) -> None:
     features = results.features(layer)
     shape = results.layer(layer)["height"], results.layer(layer)["width"]
-    totals = [np.abs(results.totals(layer, t)["value"].totals[:, :8]).sum(axis=-1) for t in range(2)]  # (T, K)
-    assert features["strongest"].shape == (*features["strongest_strength"].shape, 3)
-    for channel in range(8):
-        trajectory, frame, position = features["strongest"][channel, 0]
-        assert totals[trajectory][frame, channel] == max(total[:, channel].max() for total in totals)
-        assert features["strongest_strength"][channel, 0] == pytest.approx(totals[trajectory][frame, channel])
-        values = np.abs(results.attribution(layer, trajectory, steps=[frame]).channels[0, :, :, channel])
-        assert values[np.unravel_index(position, shape)] == values.max()
+    net = [results.totals(layer, t)["value"].totals[:, :8].sum(axis=-1) for t in range(2)]  # (T, K)
+    episodes = [np.cumsum(results.series(t)["firsts"]) + 1000 * t for t in range(2)]
+    count = len({number for one in episodes for number in one})
+    for name, sign in (("raises", 1), ("lowers", -1)):
+        places, strengths = features[f"{name}.value"], features[f"{name}_strength.value"]
+        for channel in range(8):
+            shown = [(t, frame) for t, frame, _ in places[channel] if t >= 0]
+            if not shown:
+                assert max((sign * one[:, channel]).max() for one in net) <= 0
+                continue
+            trajectory, frame, position = places[channel, 0]
+            assert sign * net[trajectory][frame, channel] == max((sign * one[:, channel]).max() for one in net)
+            assert strengths[channel, 0] == pytest.approx(net[trajectory][frame, channel])
+            assert len({episodes[t][frame] for t, frame in shown[:count]}) <= count
+            values = sign * results.attribution(layer, trajectory, steps=[frame]).channels[0, :, :, channel]
+            assert values[np.unravel_index(position, shape)] == values.max()
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_facts_about_features(
+    small_run: SmallRun, results: Results, layer: str, reductions: dict[str, rl_clarity.ChannelReduction]
+) -> None:
+    entry, features = results.layer(layer)["features"], results.features(layer)
+    atlas = results.section("features")["observations"]
+    reduced = reductions[layer].transform(small_run.agent.activations(small_run.observations.observations, layer))
+    flat = reduced.reshape(len(reduced), -1, 8)
+    assert small_run.observations.episodes is not None
+    for channel, facts in enumerate(entry["statistics"]):
+        assert facts["strongest"] == pytest.approx(flat[..., channel].max(), rel=1e-4)
+        on = flat[..., channel] > 0.2 * flat[..., channel].max()
+        assert facts["positions"] == pytest.approx(on.mean(), abs=1e-4)
+        assert facts["frames"] == pytest.approx(on.any(axis=1).mean(), abs=1e-4)
+        assert 0 < facts["stability"] <= 1
+        cell, position = features["excites"][channel, 0]
+        assert flat[atlas["indices"][cell], position, channel] == pytest.approx(facts["strongest"], rel=1e-4)
+        assert atlas["episodes"][cell] == small_run.observations.episodes[atlas["indices"][cell]]
+    field = entry["receptive_field"]
+    assert 8 <= field["effective_height"] <= field["height"] <= 128
+    assert np.shape(entry["signs"]["value"]) == (8, 2)

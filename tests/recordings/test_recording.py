@@ -323,6 +323,9 @@ def test_trajectories_and_observations(directory: Path) -> None:
     assert observations.ages is not None
     np.testing.assert_array_equal(observations.observations[-1], step_values(2, 31)["observation"])
     assert observations.ages[-1] == 31
+    assert observations.episodes is not None
+    assert set(observations.episodes) <= set(range(len(recording)))
+    assert observations.episodes[-1] == 2
     assert len(recording.to_observations().observations) == 105
 
 

@@ -178,6 +178,10 @@ def test_ages_of_observations() -> None:
     rng = np.random.default_rng(0)
     observations: Any = collect_observations(make_agent(), TinyEnvironment(LENGTHS), 5, 6, rng)
     np.testing.assert_array_equal(observations.ages, observations.observations[:, 0, 1, 0])
+    # Within an environment, the number changes exactly where the age does not grow by the steps in between.
+    episodes, ages = observations.episodes.reshape(5, -1), observations.ages.reshape(5, -1)
+    np.testing.assert_array_equal(np.diff(episodes, axis=0) != 0, np.diff(ages, axis=0) != 6)
+    assert len(set(episodes[0])) == episodes.shape[1], "episodes of two environments have different numbers"
 
 
 def test_burn_in_precedes_the_first_observation() -> None:

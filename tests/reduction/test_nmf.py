@@ -154,3 +154,11 @@ def test_invalid_arguments_are_rejected(use: Callable[[Any], Any], words: str) -
 def test_attribution_may_be_a_list() -> None:
     reduction = fit([[1.0, 0.0], [0.0, 2.0]], 2)
     assert reduction.transform([[1.0, 0.0]]).shape == (1, 2)
+
+
+def test_errors_by_feature() -> None:
+    reduction = ChannelReduction(np.eye(3, 4))
+    exact, inexact = np.array([2.0, 0, 0, 0]), np.array([0, 3.0, 0, 4.0])
+    total, errors = reduction.reconstruction_errors(np.stack([exact, -inexact, exact]))
+    np.testing.assert_allclose(errors, [0, 4 / 5, np.nan], atol=1e-6)
+    assert total == pytest.approx(np.sqrt(16 / (2 * 4 + 25)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl_clarity.visualization.totals import NO_FRAME, channel_totals, mean_effects, strongest_frames, variance_share
+from rl_clarity.visualization.totals import channel_totals, mean_effects, peak_positions, variance_share
 
 
 def test_totals_are_sums_of_both_signs() -> None:
@@ -20,17 +20,12 @@ def test_effects_are_means_over_all_frames() -> None:
     np.testing.assert_allclose(mean_effects([short, long]), [1.0])
 
 
-def test_strongest_frames_lie_apart() -> None:
-    first = np.zeros((40, 2), np.float32)
-    first[10:13, 0] = 5, 9, 8
-    first[30, 0] = 7
-    second = np.zeros((20, 2), np.float32)
-    second[4, 0] = 8.5
-    positions = [np.full((40, 2), 6), np.full((20, 2), 7)]
-    places, strengths = strongest_frames([first, second], count=4, apart=5, positions=positions)
-    assert places[0].tolist() == [[0, 11, 6], [1, 4, 7], [0, 30, 6], [NO_FRAME] * 3]
-    np.testing.assert_allclose(strengths[0], [9, 8.5, 7, 0])
-    assert (places[1] == NO_FRAME).all()
+def test_positions_of_peaks() -> None:
+    channels = np.zeros((2, 3, 4, 2), np.float32)
+    channels[0, 1, 2, 0], channels[0, 2, 3, 0] = 5, -7
+    channels[1, 0, 1, 1], channels[1, 0, 2, 1] = -1, -2
+    assert peak_positions(channels)[:, :, 1].tolist() == [[11, 0], [0, 2]]
+    assert peak_positions(channels)[0, 0, 0] == 6
 
 
 def test_features_that_follow_an_output_account_for_its_variance() -> None:

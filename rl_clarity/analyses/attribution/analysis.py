@@ -47,7 +47,7 @@ from rl_clarity.progress import subrange
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.threads import in_threads
 from rl_clarity.visualization.rendering import scale_of_peaks
-from rl_clarity.visualization.totals import channel_totals, magnitudes
+from rl_clarity.visualization.totals import channel_totals, magnitudes, peak_positions
 
 PATH_SCORES = 3
 """Points of paths in reduced channels take as much memory as so many scores."""
@@ -70,8 +70,9 @@ class Attributed:
 
     @property
     def sums(self) -> dict[str, np.ndarray]:
-        """What the chunk of totals says of the frames: totals (n, K + 1, 2), gap and memory."""
-        parts = {"totals": channel_totals(self.channels, self.residual), "gap": self.gap, "memory": self.memory}
+        """What the chunk of totals says of the frames: totals (n, K + 1, 2), peak (n, K, 2), gap and memory."""
+        totals, peaks = channel_totals(self.channels, self.residual), peak_positions(self.channels)
+        parts = {"totals": totals, "peak": peaks, "gap": self.gap, "memory": self.memory}
         return {name: values for name, values in parts.items() if values is not None}
 
 
@@ -172,7 +173,6 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     ids = [output.id for output in outputs]
     sums: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # by name in the chunk of totals
     peaks: dict[str, list[np.ndarray]] = {output: [] for output in ids}
-    positions: list[np.ndarray] = []
     images = RenderedImages(subject, layer, ids, steps) if options.attr_images else None
     names: list[str] = []
     parts = segments(steps)
@@ -192,7 +192,6 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
                 sums[f"{name}.{output}"].append(values)
             if images is not None:
                 images.keep(output, part, attributed[output].channels, attributed[output].residual)
-        positions.append(_strongest_positions(attributed[ids[0]].channels))
         work.report(0.95 * (segment + 1) / len(parts))
     names.append(totals_name(options, layer, trajectory))
     joined = {name: np.concatenate(values) for name, values in sums.items()}
@@ -200,7 +199,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     scales = {output: float(scale_of_peaks(np.concatenate(values))) for output, values in peaks.items()}
     if images is not None:
         names += images.draw(trajectory, scales, subrange(work.report, 0.95, 1.0))
-    facts = {"scales": scales, "positions": np.concatenate(positions).tolist()}
+    facts: dict[str, Any] = {"scales": scales}
     if features is not None:
         facts["magnitudes"] = {output: magnitudes(joined[f"totals.{output}"]) for output in ids}
     return TaskResult(facts, names)
@@ -313,11 +312,6 @@ def sum_rows(values: Sequence[np.ndarray] | np.ndarray, rows: Sequence[int]) -> 
 def _join(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
     present = [array for array in arrays if array is not None]
     return np.concatenate(present) if present else None
-
-
-def _strongest_positions(channels: np.ndarray) -> np.ndarray:
-    """Position (n, K) where each channel is strongest: row times the width, plus column."""
-    return np.asarray(np.abs(channels).reshape(len(channels), -1, channels.shape[-1]).argmax(axis=1))
 
 
 def _encode(

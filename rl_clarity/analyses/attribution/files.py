@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -72,14 +72,17 @@ def attribution_chunk(name: str, channels: np.ndarray, residual: np.ndarray | No
 
 
 def write_totals(files: PageFiles, name: str, sums: Mapping[str, np.ndarray]) -> None:
-    """Write a trajectory's `totals.OUTPUT` (T, K + 1, 2), `gap.OUTPUT` (T, 3) and `memory.OUTPUT` (T,)."""
-    files.write_chunk(name, {key: values.astype(np.float32) for key, values in sums.items()})
+    """Write totals (T, K + 1, 2), peaks (T, K, 2), gaps (T, 3) and memory (T,) along a trajectory."""
+    types = {"f": np.float32, "i": np.int32}
+    files.write_chunk(name, {key: values.astype(types[values.dtype.kind]) for key, values in sums.items()})
 
 
-def read_totals(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
-    """Totals (T, K + 1, 2) along a trajectory, by output."""
+def read_totals(
+    subject: Subject, layer: PageLayer, trajectory: int, part: Literal["totals", "peak"] = "totals"
+) -> dict[str, np.ndarray]:
+    """Totals (T, K + 1, 2), or positions of peaks (T, K, 2), along a trajectory, by output."""
     arrays = _read_sums(subject, layer, trajectory)
-    return {key.removeprefix("totals."): values for key, values in arrays.items() if key.startswith("totals.")}
+    return {key.partition(".")[2]: values for key, values in arrays.items() if key.startswith(f"{part}.")}
 
 
 def _read_sums(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:

@@ -24,14 +24,14 @@ export const layout = {
   navigation: ["trajectories", "bookmarks"],
   main: ["timeline", "attribution", "outputs"],
   legend: ["legend"],
-  aside: ["feature", "find", "notes", "trust", "export", "help"],
+  aside: ["feature", "features", "find", "notes", "trust", "export", "help"],
 };
 
 /** Other names of panels in addresses, such as those of earlier versions. */
-export const aliases = { features: "feature", thoughts: "outputs" };
+export const aliases = { thoughts: "outputs" };
 
 /** Panels that only a page with layers has. */
-const OF_LAYERS = ["attribution", "legend", "feature", "export"];
+const OF_LAYERS = ["attribution", "legend", "feature", "features", "export"];
 
 export const problemWith = (manifest) => (manifest.trajectories.length ? null : "This page has no trajectories.");
 
@@ -47,6 +47,7 @@ export const keys = [
     letter: true,
   },
   { keys: ["g", "G"], action: "match", text: "next or (Shift) previous frame that was found", letter: true },
+  { keys: ["l"], action: "features", text: "table of all features of the layer", letter: true },
   { keys: ["r"], action: "residual", text: "show or hide the rest", letter: true },
   { keys: ["b"], action: "combined", text: "positive and negative attribution in one image", letter: true },
   { keys: ["o"], action: "overlay", text: "attribution over the observation, or alone", letter: true },
@@ -159,6 +160,7 @@ export function create(shell, query) {
       if (place) toggleSolo(page, place);
     },
     channel: (key) => toggleChannel(page, Number(key) - 1),
+    features: () => page.drawer.update((now) => (now?.name === "features" ? null : { name: "features" })),
     channels: () => chooseChannels(page, selection.now.layer, null),
     residual: toggle("residual"),
     combined: toggle("combined"),

@@ -1,0 +1,84 @@
+"""Facts about a layer's features: measured once, kept as arrays, and described in the page's section of features."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Subject
+from rl_clarity.analyses.feature_fit import LayerFeatures, states_of
+from rl_clarity.analyses.layers import PageLayer
+from rl_clarity.analyses.receptive_fields import IMAGES, receptive_field
+from rl_clarity.jobs.store import DIRECTORY
+from rl_clarity.pages.files import PageFiles
+from rl_clarity.visualization.feature_facts import FeatureFacts, Selection
+
+
+def observation_episodes(subject: Subject) -> np.ndarray:
+    """Numbers (M,) of the episodes that the extra observations are from.
+
+    Observations of unknown origin count as from different episodes.
+    """
+    observations = subject.observations
+    if observations.episodes is not None:
+        return np.asarray(observations.episodes)
+    numbers = np.arange(len(observations.observations)) + subject.trajectories.firsts.size
+    places = observations.trajectory_frames
+    if places is None:
+        return numbers
+    firsts = np.array(subject.trajectories.firsts, bool)
+    firsts[:, 0] = True  # two trajectories share no episode
+    episodes = np.cumsum(firsts).reshape(firsts.shape)
+    return np.where(places[:, 0] >= 0, episodes[tuple(np.maximum(places, 0).T)], numbers)
+
+
+def measure_receptive_field(subject: Subject, layer: PageLayer, batch: int) -> dict[str, float]:
+    """The layer's receptive field at a few of the extra observations, as the page's section has it."""
+    observations = subject.observations.observations
+    chosen = np.unique(np.linspace(0, len(observations) - 1, IMAGES).round().astype(int))
+    state, seen = states_of(subject, chosen), np.asarray(observations[chosen])
+    return asdict(receptive_field(subject.agent, layer.full_name, seen, state, batch=batch, seed=subject.options.seed))
+
+
+def describe_features(facts: FeatureFacts, features: LayerFeatures) -> list[dict[str, Any]]:
+    """What the page's section says of each feature, as it was fitted."""
+    assert features.stability is not None
+    assert features.errors is not None
+    return [
+        {
+            "strongest": float(facts.strongest[k]),
+            "frames": float(facts.frames[k]),
+            "positions": float(facts.positions[k]),
+            "error": None if np.isnan(features.errors[k]) else float(features.errors[k]),
+            "stability": float(features.stability[k]),
+            "twins": facts.twins[k],
+        }
+        for k in range(len(facts.strongest))
+    ]
+
+
+def facts_name(layer: PageLayer) -> str:
+    return f"{DIRECTORY}/feature-facts-{layer.slug}.npz"
+
+
+def write_facts(files: PageFiles, layer: PageLayer, facts: FeatureFacts) -> str:
+    """Keep the facts for the tasks that follow; returns the file's name."""
+    arrays = {name: value for name, value in vars(facts).items() if name != "examples"}
+    for name, selection in facts.examples.items():
+        arrays |= {f"examples.{name}": selection.places, f"strengths.{name}": selection.strengths}
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    files.directory.write(facts_name(layer), buffer.getvalue())
+    return facts_name(layer)
+
+
+def load_facts(files: PageFiles, layer: PageLayer) -> FeatureFacts:
+    """The facts that `write_facts` kept."""
+    with np.load(io.BytesIO(files.directory.read(facts_name(layer)))) as arrays:
+        names = [name.removeprefix("examples.") for name in arrays if name.startswith("examples.")]
+        examples = {name: Selection(arrays[f"examples.{name}"], arrays[f"strengths.{name}"]) for name in names}
+        values = {name: arrays[name] for name in arrays if "." not in name}
+        return FeatureFacts(**values, examples=examples)
