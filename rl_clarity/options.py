@@ -1,0 +1,106 @@
+"""All options of `run` and `generate`. Each analysis and each part of the page defines its own; here they are combined.
+
+Names, meanings and defaults are those of `understanding-rl-vision`, except for the few in `ORIGINAL`, which cost more
+time there and are no more accurate (`python -m benchmarks.accuracy`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rl_clarity.analyses.ablation import AblationOptions
+from rl_clarity.analyses.analysis import SubjectOptions
+from rl_clarity.analyses.attribution.files import AttributionOptions
+from rl_clarity.analyses.behavior import BehaviorOptions
+from rl_clarity.analyses.feature_names import FeatureNameOptions
+from rl_clarity.analyses.features import ExampleOptions, FeatureOptions, check_defaults
+from rl_clarity.analyses.layers import LayersOptions, ReductionOptions
+from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOptions
+from rl_clarity.keys import to_plain
+from rl_clarity.pages.manifest import ViewOptions
+from rl_clarity.pages.output import OutputOptions
+from rl_clarity.recordings.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.registry import source_hash
+
+
+@dataclass(frozen=True)
+class AnalysesOptions:
+    """What the page consists of."""
+
+    page_kind: str = "agent"
+    """Kind of the page, which decides its analyses."""
+    analyses: Mapping[str, Any] = field(default_factory=dict)
+    """More analyses to run, by name, with the options of each."""
+
+
+PARTS = (
+    *(SubjectOptions, AnalysesOptions, LayersOptions, AdvantageOptions, TrajectoryPageOptions, ReductionOptions),
+    *(FeatureOptions, ExampleOptions, FeatureNameOptions, AttributionOptions, AblationOptions, BehaviorOptions),
+    *(OutputOptions, ViewOptions),
+)
+"""The classes that `InterfaceOptions` combines, in the order of the documentation."""
+
+
+FUNCTIONS = ("action_group_fns", "causal_cause")
+"""Options that are functions."""
+
+
+@dataclass(frozen=True)
+class InterfaceOptions(
+    ViewOptions,
+    OutputOptions,
+    BehaviorOptions,
+    AblationOptions,
+    AttributionOptions,
+    FeatureNameOptions,
+    ExampleOptions,
+    FeatureOptions,
+    ReductionOptions,
+    TrajectoryPageOptions,
+    AdvantageOptions,
+    LayersOptions,
+    AnalysesOptions,
+    SubjectOptions,
+):
+    """Options of the page and of everything that is computed for it."""
+
+    def __post_init__(self) -> None:
+        for part in PARTS:
+            getattr(part, "__post_init__", lambda options: None)(self)
+        check_defaults(self)
+
+
+def options_as_data(options: InterfaceOptions) -> dict[str, Any]:
+    """The options as JSON; predicates on combos are left out, as the groups they select are recorded elsewhere.
+
+    A function that names causes is a hash of its code.
+    """
+    names = (one.name for one in dataclasses.fields(options) if one.name not in FUNCTIONS)
+    cause = options.causal_cause
+    return {
+        **{name: to_plain(getattr(options, name)) for name in names},
+        "causal_cause": None if cause is None else source_hash(cause),
+    }
+
+
+ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
+    {
+        "observations_kwargs": types.MappingProxyType({"num_envs": 32, "num_obs": 128, "obs_every": 128}),
+        "layer_kwargs": types.MappingProxyType({"op_is_one_of": ("relu",)}),
+        "attr_integrate_steps": 10,
+        "attr_quadrature": "riemann",
+        "nmf_attr_opts": types.MappingProxyType({"integrate_steps": 10}),
+        "nmf_fit_observations": None,
+        "nmf_held_out": 0,
+        "vis_subdiv_mults": (0.25, 0.5, 1, 2),
+        "vis_subdiv_mult_default": 1,
+        "ablation_every": None,
+    }
+)
+"""Settings of `understanding-rl-vision` where ours differ: `run(checkpoint, output_dir, **ORIGINAL)`."""
+
+__all__ = ["ORIGINAL", "InterfaceOptions", "LoadOptions", "ObservationsOptions", "TrajectoriesOptions"]

@@ -203,7 +203,7 @@ def example_arrays(facts: FeatureFacts, atlas: Atlas) -> dict[str, np.ndarray]:
 
 
 def effect_arrays(
-    output: str, totals: Sequence[np.ndarray], peaks: Sequence[np.ndarray], firsts: np.ndarray
+    output: str, totals: Sequence[np.ndarray], peaks: Sequence[np.ndarray], firsts: Sequence[np.ndarray] | np.ndarray
 ) -> dict[str, np.ndarray]:
     """Examples by effect on an output, and a histogram of it, as the chunk of examples has them.
 

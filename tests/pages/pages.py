@@ -242,21 +242,21 @@ def _features(files: PageFiles, arrays: Arrays, images: bool) -> dict[str, Any]:
     grids = {density: [grids[index] for grids in by_channel] for index, density in enumerate(DENSITIES)}
     chunk = ChunkName(examples_name(OPTIONS, PAGE_LAYER))
     components = np.random.default_rng(0).random((CHANNELS, PAGE_LAYER.shape[-1]), np.float32)
-    shown = (
+    contents = (
         {"components": components}
         | grid_arrays(grids, atlas)
         | example_arrays(facts, atlas)
         | effect_arrays("value", totals, peaks, firsts)
     )
-    files.write_chunk(chunk, shown, examples_meta(OPTIONS, PAGE_LAYER))
+    files.write_chunk(chunk, contents, examples_meta(OPTIONS, PAGE_LAYER))
     entry: dict[str, Any] = {
         "chunk": chunk,
         "thumbnails": [ImageName(thumbnail_name(OPTIONS, PAGE_LAYER, channel)) for channel in range(CHANNELS)],
         "reduction": {"error": 0.25, "fitted_on": 12},
     }
     for channel, name in enumerate(entry["thumbnails"]):
-        shown = thumbnail(arrays.activations[..., channel], num_mult=2)
-        files.write_image(name, to_bytes(draw_thumbnail(shown, arrays.observations, LAYER, 2)))
+        strongest = thumbnail(arrays.activations[..., channel], num_mult=2)
+        files.write_image(name, to_bytes(draw_thumbnail(strongest, arrays.observations, LAYER, 2)))
     if images:
         entry["optimized"] = [ImageName(optimized_name(OPTIONS, PAGE_LAYER, channel)) for channel in range(CHANNELS)]
         for name in entry["optimized"]:
