@@ -19,7 +19,7 @@ def test_convolutions() -> None:
     torch = pytest.importorskip("torch")
     from rl_clarity import TorchAgent
 
-    class Network(torch.nn.Module):
+    class Network(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.first = torch.nn.Conv2d(3, 8, (5, 3), padding=(2, 1))
