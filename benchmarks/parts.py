@@ -13,6 +13,7 @@ from typing import Any
 PARTS: Mapping[str, str] = {
     "start": "help, version and import, before any work",
     "pipeline": "each stage of explaining an agent",
+    "default_job": "the default job with and without causal numbers, a fraction of it",
     "growth": "a small job, and jobs of twice the size",
     "training": "a few updates",
     "recordings": "what recording episodes costs, their size, and reading them",
@@ -58,6 +59,7 @@ def _measure(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
     measure: dict[str, Callable[[], Any]] = {
         "start": lambda: module.measure(),
         "pipeline": lambda: module.measure(peak),
+        "default_job": lambda: module.measure(),
         "growth": lambda: module.measure(),
         "saliency": lambda: module.measure(),
         "account": lambda: module.measure(),

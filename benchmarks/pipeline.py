@@ -82,7 +82,7 @@ def measure(peak: float | None = None) -> dict[str, Any]:
 
 def _measure_layer(stages: Stages, agent: Any, layer: Any, varied: np.ndarray) -> None:
     costs = multiply_adds(agent.network.model)
-    after = _after(costs, layer.site.name)
+    after = operations_after(costs, layer.site.name)
     steps, rule = OPTIONS.attr_integrate_steps, OPTIONS.attr_quadrature
     # A point on the path is a forward and a backward pass through the later layers, without gradients of kernels.
     stages.enter(
@@ -133,7 +133,7 @@ def default_job(stages: dict[str, dict[str, float]]) -> dict[str, float]:
     return {**total, "seconds": sum(total.values()), "megabytes": written / 1e6, "bound": bound}
 
 
-def _after(costs: dict[str, int], layer: str) -> int:
+def operations_after(costs: dict[str, int], layer: str) -> int:
     """Multiply-adds of the layers after the convolution that a layer belongs to."""
     scope = layer.rsplit("/", 1)[0]
     last = max(i for i, name in enumerate(costs) if full_name(name).startswith(scope))

@@ -89,7 +89,9 @@ def options_as_data(options: InterfaceOptions) -> dict[str, Any]:
 
 ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
     {
-        "observations_kwargs": types.MappingProxyType({"num_envs": 32, "num_obs": 128, "obs_every": 128}),
+        "observations_kwargs": types.MappingProxyType(
+            {"num_envs": 32, "num_obs": 128, "obs_every": 128, "bfloat16": False}
+        ),
         "layer_kwargs": types.MappingProxyType({"op_is_one_of": ("relu",)}),
         "attr_integrate_steps": 10,
         "attr_quadrature": "riemann",

@@ -108,7 +108,7 @@ def run(
     load = replace(load, metadata=override_name(load.metadata, page_options.env_name))
     plan = SamplingPlan(
         parse(TrajectoriesOptions, trajectories_kwargs, "trajectories_kwargs."),
-        parse(ObservationsOptions, observations_kwargs, "observations_kwargs."),
+        parse(ObservationsOptions, observations_kwargs, "observations_kwargs.").resolved(),
         load.full_resolution,
         page_options.seed,
     )

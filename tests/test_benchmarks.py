@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import growth, job, parts
+from benchmarks import default_job, growth, job, parts
 from benchmarks.compare import compare
 from benchmarks.machine import peak_memory_mb, reset_peak_memory
 
@@ -92,6 +92,19 @@ def test_the_fastest_of_two_jobs_is_reported(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(growth, "run_job", lambda sizes: jobs.pop())
     assert all(job["seconds"] == JOB["seconds"] for job in growth.measure().values())
     assert not jobs
+
+
+def test_the_default_job_is_compared_with_its_convolutions() -> None:
+    times = {"seconds": 30.0, "cpu_seconds": 45.0, "memory_mb": 1500.0, "bytes": 9e6}
+    longer = {**times, "seconds": 33.0, "cpu_seconds": 48.0}
+    jobs = dict(zip(default_job.KINDS, (times, longer), strict=True))
+    bounds = {"seconds": 20.0, "cpu_seconds": 32.0}
+    table = default_job.lines({"fraction": 8, "jobs": jobs, "convolutions": bounds})
+    assert table[0].startswith("1 / 8 of the default job")
+    assert table[-2:] == [
+        "time: +10% with causal numbers, 1.65 times the convolutions",
+        "processor time: +7% with causal numbers, 1.50 times the convolutions",
+    ]
 
 
 def test_all_sizes_are_doubled() -> None:

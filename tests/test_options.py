@@ -81,7 +81,7 @@ def test_original_settings() -> None:
     assert options.attr_quadrature == "riemann"
     assert options.nmf_fit_observations is None
     assert dataclasses.astuple(TrajectoriesOptions()) == (8, 512)
-    assert dataclasses.astuple(parse(ObservationsOptions, ORIGINAL["observations_kwargs"])) == (32, 128, 128)
+    assert dataclasses.astuple(parse(ObservationsOptions, ORIGINAL["observations_kwargs"])) == (32, 128, 128, False)
     assert dataclasses.astuple(LoadOptions())[:7] == (True, None, None, None, None, False, False)
 
 

@@ -55,13 +55,15 @@ def read(path: str | Path, **metadata: Any) -> Checkpoint:
         raise CheckpointError(unknown(file, [FORMATS.get(name).description for name in FORMATS]))
 
 
-def build_agent(checkpoint: Checkpoint, check: Any = None) -> Agent:
+def build_agent(checkpoint: Checkpoint, check: Any = None, dtype_policy: str | None = None) -> Agent:
     """Build the agent of a checkpoint; `check` are outputs that it must have (see `output_check`).
+
+    `dtype_policy` is what its layers compute in, such as `mixed_bfloat16`; by default Keras's own, float32.
 
     Raises CheckpointError where the parameters do not fit the network, or its outputs differ.
     """
     import_keras()
-    with _with_path(checkpoint.path):
+    with _with_path(checkpoint.path), _dtype_policy(dtype_policy):
         agent = FORMATS.get(checkpoint.format).build(checkpoint)
         if check is not None:
             check_outputs(agent, check)
@@ -128,6 +130,19 @@ def source_key(checkpoint: Checkpoint) -> str:
     if isinstance(network, str) and network in ARCHITECTURES:
         sources.append(ARCHITECTURES.source(network))
     return hashlib.sha256("\n".join(sources).encode()).hexdigest() if any(sources) else ""
+
+
+@contextmanager
+def _dtype_policy(name: str | None) -> Iterator[None]:
+    """Let the layers that are built compute in a Keras dtype policy; None changes nothing."""
+    import keras
+
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name or before)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 @contextmanager

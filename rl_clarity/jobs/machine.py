@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from rl_clarity.jobs.communicator import Communicator
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Environment variables that limit the libraries' threads; those that the user has set are kept."""
 DEVICES = "CUDA_VISIBLE_DEVICES"
+BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16", "avx_ne_convert"})
+"""Names that Linux gives to a processor's instructions for bfloat16."""
 UNKNOWN_MEMORY = 4e9
 """Bytes that are assumed to be available where the system does not say."""
 
@@ -80,6 +83,15 @@ def gpu_count(root: Path = Path("/")) -> int:
         return sum(1 for _ in (root / "proc/driver/nvidia/gpus").iterdir())
     except OSError:
         return 0
+
+
+def computes_in_bfloat16(root: Path = Path("/")) -> bool:
+    """Whether the processor has instructions for products of bfloat16; False where the system does not say."""
+    try:
+        flags = re.search(r"^flags\s*:(.*)$", (root / "proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        return False
+    return flags is not None and not BFLOAT16.isdisjoint(flags[1].split())
 
 
 def available_memory(root: Path = Path("/")) -> int:

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.protocol import Agent
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, SamplesT, Trajectories, from_arrays, to_arrays
-from rl_clarity.recordings.source import SamplingPlan, Source
+from rl_clarity.recordings.source import Source
 
 MAX_FRAMES = 64
 MIN_STEPS = 4
@@ -70,10 +69,11 @@ def preview_source(source: Source) -> Preview:
     if source.spec is None or source.up_to_date:
         samples = source.load()
         return preview_samples(samples.trajectories, samples.observations, {**metadata, **samples.metadata})
-    return _collect_preview(source.agent, source.spec, source.plan, metadata)
+    return _collect_preview(source, source.spec, metadata)
 
 
-def _collect_preview(agent: Agent, spec: EnvironmentSpec, plan: SamplingPlan, metadata: Mapping[str, Any]) -> Preview:
+def _collect_preview(source: Source, spec: EnvironmentSpec, metadata: Mapping[str, Any]) -> Preview:
+    plan = source.plan
     rng = np.random.default_rng(plan.seed)
     options, extra = plan.trajectories, plan.observations
     # With the final numbers of environments, because these determine the time of a step.
@@ -83,7 +83,7 @@ def _collect_preview(agent: Agent, spec: EnvironmentSpec, plan: SamplingPlan, me
         combos = [list(combo) for combo in environment.action_combos]
         steps = min(options.num_steps, max(MIN_STEPS, -(-MAX_FRAMES // options.num_envs)))
         trajectories = collect_trajectories(
-            agent, environment, steps, rng, full_resolution=plan.full_resolution, progress=stopwatch
+            source.agent, environment, steps, rng, full_resolution=plan.full_resolution, progress=stopwatch
         )
     finally:
         environment.close()
@@ -94,7 +94,7 @@ def _collect_preview(agent: Agent, spec: EnvironmentSpec, plan: SamplingPlan, me
     stopwatch = _Stopwatch()
     try:
         observations = collect_observations(
-            agent, environment, MIN_STEPS, 1, rng, full_resolution=plan.full_resolution, progress=stopwatch
+            source.observer, environment, MIN_STEPS, 1, rng, full_resolution=plan.full_resolution, progress=stopwatch
         )
     finally:
         environment.close()

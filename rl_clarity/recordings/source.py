@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -82,6 +83,13 @@ class Source:
     def identity(self) -> list[Any]:
         """JSON value that identifies agent and samples."""
         return _identity(self.checkpoint, self.trajectories_key, self.observations_key)
+
+    @functools.cached_property
+    def observer(self) -> Agent:
+        """The agent that plays the extra observations."""
+        if not self.plan.observations.bfloat16:
+            return self.agent
+        return formats.build_agent(self.checkpoint, dtype_policy="mixed_bfloat16")
 
     @property
     def up_to_date(self) -> bool:
@@ -300,7 +308,7 @@ def _collect_observations(source: Source, spec: EnvironmentSpec) -> None:
     seed += source.plan.trajectories.num_envs
     with _collecting(source, spec, "observations", options.num_envs, seed) as (environment, writer, kwargs):
         observations = collect_observations(
-            source.agent, environment, options.num_obs, options.obs_every, rng, **kwargs
+            source.observer, environment, options.num_obs, options.obs_every, rng, **kwargs
         )
         writer.commit(observations, {"key": source.observations_key})
 

@@ -9,9 +9,25 @@ import pytest
 
 from rl_clarity.jobs import SingleProcess, take_share
 from rl_clarity.jobs.job import team
-from rl_clarity.jobs.machine import THREADS, Share, choose_device, compute_share, gpu_count
+from rl_clarity.jobs.machine import THREADS, Share, choose_device, compute_share, computes_in_bfloat16, gpu_count
 
 EIGHT_CORES = tuple(range(8))
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "expected"),
+    [
+        ("flags\t\t: fpu avx512_bf16 sse\n", True),
+        ("flags : amx_bf16\n", True),
+        ("flags : avx512f\n", False),
+        ("", False),
+    ],
+)
+def test_processors_that_compute_in_bfloat16(tmp_path: Path, cpuinfo: str, expected: bool) -> None:
+    assert not computes_in_bfloat16(tmp_path)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(cpuinfo)
+    assert computes_in_bfloat16(tmp_path) == expected
 
 
 def test_ranks_share_the_cores_and_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,14 +30,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _cached_agents() -> Iterator[None]:
     """Share one agent between all runs of a checkpoint with the same metadata: tracing a network takes seconds."""
     build = formats.build_agent
-    agents: dict[tuple[str, str], Agent] = {}
+    agents: dict[tuple[str, str, str | None], Agent] = {}
 
-    def build_once(checkpoint: formats.Checkpoint, check: Any = None) -> Agent:
+    def build_once(checkpoint: formats.Checkpoint, check: Any = None, dtype_policy: str | None = None) -> Agent:
         if check is not None:
             return build(checkpoint, check)
-        key = (checkpoint.sha256, repr(sorted(checkpoint.metadata.items())))
+        key = (checkpoint.sha256, repr(sorted(checkpoint.metadata.items())), dtype_policy)
         if key not in agents:
-            agents[key] = build(checkpoint)
+            agents[key] = build(checkpoint, dtype_policy=dtype_policy)
         return agents[key]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -18,6 +18,7 @@ import rl_clarity
 from rl_clarity.errors import CheckpointError, ClarityError, OptionError, SamplesError
 from rl_clarity.pages.results import Results, open_results
 from rl_clarity.recordings import source
+from rl_clarity.recordings.rollouts import collect_observations
 from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
 from rl_clarity.recordings.storage import load_trajectories, save_metadata
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, read_files, record_environments
@@ -64,6 +65,29 @@ def test_samples_are_saved_beside_the_checkpoint(run: Run, checkpoint_copy: Path
     metadata = json.loads((checkpoint_copy.parent / "rl-clarity" / "agent.metadata.json").read_text())
     assert metadata["environment"]["name"] == "coinrun"
     assert len(metadata["action_combos"]) == 15
+
+
+def test_extra_observations_are_played_in_bfloat16_where_the_processor_computes_in_it(
+    run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: dict[bool, list[Any]] = {}
+    trajectories = {}
+    for supported in (False, True):
+        monkeypatch.setattr("rl_clarity.recordings.options.computes_in_bfloat16", lambda supported=supported: supported)
+        monkeypatch.setattr("rl_clarity.recordings.options.gpu_count", lambda: 0)
+        agents = played[supported] = []
+
+        def collect(agent: Any, *arguments: Any, agents: list[Any] = agents, **options: Any) -> Any:
+            agents.append(agent)
+            return collect_observations(agent, *arguments, **options)
+
+        monkeypatch.setattr(source, "collect_observations", collect)
+        provenance = {group["group"]: dict(group["items"]) for group in run(str(supported)).manifest["provenance"]}
+        assert json.loads(provenance["Sampling"]["observations"])["bfloat16"] is supported
+        trajectories[supported] = read_files(checkpoint_copy.parent / "rl-clarity" / "agent.trajectories")
+    dtypes = {key: {layer.compute_dtype for layer in agents[0].network.model.layers} for key, agents in played.items()}
+    assert dtypes == {False: {"float32"}, True: {"bfloat16"}}
+    assert trajectories[True] == trajectories[False]
 
 
 def test_env_name_changes_what_is_played(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
