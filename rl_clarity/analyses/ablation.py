@@ -20,13 +20,12 @@ from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.analysis import (
     attributed_outputs,
-    attribution_inputs,
     score_rows,
     scores_to_compute,
     sum_rows,
 )
 from rl_clarity.analyses.attribution.files import read_totals
-from rl_clarity.analyses.features import feature_layers, load_features
+from rl_clarity.analyses.features import feature_layers, finished_layer, load_features, reduction_inputs
 from rl_clarity.analyses.layers import MEMORY_HINT, PageLayer, gradient_bytes, sample_frames, task_size
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.chunks import decode_chunk, parse_script
@@ -70,7 +69,13 @@ class AblationAnalysis(Analysis):
                     subject,
                     f"{self.kind}/{layer.name}/{trajectory + 1}",
                     partial(ablate_trajectory, subject, layer, trajectory),
-                    [attribution_inputs(subject), subject.decisive(AblationOptions), asdict(layer), trajectory],
+                    [
+                        reduction_inputs(subject),
+                        score_rows(subject),
+                        subject.decisive(AblationOptions),
+                        asdict(layer),
+                        trajectory,
+                    ],
                     size=task_size(layer, frames) * layer.channels,
                     group=f"{self.kind}/{layer.name}",
                     after=(f"features/{layer.name}",),
@@ -150,7 +155,7 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> dict[st
     entry: dict[str, Any] = {"trajectories": [ChunkName(chunk_name(options, layer, t)) for t in trajectories]}
     needed = [f"{kind}/{layer.name}/{t + 1}" for kind in ("ablation", "attribution") for t in trajectories]
     if all(name in results for name in needed):
-        outputs = attributed_outputs(subject)
+        outputs, layer = attributed_outputs(subject), finished_layer(layer, results)
         entry["outputs"] = {output.id: _summary(subject, layer, output.id) for output in outputs}
     return entry
 

@@ -17,6 +17,7 @@ FEATURES = {"features/Relu_2"}
 TRAJECTORIES = {"trajectories/1", "trajectories/2"}
 EXAMPLES = {"atlas", "examples/Relu_2"}
 ATTRIBUTION = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
+ABLATION = {"ablation/Relu_2/1", "ablation/Relu_2/2"}
 
 
 @pytest.mark.parametrize(
@@ -34,10 +35,11 @@ ATTRIBUTION = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
         ({"thumbnails_subdir": "thumbs"}, FEATURES | EXAMPLES),
         ({"attr_integrate_steps": 4}, ATTRIBUTION | {"examples/Relu_2"}),
         ({"attribution_totals_subdir": "totals"}, ATTRIBUTION | {"examples/Relu_2"}),
-        ({"attr_policy": True}, ATTRIBUTION | {"examples/Relu_2"}),
-        ({"nmf_features": 4}, FEATURES | ATTRIBUTION | EXAMPLES),
-        ({"attr_quadrature": "midpoint"}, FEATURES | ATTRIBUTION | EXAMPLES),
-        ({"attr_baseline": "zero-input"}, FEATURES | ATTRIBUTION | EXAMPLES),
+        ({"ablation_every": 2}, ABLATION),
+        ({"attr_policy": True}, ATTRIBUTION | ABLATION | {"examples/Relu_2"}),
+        ({"nmf_features": 4}, FEATURES | ATTRIBUTION | ABLATION | EXAMPLES),
+        ({"attr_quadrature": "midpoint"}, FEATURES | ATTRIBUTION | ABLATION | EXAMPLES),
+        ({"attr_baseline": "zero-input"}, FEATURES | ATTRIBUTION | ABLATION | EXAMPLES),
         ({"input_layer_include": True}, {"attribution/input/1", "attribution/input/2"}),
         ({"layer_kwargs": {"name_contains_one_of": ["Relu_1"]}}, None),
     ],

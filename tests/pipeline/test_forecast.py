@@ -67,8 +67,9 @@ def test_a_dry_run_writes_nothing(small_run: SmallRun, tmp_path: Path, capsys: A
     assert 50 * MB < estimate.memory < 10**11
     assert estimate.output > 10_000
     assert estimate.samples > 24 * 2 * 64 * 64 * 3
-    assert estimate.tasks == 1 + 2 + 2 + 2
-    assert estimate.stages.keys() == {"playing", "features", "trajectories", "attribution", "examples", "atlas", "page"}
+    assert estimate.tasks == 1 + 2 + 2 + 2 + 2
+    stages = {"playing", "features", "trajectories", "attribution", "ablation", "examples", "atlas", "page"}
+    assert estimate.stages.keys() == stages
     assert capsys.readouterr().err == ""
 
 
@@ -132,7 +133,7 @@ def test_finished_tasks_are_not_included(explain: Explain, small_run: SmallRun, 
 
     assert str(dry_run()) == "There is nothing to do: the page is finished."
     changed = dry_run(attr_integrate_steps=3)
-    assert (changed.tasks, changed.tasks_done) == (3, 4)
+    assert (changed.tasks, changed.tasks_done) == (3, 6)
     assert changed.stages["features"] == 0
     assert "(4 of 7 tasks are done)" in str(changed)
     assert rl_clarity.open_results(tmp_path / "page").manifest["complete"]  # unchanged

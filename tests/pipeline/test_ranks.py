@@ -20,7 +20,8 @@ from tests.pipeline.small import REPOSITORY, is_complete, read_files, write_chec
 OPTIONS = [
     *("--layer-kwargs.name-contains-one-of", "Relu_1", "Relu_2", "--trajectories.num-envs", "4"),
     *("--trajectories.num-steps", "16", "--observations.num-envs", "4", "--observations.num-obs", "4"),
-    *("--observations.obs-every", "2", "--json"),
+    *("--observations.obs-every", "2", "--nmf-features", "2", "--causal-episodes", "3", "--causal-max-steps", "20"),
+    "--json",
 ]
 RUN = """
 import os, signal, sys, time
@@ -107,7 +108,8 @@ def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> 
         finished = finished_tasks(folder, f"ranks-{ranks}")
         assert set(finished) == {str(rank) for rank in range(ranks)}
         tasks = [name for names in finished.values() for name in names]
-        assert len(tasks) == len(set(tasks)) == 2 + 4 + 8 + 3  # features, trajectories, attribution, examples
+        # features, trajectories, attribution, ablation, examples, play with and without 4 features, their comparison
+        assert len(tasks) == len(set(tasks)) == 2 + 4 + 8 + 8 + 3 + (1 + 4) + 1
         pages = {json.loads(line)["page"] for line in result.stdout.splitlines()}
         assert pages == {str(folder / f"ranks-{ranks}" / "interface.html")}
         assert len(result.stdout.splitlines()) == 1  # one summary, not one per rank

@@ -143,7 +143,14 @@ def test_finished_tasks_are_not_done_again(explain: Explain, tmp_path: Path, mon
     assert done == ["features/Relu_2"]
     with record_tasks(monkeypatch) as done:
         explain()
-    expected = ["atlas", "attribution/Relu_2/1", "attribution/Relu_2/2", "examples/Relu_2"]
+    expected = [
+        "ablation/Relu_2/1",
+        "ablation/Relu_2/2",
+        "atlas",
+        "attribution/Relu_2/1",
+        "attribution/Relu_2/2",
+        "examples/Relu_2",
+    ]
     assert sorted(done) == [*expected, "trajectories/1", "trajectories/2"]
 
 

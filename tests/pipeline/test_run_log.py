@@ -30,10 +30,15 @@ def test_a_run_is_logged(explain: Explain, tmp_path: Path) -> None:
     assert (run["host"], run["hosts"], run["ranks"]) == (socket.gethostname(), [socket.gethostname()], 1)
     assert run["started"] <= run["ended"]
     assert run["versions"].keys() >= {"rl-clarity", "keras", "numpy"}
-    assert run["stages"].keys() == {"trajectories and features", "attribution and atlas", "examples", "page"}
+    assert run["stages"].keys() == {
+        "trajectories and features",
+        "attribution and atlas and ablation",
+        "examples",
+        "page",
+    }
     assert sum(run["stages"].values()) <= run["seconds"] + 0.01
     first = {"features/Relu_2", "trajectories/1", "trajectories/2", "atlas"}
-    names = {*first, "attribution/Relu_2/1", "attribution/Relu_2/2", "examples/Relu_2"}
+    names = {*first, *(f"{kind}/Relu_2/{i}" for kind in ("attribution", "ablation") for i in (1, 2)), "examples/Relu_2"}
     assert {task["task"] for task in run["tasks"]} == names
     assert all(task["rank"] == 0 and task["seconds"] >= 0 for task in run["tasks"])
 

@@ -23,7 +23,7 @@ from rl_clarity.analyses.attribution.files import read_totals
 from rl_clarity.analyses.behavior.clips import write_clips
 from rl_clarity.analyses.behavior.play import Block, blocks, environment_of
 from rl_clarity.analyses.behavior.statistics import compare
-from rl_clarity.analyses.features import feature_layers, load_features, reduction_inputs
+from rl_clarity.analyses.features import feature_layers, finished_layer, load_features, reduction_inputs
 from rl_clarity.analyses.layers import PageLayer, page_layers
 from rl_clarity.errors import OptionError
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
@@ -91,22 +91,22 @@ class BehaviorAnalysis(Analysis):
         agents = functools.lru_cache(maxsize=1)(partial(_ablated, subject))  # tasks of one agent follow each other
         layers, own = _layers(subject), _own_inputs(subject)
         for block in _blocks(subject):
-            task = partial(_play_task, subject, block, lambda: subject.agent)
-            yield self._play_task(subject, "unedited", block, task, [own, None], ())
+            run = partial(_play_unedited, subject, block)
+            yield self._play_task(subject, "unedited", block, run, [own, None], ())
         for layer in layers:
             inputs = [own, reduction_inputs(subject), asdict(layer)]
             for feature in range(layer.channels):
                 for block in _blocks(subject):
                     name = f"{layer.name}/{feature + 1}"
-                    task = partial(_play_task, subject, block, partial(agents, layer, feature))
-                    yield self._play_task(subject, name, block, task, [*inputs, feature], (f"features/{layer.name}",))
+                    run = partial(_play_ablated, subject, block, agents, layer, feature)
+                    yield self._play_task(subject, name, block, run, [*inputs, feature], (f"features/{layer.name}",))
         names = [asdict(layer) for layer in layers]
         yield self.task(
             subject,
             "comparison",
             partial(_compare_task, subject, layers),
             [own, attribution_inputs(subject), names, options.causal_episodes, options.ablation_every],
-            after=(f"{self.kind}/", "attribution/", "ablation/"),
+            after=(f"{self.kind}/", "features/", "attribution/", "ablation/"),
             pieces=lambda sample, frames: (),
         )
 
@@ -159,9 +159,21 @@ def _ablated(subject: Subject, layer: PageLayer, feature: int) -> Agent:
     return edit(subject.agent, Ablate(layer.full_name, component=component))
 
 
-def _play_task(subject: Subject, block: Block, agent: Callable[[], Agent], work: Work) -> TaskResult:
+def _play_ablated(
+    subject: Subject, block: Block, agents: Callable[..., Agent], layer: PageLayer, feature: int, work: Work
+) -> TaskResult:
+    if feature >= finished_layer(layer, work.results).channels:  # `nmf_features="auto"` has found fewer
+        return TaskResult()
+    return _play(subject, block, agents(layer, feature), work)
+
+
+def _play_unedited(subject: Subject, block: Block, work: Work) -> TaskResult:
+    return _play(subject, block, subject.agent, work)
+
+
+def _play(subject: Subject, block: Block, agent: Agent, work: Work) -> TaskResult:
     options = subject.options
-    played = block.play(agent(), options.causal_max_steps, options.causal_cause or known_cause, work.report)
+    played = block.play(agent, options.causal_max_steps, options.causal_cause or known_cause, work.report)
     assert played.actions is not None
     facts = {
         "returns": played.returns.tolist(),
@@ -199,6 +211,7 @@ class Episodes:
 def _compare_task(subject: Subject, layers: Sequence[PageLayer], work: Work) -> TaskResult:
     """Compare all features' episodes with those of the agent itself; write the report and clips."""
     options, results = subject.options, work.results
+    layers = [finished_layer(layer, results) for layer in layers]
     parts = _blocks(subject)
     own = Episodes.joined(results, "unedited", len(parts))
     features = [(layer, k) for layer in layers for k in range(layer.channels)]
