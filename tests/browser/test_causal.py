@@ -94,7 +94,7 @@ def test_a_feature_shows_attribution_against_ablation_and_behavior(page: Path, o
     visitor = open_page(page, "?feature=2")
     table = visitor.by("causal-outputs").locator("tbody tr")
     cells = table.first.locator("td").all_inner_texts()
-    assert cells[1:] == ["−4.00", "1.00", "0.500"]
+    assert cells[1:] == ["−4.00", "1.00", "0.50"]
     scatter = visitor.by("causal-outputs").get_by_test_id("scatter")
     scatter.wait_for()
     assert scatter.get_attribute("data-points") == "5"
