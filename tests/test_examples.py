@@ -7,9 +7,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rl_clarity.models import load_agent
 from rl_clarity.pages.results import open_results
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -84,6 +86,17 @@ def test_compare_checkpoints(tmp_path: Path) -> None:
     assert "same most likely action    100%" in printed
     for page in ("first", "second"):
         assert is_complete(tmp_path / "out" / page)
+
+
+@pytest.mark.slow
+def test_remove_a_feature(tmp_path: Path) -> None:
+    pytest.importorskip("procgen")
+    printed = run_example("remove_a_feature.py", tmp_path, "--size", "tiny")
+    assert "The same 2 levels with and without it:" in printed
+    assert is_complete(tmp_path / "out" / "page")
+    (path,) = (tmp_path / "out").glob("without-feature-?.safetensors")
+    edited: Any = load_agent(path)
+    assert edited.checkpoint.notes[-1].startswith("edited: Ablate('2b'")
 
 
 def test_notebook_matches_its_source() -> None:
