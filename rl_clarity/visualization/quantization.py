@@ -14,8 +14,9 @@ import numpy as np
 from rl_clarity.errors import ClarityError
 
 LEVELS = 127
-SMALLEST = 6
-"""The smallest code but 0: 1/448 of the frame's largest value, about one step of an 8-bit color."""
+SMALLEST = 9
+"""The smallest code but 0: 1/199 of the frame's largest value. The error close to 0 is at most half of it, which is
+less than a step of an 8-bit color."""
 
 
 def quantize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
