@@ -205,6 +205,10 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
+        words = [word for argument in arguments if get_origin(argument) is Literal for word in get_args(argument)]
+        if isinstance(value, str) and words:
+            _check_word(value, words, name)
+            return value
         return _convert(value, next(a for a in arguments if a is not type(None)), name)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return parse(hint, value, f"{name}.")
@@ -229,6 +233,12 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     if hint is str and not isinstance(value, str):
         raise OptionError(f"{name}={value!r} must be a string")
     return value
+
+
+def _check_word(value: str, words: Sequence[str], name: str) -> None:
+    """Raise OptionError for another text than one of the words that an option takes beside numbers."""
+    if value not in words:
+        raise OptionError(f"{name}={value!r} must be a number or {' or '.join(map(repr, words))}")
 
 
 def _number(value: Any, hint: type, name: str) -> Any:

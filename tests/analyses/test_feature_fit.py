@@ -79,7 +79,8 @@ def test_activations_count_on_both_sides_as_much_as_they_are_attributed() -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"nmf_features": "all"}, "nmf_features='all'"),
+        ({"nmf_features": "all"}, "nmf_features='all' must be a number or 'auto'"),
+        ({"nmf_features": 2.5}, "nmf_features=2.5 must be an integer"),
         ({"nmf_features": 0}, "nmf_features=0 must be at least 1"),
         ({"nmf_coverage": 0}, "nmf_coverage=0.0 must be above 0 and at most 1"),
         ({"nmf_held_out": 1}, "nmf_held_out=1.0 must be from 0 to below 1"),
@@ -88,6 +89,12 @@ def test_activations_count_on_both_sides_as_much_as_they_are_attributed() -> Non
 def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         parse(InterfaceOptions, options)
+
+
+def test_the_number_of_features_may_be_automatic() -> None:
+    options = parse(InterfaceOptions, {"nmf_features": "auto"})
+    assert options.nmf_features == "auto"
+    assert parse(InterfaceOptions, {"nmf_features": np.int64(3)}).nmf_features == 3
 
 
 @pytest.fixture

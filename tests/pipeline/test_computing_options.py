@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.analyses.feature_fit import divide_observations
 from rl_clarity.jobs.store import DIRECTORY
+from rl_clarity.options import InterfaceOptions
 from rl_clarity.pages.results import Results
 from rl_clarity.visualization.dataset_examples import dataset_grid
 from rl_clarity.visualization.patches import draw_grid
@@ -65,11 +67,10 @@ def page_frames(small_run: SmallRun) -> np.ndarray:
 
 
 def fit_reduction(
-    small_run: SmallRun, features: int = 8, steps: int = 5, rule: str = "graded-midpoint", count: int = 16
+    small_run: SmallRun, features: int = 8, steps: int = 5, rule: str = "graded-midpoint", **options: Any
 ) -> rl_clarity.ChannelReduction:
-    """Fit the layer's reduction to `count` of the 16 observations."""
-    observations = small_run.observations.observations[:16]
-    chosen = observations[np.linspace(0, 15, count).round().astype(int)]
+    """Fit the layer's reduction to those of the 16 observations that are not held out, with these options."""
+    chosen = small_run.observations.observations[divide_observations(InterfaceOptions(**options), 16)[0]]
     attribution = rl_clarity.integrated_gradients(small_run.agent, chosen, LAYER, "value", steps, rule)
     return rl_clarity.ChannelReduction.fit(attribution, features, 0)
 
@@ -233,18 +234,31 @@ def steps_of_attribution_that_features_are_fitted_to(results: Results, small_run
 def observations_that_features_are_fitted_to(results: Results, small_run: SmallRun) -> None:
     nmf = results.layer(LAYER)["features"]["reduction"]
     assert nmf["fitted_on"] == 5
-    observations = small_run.observations.observations[:16]
-    others = np.setdiff1d(np.arange(16), np.linspace(0, 15, 5).round().astype(int))
-    attribution = rl_clarity.integrated_gradients(small_run.agent, observations[others], LAYER, "value", 5, RULE)
-    error = fit_reduction(small_run, count=5).reconstruction_error(attribution)
+    observations = small_run.observations.observations[[9]]  # of ten, the tenth is held out
+    attribution = rl_clarity.integrated_gradients(small_run.agent, observations, LAYER, "value", 5, RULE)
+    error = fit_reduction(small_run, nmf_fit_observations=5).reconstruction_error(attribution)
     assert nmf["error_held_out"] == pytest.approx(error, rel=1e-3)
 
 
-@case(nmf_fit_observations=None)
+@case(nmf_fit_observations=None, nmf_held_out=0)
 def features_fitted_to_all_observations(results: Results, small_run: SmallRun) -> None:
     nmf = results.layer(LAYER)["features"]["reduction"]
     assert nmf["fitted_on"] == 16
     assert nmf.get("error_held_out") is None
+    assert results.layer_facts(LAYER)["error_held_out"] is None
+
+
+@case(nmf_features="auto", nmf_coverage=0.3)
+def as_few_features_as_cover_enough(results: Results, small_run: SmallRun) -> None:
+    layer, facts = results.layer(LAYER), results.layer_facts(LAYER)
+    count = layer["channels"]
+    assert 1 <= count < 16
+    assert len(layer["hues"]) == len(layer["features"]["thumbnails"]) == count
+    assert results.attribution(LAYER, 0).channels.shape[-1] == count
+    assert results.account(0, LAYER)["features"].shape[-1] == count
+    assert results.features(LAYER)["strongest"].shape[0] == count
+    assert facts["ablation"]["value"].shape == (count,)
+    assert facts["next_feature"] >= 0
 
 
 @case(vis_subdiv_mults=[0.5, 1.5], vis_subdiv_mult_default=1.5, vis_expand_mults=[2, 3], vis_expand_mult_default=3)
@@ -378,6 +392,6 @@ def test_the_seed_decides_the_paths(explain: Explain, tmp_path: Path) -> None:
 def test_settings_of_the_original(explain: Explain, small_run: SmallRun) -> None:
     results = explain(**rl_clarity.ORIGINAL)
     attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER)  # 10 steps, riemann
-    assert_shows(results, attribution, fit_reduction(small_run, steps=10, rule="riemann"))
+    assert_shows(results, attribution, fit_reduction(small_run, steps=10, rule="riemann", nmf_held_out=0))
     with pytest.raises(TypeError):
         rl_clarity.ORIGINAL["attr_policy"] = True  # type: ignore[index]
