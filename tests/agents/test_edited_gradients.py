@@ -74,7 +74,9 @@ AGENTS = {
 }
 
 
-@pytest.fixture(scope="module", params=AGENTS)
+@pytest.fixture(
+    scope="module", params=["torch", *(pytest.param(name, marks=pytest.mark.slow) for name in ("keras", "jax"))]
+)
 def case(request: pytest.FixtureRequest) -> tuple[Any, tuple[str, ...]]:
     make, layers = AGENTS[request.param]
     agent = make()

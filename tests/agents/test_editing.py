@@ -55,7 +55,12 @@ AGENTS: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.fixture(scope="module", params=AGENTS)
+QUICK = ("keras", "keras recurrent", "torch in place", "tiny")
+"""The others take seconds to compile."""
+PARAMETERS = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in AGENTS]
+
+
+@pytest.fixture(scope="module", params=PARAMETERS)
 def case(request: pytest.FixtureRequest) -> tuple[Any, str]:
     make, layer = AGENTS[request.param]
     agent = make()
