@@ -76,7 +76,7 @@ class ReductionOptions:
 
     nmf_features: int | Literal["auto"] = 8
     """Features that a layer is reduced to; `auto` for the fewest, up to 16, that cover `nmf_coverage`."""
-    nmf_coverage: float = 0.75
+    nmf_coverage: float = 0.9
     """Share of the attribution that `nmf_features="auto"` covers, on observations that are held out of the fit."""
     nmf_held_out: float = 0.1
     """Share of the extra observations that the reduction is not fitted to: its error is measured on them."""
