@@ -101,6 +101,7 @@ ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
         "vis_subdiv_mults": (0.25, 0.5, 1, 2),
         "vis_subdiv_mult_default": 1,
         "ablation_every": None,
+        "attribution_colors": "mixed",
     }
 )
 """Settings of `understanding-rl-vision` where ours differ: `run(checkpoint, output_dir, **ORIGINAL)`."""

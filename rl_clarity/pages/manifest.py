@@ -174,6 +174,9 @@ class ViewOptions:
     """Width of the image in the feature viewer."""
     attribution_weight: float = 0.9
     """Opacity of attribution over the observation."""
+    attribution_colors: Literal["strongest", "mixed"] = "strongest"
+    """Color of a position: that of its strongest feature, or the hues of all features mixed. With `mixed` the page opens as
+    that of understanding-rl-vision: without the rest, and with logits as outputs."""
     graph_colors: Mapping[str, str] = field(
         default_factory=lambda: {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"}
     )
@@ -193,6 +196,8 @@ class ViewOptions:
             if not _is_color(color):
                 raise OptionError(f"color {color!r} of {name} must be a CSS name, '#rrggbb', or like 'rgb(0 80 160)'")
         check_option(self, "attribution_weight", 0 <= self.attribution_weight <= 1, "must be from 0 to 1")
+        known = ("strongest", "mixed")
+        check_option(self, "attribution_colors", self.attribution_colors in known, "must be 'strongest' or 'mixed'")
         for key in self.graph_colors:
             if key not in GRAPHS:
                 raise unknown_option(f"graph_colors.{key}", GRAPHS)

@@ -20,6 +20,7 @@ Direction = Literal["abs", "pos", "neg"]
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 KERNEL_RADIUS = 7
+UNCLIPPED = 0.9925
 _FRAMES_AT_ONCE = 64
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601 luma
 
@@ -78,6 +79,19 @@ def scale_of_peaks(peaks: np.ndarray) -> float:
     if len(peaks) == 0:
         return 1.0
     return float(np.median(peaks)) or float(np.max(peaks)) or 1.0
+
+
+def full_scale(channels: np.ndarray, residual: np.ndarray | None = None) -> float:
+    """Return the strength at full opacity where each position has the color of its strongest channel.
+
+    That is what 99.25 % of the positions of `channels` (B, h, w, K) and `residual` (B, h, w, 1) do not exceed; positions
+    without attribution are not counted. 1 if there is no attribution.
+    """
+    strongest = np.abs(channels).max(axis=-1)
+    if residual is not None:
+        np.maximum(strongest, np.abs(residual)[..., 0], out=strongest)
+    visible = strongest[strongest > 0]
+    return float(np.quantile(visible, UNCLIPPED, method="higher")) if visible.size else 1.0
 
 
 def smooth(images: np.ndarray) -> np.ndarray:

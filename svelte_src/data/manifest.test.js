@@ -56,7 +56,9 @@ test("a manifest says what stores and components need, features merged into laye
     kind: "features",
     data: {
       observations: { count: 1 },
-      layers: { a: { chunk: "f.js", thumbnails: ["t"], reduction: { error: 0.1 } } },
+      layers: {
+        a: { chunk: "f.js", thumbnails: ["t"], reduction: { error: 0.1 }, facts: { coverage: { value: 0.5 } } },
+      },
     },
   };
   const attribution = {
@@ -83,6 +85,7 @@ test("a manifest says what stores and components need, features merged into laye
     features: "f.js",
     thumbnails: ["t"],
     reduction: { error: 0.1 },
+    facts: { coverage: { value: 0.5 } },
   });
   assert.deepEqual([read.layers[1].name, read.layers[1].features, read.layers[1].thumbnails], ["input", null, []]);
   assert.deepEqual(read.explanations, attribution.notes);

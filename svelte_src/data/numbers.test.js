@@ -6,7 +6,6 @@ import { chosenLength, length, ratio } from "../kit/shell/sizes.js";
 import { findFrames, ordered } from "../pages/agent/find.js";
 import { memoized } from "./cache.js";
 import {
-  barScale,
   channelSeries,
   completenessGaps,
   episodeAround,
@@ -95,13 +94,6 @@ test("totals of a step and of a channel", () => {
   for (const k of [-1, TOTALS.shape[1], NaN]) assert.equal(channelSeries(TOTALS, k), null);
 });
 
-test("the bars' scale is fixed over the trajectory, and outliers overflow it", () => {
-  const data = Float32Array.from({ length: 100 * 2 }, (_, i) => (i % 2 ? -0.1 : i === 20 ? 500 : i / 200));
-  const scale = barScale({ data, shape: [100, 1, 2] });
-  assert.ok(scale > 0.9 && scale < 1.1, `${scale}`);
-  assert.equal(barScale({ data: new Float32Array(4), shape: [2, 1, 2] }), 1);
-});
-
 function context() {
   const of = (...numbers) => ({ data: Float32Array.from(numbers), shape: [numbers.length] });
   const series = {
@@ -152,8 +144,8 @@ test("frames cannot be found by what the page does not have", () => {
 });
 
 test("the completeness gap is relative to the typical difference of the score", () => {
-  const gaps = completenessGaps({ data: Float32Array.of(1, 2, 0, -4, -2, 0), shape: [2, 3] });
-  assert.deepEqual(Array.from(gaps), [0.5, 1]);
+  const account = { baseline: [1, 3], memory: [0, 1], gap: [1, -2], output: [3, 2] };
+  assert.deepEqual(Array.from(completenessGaps(account)), [0.5, 1]);
 });
 
 test("memoized functions compute once for each object and key", () => {

@@ -1,36 +1,40 @@
-// The state of a chunk that a component needs: {state: "absent" | "loading" | "ready" | "error", chunk, error}.
+// The state of what a component needs: {state: "absent" | "loading" | "ready" | "error", chunk, chunks, error}.
 import { writable } from "svelte/store";
 
-const ABSENT = { state: "absent", name: null, chunk: null, error: null };
+const ABSENT = { state: "absent", chunk: null, chunks: [], error: null };
 
 export function createResource(chunks) {
   const store = writable(ABSENT);
-  let wanted = null;
+  let wanted = [];
 
-  function settle(name, value) {
-    if (wanted === name) store.set({ state: "loading", name, chunk: null, error: null, ...value });
+  function settle(names, value) {
+    if (wanted === names) store.set({ ...ABSENT, ...value });
   }
+
+  const ready = (loaded) => ({ state: "ready", chunk: loaded[0], chunks: loaded });
 
   return {
     subscribe: store.subscribe,
+    /** @param {string | string[] | null | undefined} name of a chunk, or those of several that are needed together */
     want(name) {
-      if (name === wanted) return;
-      wanted = name;
-      if (!name) return void store.set(ABSENT);
-      const chunk = chunks.peek(name);
-      if (chunk) return settle(name, { state: "ready", chunk });
-      settle(name, {});
-      chunks.get(name).then(
-        (loaded) => settle(name, { state: "ready", chunk: loaded }),
-        (error) => settle(name, { state: "error", error: error.message }),
+      const names = [name ?? []].flat();
+      if (String(names) === String(wanted)) return;
+      wanted = names;
+      if (!names.length) return void store.set(ABSENT);
+      const held = names.map((one) => chunks.peek(one));
+      if (held.every(Boolean)) return settle(names, ready(held));
+      settle(names, { state: "loading" });
+      Promise.all(names.map((one) => chunks.get(one))).then(
+        (loaded) => settle(names, ready(loaded)),
+        (error) => settle(names, { state: "error", error: error.message }),
       );
     },
     /** Try again after a failure. */
     again() {
-      const name = wanted;
+      const names = wanted;
       chunks.retry();
-      wanted = null;
-      this.want(name);
+      wanted = [];
+      this.want(names);
     },
   };
 }

@@ -1,10 +1,12 @@
 // Numbers along a trajectory: which there are, their range, and how they are drawn at any zoom.
 import { memoized } from "./cache.js";
+import { questionSeries } from "./questions.js";
 
 /** The numbers of one output at every step, or null where the page does not have them. @returns {Float32Array | null} */
 export const outputSeries = memoized((arrays, output) => {
   if (output.kind === "value") return arrays.values?.data ?? null;
   if (output.kind === "action") return arrays.logits ? column(arrays.logits, output.action) : null;
+  if (output.kind === "question") return questionSeries(arrays, output);
   if (output.kind === "group") return arrays.groups ? column(arrays.groups, output.group) : null;
   if (output.kind === "greedy") return arrays.logits ? rowMaxima(arrays.logits) : null;
   return null;
@@ -124,25 +126,12 @@ export const channelSeries = memoized(({ data, shape }, k) => {
   );
 });
 
-/** A scale that is fixed over the trajectory and that the strongest twentieth of the frames overflows. */
-export const barScale = memoized(({ data, shape }, quantile = 0.95) => {
-  const [steps, channels] = shape;
-  const maxima = Float32Array.from({ length: steps }, (_, t) => {
-    let most = 0;
-    for (let i = t * channels * 2; i < (t + 1) * channels * 2; i += 1) most = Math.max(most, Math.abs(data[i]));
-    return most;
-  }).sort();
-  return maxima[Math.floor(quantile * (steps - 1))] || 1;
-});
-
 // Small statistics for the trust panel.
 
-/** Relative completeness gap of every step: |sum of attribution - (s(a) - s(0))| over the typical |s(a) - s(0)|. */
-export function completenessGaps({ data, shape }) {
-  const steps = shape[0];
-  let typical = 0;
-  for (let t = 0; t < steps; t += 1) typical += Math.abs(data[t * 3 + 1]) / steps;
-  return Float32Array.from({ length: steps }, (_, t) => Math.abs(data[t * 3] - data[t * 3 + 1]) / (typical || 1));
+/** Relative completeness gap of every step: the account's gap over the typical difference that should be accounted for. */
+export function completenessGaps({ baseline, memory, gap, output }) {
+  const typical = output.reduce((sum, value, t) => sum + Math.abs(value - baseline[t] - memory[t]), 0) / output.length;
+  return Float32Array.from(gap, (value) => Math.abs(value) / (typical || 1));
 }
 
 export function quantile(values, q) {

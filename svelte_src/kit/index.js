@@ -13,7 +13,16 @@ export { default as Place } from "./shell/Place.svelte";
 export { default as ResourceState } from "./shell/ResourceState.svelte";
 export { default as Select } from "./shell/Select.svelte";
 export { download } from "./shell/address.js";
-export { channelWord, factRows, fileName, formatNumber, formatPercent, frameName, outputName } from "./shell/format.js";
+export {
+  channelWord,
+  factRows,
+  fileName,
+  formatNumber,
+  formatPart,
+  formatPercent,
+  frameName,
+  outputName,
+} from "./shell/format.js";
 export { PAGE } from "./shell/page.js";
 export { alternative } from "./shell/press.js";
 export { chosenLength, height, imageWidth, length, measured, ratio } from "./shell/sizes.js";

@@ -51,6 +51,22 @@ def with_view(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def with_layer_data(tmp_path: Path, small_size: Size) -> Callable[..., Path]:
+    """`with_layer_data(label=..., facts=...)`: a page whose layer 2a has these entries."""
+
+    def write(facts: dict[str, Any] | None = None, **entries: Any) -> Path:
+        def change(manifest: dict[str, Any]) -> None:
+            features, attribution = (section["data"]["layers"] for section in manifest["sections"][1:3])
+            attribution[0].update(entries)
+            features["2a"].update({} if facts is None else {"facts": facts})
+
+        write_synthetic_page(tmp_path, small_size, edit=change)
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture
 def open_page(chromium_browser: Browser) -> Iterator[Callable[..., Visitor]]:
     """`open_page(directory, query, ...)` opens a page and waits until it stands; options go to the context."""
     visitors: list[Visitor] = []

@@ -96,6 +96,7 @@ def generate_page(directory: Path) -> Generated:
         layer_kwargs={"name_contains_one_of": ["Relu"]},
         attr_policy=True,
         input_layer_include=True,
+        attribution_colors="mixed",
     )
     return Generated(directory, agent, trajectories, varied)
 

@@ -94,11 +94,11 @@ def test_find_asks_for_a_number(synthetic: Path, open_page: Open) -> None:
 def test_the_legend_answers_for_its_own_layer(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30&rows=value,value~4a")
     active = visitor.page.locator("[data-testid^=legend-].active")
-    charts = visitor.by("totals-chart")
+    charts = visitor.by("account")
     charts.nth(0).locator("[data-channel='2']").hover()
     assert active.evaluate_all("all => all.map(e => e.dataset.testid)") == ["legend-3"]
     charts.nth(1).locator("[data-channel='2']").hover()
-    assert charts.nth(1).locator(".faint").count() == K
+    assert charts.nth(1).locator(".faint").count() == K + 1, "other features, the rest, and the gap"
     assert active.count() == 0, "feature 3 of another layer"
     charts.nth(1).locator("[data-channel='2']").click()
     assert visitor.page.locator(".card.opened").count() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,7 +87,7 @@ def test_attribution_is_what_python_renders(
 
 @pytest.mark.parametrize("frame", [1, 66, 100])
 def test_attribution_of_a_page_that_was_written_apart(synthetic: Path, open_page: Open, frame: int) -> None:
-    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={frame}")
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={frame}&mixed=1&residual=0&scale=trajectory")
     attribution = open_results(synthetic).attribution("2b", 1)
     for direction in ("pos", "neg"):
         assert close(visitor.attribution(direction), expected_image(attribution, frame - 1, direction))
@@ -236,15 +237,19 @@ def test_bars_show_totals_on_a_fixed_scale(generated: Generated, page: Path, ope
     visitor = open_page(page, "?layer=Relu_1&frame=30")
     attribution = generated.attribution(MIDDLE, 0)
     totals = channel_totals(attribution.channels, attribution.residual)
-    numbers = visitor.by("totals-chart").locator(".numbers").all_inner_texts()
-    shown = np.array([[float(n.replace("−", "-")) for n in text.split()] for text in numbers])
-    assert np.allclose(shown, totals[29], rtol=6e-2, atol=1e-6)
-    limit = visitor.by("totals-chart").locator(".scale").inner_text()
+    columns = visitor.by("account").locator("[data-channel]")
+    net = [float(column.get_attribute("data-value") or "nan") for column in columns.all()]
+    assert np.allclose(net, totals[29].sum(-1), rtol=1e-4, atol=1e-6)
+    titles = [(column.hover(), column.get_attribute("title") or "")[1] for column in columns.all()]
+    signs = [re.findall(r"(\S+) (?:raises|lowers)", title.replace("−", "-")) for title in titles]
+    assert np.allclose(np.array(signs, float), totals[29], rtol=6e-3, atol=1e-6)
+    limit = visitor.by("account").locator(".scale").inner_text()
     visitor.press("End")
-    assert visitor.by("totals-chart").locator(".scale").inner_text() == limit
-    loudest = int(np.abs(totals).max((1, 2)).argmax())
-    visitor.goto(f"?layer=Relu_1&frame={loudest + 1}")
-    assert visitor.by("totals-chart").locator(".over").count() > 0, "outliers overflow"
+    assert visitor.by("account").locator(".scale").inner_text() == limit
+    levels = np.cumsum(totals.sum(-1), axis=1)
+    highest = int(levels.max(1).argmax())
+    visitor.goto(f"?layer=Relu_1&frame={highest + 1}")
+    assert visitor.by("account").locator(".over").count() > 0, "outliers overflow"
 
 
 def test_hovering_the_legend_isolates_a_channel_everywhere(page: Path, open_page: Open, expected: Expected) -> None:

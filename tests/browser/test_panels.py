@@ -43,7 +43,7 @@ def test_panels_open_beside_one_that_stands_alone(synthetic: Path, open_page: Op
         assert shown_panels(visitor) == ["attribution", name]
         visitor.press("Escape")
         visitor.by("drawer").wait_for(state="detached")
-    visitor.by("totals-chart").locator("button[data-channel='2']").click()
+    visitor.by("account").locator("button[data-channel='2']").click()
     assert visitor.by("viewer-channel-3").get_attribute("aria-pressed") == "true"
     box, attribution = visitor.by("drawer").bounding_box(), visitor.by("panel-attribution").bounding_box()
     assert box

@@ -32,7 +32,7 @@ def test_a_missing_chunk_is_named_and_the_rest_works(small: Path, open_page: Ope
     error = visitor.by("data-error").first
     error.wait_for()
     assert "attribution/2a/1/value-1.js is missing" in error.inner_text()
-    assert visitor.by("totals-chart").is_visible()
+    assert visitor.by("account").is_visible()
     visitor.click("layer-3a")
     visitor.settle()
     assert visitor.attribution("pos").max() > 0

@@ -46,7 +46,7 @@ from rl_clarity.pages.manifest import Section
 from rl_clarity.progress import subrange
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.threads import in_threads
-from rl_clarity.visualization.rendering import scale_of_peaks
+from rl_clarity.visualization.rendering import full_scale, scale_of_peaks
 from rl_clarity.visualization.totals import channel_totals, magnitudes, peak_positions
 
 PATH_SCORES = 3
@@ -173,6 +173,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     ids = [output.id for output in outputs]
     sums: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # by name in the chunk of totals
     peaks: dict[str, list[np.ndarray]] = {output: [] for output in ids}
+    limits: dict[str, float] = {}
     images = RenderedImages(subject, layer, ids, steps) if options.attr_images else None
     names: list[str] = []
     parts = segments(steps)
@@ -182,6 +183,8 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
         seed = [options.seed, trajectory, segment]
         state = subject.states(trajectory, chosen)
         attributed = explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
+        for output, limit in _limits(subject, attributed).items():
+            limits[output] = max(limit, limits.get(output, 0.0))
         encode = partial(_encode, subject, layer, trajectory, segment)
         for output, (chunk, by_name, peak) in zip(ids, in_threads(encode, attributed.items()), strict=True):
             if chunk is not None:
@@ -199,7 +202,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     scales = {output: float(scale_of_peaks(np.concatenate(values))) for output, values in peaks.items()}
     if images is not None:
         names += images.draw(trajectory, scales, subrange(work.report, 0.95, 1.0))
-    facts: dict[str, Any] = {"scales": scales}
+    facts: dict[str, Any] = {"scales": scales, "limits": limits}
     if features is not None:
         facts["magnitudes"] = {output: magnitudes(joined[f"totals.{output}"]) for output in ids}
     return TaskResult(facts, names)
@@ -312,6 +315,26 @@ def sum_rows(values: Sequence[np.ndarray] | np.ndarray, rows: Sequence[int]) -> 
 def _join(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
     present = [array for array in arrays if array is not None]
     return np.concatenate(present) if present else None
+
+
+def _limits(subject: Subject, attributed: Mapping[str, Attributed]) -> dict[str, float]:
+    """What has full opacity on a segment, by output, and by action less the policy's mean (`action-0-less-mean`)."""
+    limits = {output: full_scale(one.channels, one.residual) for output, one in attributed.items()}
+    actions = [one for output, one in attributed.items() if output.startswith("action-")]
+    if subject.info.kind != "policy" or not actions or actions[0].gap is None:
+        return limits
+    logits = np.stack([one.gap[:, 2] for one in actions if one.gap is not None])  # (A, n)
+    powers = np.exp(logits - logits.max(axis=0))
+    policy = powers / powers.sum(axis=0)
+
+    def policy_mean(values: Sequence[np.ndarray]) -> np.ndarray:
+        return functools.reduce(np.add, (p[:, None, None, None] * one for p, one in zip(policy, values, strict=True)))
+
+    residuals = [one.residual for one in actions if one.residual is not None]
+    channels_mean, residual_mean = policy_mean([one.channels for one in actions]), policy_mean(residuals)
+    for action, (one, residual) in enumerate(zip(actions, residuals, strict=True)):
+        limits[f"action-{action}-less-mean"] = full_scale(one.channels - channels_mean, residual - residual_mean)
+    return limits
 
 
 def _encode(

@@ -123,6 +123,7 @@ def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo
         **({"label": layer.label} if layer.label else {}),
         "effects": effects,
         "scales": {output: [1.0 if one is None else one["scales"][output] for one in facts] for output in ids},
+        "limits": _limits([one for one in facts if one is not None], len(facts)),
         "totals": [ChunkName(totals_name(options, layer, trajectory)) for trajectory in trajectories],
         "attribution": {
             output: _by_segment(
@@ -148,6 +149,13 @@ def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo
                 for output in ids
             }
     return entry
+
+
+def _limits(facts: Sequence[Mapping[str, Any]], count: int) -> dict[str, list[float]]:
+    """What has full opacity in each trajectory, by output; empty while attribution of some trajectory is missing."""
+    if len(facts) < count:
+        return {}
+    return {output: [one["limits"][output] for one in facts] for output in facts[0]["limits"]}
 
 
 def _by_segment(subject: Subject, name: Any) -> list[list[str]]:

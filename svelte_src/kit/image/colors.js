@@ -2,6 +2,9 @@
 
 /** Hues that stay apart for color-blind readers (Okabe and Ito 2008, and two more of the same kind). */
 const SAFE = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#7a3fb5"];
+/** The same, darker or lighter, for layers of more features. */
+const SAFE_TOO = ["#855c00", "#1f6f9f", "#7fd9bb", "#9a9100", "#8fc7ef", "#7d3700", "#7d2f58", "#c3a1e6"];
+const SAFE_HUES = [...SAFE, ...SAFE_TOO];
 
 /** Names that options use by default, in a tone that reads on the theme. */
 const TONES = {
@@ -20,7 +23,10 @@ export function channelColors(layer, palette) {
   if (palette !== "safe" || layer.kind === "input") {
     return layer.colors.map((color, k) => ({ color, hue: layer.hues[k] }));
   }
-  return layer.colors.map((_color, k) => ({ color: SAFE[k % SAFE.length], hue: hueOf(SAFE[k % SAFE.length]) }));
+  return layer.colors.map((_color, k) => {
+    const color = SAFE_HUES[k % SAFE_HUES.length];
+    return { color, hue: hueOf(color) };
+  });
 }
 
 /** A color as [red, green, blue] of unit L2 norm. */
@@ -35,8 +41,22 @@ export const themedColor = (name, theme) => TONES[theme][name] ?? name;
 /** The color of an output's graph, from the options. */
 export function graphColor(manifest, kind, theme) {
   const { graph_colors: colors = {} } = manifest.view ?? {};
-  const keys = { value: "v", action: "action", group: "action_group", greedy: "action", advantage: "advantage" };
-  const defaults = { value: "green", action: "red", group: "orange", greedy: "red", advantage: "blue" };
+  const keys = {
+    value: "v",
+    action: "action",
+    question: "action",
+    group: "action_group",
+    greedy: "action",
+    advantage: "advantage",
+  };
+  const defaults = {
+    value: "green",
+    action: "red",
+    question: "red",
+    group: "orange",
+    greedy: "red",
+    advantage: "blue",
+  };
   return themedColor(colors[keys[kind]] ?? defaults[kind], theme);
 }
 

@@ -1,6 +1,4 @@
 // Images of attribution and saliency maps: see "Composition" in docs/page-format.md.
-import { memoized } from "../../data/cache.js";
-
 const RADIUS = 7;
 
 /** exp(-d) at the distances (0, 0), (1, 0), (1, 1), (2, 0) ... up to 7: other directions are the same by symmetry. */
@@ -23,71 +21,97 @@ const PARTS = {
   abs: (value) => Math.abs(value),
 };
 
+/** The part of a value that a sign shows. */
+export const partOf = (value, sign) => PARTS[sign](value);
+
 /** The value that a code stands for, in units of attribution. */
 export function decodeValue(code, frameScale) {
   return Math.sign(code) * (code / 127) ** 2 * frameScale;
 }
 
+/** The values of the 256 codes where code 127 stands for 1. */
+const UNITS = Float64Array.from({ length: 256 }, (_, i) => decodeValue(i - 128, 1));
+
 /** The signed values of one position: a list of `depth` numbers. */
-export function valuesAt(codes, depth, position, frameScale) {
-  return Array.from(codes.subarray(position * depth, (position + 1) * depth), (code) => decodeValue(code, frameScale));
+export const valuesAt = ({ data, depth }, position) =>
+  Array.from(data.subarray(position * depth, (position + 1) * depth));
+
+/** One frame's values, or the sum of those of several chunks of maps, each times its weight. */
+export function frameValues(parts, at) {
+  const [, height, width, depth] = parts[0].chunk.arrays.codes.shape;
+  const size = height * width * depth;
+  const data = new Float32Array(size);
+  for (const { chunk, weight } of parts) {
+    const { codes, scales } = chunk.arrays;
+    const factor = scales.data[at] * weight;
+    const first = at * size;
+    for (let i = 0; i < size; i += 1) data[i] += UNITS[codes.data[first + i] + 128] * factor;
+  }
+  return { data, depth };
 }
 
-/** One frame of a chunk of maps. @returns {{codes: Int8Array, depth: number, frameScale: number}} */
-export const frameCodes = memoized(({ arrays }, at) => {
-  const [, height, width, depth] = arrays.codes.shape;
-  const size = height * width * depth;
-  return { codes: arrays.codes.data.subarray(at * size, (at + 1) * size), depth, frameScale: arrays.scales.data[at] };
-});
-
-/** What one frame is divided by when each frame has its own scale: its largest signed value of a channel. */
-export function frameOwnScale(codes, depth, channels, frameScale) {
-  let signed = -128;
+/** What one frame is divided by when each frame has its own scale: its largest signed value of a feature. */
+export function frameOwnScale({ data, depth }, features) {
+  let signed = -Infinity;
   let absolute = 0;
-  for (let start = 0; start < codes.length; start += depth) {
-    for (let k = 0; k < channels; k += 1) {
-      const code = codes[start + k];
-      if (code > signed) signed = code;
-      if (Math.abs(code) > absolute) absolute = Math.abs(code);
+  for (let start = 0; start < data.length; start += depth) {
+    for (let k = 0; k < features; k += 1) {
+      const value = data[start + k];
+      if (value > signed) signed = value;
+      if (Math.abs(value) > absolute) absolute = Math.abs(value);
     }
   }
-  return decodeValue(signed > 0 ? signed : absolute, frameScale) || 1;
+  return (signed > 0 ? signed : absolute) || 1;
 }
+
+/** The share of positions that may exceed the scale of a trajectory. */
+const CLIPPED = 0.0075;
+
+/** What few positions of some frames exceed with their largest value of any sign. */
+export function fullScale(frames) {
+  const largest = frames.flatMap(({ data, depth }) => {
+    const list = [];
+    for (let start = 0; start < data.length; start += depth) {
+      let most = 0;
+      for (let at = start; at < start + depth; at += 1) most = Math.max(most, Math.abs(data[at]));
+      if (most > 0) list.push(most);
+    }
+    return list;
+  });
+  const sorted = Float32Array.from(largest).sort();
+  return sorted.length ? sorted[Math.ceil((1 - CLIPPED) * sorted.length) - 1] : 1;
+}
+
+/**
+ * @typedef {object} Composition
+ * @property {{height: number, width: number}} grid
+ * @property {"pos" | "neg" | "abs" | "both"} sign the part of each value that is shown; "both" (mixed hues only): the
+ *   positive part in its hue, the negative part in that of `negative`
+ * @property {number | null} scale what values are divided by; null: the frame's own scale
+ * @property {{data: Float32Array, depth: number}} values of one frame, height x width x depth, the rest, if any, being last
+ * @property {number[][]} hues color of each feature: of unit L2 norm for mixed hues, else in 0..1
+ * @property {number[][]} [negative] hues of negative parts
+ * @property {number[]} chosen indices of the features that are shown
+ * @property {boolean} [residual] whether the rest is shown
+ * @property {boolean} [mixed] hues are weighted by the features' values and added, the rest as white; otherwise a position
+ *   has the color of its strongest feature, and the rest is apart
+ * @property {boolean} [smooth]
+ * @property {{height: number, width: number}} [observation] in pixels, in which the radius of smoothing is measured
+ * @property {number} [threshold] positions of less opacity than this stay empty
+ */
 
 /**
  * Compose one image.
  *
- * @param {object} options
- * @param {{height: number, width: number}} options.grid
- * @param {"pos" | "neg" | "abs" | "both"} options.sign the part of each value that is shown; "both": the positive part in its
- *   hue, the negative part in that of `negative`
- * @param {number | null} options.scale what values are divided by; null: the frame's own scale
- * @param {{codes: Int8Array, depth: number, frameScale: number}} options.values one frame's codes, height x width x depth, the
- *   residual, if any, being the last channel; code 127 stands for frameScale
- * @param {number[][]} options.hues color of each channel, unit L2 norm
- * @param {number[][]} [options.negative] hues of negative parts
- * @param {number[]} options.chosen indices of the channels that are shown
- * @param {boolean} [options.residual] whether the residual is added, as white
- * @param {boolean} [options.smooth] spread each position over its neighbours
- * @param {number} [options.threshold] positions of less opacity than this stay empty
- * @returns {{height: number, width: number, rgba: Uint8ClampedArray, premultiplied: () => Float32Array}} the bytes of an
- *   ImageData, and the same as colors times opacity in 0..1
+ * @param {Composition} options
+ * @returns {{height: number, width: number, rgba: Uint8ClampedArray, premultiplied: () => Float32Array, rest: Float32Array,
+ *   clipped: number[]}} the bytes of an ImageData; the same as colors times opacity in 0..1; the opacity of the rest at each
+ *   position; and the positions that exceed the scale. With mixed hues the last two are empty
  */
-export function composeImage(options) {
-  const { height, width } = options.grid;
-  const { smooth = true, threshold = 0 } = options;
-  const planes = [0, 1, 2].map(() => new Float32Array(height * width));
-  if (options.sign === "both") {
-    addChannels(planes, { ...options, sign: "neg", hues: options.negative });
-    addChannels(planes, { ...options, sign: "pos" });
-  } else {
-    addChannels(planes, options);
-  }
-  return toImage(smooth ? planes.map((plane) => spread(plane, height, width)) : planes, height, width, threshold);
-}
+export const composeImage = (options) => (options.mixed ? composeMixed(options) : composeStrongest(options));
 
 /** All that an image depends on. */
-export const imageKey = ({ grid, sign, scale, values, hues, chosen, residual, smooth, threshold }) => [
+export const imageKey = ({ grid, sign, scale, values, hues, chosen, residual, mixed, smooth, threshold }) => [
   grid.height,
   grid.width,
   sign,
@@ -96,43 +120,136 @@ export const imageKey = ({ grid, sign, scale, values, hues, chosen, residual, sm
   hues,
   String(chosen),
   residual,
+  mixed,
   smooth,
   threshold,
 ];
 
-/** Add channels to planes of red, green and blue, each height x width. */
-function addChannels(
-  [red, green, blue],
-  { values: { codes, depth, frameScale }, sign, scale, hues, chosen, residual },
-) {
-  const strength = strengths(frameScale / (scale ?? frameOwnScale(codes, depth, hues.length, frameScale)), sign);
-  const shown = chosen.map((channel) => [channel, ...hues[channel]]);
+// Each position in the color of its strongest feature.
+
+/** Pixels of an observation from which a position's amount is averaged, and over which weights fall to 1/e. */
+const [REACH, FALL] = [2, 1];
+/** Layers with fewer positions along a side are not smoothed. */
+const FINE = 16;
+
+function composeStrongest({ grid, sign, scale, values, hues, chosen, residual, smooth, observation, threshold = 0 }) {
+  const { height, width } = grid;
+  const { data, depth } = values;
+  const part = PARTS[sign];
+  const divisor = scale ?? largestPart(values, part, residual ? depth : hues.length);
+  const last = depth - 1;
+  const restIsShown = residual && depth > hues.length;
+  const nearby = smooth && observation ? neighbours(grid, observation) : null;
+  const amount = (position, k) =>
+    (nearby ? average(nearby, grid, position, (at) => part(data[at * depth + k])) : part(data[position * depth + k])) /
+    divisor;
+  const rgba = new Uint8ClampedArray(height * width * 4);
+  const rest = new Float32Array(height * width);
+  const alphas = new Float32Array(height * width);
+  const strongest = new Int8Array(height * width).fill(-1);
+  const clipped = [];
+  for (let i = 0; i < height * width; i += 1) {
+    let most = 0;
+    for (const k of chosen) {
+      const value = part(data[i * depth + k]);
+      if (value > most) [most, strongest[i]] = [value, k];
+    }
+    let largest = 0;
+    if (most > 0) {
+      const exact = amount(i, strongest[i]);
+      const alpha = Math.min(1, exact);
+      if (alpha >= threshold) {
+        const [r, g, b] = hues[strongest[i]];
+        rgba.set([255 * r, 255 * g, 255 * b, 255 * alpha], 4 * i);
+        alphas[i] = alpha;
+        largest = exact;
+      }
+    }
+    if (restIsShown && part(data[i * depth + last]) > most) {
+      const exact = amount(i, last);
+      if (exact >= threshold) {
+        rest[i] = Math.min(1, exact);
+        largest = Math.max(largest, exact);
+      }
+    }
+    if (largest > 1 + 1e-6) clipped.push(i);
+  }
+  const premultiplied = () => {
+    const out = new Float32Array(height * width * 4);
+    alphas.forEach((alpha, i) => alpha && out.set([...hues[strongest[i]].map((x) => x * alpha), alpha], 4 * i));
+    return out;
+  };
+  return { height, width, rgba, premultiplied, rest, clipped };
+}
+
+function largestPart({ data, depth }, part, count) {
+  let most = 0;
+  for (let start = 0; start < data.length; start += depth) {
+    for (let k = 0; k < count; k += 1) most = Math.max(most, part(data[start + k]));
+  }
+  return most || 1;
+}
+
+/** Offsets in positions and weights of what a position's amount is averaged over; null where there are no others. */
+function neighbours({ height, width }, observation) {
+  if (Math.min(height, width) < FINE) return null;
+  const [unitY, unitX] = [observation.height / height, observation.width / width];
+  const [rows, columns] = [Math.floor(REACH / unitY), Math.floor(REACH / unitX)];
+  const offsets = [];
+  for (let dy = -rows; dy <= rows; dy += 1) {
+    for (let dx = -columns; dx <= columns; dx += 1) {
+      const distance = Math.hypot(dy * unitY, dx * unitX);
+      if (distance <= REACH) offsets.push({ dy, dx, weight: Math.exp(-distance / FALL) });
+    }
+  }
+  return offsets.length > 1 ? offsets : null;
+}
+
+/** The weighted mean of what `valueAt` says of a position and those around it. */
+function average(offsets, { height, width }, position, valueAt) {
+  const [y, x] = [Math.floor(position / width), position % width];
+  let sum = 0;
+  let total = 0;
+  for (const { dy, dx, weight } of offsets) {
+    const [row, column] = [y + dy, x + dx];
+    if (row < 0 || row >= height || column < 0 || column >= width) continue;
+    sum += weight * valueAt(row * width + column);
+    total += weight;
+  }
+  return sum / total;
+}
+
+// All hues mixed.
+
+function composeMixed(options) {
+  const { height, width } = options.grid;
+  const { smooth = true, threshold = 0 } = options;
+  const planes = [0, 1, 2].map(() => new Float32Array(height * width));
+  if (options.sign === "both") {
+    addFeatures(planes, { ...options, sign: "neg", hues: options.negative });
+    addFeatures(planes, { ...options, sign: "pos" });
+  } else {
+    addFeatures(planes, options);
+  }
+  return toImage(smooth ? planes.map((plane) => spread(plane, height, width)) : planes, height, width, threshold);
+}
+
+/** Add features to planes of red, green and blue, each height x width. */
+function addFeatures([red, green, blue], { values, sign, scale, hues, chosen, residual }) {
+  const { data, depth } = values;
+  const part = PARTS[sign];
+  const divisor = scale ?? frameOwnScale(values, hues.length);
+  const shown = chosen.map((k) => [k, ...hues[k]]);
   if (residual && depth > hues.length) shown.push([depth - 1, 1, 1, 1]);
-  for (const [channel, r, g, b] of shown) {
-    for (let i = 0, at = channel; i < red.length; i += 1, at += depth) {
-      const value = strength[codes[at] + 128];
+  for (const [k, r, g, b] of shown) {
+    for (let i = 0, at = k; i < red.length; i += 1, at += depth) {
+      const value = part(data[at]) / divisor;
       if (value === 0) continue;
       red[i] += r * value;
       green[i] += g * value;
       blue[i] += b * value;
     }
   }
-}
-
-/** The part of each of the 256 codes that a sign shows, where code 127 stands for 1. */
-const UNITS = Object.fromEntries(
-  Object.entries(PARTS).map(([sign, part]) => [
-    sign,
-    Float32Array.from({ length: 256 }, (_, i) => part(decodeValue(i - 128, 1))),
-  ]),
-);
-
-/** What each of the 256 codes contributes. */
-function strengths(scale, sign) {
-  const units = UNITS[sign];
-  const out = new Float32Array(256);
-  for (let i = 0; i < 256; i += 1) out[i] = units[i] * scale;
-  return out;
 }
 
 /**
@@ -200,7 +317,8 @@ function toImage(planes, height, width, threshold) {
     rgba[at + 2] = unit * blue[i];
     rgba[at + 3] = 255 * alpha;
   }
-  return { height, width, rgba, premultiplied: () => premultiplied(planes, threshold) };
+  const rest = new Float32Array(height * width);
+  return { height, width, rgba, premultiplied: () => premultiplied(planes, threshold), rest, clipped: [] };
 }
 
 function premultiplied([red, green, blue], threshold) {
@@ -214,6 +332,44 @@ function premultiplied([red, green, blue], threshold) {
       );
   }
   return out;
+}
+
+/** Pixels along the longer side of an image of marks, and between lines of the hatch. */
+const [SIDE, GAP] = [256, 12];
+
+/**
+ * Marks over an image: a hatch in black and white where the rest is strongest, whose opacity is its amount, and a dot at
+ * each position that exceeds the scale.
+ *
+ * @param {{height: number, width: number, rest: Float32Array, clipped: number[]}} image as `composeImage` returns it
+ * @returns {{height: number, width: number, rgba: Uint8ClampedArray}} whole pixels for each position
+ */
+export function drawMarks({ height, width, rest, clipped }) {
+  const size = Math.max(1, Math.round(SIDE / Math.max(height, width)));
+  const marks = { height: height * size, width: width * size };
+  const rgba = new Uint8ClampedArray(marks.height * marks.width * 4);
+  const put = (x, y, level, alpha) => rgba.set([level, level, level, 255 * alpha], 4 * (y * marks.width + x));
+  rest.forEach((alpha, position) => {
+    if (alpha === 0) return;
+    const [top, left] = [size * Math.floor(position / width), size * (position % width)];
+    for (let y = top; y < top + size; y += 1) {
+      for (let x = left; x < left + size; x += 1) {
+        const phase = (x + y) % GAP;
+        if (phase < 5) put(x, y, phase < 2 ? 0 : 255, alpha);
+      }
+    }
+  });
+  const radius = Math.max(1, Math.min(5, size / 3));
+  for (const position of clipped) {
+    const [middleY, middleX] = [Math.floor(position / width) + 0.5, (position % width) + 0.5].map((at) => at * size);
+    for (let y = Math.ceil(middleY - radius); y < middleY + radius; y += 1) {
+      for (let x = Math.ceil(middleX - radius); x < middleX + radius; x += 1) {
+        const distance = Math.hypot(x - middleX, y - middleY);
+        if (distance <= radius) put(x, y, distance > radius - 1.5 ? 0 : 255, 1);
+      }
+    }
+  }
+  return { ...marks, rgba };
 }
 
 /** Turn RGBA bytes grey in place (ITU-R BT.601, as the images that Python draws). */

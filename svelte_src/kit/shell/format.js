@@ -30,6 +30,13 @@ export function formatNumber(value, figures = 3) {
   return value < 0 ? MINUS + text : text;
 }
 
+/** Numbers that add up, whose range is known: as many decimals for each as show a thousandth of the range. */
+export function formatPart(value, range) {
+  const decimals = Math.max(0, Math.min(9, 3 - Math.floor(Math.log10(range || 1))));
+  const text = Math.abs(value).toFixed(decimals);
+  return value < 0 && Number(text) !== 0 ? `${MINUS}${text}` : text;
+}
+
 export const formatPercent = (fraction) => `${percentFormat(fraction < 0.1 ? 1 : 0, 100 * fraction)}\u2009%`;
 
 /** What the channels of a layer are called. */

@@ -61,7 +61,7 @@ export const DEFAULT_SETTINGS = {
   palette: "standard",
   keys: true,
   toured: false,
-  totals: false,
+  totals: true,
   boxFeatures: false,
   band: false,
   stack: false,

@@ -1,5 +1,6 @@
 // The selection in the page's address: `?layer=2b&trajectory=3&frame=120`, counted from 1, defaults left out.
 import { namesFromTexts, namesToTexts, naming } from "../../data/names.js";
+import { findOutput } from "../../data/questions.js";
 import { frameName } from "../../kit/shell/format.js";
 import { boxFromText, boxToText } from "./box.js";
 import { searchFromText, searchToText } from "./find.js";
@@ -9,7 +10,8 @@ import { changed, initialSelection, withChannels } from "./selection.js";
 export const PLACES = ["trajectory", "layer", "feature"];
 const MAX_ROWS = 12;
 const PALETTES = ["standard", "safe"];
-const FLAGS = { residual: "residual", combined: "combined", columns: "columns" };
+const SCALES = ["rows", "trajectory", "frame"];
+const FLAGS = ["residual", "mixed", "combined", "columns", "overlay", "smooth"];
 
 /** @returns {string} the query, with its question mark */
 export function toQuery(manifest, selection, kept = {}) {
@@ -22,9 +24,7 @@ export function toQuery(manifest, selection, kept = {}) {
   if (rows !== defaults.rows.map((row) => rowToText(manifest, row)).join(",")) query.set("rows", rows || "none");
   const channels = channelsToText(manifest, selection);
   if (channels) query.set("channels", channels);
-  for (const [key, name] of Object.entries(FLAGS)) if (selection[key]) query.set(name, "1");
-  if (selection.overlay !== defaults.overlay) query.set("overlay", selection.overlay ? "1" : "0");
-  if (!selection.smooth) query.set("smooth", "0");
+  for (const name of FLAGS) if (selection[name] !== defaults[name]) query.set(name, selection[name] ? "1" : "0");
   if (selection.opacity !== defaults.opacity) query.set("opacity", selection.opacity);
   if (selection.threshold !== 0) query.set("threshold", selection.threshold);
   if (selection.scale !== defaults.scale) query.set("scale", selection.scale);
@@ -52,12 +52,10 @@ export function fromQuery(manifest, text) {
   if (query.has("channels")) {
     patch.channels = channelsFromText(manifest, query.get("channels"), patch.layer ?? initialSelection(manifest).layer);
   }
-  for (const [key, name] of Object.entries(FLAGS)) if (query.get(name) === "1") patch[key] = true;
-  if (/^[01]$/.test(query.get("overlay") ?? "")) patch.overlay = query.get("overlay") === "1";
-  if (query.get("smooth") === "0") patch.smooth = false;
+  for (const name of FLAGS) if (/^[01]$/.test(query.get(name) ?? "")) patch[name] = query.get(name) === "1";
   if (number("opacity") !== null) patch.opacity = Math.min(1, number("opacity"));
   if (number("threshold") !== null) patch.threshold = Math.min(1, number("threshold"));
-  if (query.get("scale") === "frame") patch.scale = "frame";
+  if (SCALES.includes(query.get("scale"))) patch.scale = query.get("scale");
   if (number("visible")) patch.visible = number("visible");
   if (PALETTES.includes(query.get("palette"))) patch.palette = query.get("palette");
   if (query.has("solo")) patch.solo = placeFromText(manifest, query.get("solo"));
@@ -113,7 +111,7 @@ function rowsFromText(manifest, text) {
       trajectory: trajectory && manifest.trajectories[index] ? index : null,
     };
   });
-  return rows.filter((row) => manifest.outputs.some(({ id }) => id === row.output)).slice(0, MAX_ROWS);
+  return rows.filter((row) => findOutput(manifest, row.output)).slice(0, MAX_ROWS);
 }
 
 /** "2b~3": the third channel of layer 2b; "2b~rest": its residual. */

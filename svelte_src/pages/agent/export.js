@@ -2,9 +2,10 @@
 import { get } from "svelte/store";
 import { outputSeries, totalsAt } from "../../data/series.js";
 import { encodeApng } from "../../kit/image/apng.js";
-import { composeImage, makeGrey } from "../../kit/image/compose.js";
+import { composeImage, drawMarks, makeGrey } from "../../kit/image/compose.js";
 import { frameName, outputName, toCsv } from "../../kit/shell/format.js";
-import { attributionChunk, overlayOf } from "./image.js";
+import { accountOf, findOutput } from "../../data/questions.js";
+import { attributionChunks, overlayOf } from "./image.js";
 import { firstTarget } from "./selection.js";
 
 const GAP = 4;
@@ -23,10 +24,11 @@ async function paint(page, frame, scale, narrowest = 0) {
   const target = firstTarget(manifest, now);
   if (target.past) throw new Error(`Trajectory ${target.trajectory + 1} has ended before frame ${frame + 1}.`);
   const bitmap = await frames.get(target.trajectory, frame);
-  const name = attributionChunk(manifest, target);
-  if (name) await chunks.get(name);
+  await chunks.get(manifest.trajectories[target.trajectory].series);
+  const names = attributionChunks(page, target);
+  await Promise.all(names.map((name) => chunks.get(name)));
   const colors = get(page.colors)[target.layer];
-  const signs = name ? (now.combined ? ["abs"] : ["pos", "neg"]) : [];
+  const signs = names.length ? (now.combined ? ["abs"] : ["pos", "neg"]) : [];
   const factor = Math.max(scale, Math.ceil(narrowest / bitmap.width));
   const [width, height] = [bitmap.width * factor, bitmap.height * factor];
   const canvas = document.createElement("canvas");
@@ -44,7 +46,7 @@ async function paint(page, frame, scale, narrowest = 0) {
       context.putImageData(pixels, left, 0);
       context.globalAlpha = now.opacity;
     }
-    context.drawImage(canvasOf(image), left, 0, width, height);
+    for (const part of [image, drawMarks(image)]) context.drawImage(canvasOf(part), left, 0, width, height);
     context.globalAlpha = 1;
   });
   return canvas;
@@ -82,12 +84,13 @@ export async function frameSvg(page, scale) {
 const escaped = (text) => text.replace(/[&<>]/g, (character) => `&#${character.codePointAt(0)};`);
 
 /** What is written around the images of a frame: texts, and color chips, each with its place; and the size with them. */
-function labels({ manifest, selection, colors, names }, frame, { width, height }) {
+function labels(page, frame, { width, height }) {
+  const { manifest, selection, colors, names } = page;
   const now = { ...selection.now, frame };
   const target = firstTarget(manifest, now);
   const layer = manifest.layers[target.layer];
-  const output = manifest.outputs.find(({ id }) => id === target.output);
-  const signs = attributionChunk(manifest, target) ? (now.combined ? ["abs"] : ["pos", "neg"]) : [];
+  const output = findOutput(manifest, target.output);
+  const signs = attributionChunks(page, target).length ? (now.combined ? ["abs"] : ["pos", "neg"]) : [];
   const step = (width + GAP) / (signs.length + 1);
   const facts = [frameName({ trajectory: target.trajectory, frame }), layer?.name, output && outputName(output)];
   const texts = [{ text: facts.filter(Boolean).join(" \u00b7 "), x: 0, y: FONT + 2 }];
@@ -180,33 +183,39 @@ export async function animation(page, { first, last, scale, fps }, onProgress) {
 export async function timelineCsv({ manifest, selection, chunks, names }) {
   const { trajectory, layer, output } = firstTarget(manifest, selection.now);
   const { arrays } = await chunks.get(manifest.trajectories[trajectory].series);
-  const outputs = manifest.outputs
+  const asked = manifest.outputs.some(({ id }) => id === output) ? [] : [findOutput(manifest, output)];
+  const outputs = [...manifest.outputs, ...asked]
     .map((choice) => [outputName(choice), outputSeries(arrays, choice)])
     .filter(([, values]) => values);
-  const totals = await rowTotals({ manifest, chunks, names }, layer, output, trajectory);
+  const parts = await rowParts({ manifest, chunks, names }, { layer, output, trajectory }, arrays);
   const count = manifest.actions.length;
   const header = ["trajectory", "frame", "new episode", "action", "reward", "advantage"];
   header.push(...outputs.map(([label]) => label));
   if (arrays.probabilities) header.push(...manifest.actions.map(({ label }) => `probability of ${label}`));
-  if (totals) header.push(...totals.names);
+  header.push(...parts.map(({ name }) => name));
   const lines = Array.from(arrays.actions.data, (action, t) => {
     const line = [trajectory + 1, t + 1, arrays.firsts.data[t], manifest.actions[action]?.label ?? action];
     line.push(arrays.rewards.data[t], arrays.advantages.data[t], ...outputs.map(([, values]) => values[t]));
     if (arrays.probabilities) line.push(...arrays.probabilities.data.subarray(t * count, (t + 1) * count));
-    if (totals) line.push(...totalsAt(totals.numbers, t).flatMap(({ positive, negative }) => [positive, negative]));
-    return line;
+    return [...line, ...parts.map(({ valueAt }) => valueAt(t))];
   });
   return new Blob([toCsv([header, ...lines])], { type: "text/csv" });
 }
 
-async function rowTotals({ manifest, chunks, names }, layerIndex, output, trajectory) {
-  const layer = manifest.layers[layerIndex];
+/** Columns of a row's account: of an output that the page stores also the positive and the negative part of each feature. */
+async function rowParts({ manifest, chunks, names }, { layer: index, output: id, trajectory }, series) {
+  const layer = manifest.layers[index];
   const name = layer.totals?.[trajectory];
-  const numbers = name && (await chunks.get(name)).arrays[`totals.${output}`];
-  if (!numbers) return null;
-  const labels = Array.from({ length: numbers.shape[1] }, (_, k) => get(names).label(layerIndex, k));
-  return {
-    numbers,
-    names: labels.flatMap((text) => [`${layer.name} ${text} positive`, `${layer.name} ${text} negative`]),
-  };
+  if (!name) return [];
+  const { arrays } = await chunks.get(name);
+  const column = (text, valueAt) => ({ name: `${layer.name} ${text}`, valueAt });
+  const word = (k) => get(names).label(index, k);
+  const numbers = arrays[`totals.${id}`];
+  const signs = Array.from({ length: numbers?.shape[1] ?? 0 }, (_, k) =>
+    ["positive", "negative"].map((sign) => column(`${word(k)} ${sign}`, (t) => totalsAt(numbers, t)[k][sign])),
+  );
+  const account = accountOf(manifest, arrays, findOutput(manifest, id), series);
+  const whole = account ? ["baseline", "memory", "gap"].map((part) => column(part, (t) => account[part][t])) : [];
+  const net = account && !numbers ? [...account.features, account.rest] : [];
+  return [...whole, ...signs.flat(), ...net.map((values, k) => column(word(k), (t) => values[t]))];
 }

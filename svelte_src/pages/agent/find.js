@@ -1,4 +1,5 @@
 // Frames by condition, or by several that hold together.
+import { findOutput } from "../../data/questions.js";
 
 /** @typedef {{conditions: object[], trajectory: number | null}} Search conditions that hold together, in one trajectory or all */
 
@@ -122,12 +123,14 @@ function conditionFromText(manifest, name, rest) {
   return isPossible(manifest, condition) ? condition : null;
 }
 
-function isPossible({ outputs, layers }, condition) {
+function isPossible(manifest, condition) {
   const { compare, output, layer, channel } = condition;
   if (compare !== undefined && !["above", "below"].includes(compare)) return false;
   if (lacksNumber(condition)) return false;
-  if (output !== undefined && !outputs.some(({ id }) => id === output)) return false;
-  return channel === undefined || (Number.isInteger(channel) && channel >= 0 && channel < layers[layer]?.channels);
+  if (output !== undefined && !findOutput(manifest, output)) return false;
+  return (
+    channel === undefined || (Number.isInteger(channel) && channel >= 0 && channel < manifest.layers[layer]?.channels)
+  );
 }
 
 const inTime = (a, b) => a.trajectory - b.trajectory || a.frame - b.frame;

@@ -1,20 +1,127 @@
 // The attribution that a selection asks for, from the chunks that are loaded.
-import { memoized } from "../../data/cache.js";
-import { frameCodes } from "../../kit/image/compose.js";
-import { chosenChannels } from "./selection.js";
+import { memoized, recent } from "../../data/cache.js";
+import { findOutput, termsOf, weightAt } from "../../data/questions.js";
+import { parseHex } from "../../kit/image/colors.js";
+import { frameValues, fullScale, partOf } from "../../kit/image/compose.js";
+import { chosenChannels, rowTarget } from "./selection.js";
 
 const NEAR = 16;
+/** Frames whose values are kept: those of a few rows, and the ones that are likely to come next. */
+const KEPT = 24;
 
-/** Name of the attribution chunk that holds a target's frame, or undefined. */
-export function attributionChunk(manifest, { layer, output, trajectory, frame }) {
-  return manifest.layers[layer].attribution?.[output]?.[trajectory]?.[Math.floor(frame / manifest.segment)];
+const segmentOf = (manifest, { frame }) => Math.floor(frame / manifest.segment);
+
+const chunkName = (manifest, target, output) =>
+  manifest.layers[target.layer].attribution?.[output]?.[target.trajectory]?.[segmentOf(manifest, target)];
+
+const seriesName = (manifest, { trajectory }) => manifest.trajectories[trajectory].series;
+
+/** The stored outputs that a target's output is the sum of; null while the numbers that weight them are not loaded. */
+function targetTerms({ manifest, chunks }, target) {
+  const output = findOutput(manifest, target.output);
+  if (!output) return [];
+  const series = chunks.peek(seriesName(manifest, target))?.arrays ?? null;
+  return termsOf(manifest, manifest.layers[target.layer].attribution ?? {}, output, series);
 }
 
-/** The codes of a target's frame, or null when its chunk is not loaded. */
-export function targetCodes(manifest, chunks, target) {
-  const name = attributionChunk(manifest, target);
-  const chunk = name && chunks.peek(name);
-  return chunk ? frameCodes(chunk, target.frame % manifest.segment) : null;
+/** Names of the chunks that a target's image is made of: none where the page does not have it. */
+export function attributionChunks(page, target) {
+  const terms = targetTerms(page, target);
+  if (!terms) return [seriesName(page.manifest, target)];
+  const names = terms.map(({ output }) => chunkName(page.manifest, target, output));
+  return names.every(Boolean) ? names : [];
+}
+
+/** [{chunk, weight}], or null when they are not loaded. */
+function targetParts(page, target) {
+  const terms = targetTerms(page, target);
+  if (!terms?.length) return null;
+  const parts = terms.map(({ output, weights }) => ({
+    chunk: page.chunks.peek(chunkName(page.manifest, target, output)),
+    weights,
+  }));
+  return parts.every(({ chunk }) => chunk) ? parts : null;
+}
+
+const keyOfParts = (parts) => parts.flatMap(({ chunk, weights }) => [chunk, weights]);
+
+const valuesOf = recent(
+  ({ parts, first, at }) => {
+    const weighted = parts.map(({ chunk, weights }) => ({ chunk, weight: weightAt(weights, first + at) }));
+    const needed = weighted.filter(({ weight }) => weight !== 0);
+    return frameValues(needed.length ? needed : weighted.slice(0, 1), at);
+  },
+  ({ parts, first, at }) => [first, at, ...keyOfParts(parts)],
+  KEPT,
+);
+
+/** The values of a target's frame, or null when its chunks are not loaded. */
+export function targetValues(page, target) {
+  const parts = targetParts(page, target);
+  if (!parts) return null;
+  const first = segmentOf(page.manifest, target) * page.manifest.segment;
+  return valuesOf({ parts, first, at: target.frame - first });
+}
+
+// What has full opacity.
+
+/** Every so many frames of a segment are looked at to measure a scale. */
+const STRIDE = 4;
+
+const measured = recent(
+  ({ parts, first }) => {
+    const count = parts[0].chunk.arrays.codes.shape[0];
+    const frames = Array.from({ length: Math.ceil(count / STRIDE) }, (_, i) => i * STRIDE);
+    return fullScale(frames.map((at) => valuesOf({ parts, first, at })));
+  },
+  ({ parts, first }) => [first, ...keyOfParts(parts)],
+  KEPT,
+);
+
+/**
+ * What has full opacity in a trajectory: 99.5 % of its positions are below. The page stores it for its outputs, and for
+ * actions less the policy's mean; that of a difference is at most the sum. Null where it is not known.
+ */
+export function knownLimit(manifest, { layer: index, output: id, trajectory }) {
+  const limits = manifest.layers[index].limits ?? {};
+  const known = (key) => limits[key]?.[trajectory] ?? null;
+  if (id in limits) return known(id);
+  const { subject, against } = findOutput(manifest, id) ?? {};
+  if (!subject) return null;
+  const all = manifest.actions.map((_, action) => action);
+  const sum = (list) => (list.includes(null) ? null : list.reduce((total, one) => total + one, 0));
+  const largest = (list) => (list.includes(null) ? null : Math.max(...list));
+  const centred = ({ actions }, join) => {
+    const list = (actions ?? all).map((action) => known(`action-${action}-less-mean`));
+    return actions ? join(list) : largest(list);
+  };
+  if (against === undefined) return largest(all.map((action) => known(`action-${action}`)));
+  if (against === "mean") return centred(subject, sum);
+  if (against === "log") return centred(subject, largest);
+  return sum([centred(subject, sum), centred(against, sum)]);
+}
+
+/** What a target's values are divided by. */
+function scaleOf(page, target) {
+  const { manifest, selection } = page;
+  const { mixed, scale } = selection.now;
+  if (scale === "frame") return null;
+  const own = (one) =>
+    mixed ? (manifest.layers[one.layer].scales?.[one.output]?.[one.trajectory] ?? null) : knownLimit(manifest, one);
+  const alone = own(target) ?? measuredLimit(page, target);
+  if (scale === "trajectory" || !selection.now.rows) return alone;
+  const unit = unitOf(manifest, target.output);
+  const others = selection.now.rows
+    .map((row) => rowTarget(manifest, selection.now, row))
+    .filter(({ layer, output }) => layer === target.layer && unitOf(manifest, output) === unit);
+  return Math.max(alone, ...others.map((other) => own(other) ?? 0));
+}
+
+const unitOf = (manifest, id) => (findOutput(manifest, id)?.kind === "value" ? "value" : "logit");
+
+function measuredLimit(page, target) {
+  const parts = targetParts(page, target);
+  return measured({ parts, first: segmentOf(page.manifest, target) * page.manifest.segment });
 }
 
 /** Which channels an image shows: those of the selection, or only the one under the pointer, or the one that is soloed. */
@@ -28,23 +135,38 @@ export function shownChannels(selection, layer, layerIndex, isolated) {
 }
 
 const huesOf = memoized((colors) => colors.map(({ hue }) => hue));
+const colorsOf = memoized((colors) => colors.map(({ color }) => parseHex(color).map((level) => level / 255)));
 
-/** What `composeImage` makes a target's image of; null when its chunk is not loaded. */
-export function overlayOf({ manifest, chunks, selection }, { target, sign, isolated, colors }) {
+/** What `composeImage` makes a target's image of; null when its chunks are not loaded. */
+export function overlayOf(page, { target, sign, isolated, colors }) {
+  const { manifest, selection } = page;
   const layer = manifest.layers[target.layer];
-  const values = targetCodes(manifest, chunks, target);
+  const values = targetValues(page, target);
   if (!values) return null;
-  const { scale, smooth, threshold } = selection.now;
+  const { smooth, threshold, mixed } = selection.now;
   return {
     grid: layer,
     sign,
-    scale: scale === "frame" ? null : layer.scales?.[target.output]?.[target.trajectory] || 1,
+    scale: scaleOf(page, target),
     values,
-    hues: huesOf(colors),
+    hues: mixed ? huesOf(colors) : colorsOf(colors),
     ...shownChannels(selection.now, layer, target.layer, isolated),
+    mixed,
     smooth,
+    observation: manifest.observation,
     threshold,
   };
+}
+
+/** The features, at most so many, whose part of a sign is largest in an image, strongest first. */
+export function strongestFeatures({ values: { data, depth }, sign, chosen }, count) {
+  const sums = chosen.map((k) => {
+    let total = 0;
+    for (let at = k; at < data.length; at += depth) total += partOf(data[at], sign);
+    return { k, total };
+  });
+  const present = sums.filter(({ total }) => total > 0).sort((a, b) => b.total - a.total);
+  return present.slice(0, count).map(({ k }) => k);
 }
 
 /** The target that is most likely to be asked for after another one, or null. */
@@ -71,14 +193,15 @@ export function requestImage({ manifest, chunks, frames }, target) {
 }
 
 /** Load what the reader is about to reach: the next segment while playing, a neighbour near a segment's edge. */
-export function prefetchAround({ manifest, chunks, frames }, target, direction) {
+export function prefetchAround(page, target, direction) {
+  const { manifest, chunks, frames } = page;
   frames.warm(target.trajectory, target.frame, direction || 1);
   const steps = manifest.trajectories[target.trajectory].steps;
   const reach = direction ? manifest.segment : NEAR;
   for (const side of direction ? [direction] : [1, -1]) {
     const frame = target.frame + side * reach;
     if (frame >= 0 && frame < steps) {
-      chunks.prefetch(attributionChunk(manifest, { ...target, frame }));
+      for (const name of attributionChunks(page, { ...target, frame })) chunks.prefetch(name);
       chunks.prefetch(manifest.trajectories[target.trajectory].frames[Math.floor(frame / manifest.segment)]);
     }
   }

@@ -3,12 +3,21 @@ import { Buffer } from "node:buffer";
 import { test } from "node:test";
 import zlib from "node:zlib";
 import { createImages } from "../../data/images.js";
-import { frameCodes, imageKey } from "../../kit/image/compose.js";
+import { imageKey } from "../../kit/image/compose.js";
 import { crc32, encodeApng } from "../../kit/image/apng.js";
 import { addNote, editNote, exportNotes, importNotes, LONGEST, cleanNotes, removeNote } from "../../kit/shell/kept.js";
 import { axis, pixelsPerStep, stepToX, xToStep } from "../../kit/time/draw.js";
 import { atlasCell, cellAt, cellBox, clipPatch, featureGrid, neededImages, patchRectangle } from "./features.js";
-import { attributionChunk, movedPoint, overlayOf, shownChannels, targetAfter } from "./image.js";
+import {
+  attributionChunks,
+  knownLimit,
+  movedPoint,
+  overlayOf,
+  shownChannels,
+  strongestFeatures,
+  targetAfter,
+  targetValues,
+} from "./image.js";
 
 test("a patch is expand times the pixels of a position, around its centre", () => {
   const patch = patchRectangle({ height: 8, width: 8 }, { height: 64, width: 32 }, [0.5, 4], 2);
@@ -67,16 +76,80 @@ test("a track shows a short trajectory as a whole, of a long one what is around 
   assert.equal(xToStep(view, stepToX(view, 83)), 83);
 });
 
-test("a target's chunk and frame are found", () => {
-  const manifest = { segment: 64, layers: [{ attribution: { value: [["s0", "s1"]] } }] };
-  assert.equal(attributionChunk(manifest, { layer: 0, output: "value", trajectory: 0, frame: 64 }), "s1");
-  assert.equal(attributionChunk(manifest, { layer: 0, output: "action-1", trajectory: 0, frame: 0 }), undefined);
-  const arrays = {
-    codes: { data: Int8Array.of(1, 2, 3, 4), shape: [2, 1, 1, 2] },
-    scales: { data: Float32Array.of(5, 6) },
+/** Three actions and a group of two, one position, one feature and the rest; logits 0, 0 and log 2. */
+function policyPage() {
+  const codes = { "action-0": [127, 0], "action-1": [0, 127], "action-2": [127, -127] };
+  const chunkOf = (...list) => ({
+    arrays: { codes: { data: Int8Array.of(...list), shape: [1, 1, 1, 2] }, scales: { data: Float32Array.of(1) } },
+  });
+  const held = new Map(Object.entries(codes).map(([name, list]) => [name, chunkOf(...list)]));
+  const numbers = (...list) => ({ data: Float32Array.from(list), shape: [1, 3] });
+  held.set("series", {
+    arrays: {
+      logits: numbers(0, 0, Math.log(2)),
+      probabilities: numbers(0.25, 0.25, 0.5),
+      actions: { data: Int32Array.of(2), shape: [1] },
+    },
+  });
+  const ids = Object.keys(codes);
+  const layer = { attribution: Object.fromEntries(ids.map((id) => [id, [[id]]])), height: 1, width: 1, channels: 1 };
+  const manifest = {
+    segment: 64,
+    agent: { kind: "policy", action_groups: [{ label: "any", actions: [0, 1] }] },
+    actions: ["a", "b", "c"].map((label) => ({ label })),
+    outputs: [
+      ...ids.map((id, action) => ({ id, kind: "action", action })),
+      { id: "group-0", kind: "group", group: 0, label: "any" },
+    ],
+    trajectories: [{ steps: 1, series: "series" }],
+    layers: [layer],
   };
-  const { codes, depth, frameScale } = frameCodes({ arrays }, 1);
-  assert.deepEqual([Array.from(codes), depth, frameScale], [[3, 4], 2, 6]);
+  return { manifest, held, chunks: { peek: (name) => held.get(name) } };
+}
+
+test("a target's chunks and values are found, of a question those of all that it combines", () => {
+  const page = policyPage();
+  const target = (output) => ({ layer: 0, output, trajectory: 0, frame: 0 });
+  const valuesOf = (output) => Array.from(targetValues(page, target(output)).data);
+  assert.deepEqual(attributionChunks(page, target("action-1")), ["action-1"]);
+  assert.deepEqual(valuesOf("action-1"), [0, 1]);
+  assert.deepEqual(attributionChunks(page, target("action-0-less-action-2")), ["action-0", "action-2"]);
+  assert.deepEqual(valuesOf("action-0-less-action-2"), [0, 1]);
+  assert.deepEqual(attributionChunks(page, target("group-0")), ["action-0", "action-1"], "not stored itself");
+  assert.deepEqual(valuesOf("group-0"), [1, 1]);
+  assert.deepEqual(valuesOf("taken"), [1, -1]);
+  assert.deepEqual(valuesOf("taken-less-mean"), [0.25, -0.75]);
+  assert.deepEqual(attributionChunks(page, target("value")), []);
+  page.held.delete("action-2");
+  assert.equal(targetValues(page, target("taken")), null, "not loaded yet");
+  page.held.delete("series");
+  assert.deepEqual(attributionChunks(page, target("taken")), ["series"], "which say what is combined");
+});
+
+test("the scale of a question is known from those of actions less the policy's mean", () => {
+  const { manifest } = policyPage();
+  const limits = { "action-0": [9], "action-0-less-mean": [1], "action-1-less-mean": [2], "action-2-less-mean": [4] };
+  manifest.layers[0].limits = limits;
+  const limitOf = (output) => knownLimit(manifest, { layer: 0, output, trajectory: 0 });
+  assert.deepEqual(
+    [
+      "action-0",
+      "action-1-less-mean",
+      "log-action-1",
+      "action-0-less-action-2",
+      "group-0-less-mean",
+      "taken-less-mean",
+    ].map(limitOf),
+    [9, 2, 2, 5, 3, 4],
+  );
+  assert.deepEqual(["taken", "value"].map(limitOf), [null, null]);
+});
+
+test("the strongest features of an image are those with the largest sums of a sign", () => {
+  const values = { data: Float32Array.of(3, 0, -9, 5, 1, -9, 5, 0, -9), depth: 3 };
+  assert.deepEqual(strongestFeatures({ values, sign: "pos", chosen: [0, 1, 2] }, 2), [0, 1]);
+  assert.deepEqual(strongestFeatures({ values, sign: "neg", chosen: [0, 1, 2] }, 2), [2]);
+  assert.deepEqual(strongestFeatures({ values, sign: "pos", chosen: [1] }, 2), [1]);
 });
 
 test("a channel under the pointer is shown alone, in its own layer only", () => {
@@ -191,7 +264,12 @@ test("images that cannot be decoded are named", async () => {
 
 test("an image depends on its chunk, its target and the choices, not on how rows are laid out", () => {
   const layer = { attribution: { v: [["a", "b"]] }, channels: 1, height: 1, width: 1 };
-  const manifest = { segment: 2, layers: [layer], trajectories: [{ steps: 3 }] };
+  const manifest = {
+    segment: 2,
+    layers: [layer],
+    trajectories: [{ steps: 3, series: "s" }],
+    outputs: [{ id: "v", kind: "value" }],
+  };
   const codes = { data: Int8Array.of(1, 2), shape: [2, 1, 1, 1] };
   const chunk = { arrays: { codes, scales: { data: [1, 1] } } };
   const held = new Map([["a", chunk]]);
@@ -199,7 +277,7 @@ test("an image depends on its chunk, its target and the choices, not on how rows
   const target = { layer: 0, output: "v", trajectory: 0, frame: 2 };
   const colors = [{ color: "#f00", hue: [1, 0, 0] }];
   const optionsFor = (choices, shown = target) => {
-    const selection = { now: { channels: {}, layer: 0, smooth: true, ...choices } };
+    const selection = { now: { channels: {}, layer: 0, smooth: true, scale: "trajectory", ...choices } };
     return overlayOf({ manifest, chunks, selection }, { target: shown, sign: "pos", isolated: null, colors });
   };
   const same = (a, b) => a.every((part, i) => part === b[i]);
@@ -208,6 +286,7 @@ test("an image depends on its chunk, its target and the choices, not on how rows
   const before = imageKey(optionsFor({}));
   assert.ok(same(imageKey(optionsFor({ columns: true })), before));
   assert.ok(!same(imageKey(optionsFor({ smooth: false })), before));
+  assert.ok(!same(imageKey(optionsFor({ mixed: true })), before));
   assert.ok(!same(imageKey(optionsFor({}, { ...target, frame: 1 })), before));
 });
 

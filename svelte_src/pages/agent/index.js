@@ -5,6 +5,7 @@ import { createFrames } from "../../data/frames.js";
 import { createRegionSums } from "../../data/region.js";
 import { createResource } from "../../data/resource.js";
 import { channelColors } from "../../kit/image/colors.js";
+import { accountOf, findOutput } from "../../data/questions.js";
 import { composeImage } from "../../kit/image/compose.js";
 import { formatNumber } from "../../kit/shell/format.js";
 import { createKept, createSelection } from "../../kit/shell/page.js";
@@ -49,6 +50,7 @@ export const keys = [
   { keys: ["g", "G"], action: "match", text: "next or (Shift) previous frame that was found", letter: true },
   { keys: ["l"], action: "features", text: "table of all features of the layer", letter: true },
   { keys: ["r"], action: "residual", text: "show or hide the rest", letter: true },
+  { keys: ["m"], action: "mixed", text: "hues of all features mixed, or of the strongest alone", letter: true },
   { keys: ["b"], action: "combined", text: "positive and negative attribution in one image", letter: true },
   { keys: ["o"], action: "overlay", text: "attribution over the observation, or alone", letter: true },
 ];
@@ -163,6 +165,7 @@ export function create(shell, query) {
     features: () => page.drawer.update((now) => (now?.name === "features" ? null : { name: "features" })),
     channels: () => chooseChannels(page, selection.now.layer, null),
     residual: toggle("residual"),
+    mixed: toggle("mixed"),
     combined: toggle("combined"),
     overlay: toggle("overlay"),
   };
@@ -201,13 +204,30 @@ function followFeature(selection, drawer) {
 
 /** What `window.rlClarity` offers on this page, beside what every page has. */
 export const scripting = (page) => ({
-  /** What a row shows in a direction ("pos", "neg", "abs"): premultiplied RGBA in 0..1, row by row. */
-  compose(row = 0, sign = "pos") {
-    const now = page.selection.now;
+  /**
+   * What a row shows in a direction ("pos", "neg", "abs"): premultiplied RGBA in 0..1, row by row; the opacity of the rest's
+   * hatch; the positions that exceed the scale; and the scale. `mixed`: with mixed hues, or without; by default as shown.
+   */
+  compose(row = 0, sign = "pos", mixed = page.selection.now.mixed) {
+    const now = { ...page.selection.now, mixed };
     const target = rowTarget(page.manifest, now, now.rows[row]);
-    const options = overlayOf(page, { target, sign, isolated: get(page.isolated), colors: get(page.colors) });
+    const colors = get(page.colors)[target.layer];
+    const options = overlayOf({ ...page, selection: { now } }, { target, sign, isolated: get(page.isolated), colors });
     if (!options) return null;
-    const { height, width, premultiplied } = composeImage(options);
-    return { height, width, data: Array.from(premultiplied()) };
+    const { height, width, premultiplied, rest, clipped } = composeImage(options);
+    return { height, width, data: Array.from(premultiplied()), rest: Array.from(rest), clipped, scale: options.scale };
+  },
+  /** A row's account at the frame that is shown: numbers, and a list for features; null while its chunks are not loaded. */
+  account(row = 0) {
+    const { manifest, chunks } = page;
+    const target = rowTarget(manifest, page.selection.now, page.selection.now.rows[row]);
+    const totals = chunks.peek(manifest.layers[target.layer].totals?.[target.trajectory]);
+    const series = chunks.peek(manifest.trajectories[target.trajectory].series);
+    if (!totals || !series) return null;
+    const account = accountOf(manifest, totals.arrays, findOutput(manifest, target.output), series.arrays);
+    if (!account) return null;
+    const { features, ...others } = account;
+    const numbers = Object.entries(others).map(([name, values]) => [name, values[target.frame]]);
+    return { ...Object.fromEntries(numbers), features: features.map((values) => values[target.frame]) };
   },
 });

@@ -1,5 +1,6 @@
 // Looks for frames in trajectories, loading the numbers that the conditions need.
 import { writable } from "svelte/store";
+import { accountOf, findOutput } from "../../data/questions.js";
 import { channelSeries, outputSeries } from "../../data/series.js";
 import { brushOf, EMPTY } from "../../kit/time/brush.js";
 import { findFrames, kindOf, ordered } from "./find.js";
@@ -27,10 +28,10 @@ async function contextOf({ manifest, chunks }, condition, trajectory) {
   const context = { series: arrays, firsts: arrays.firsts.data };
   const kind = kindOf(condition);
   if (kind.output) {
-    const output = manifest.outputs.find(({ id }) => id === condition.output);
+    const output = findOutput(manifest, condition.output);
     context.output = output && outputSeries(arrays, output);
   }
-  if (kind.channel) context.channel = await channelOf({ manifest, chunks }, condition, trajectory);
+  if (kind.channel) context.channel = await channelOf({ manifest, chunks }, condition, trajectory, arrays);
   if (condition.kind === "bookmark") context.bookmarks = bookmarksOf(manifest, condition.which, trajectory);
   return context;
 }
@@ -40,12 +41,14 @@ function bookmarksOf({ bookmarks }, which, trajectory) {
   return new Map(own.map(({ frame, advantage }) => [frame, advantage]));
 }
 
-async function channelOf({ manifest, chunks }, { layer, output, channel }, trajectory) {
+async function channelOf({ manifest, chunks }, { layer, output: id, channel }, trajectory, series) {
   const name = manifest.layers[layer].totals?.[trajectory];
   if (!name || channel >= manifest.layers[layer].channels) return null; // the totals' last is the residual
   const { arrays } = await chunks.get(name);
-  const numbers = arrays[`totals.${output}`];
-  return numbers ? channelSeries(numbers, channel) : null;
+  const numbers = arrays[`totals.${id}`];
+  if (numbers) return channelSeries(numbers, channel);
+  const output = findOutput(manifest, id);
+  return (output && accountOf(manifest, arrays, output, series)?.features[channel]) ?? null;
 }
 
 /** The frames that the selection's search finds, marked on the tracks: a store of {matches, problem, busy}. */

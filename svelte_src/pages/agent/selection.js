@@ -8,13 +8,14 @@
  * @property {number} layer
  * @property {Row[]} rows
  * @property {Object<number, number[]>} channels of each layer (by its index) the channels that are shown; all where it has none
- * @property {boolean} residual
+ * @property {boolean} residual whether the rest is shown
+ * @property {boolean} mixed hues of all features mixed, as in the paper; otherwise a position has that of its strongest feature
  * @property {boolean} combined positive and negative in one image
  * @property {boolean} overlay over the observation
  * @property {number} opacity of attribution over the observation
  * @property {number} threshold opacity below which a position stays empty
  * @property {boolean} smooth
- * @property {"trajectory" | "frame"} scale
+ * @property {"rows" | "trajectory" | "frame"} scale what has a scale of its own; "rows": those of one layer and unit share one
  * @property {boolean} columns rows side by side
  * @property {number} visible steps that the timeline shows at a time
  * @property {"standard" | "safe"} palette of the channels; "safe": for color-blind readers
@@ -27,19 +28,21 @@
 
 /** @returns {Selection} */
 export function initialSelection(manifest) {
+  const original = isOriginal(manifest);
   return {
     trajectory: 0,
     frame: 0,
     layer: defaultLayer(manifest),
     rows: [{ output: firstOutput(manifest), layer: null, trajectory: null }],
     channels: {},
-    residual: false,
+    residual: !original,
+    mixed: original,
     combined: false,
     overlay: manifest.observation?.aligned ?? true,
     opacity: manifest.view?.attribution_weight ?? 0.9,
     threshold: 0,
     smooth: true,
-    scale: "trajectory",
+    scale: original ? "trajectory" : "rows",
     columns: false,
     visible: defaultVisible(manifest),
     palette: manifest.view?.palette ?? "standard",
@@ -50,6 +53,9 @@ export function initialSelection(manifest) {
     names: {},
   };
 }
+
+/** Whether the page opens with the view of understanding-rl-vision: mixed hues, no rest, logits as they are. */
+export const isOriginal = ({ view }) => view?.attribution_colors === "mixed";
 
 /** The middle of the layers: early ones are fine but shallow, late ones deep but coarse. */
 function defaultLayer(manifest) {

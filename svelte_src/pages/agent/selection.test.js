@@ -50,7 +50,8 @@ test("a selection survives its address", () => {
       { output: "value", layer: null, trajectory: 2 },
     ],
     channels: { 2: [0, 7], 1: [3] },
-    residual: true,
+    residual: false,
+    mixed: true,
     combined: true,
     overlay: false,
     opacity: 0.5,
@@ -66,6 +67,20 @@ test("a selection survives its address", () => {
   assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, selection)), selection);
   const other = { ...selection, rows: [], channels: { 2: [] }, feature: { layer: 3, channel: 0 } };
   assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, other)), other);
+});
+
+test("a page with the original's colors opens as the original: hues mixed, no rest, a scale for each trajectory", () => {
+  const original = { ...MANIFEST, view: { ...MANIFEST.view, attribution_colors: "mixed" } };
+  const pick = ({ mixed, residual, scale }) => ({ mixed, residual, scale });
+  assert.deepEqual(pick(initialSelection(original)), { mixed: true, residual: false, scale: "trajectory" });
+  const usual = initialSelection(MANIFEST);
+  assert.deepEqual(pick(usual), { mixed: false, residual: true, scale: "rows" });
+  for (const manifest of [MANIFEST, original]) {
+    for (const mixed of [false, true]) {
+      const selection = { ...initialSelection(manifest), mixed, residual: mixed };
+      assert.deepEqual(fromQuery(manifest, toQuery(manifest, selection)), selection);
+    }
+  }
 });
 
 test("attribution is drawn alone where the frames show another view than the observations", () => {
@@ -172,7 +187,7 @@ test("an address that asks for nonsense gives what can be shown", () => {
   ]) {
     const found = fromQuery(MANIFEST, text);
     assert.ok(found.frame >= 0 && found.frame < MANIFEST.trajectories[found.trajectory].steps, text);
-    assert.ok(found.opacity >= 0 && found.opacity <= 1 && found.threshold === 0 && found.scale === "trajectory");
+    assert.ok(found.opacity >= 0 && found.opacity <= 1 && found.threshold === 0 && found.scale === "rows");
     assert.ok(found.rows.every(({ output }) => output === "value"));
     assert.equal(found.feature, null);
   }

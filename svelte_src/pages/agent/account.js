@@ -1,0 +1,157 @@
+// The account of an output as a waterfall, and over time as a stack.
+import { memoized } from "../../data/cache.js";
+import { firstVisible, lastVisible, pixelsPerStep, stepToX } from "../../kit/time/draw.js";
+
+/** Parts of an account after the features, in order. */
+const OTHERS = ["rest", "memory", "gap"];
+/** The share of waterfalls that fit the scale of a trajectory at each end. */
+const USUAL = 0.9;
+
+/** The account of a layer without a baseline, the input: only its channels, from totals (T, K, 2). */
+export function channelAccount({ data, shape: [steps, channels] }) {
+  const zeros = new Float64Array(steps);
+  const net = (t, k) => data[(t * channels + k) * 2] + data[(t * channels + k) * 2 + 1];
+  const features = Array.from({ length: channels }, (_, k) =>
+    Float64Array.from({ length: steps }, (_step, t) => net(t, k)),
+  );
+  const output = zeros.map((_, t) => features.reduce((sum, feature) => sum + feature[t], 0));
+  return { baseline: zeros, features, rest: zeros, memory: zeros, gap: zeros, output };
+}
+
+/** The series that are added to the baseline, in order: [{name, channel?, values}]. */
+export const partsOf = memoized((account) => [
+  ...account.features.map((values, k) => ({ name: `feature-${k + 1}`, channel: k, values })),
+  ...OTHERS.map((name) => ({
+    name,
+    values: account[name],
+    ...(name === "rest" && { channel: account.features.length }),
+  })),
+]);
+
+/**
+ * The steps of a frame's waterfall: where each part begins and ends, less the baseline.
+ *
+ * @returns {{name: string, channel?: number, value: number, from: number, to: number}[]}
+ */
+export function waterfall(account, frame) {
+  let level = 0;
+  return partsOf(account).map(({ name, channel, values }) => {
+    const [from, value] = [level, values[frame]];
+    level += value;
+    return { name, channel, value, from, to: level };
+  });
+}
+
+/** Levels between which most waterfalls of a trajectory lie: [low, high], less the baseline. */
+export const waterfallRange = memoized((account) => {
+  const parts = partsOf(account).map(({ values }) => values);
+  const ends = Array.from(account.output, (_, t) => {
+    let [level, low, high] = [0, 0, 0];
+    for (const values of parts) {
+      level += values[t];
+      low = Math.min(low, level);
+      high = Math.max(high, level);
+    }
+    return [low, high];
+  });
+  const within = (list) => Float64Array.from(list).sort()[Math.floor(USUAL * (list.length - 1))];
+  const [low, high] = [-within(ends.map(([least]) => -least)), within(ends.map(([, most]) => most))];
+  return high - low > 0 ? [low, high] : [low - 0.5, high + 0.5];
+});
+
+/** Sums of the parts that raise and of those that lower the output, at every step: {raised, lowered}, from the baseline. */
+export const stackEnds = memoized((account) => {
+  const sum = (part) =>
+    account.output.map((_, t) => partsOf(account).reduce((total, { values }) => total + part(values[t], 0), 0));
+  return { raised: sum(Math.max), lowered: sum(Math.min) };
+});
+
+/** Smallest and largest number of the stack of a trajectory. */
+export const stackRange = memoized((account) => {
+  const { raised, lowered } = stackEnds(account);
+  const low = account.baseline.reduce((least, value, t) => Math.min(least, value + lowered[t]), Infinity);
+  const high = account.baseline.reduce((most, value, t) => Math.max(most, value + raised[t]), -Infinity);
+  return high > low ? [low, high] : [low - 0.5, high + 0.5];
+});
+
+/** The share of an output's variance over frames that features and rest together account for, as `variance_share` in Python. */
+export const varianceShare = memoized(({ output, features, rest }) => {
+  const variance = (values) => {
+    const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+    return values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length;
+  };
+  const whole = variance(output);
+  const left = output.map((value, t) => value - rest[t] - features.reduce((sum, feature) => sum + feature[t], 0));
+  return whole > 0 ? 1 - variance(left) / whole : null;
+});
+
+/** The share of all attribution, by its size at every frame, that the features account for. */
+export const coverage = memoized(({ features, rest }) => {
+  const size = (list) => list.reduce((sum, values) => values.reduce((total, value) => total + Math.abs(value), sum), 0);
+  const [covered, left] = [size(features), size([rest])];
+  return covered + left > 0 ? covered / (covered + left) : null;
+});
+
+const FAINT = 0.15;
+
+/**
+ * Draw a stack along time: from the baseline, parts that raise the output upwards and those that lower it downwards.
+ *
+ * @param {object} options
+ * @param {import("../../data/account.js").Account} options.account
+ * @param {(string | null)[]} options.colors of the features
+ * @param {number | null} [options.alone] the channel of the only part that is not faint
+ * @param {{ink: string, line: string}} options.tokens
+ */
+export function drawStack(context, view, { account, colors, alone = null, tokens }) {
+  const [low, high] = stackRange(account);
+  const pad = 3;
+  const toY = (value) => view.height - pad - ((value - low) / (high - low)) * (view.height - 2 * pad);
+  const stride = Math.max(1, Math.floor(1 / pixelsPerStep(view)));
+  const steps = [];
+  for (let t = firstVisible(view); t <= lastVisible(view); t += stride) steps.push(t);
+  const fills = { rest: hatch(context, tokens), memory: tokens.ink, gap: tokens.line };
+  const ups = steps.map((t) => account.baseline[t]);
+  const downs = [...ups];
+  for (const { name, channel, values } of partsOf(account)) {
+    context.fillStyle = fills[name] ?? colors[channel] ?? tokens.line;
+    context.globalAlpha = alone === null || alone === channel ? (name === "memory" ? 0.5 : 1) : FAINT;
+    steps.forEach((t, i) => {
+      const ends = values[t] > 0 ? ups : downs;
+      const [from, to] = [toY(ends[i]), toY(ends[i] + values[t])];
+      ends[i] += values[t];
+      const left = stepToX(view, t - 0.5);
+      const right = stepToX(view, t + stride - 0.5);
+      context.fillRect(left, Math.min(from, to), right - left, Math.abs(to - from));
+    });
+  }
+  context.globalAlpha = 1;
+  drawLevels(context, view, steps, account.baseline, toY, { color: tokens.ink, dash: [3, 3], width: 1 });
+  drawLevels(context, view, steps, account.output, toY, { color: tokens.ink, dash: [], width: 1.75 });
+}
+
+function drawLevels(context, view, steps, values, toY, { color, dash, width }) {
+  context.strokeStyle = color;
+  context.lineWidth = width;
+  context.setLineDash(dash);
+  context.beginPath();
+  steps.forEach((t, i) => context[i ? "lineTo" : "moveTo"](stepToX(view, t), toY(values[t])));
+  context.stroke();
+  context.setLineDash([]);
+}
+
+/** Diagonal lines, as in the legend. */
+function hatch(context, { ink }) {
+  const tile = document.createElement("canvas");
+  Object.assign(tile, { width: 6, height: 6 });
+  const inner = tile.getContext("2d");
+  inner.strokeStyle = ink;
+  inner.lineWidth = 1.5;
+  inner.beginPath();
+  for (const offset of [-6, 0, 6]) {
+    inner.moveTo(offset, 6);
+    inner.lineTo(offset + 6, 0);
+  }
+  inner.stroke();
+  return context.createPattern(tile, "repeat");
+}

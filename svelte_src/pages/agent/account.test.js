@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  channelAccount,
+  coverage,
+  drawStack,
+  stackEnds,
+  stackRange,
+  varianceShare,
+  waterfall,
+  waterfallRange,
+} from "./account.js";
+
+const list = (...numbers) => Float64Array.from(numbers);
+
+/** Two steps, two features. */
+const ACCOUNT = {
+  baseline: list(5, 5.5),
+  features: [list(2, 1), list(-3, 0)],
+  rest: list(0.5, -0.25),
+  memory: list(0, 0.5),
+  gap: list(0.25, 0),
+  output: list(4.75, 6.75),
+};
+
+test("steps of a waterfall begin where the last one ended, and lead to the output", () => {
+  const steps = waterfall(ACCOUNT, 0);
+  assert.deepEqual(
+    steps.map(({ name, from, to }) => [name, from, to]),
+    [
+      ["feature-1", 0, 2],
+      ["feature-2", 2, -1],
+      ["rest", -1, -0.5],
+      ["memory", -0.5, -0.5],
+      ["gap", -0.5, -0.25],
+    ],
+  );
+  assert.deepEqual(
+    steps.map(({ channel }) => channel),
+    [0, 1, 2, undefined, undefined],
+  );
+  assert.equal(ACCOUNT.baseline[0] + steps.at(-1).to, ACCOUNT.output[0]);
+});
+
+test("the scale of waterfalls is that of the trajectory, without its outliers", () => {
+  const steps = 100;
+  const constant = (value) => new Float64Array(steps).fill(value);
+  const rising = constant(1).map((_, t) => (t < 5 ? 50 : 2));
+  const account = { ...ACCOUNT, baseline: constant(3), features: [rising, constant(-3)], output: constant(2) };
+  for (const name of ["rest", "memory", "gap"]) account[name] = constant(0);
+  assert.deepEqual(waterfallRange(account), [-1, 2]);
+  const nothing = { ...account, features: [constant(0), constant(0)] };
+  assert.deepEqual(waterfallRange(nothing), [-0.5, 0.5]);
+});
+
+test("a stack has what raises the output above the baseline, and what lowers it below", () => {
+  const { raised, lowered } = stackEnds(ACCOUNT);
+  assert.deepEqual(Array.from(raised), [2.75, 1.5]);
+  assert.deepEqual(Array.from(lowered), [-3, -0.25]);
+  assert.deepEqual(stackRange(ACCOUNT), [2, 7.75]);
+});
+
+test("a stack is drawn with every part where it begins, the parts that are not alone faintly", () => {
+  const drawn = [];
+  const context = {
+    globalAlpha: 1,
+    fillRect: (...box) => drawn.push([context.fillStyle, context.globalAlpha, ...box]),
+    createPattern: () => "hatch",
+    setLineDash() {},
+    beginPath() {},
+    moveTo() {},
+    lineTo() {},
+    stroke() {},
+  };
+  globalThis.document = { createElement: () => ({ getContext: () => context }) };
+  const view = { frame: 0, visible: 2, width: 20, height: 29, steps: 2 };
+  const tokens = { ink: "ink", line: "line" };
+  drawStack(context, view, { account: ACCOUNT, colors: ["red", "blue"], alone: 1, tokens });
+  delete globalThis.document;
+  const at = (fill) => drawn.filter(([color]) => color === fill);
+  assert.deepEqual(at("red")[0], ["red", 0.15, 5, 6, 10, 8], "a unit is four pixels: from 5 up to 7");
+  assert.deepEqual(at("blue")[0], ["blue", 1, 5, 14, 10, 12], "from 5 down to 2");
+  assert.deepEqual(at("hatch")[0].slice(2), [5, 4, 10, 2], "above the first feature");
+});
+
+test("the share of variance is 1 where attribution follows the output, 0 where it says nothing", () => {
+  const follows = { output: list(1, 2, 3), features: [list(0, 1, 2)], rest: list(0, 0, 0) };
+  assert.equal(varianceShare(follows), 1);
+  assert.equal(varianceShare({ ...follows, features: [list(4, 4, 4)] }), 0);
+  assert.ok(varianceShare({ ...follows, features: [list(2, 1, 0)] }) < 0);
+  assert.equal(varianceShare({ ...follows, output: list(1, 1, 1) }), null);
+});
+
+test("coverage is the share of the sizes of features in those of all parts of attribution", () => {
+  assert.equal(coverage({ features: [list(2, 1), list(-3, 0)], rest: list(0.5, -1.5) }), 0.75);
+  assert.equal(coverage({ features: [list(0)], rest: list(0) }), null);
+});
+
+test("the input has no baseline: its channels add up to a sum", () => {
+  const account = channelAccount({ data: Float32Array.of(1, -0.5, 2, 0, 0, -4, 1, 0), shape: [2, 2, 2] });
+  assert.deepEqual(Array.from(account.output), [2.5, -3]);
+  assert.deepEqual(Array.from(account.features[1]), [2, 1]);
+});

@@ -1,0 +1,203 @@
+"""The account of an output on the page: baseline, features, rest, memory and gap add up to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.pages.results import open_results
+from tests.browser.pages import Visitor
+from tests.fakes import TinyAgent
+
+Open = Callable[..., Visitor]
+Pages = Callable[[str], Path]
+STEPS, ACTIONS, FEATURES = 70, 4, 3
+COMBOS = [("LEFT",), ("LEFT", "UP"), ("RIGHT",), ()]
+
+
+@pytest.fixture(scope="module")
+def page_of(tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    """`page_of("recurrent")`: the page of a tiny agent of a kind, with attribution of its logits."""
+    made: dict[str, Path] = {}
+
+    def page(kind: str) -> Path:
+        if kind not in made:
+            made[kind] = tmp_path_factory.mktemp(kind)
+            rng = np.random.default_rng(0)
+            agent = TinyAgent(kind, (32, 32, 3), ACTIONS, patch=2)
+            trajectories = {
+                "observations": rng.integers(0, 256, (2, STEPS, 32, 32, 3), np.uint8),
+                "actions": rng.integers(0, ACTIONS, (2, STEPS)),
+                "rewards": np.zeros((2, STEPS)),
+                "firsts": np.arange(2 * STEPS).reshape(2, STEPS) % 30 == 0,
+            }
+            rl_clarity.generate(
+                agent,
+                trajectories,
+                rng.integers(0, 256, (32, 32, 32, 3), np.uint8),
+                made[kind],
+                action_combos=COMBOS,
+                attr_policy=True,
+                nmf_features=FEATURES,
+            )
+        return made[kind]
+
+    return page
+
+
+def waterfall(visitor: Visitor) -> dict[str, float]:
+    """The numbers of the waterfall's columns, by part."""
+    columns = visitor.by("account").locator("[data-part]").all()
+    return {column.get_attribute("data-part") or "": float(column.get_attribute("data-value") or "nan") for column in columns}
+
+
+def written(visitor: Visitor) -> list[float]:
+    """The numbers of the waterfall as they are written."""
+    return [float(text.replace("−", "-")) for text in visitor.by("account").locator(".number").all_inner_texts()]
+
+
+def expected(account: dict[str, np.ndarray], frame: int) -> dict[str, float]:
+    features = {f"feature-{k + 1}": value for k, value in enumerate(account["features"][frame])}
+    others = {name: account[name][frame] for name in account if name != "features"}
+    return {name: float(value) for name, value in {**features, **others}.items()}
+
+
+def combined(page: Path, trajectory: int, layer: str, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """The account of a combination of logits with weights (T, A)."""
+    accounts = [open_results(page).account(trajectory, layer, f"action-{action}") for action in range(ACTIONS)]
+    return {
+        name: sum(
+            (weights[:, a].reshape(-1, *[1] * (one[name].ndim - 1)) * one[name] for a, one in enumerate(accounts)),
+            start=np.zeros_like(accounts[0][name]),
+        )
+        for name in accounts[0]
+    }
+
+
+@pytest.mark.parametrize("kind", ["policy", "recurrent"])
+def test_the_waterfall_is_the_account(page_of: Pages, open_page: Open, kind: str) -> None:
+    page = page_of(kind)
+    visitor = open_page(page, "?layer=1a&trajectory=2&frame=41&rows=value~2a,action-2")
+    for row, (layer, output) in enumerate((("2a", "value"), ("1a", "action-2"))):
+        account = open_results(page).account(1, layer, output)
+        wanted = expected(account, 40)
+        if kind == "policy":
+            assert wanted.pop("memory") == 0, "only a recurrent agent has memory"
+        shown = waterfall_of_row(visitor, row)
+        assert shown == pytest.approx(wanted, rel=1e-6, abs=1e-7)
+        assert list(shown)[0] == "baseline"
+        parts = sum(value for name, value in shown.items() if name != "output")
+        assert parts == pytest.approx(shown["output"], abs=1e-6)
+        assert visitor.page.evaluate(f"rlClarity.account({row}).baseline") == pytest.approx(shown["baseline"])
+
+
+def waterfall_of_row(visitor: Visitor, row: int) -> dict[str, float]:
+    columns = visitor.by("row").nth(row).get_by_test_id("account").locator("[data-part]")
+    columns.first.wait_for()
+    return {one.get_attribute("data-part") or "": float(one.get_attribute("data-value") or "nan") for one in columns.all()}
+
+
+def test_the_numbers_that_are_written_add_up(page_of: Pages, open_page: Open) -> None:
+    page = page_of("recurrent")
+    visitor = open_page(page, "?layer=2a&frame=30")
+    *parts, output = written(visitor)
+    values = open_results(page).account(0, "2a")["output"]
+    assert len(parts) == FEATURES + 4
+    assert sum(parts) == pytest.approx(output, abs=1e-3 * max(1.0, np.ptp(values)) * len(parts))
+    visitor.press("ArrowRight")
+    assert waterfall(visitor) == pytest.approx(expected(open_results(page).account(0, "2a"), 30), rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("question", ["action-1-less-action-2", "action-3-less-mean", "taken-less-mean", "group-0"])
+def test_questions_about_actions_are_combinations_of_logits(page_of: Pages, open_page: Open, question: str) -> None:
+    page = page_of("policy")
+    series = open_results(page).series(0)
+    policy, actions = series["probabilities"], np.eye(ACTIONS)
+    weights = {
+        "action-1-less-action-2": np.tile(actions[1] - actions[2], (STEPS, 1)),
+        "action-3-less-mean": actions[3] - policy,
+        "taken-less-mean": actions[series["actions"]] - policy,
+        "group-0": np.tile(actions[0] + actions[1], (STEPS, 1)),
+    }[question]
+    visitor = open_page(page, f"?layer=1a&frame=20&rows={question}")
+    wanted = expected(combined(page, 0, "1a", weights), 19)
+    del wanted["memory"]
+    assert waterfall(visitor) == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+    assert wanted["output"] == pytest.approx(float((weights * series["logits"]).sum(1)[19]), abs=1e-5)
+    shown = visitor.track(question).locator(".value").inner_text().replace("−", "-")
+    assert float(shown) == pytest.approx(wanted["output"], rel=6e-3, abs=1e-4)
+    attributions = [open_results(page).attribution("1a", 0, f"action-{action}", [19]) for action in range(ACTIONS)]
+    channels = sum(weights[19, a] * one.channels[0] for a, one in enumerate(attributions))
+    image = visitor.page.evaluate("rlClarity.compose(0, 'pos', false)")
+    largest = np.maximum(channels, 0).max(-1)
+    alphas = np.reshape(image["data"], (*largest.shape, 4))[..., 3]
+    assert np.array_equal(alphas > 1e-6, largest > 1e-6 * image["scale"])
+
+
+def test_a_log_probability_adds_up_to_itself(page_of: Pages, open_page: Open) -> None:
+    page = page_of("policy")
+    visitor = open_page(page, "?layer=1a&frame=20&rows=log-action-1")
+    shown = waterfall(visitor)
+    assert shown["output"] == pytest.approx(float(np.log(open_results(page).series(0)["probabilities"][19, 1])), abs=1e-5)
+    assert sum(value for name, value in shown.items() if name != "output") == pytest.approx(shown["output"], abs=1e-6)
+    mean = combined(page, 0, "1a", np.eye(ACTIONS)[1] - open_results(page).series(0)["probabilities"])
+    assert shown["feature-2"] == pytest.approx(mean["features"][19, 1], abs=1e-5), "to first order"
+
+
+def test_an_action_is_asked_for_rather_than_the_mean(page_of: Pages, open_page: Open) -> None:
+    visitor = open_page(page_of("policy"), "?frame=20")
+    visitor.by("output-0").select_option("action-2")
+    assert visitor.state()["rows"][0]["output"] == "action-2-less-mean"
+    visitor.page.wait_for_url("**rows=action-2-less-mean**")
+    visitor.by("against-0").select_option("action-1")
+    assert visitor.state()["rows"][0]["output"] == "action-2-less-action-1"
+    visitor.by("against-0").focus()
+    visitor.press("End")
+    assert visitor.state()["rows"][0]["output"] == "action-2", "by the keyboard; the logit itself"
+    visitor.page.evaluate("document.activeElement.blur()")
+    visitor.press("u", "u")
+    assert visitor.state()["rows"][0]["output"] == "action-2-less-mean"
+    visitor.page.reload()
+    visitor.settle()
+    assert visitor.by("against-0").input_value() == "mean"
+    visitor.press("f")
+    visitor.by("find-kind").select_option("output")
+    visitor.by("find-output").select_option("action-2-less-mean")
+    visitor.click("find-go")
+    series = open_results(visitor.directory)
+    count = 0
+    for trajectory in range(2):
+        numbers = series.series(trajectory)
+        mean = (numbers["probabilities"] * numbers["logits"]).sum(1)
+        count += int((numbers["logits"][:, 2] - mean > 0).sum())
+    visitor.by("find-count").wait_for()
+    assert visitor.text("find-count").startswith(f"{count} frame")
+
+
+def test_a_layer_that_says_little_of_an_output_is_marked(
+    with_layer_data: Callable[..., Path], open_page: Open
+) -> None:
+    page = with_layer_data(variance_share={"value": 0.12}, label="block 2, 16 x 16 x 32")
+    visitor = open_page(page, "?layer=2a&frame=5")
+    assert "12" in visitor.text("layer-2a")
+    assert visitor.by("layer-2a").locator(".warning").count() == 1
+    assert "only 12" in visitor.text("layer-warning")
+    assert visitor.page.get_by_role("heading", name="Features of layer block 2, 16 x 16 x 32").is_visible()
+    visitor.click("layer-3a")
+    visitor.settle()
+    page = with_layer_data(variance_share={"value": 0.93})
+    visitor = open_page(page, "?layer=2a&frame=5")
+    assert visitor.by("layer-2a").locator(".warning").count() == visitor.by("layer-warning").count() == 0
+
+
+def test_the_legend_says_what_the_features_cover(with_layer_data: Callable[..., Path], open_page: Open) -> None:
+    page = with_layer_data(facts={"coverage": {"value": 0.54}, "next_feature": 0.031})
+    text = open_page(page, "?layer=2a&frame=5").text("coverage")
+    assert text.startswith("These features cover 54")
+    assert "One more would add 3.1" in text
+    measured = open_page(page, "?layer=3a&frame=5").text("coverage")
+    assert measured.startswith("These features cover "), "on the trajectory, where the page does not say it"
