@@ -52,7 +52,10 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Pages:
 def waterfall(visitor: Visitor) -> dict[str, float]:
     """The numbers of the waterfall's columns, by part."""
     columns = visitor.by("account").locator("[data-part]").all()
-    return {column.get_attribute("data-part") or "": float(column.get_attribute("data-value") or "nan") for column in columns}
+    return {
+        column.get_attribute("data-part") or "": float(column.get_attribute("data-value") or "nan")
+        for column in columns
+    }
 
 
 def written(visitor: Visitor) -> list[float]:
@@ -98,7 +101,9 @@ def test_the_waterfall_is_the_account(page_of: Pages, open_page: Open, kind: str
 def waterfall_of_row(visitor: Visitor, row: int) -> dict[str, float]:
     columns = visitor.by("row").nth(row).get_by_test_id("account").locator("[data-part]")
     columns.first.wait_for()
-    return {one.get_attribute("data-part") or "": float(one.get_attribute("data-value") or "nan") for one in columns.all()}
+    return {
+        one.get_attribute("data-part") or "": float(one.get_attribute("data-value") or "nan") for one in columns.all()
+    }
 
 
 def test_the_numbers_that_are_written_add_up(page_of: Pages, open_page: Open) -> None:
@@ -142,7 +147,9 @@ def test_a_log_probability_adds_up_to_itself(page_of: Pages, open_page: Open) ->
     page = page_of("policy")
     visitor = open_page(page, "?layer=1a&frame=20&rows=log-action-1")
     shown = waterfall(visitor)
-    assert shown["output"] == pytest.approx(float(np.log(open_results(page).series(0)["probabilities"][19, 1])), abs=1e-5)
+    assert shown["output"] == pytest.approx(
+        float(np.log(open_results(page).series(0)["probabilities"][19, 1])), abs=1e-5
+    )
     assert sum(value for name, value in shown.items() if name != "output") == pytest.approx(shown["output"], abs=1e-6)
     mean = combined(page, 0, "1a", np.eye(ACTIONS)[1] - open_results(page).series(0)["probabilities"])
     assert shown["feature-2"] == pytest.approx(mean["features"][19, 1], abs=1e-5), "to first order"
@@ -178,9 +185,7 @@ def test_an_action_is_asked_for_rather_than_the_mean(page_of: Pages, open_page: 
     assert visitor.text("find-count").startswith(f"{count} frame")
 
 
-def test_a_layer_that_says_little_of_an_output_is_marked(
-    with_layer_data: Callable[..., Path], open_page: Open
-) -> None:
+def test_a_layer_that_says_little_of_an_output_is_marked(with_layer_data: Callable[..., Path], open_page: Open) -> None:
     page = with_layer_data(variance_share={"value": 0.12}, label="block 2, 16 x 16 x 32")
     visitor = open_page(page, "?layer=2a&frame=5")
     assert "12" in visitor.text("layer-2a")

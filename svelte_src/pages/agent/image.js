@@ -186,9 +186,10 @@ export function movedPoint({ x, y }, { height, width }, key) {
 }
 
 /** Load what a target's image is made of, before anything asks for it: the page opens sooner. */
-export function requestImage({ manifest, chunks, frames }, target) {
-  const name = manifest.layers.length && !target.past && attributionChunk(manifest, target);
-  if (name) chunks.get(name).catch(() => {}); // whoever shows it says what is wrong with it
+export function requestImage(page, target) {
+  const { manifest, chunks, frames } = page;
+  const names = manifest.layers.length && !target.past ? attributionChunks(page, target) : [];
+  for (const name of names) chunks.get(name).catch(() => {}); // whoever shows it says what is wrong with it
   if (!target.past) frames.get(target.trajectory, target.frame).catch(() => {});
 }
 
