@@ -175,8 +175,8 @@ class ViewOptions:
     attribution_weight: float = 0.9
     """Opacity of attribution over the observation."""
     attribution_colors: Literal["strongest", "mixed"] = "strongest"
-    """Color of a position: that of its strongest feature, or the hues of all features mixed. With `mixed` the page opens as
-    that of understanding-rl-vision: without the rest, and with logits as outputs."""
+    """Color of a position: that of its strongest feature, or all hues `mixed`. With the latter the page opens as in
+    understanding-rl-vision: without the rest, and with logits as outputs."""
     graph_colors: Mapping[str, str] = field(
         default_factory=lambda: {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"}
     )

@@ -84,8 +84,8 @@ def scale_of_peaks(peaks: np.ndarray) -> float:
 def full_scale(channels: np.ndarray, residual: np.ndarray | None = None) -> float:
     """Return the strength at full opacity where each position has the color of its strongest channel.
 
-    That is what 99.25 % of the positions of `channels` (B, h, w, K) and `residual` (B, h, w, 1) do not exceed; positions
-    without attribution are not counted. 1 if there is no attribution.
+    That is what 99.25 % of the positions of `channels` (B, h, w, K) and `residual` (B, h, w, 1) do not exceed; those
+    without attribution are not counted. It is 1 if there are no others.
     """
     strongest = np.abs(channels).max(axis=-1)
     if residual is not None:

@@ -49,13 +49,12 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Pages:
     return page
 
 
-def waterfall(visitor: Visitor) -> dict[str, float]:
-    """The numbers of the waterfall's columns, by part."""
-    columns = visitor.by("account").locator("[data-part]").all()
-    return {
-        column.get_attribute("data-part") or "": float(column.get_attribute("data-value") or "nan")
-        for column in columns
-    }
+def waterfall(visitor: Visitor, row: int = 0) -> dict[str, float]:
+    """The numbers of a waterfall's columns, by part."""
+    columns = visitor.by("row").nth(row).get_by_test_id("account").locator("[data-part]")
+    columns.first.wait_for()
+    parts, values = ([one.get_attribute(f"data-{name}") for one in columns.all()] for name in ("part", "value"))
+    return {part or "": float(value or "nan") for part, value in zip(parts, values, strict=True)}
 
 
 def written(visitor: Visitor) -> list[float]:
@@ -90,20 +89,12 @@ def test_the_waterfall_is_the_account(page_of: Pages, open_page: Open, kind: str
         wanted = expected(account, 40)
         if kind == "policy":
             assert wanted.pop("memory") == 0, "only a recurrent agent has memory"
-        shown = waterfall_of_row(visitor, row)
+        shown = waterfall(visitor, row)
         assert shown == pytest.approx(wanted, rel=1e-6, abs=1e-7)
-        assert list(shown)[0] == "baseline"
+        assert next(iter(shown)) == "baseline"
         parts = sum(value for name, value in shown.items() if name != "output")
         assert parts == pytest.approx(shown["output"], abs=1e-6)
         assert visitor.page.evaluate(f"rlClarity.account({row}).baseline") == pytest.approx(shown["baseline"])
-
-
-def waterfall_of_row(visitor: Visitor, row: int) -> dict[str, float]:
-    columns = visitor.by("row").nth(row).get_by_test_id("account").locator("[data-part]")
-    columns.first.wait_for()
-    return {
-        one.get_attribute("data-part") or "": float(one.get_attribute("data-value") or "nan") for one in columns.all()
-    }
 
 
 def test_the_numbers_that_are_written_add_up(page_of: Pages, open_page: Open) -> None:
@@ -117,7 +108,9 @@ def test_the_numbers_that_are_written_add_up(page_of: Pages, open_page: Open) ->
     assert waterfall(visitor) == pytest.approx(expected(open_results(page).account(0, "2a"), 30), rel=1e-6, abs=1e-7)
 
 
-@pytest.mark.parametrize("question", ["action-1-less-action-2", "action-3-less-mean", "taken-less-mean", "group-0"])
+@pytest.mark.parametrize(
+    "question", ["action-1-less-action-2", "action-3-less-mean", "taken-less-mean", "group-0-less-mean"]
+)
 def test_questions_about_actions_are_combinations_of_logits(page_of: Pages, open_page: Open, question: str) -> None:
     page = page_of("policy")
     series = open_results(page).series(0)
@@ -126,7 +119,7 @@ def test_questions_about_actions_are_combinations_of_logits(page_of: Pages, open
         "action-1-less-action-2": np.tile(actions[1] - actions[2], (STEPS, 1)),
         "action-3-less-mean": actions[3] - policy,
         "taken-less-mean": actions[series["actions"]] - policy,
-        "group-0": np.tile(actions[0] + actions[1], (STEPS, 1)),
+        "group-0-less-mean": actions[0] + actions[1] - 2 * policy,
     }[question]
     visitor = open_page(page, f"?layer=1a&frame=20&rows={question}")
     wanted = expected(combined(page, 0, "1a", weights), 19)
@@ -147,11 +140,10 @@ def test_a_log_probability_adds_up_to_itself(page_of: Pages, open_page: Open) ->
     page = page_of("policy")
     visitor = open_page(page, "?layer=1a&frame=20&rows=log-action-1")
     shown = waterfall(visitor)
-    assert shown["output"] == pytest.approx(
-        float(np.log(open_results(page).series(0)["probabilities"][19, 1])), abs=1e-5
-    )
+    policy = open_results(page).series(0)["probabilities"]
+    assert shown["output"] == pytest.approx(float(np.log(policy[19, 1])), abs=1e-5)
     assert sum(value for name, value in shown.items() if name != "output") == pytest.approx(shown["output"], abs=1e-6)
-    mean = combined(page, 0, "1a", np.eye(ACTIONS)[1] - open_results(page).series(0)["probabilities"])
+    mean = combined(page, 0, "1a", np.eye(ACTIONS)[1] - policy)
     assert shown["feature-2"] == pytest.approx(mean["features"][19, 1], abs=1e-5), "to first order"
 
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import ImageColor
 
 from rl_clarity.pages.results import open_results
-from tests.browser.pages import Visitor, premultiplied, read_canvas
+from tests.browser.pages import Visitor, read_canvas
 from tests.browser.synthetic import K, read_chunk
 
 Open = Callable[..., Visitor]
@@ -47,10 +47,10 @@ def test_the_strongest_feature_wins_its_hue_at_every_position(
 
 
 def test_the_rest_is_hatched_where_it_is_strongest(synthetic: Path, open_page: Open) -> None:
-    visitor = open_page(synthetic, "?layer=4a&frame=30&overlay=0")
+    visitor = open_page(synthetic, "?layer=4a&frame=30&overlay=0&channels=1")
     features, rest = parts(synthetic, "4a", 0, 29, "pos")
     image = visitor.page.evaluate("rlClarity.compose(0, 'pos')")
-    wanted = np.where(rest > features.max(-1), np.minimum(1, rest / image["scale"]), 0)
+    wanted = np.where(rest > features[..., 0], np.minimum(1, rest / image["scale"]), 0)
     assert wanted.max() > 0
     assert np.allclose(np.reshape(image["rest"], wanted.shape), wanted, atol=1e-5)
     marks = visitor.overlay("pos").locator("xpath=following-sibling::canvas")

@@ -73,14 +73,14 @@ test("a stack is drawn with every part where it begins, the parts that are not a
     stroke() {},
   };
   globalThis.document = { createElement: () => ({ getContext: () => context }) };
-  const view = { frame: 0, visible: 2, width: 20, height: 29, steps: 2 };
+  const view = { frame: 0, center: 0.5, visible: 2, width: 20, height: 29, steps: 2 };
   const tokens = { ink: "ink", line: "line" };
   drawStack(context, view, { account: ACCOUNT, colors: ["red", "blue"], alone: 1, tokens });
   delete globalThis.document;
   const at = (fill) => drawn.filter(([color]) => color === fill);
-  assert.deepEqual(at("red")[0], ["red", 0.15, 5, 6, 10, 8], "a unit is four pixels: from 5 up to 7");
-  assert.deepEqual(at("blue")[0], ["blue", 1, 5, 14, 10, 12], "from 5 down to 2");
-  assert.deepEqual(at("hatch")[0].slice(2), [5, 4, 10, 2], "above the first feature");
+  assert.deepEqual(at("red")[0], ["red", 0.15, 0, 6, 10, 8], "a unit is four pixels: from 5 up to 7");
+  assert.deepEqual(at("blue")[0], ["blue", 1, 0, 14, 10, 12], "from 5 down to 2");
+  assert.deepEqual(at("hatch")[0].slice(2), [0, 4, 10, 2], "above the first feature");
 });
 
 test("the share of variance is 1 where attribution follows the output, 0 where it says nothing", () => {
