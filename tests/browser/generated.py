@@ -63,7 +63,12 @@ class Generated:
             return ReducedAttribution(gradients, None, attribution_scale(gradients), np.eye(3))
         attribution = rl_clarity.integrated_gradients(self.agent, frames, layer, output, **RULE)
         channels, residual = self._reduction(layer).signed_transform(attribution)
-        return ReducedAttribution(channels, residual, attribution_scale(channels), channel_hues(channels.shape[-1]))
+        scale = attribution_scale(channels)
+        if not isinstance(output, str | int):  # a group: the page adds what it stores of its actions
+            parts = [self._compute(layer, action, frames) for action in output]
+            channels = sum(one.channels for one in parts)
+            residual = sum(one.residual for one in parts)
+        return ReducedAttribution(channels, residual, scale, channel_hues(channels.shape[-1]))
 
     def _reduction(self, layer: str) -> rl_clarity.ChannelReduction:
         if layer not in self._kept:
