@@ -102,6 +102,7 @@ def generate_page(directory: Path) -> Generated:
         attr_policy=True,
         input_layer_include=True,
         attribution_colors="mixed",
+        nmf_held_out=0,
     )
     return Generated(directory, agent, trajectories, varied)
 
