@@ -105,6 +105,8 @@ def ablate(
     else:
         page = _explain(checkpoint, output_dir, options)
     section = page.results().section("behavior")
+    for row in section["rows"]:
+        row["causes"] = {cause: row["causes"][cause] for cause in section["causes"]}  # the most frequent first
     return AblationReport(section["rows"], section["episodes"], section["tests"], page)
 
 

@@ -137,6 +137,8 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
     def numbers(one: Mapping[str, Any]) -> dict[str, Any]:
         return {key: np.round(one[key], 4).tolist() for key in kept}
 
+    own = report.rows[0]["causes"]
+    causes = sorted(own, key=lambda cause: -own[cause]["unedited"])
     rows = [
         {
             "feature": row["feature"],
@@ -144,7 +146,9 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
             "ablation": round(row["ablation"], 4),
             "return": numbers(row["return"]),
             "length": numbers(row["length"]),
-            "causes": {cause: numbers(one) for cause, one in row["causes"].items()},
+            "causes": {cause: numbers(row["causes"][cause]) for cause in causes},
+            # Those that differ beyond chance: most actions are rare.
+            "actions": {k: numbers(one) for k, one in row["actions"].items() if one["adjusted_p"] < SIGNIFICANT},
         }
         for row in report.rows
     ]
@@ -263,7 +267,11 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         for row in rows
         if row["return"]["adjusted_p"] < SIGNIFICANT
     ]
-    lines += returns or ["- No feature changes the return beyond chance, after the correction for all tests."]
+    largest = np.abs([row["return"]["corrected_interval"] for row in rows]).max()
+    lines += returns or [
+        "- No feature changes the return beyond chance. Changes by more than "
+        f"{largest:.2g} are outside of all corrected intervals."
+    ]
     lines += [
         f"- Without feature {row['feature']}, {one['ablated']:.1%} of the episodes end by: {cause} "
         f"({one['unedited']:.1%} with it), beyond chance."
@@ -271,8 +279,19 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         for cause, one in row["causes"].items()
         if one["adjusted_p"] < SIGNIFICANT
     ]
+    lines += [
+        f"- Without feature {row['feature']}, the agent acts differently, beyond chance: {_shares(row['actions'])}."
+        for row in rows
+        if row["actions"]
+    ]
     command = f"rl-clarity ablate models:{name} out/{name}-{layer} --layer {layer} --episodes {facts['episodes']}"
     return [*lines, "", "To repeat it:", "", "```sh", f"{command} --nmf-features {len(rows)}", "```", ""]
+
+
+def _shares(actions: Mapping[str, Any]) -> str:
+    """Shares of steps, the largest differences first."""
+    order = sorted(actions.items(), key=lambda item: -abs(item[1]["difference"]))
+    return ", ".join(f"{label} in {one['ablated']:.1%} of its steps ({one['unedited']:.1%})" for label, one in order)
 
 
 def _ablation_row(row: Mapping[str, Any]) -> str:

@@ -156,7 +156,8 @@ def test_a_card_says_what_becomes_of_the_agent_without_a_feature(
             **{"layer": "2b", "feature": feature, "attribution": 0.5, "ablation": -0.25},
             "return": measure(8, 8 - feature, p),
             "length": measure(70, 80, 1),
-            "causes": {"goal": measure(0.8, 0.8 - feature / 10, p), "saw": measure(0.2, 0.2, 1)},
+            "causes": {"saw": measure(0.2, 0.2, 1), "goal": measure(0.8, 0.8 - feature / 10, p)},
+            "actions": {"→": measure(0.5, 0.4, p), "←": measure(0.1, 0.1, 1)},
         }
         for feature, p in ((1, 0.2), (2, 0.001))
     ]
@@ -176,6 +177,7 @@ def test_a_card_says_what_becomes_of_the_agent_without_a_feature(
     assert "| 2 | 0.500 | -0.250 | 6.00 | -2.00 (-2.10 to -1.90) | 0.001 | 60.0% (-20.0) | 20.0% (+0.0) |" in card
     assert "- Without feature 2, the return changes by -2.00, beyond chance" in card
     assert "- Without feature 2, 60.0% of the episodes end by: goal (80.0% with it), beyond chance." in card
+    assert "- Without feature 2, the agent acts differently, beyond chance: → in 40.0% of its steps (50.0%)." in card
     assert "Without feature 1," not in card
     main(arguments)
     assert (models / "columns.md").read_text() == card
