@@ -215,7 +215,7 @@ def _randomized(agent: Any, seed: int) -> Iterator[tuple[str, Agent]]:
     if not hasattr(agent, "other_parameters"):
         return
     rng = np.random.default_rng(seed)
-    trained = agent.parameters()
+    trained = {name: array for name, array in agent.parameters().items() if not name.startswith("edits/")}
     layers: dict[str, list[str]] = {}
     for name in trained:
         layers.setdefault(LAST_PART.sub("", name), []).append(name)
