@@ -46,8 +46,7 @@ class Screenshot:
 
 def open_feature(page: Page) -> None:
     page.locator("[data-testid=legend-1] button.card").click()
-    page.get_by_test_id("viewer-zoom").wait_for()
-    page.get_by_test_id("strongest").wait_for()
+    page.locator("[data-testid=example][data-crop]").first.wait_for()
     page.mouse.move(700, 880)
 
 

@@ -28,7 +28,7 @@ class Shot:
 
 def _feature(visitor: Visitor) -> None:
     visitor.by("legend-1").locator(".card").click()
-    visitor.page.wait_for_selector('[data-testid=feature-grid]:not([data-loaded="0"])')
+    visitor.page.wait_for_selector("[data-testid=example][data-crop]")
 
 
 SHOTS = (

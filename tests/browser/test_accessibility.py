@@ -43,6 +43,7 @@ def test_axe_finds_nothing(synthetic: Path, open_page: Open, axe: str, scheme: s
             visitor.by("find-results").wait_for()
         assert violations(visitor, axe) == [], f"with the panel of {key}"
     visitor.by("legend-1").locator(".card").click()
+    visitor.click("tab-place")
     visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
     assert violations(visitor, axe) == []
 
@@ -85,6 +86,7 @@ def test_the_feature_grid_is_used_by_keyboard(synthetic: Path, open_page: Open) 
     visitor = open_page(synthetic, "?layer=4a&frame=30")
     visitor.by("legend-1").locator(".card").focus()
     visitor.press("Enter")
+    visitor.click("tab-place")
     visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
     visitor.by("feature-grid").locator("..").focus()
     visitor.press("ArrowRight", "ArrowDown", "Enter")

@@ -140,6 +140,7 @@ def test_the_feature_viewer_has_the_size_that_is_asked_for(tmp_path: Path, small
     view = manifest["view"] | {"feature_viewer_height": "15em", "feature_viewer_width": "50em"}
     write_page(LocalDirectory(tmp_path), manifest | {"view": view})
     visitor = open_page(tmp_path, "?layer=2a&feature=1")
+    visitor.click("tab-place")
     visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
     grid, drawer = visitor.by("feature-grid").bounding_box(), visitor.by("drawer").bounding_box()
     assert grid

@@ -268,12 +268,13 @@ def test_hovering_the_legend_isolates_a_channel_everywhere(page: Path, open_page
 def test_the_feature_viewer(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=Relu_1&frame=30")
     visitor.by("legend-3").locator(".card").click()
+    visitor.click("tab-place")
     grid = visitor.by("feature-grid")
     visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
     features = open_results(page).features(MIDDLE)
     assert (grid.get_attribute("data-rows"), grid.get_attribute("data-expand")) == ("6", "4.00")
-    visitor.by("viewer-density").fill("3")
-    side = features["index.2"].shape[1]
+    visitor.by("viewer-density").fill("2")
+    side = features["index.0.5"].shape[1]
     assert grid.get_attribute("data-rows") == str(side) != "6"
     visitor.by("viewer-zoom").fill("3")
     assert grid.get_attribute("data-expand") == "1.00"
@@ -285,13 +286,14 @@ def test_the_feature_viewer(page: Path, open_page: Open) -> None:
     assert box
     visitor.page.mouse.move(700, 300)
     faint = screenshot(grid)
-    row, column = np.argwhere((features["index.2"][2] >= 0) & (features["opacity.2"][2] < 128))[0]
+    row, column = np.argwhere((features["index.0.5"][2] >= 0) & (features["opacity.0.5"][2] < 128))[0]
     place = {"x": box["width"] * (column + 0.5) / side, "y": box["height"] * (row + 0.5) / side}
     grid.hover(position=place)  # type: ignore[arg-type]
     assert np.abs(screenshot(grid) - faint).max() > 20
     grid.click(position=place)  # type: ignore[arg-type]
     assert visitor.by("whole-observation").is_visible()
-    observation = visitor.page.evaluate("rlClarity.manifest.observations.indices")[features["index.2"][2, row, column]]
+    cell = features["index.0.5"][2, row, column]
+    observation = visitor.page.evaluate("rlClarity.manifest.observations.indices")[cell]
     assert visitor.text("whole-observation").startswith(f"Observation {observation + 1}")
     visitor.click("viewer-channel-1")
     assert visitor.by("whole-observation").count() == 0
@@ -300,6 +302,7 @@ def test_the_feature_viewer(page: Path, open_page: Open) -> None:
 def test_a_patch_leads_to_the_frame_it_came_from(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=4a")
     visitor.by("legend-1").locator(".card").click()
+    visitor.click("tab-place")
     visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
     index = read_chunk(synthetic, "features/4a/grids.js")["index.1"][0]
     row, column = np.argwhere(index % 2 == 1)[0]

@@ -62,12 +62,13 @@ def test_a_tool_alone_does_not_open_twice(synthetic: Path, open_page: Open) -> N
 
 
 def test_the_feature_viewer_alone(synthetic: Path, open_page: Open) -> None:
-    visitor = open_page(synthetic, ALONE.format("features") + "&feature=4", toured=False, wait=False)
+    visitor = open_page(synthetic, ALONE.format("feature") + "&feature=4", toured=False, wait=False)
     assert visitor.by("viewer-channel-4").get_attribute("aria-pressed") == "true"
     visitor.click("viewer-channel-6")
     visitor.press("t", "Escape")
     assert visitor.by("viewer-channel-6").get_attribute("aria-pressed") == "true"
     assert shown_panels(visitor) == ["feature"]
+    visitor.click("tab-place")
     visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
 
 

@@ -160,6 +160,7 @@ def test_a_page_of_one_file(tmp_path: Path, small_size: Size, open_page: Open) -
     widths = visitor.page.locator("[data-testid^=legend-] img").evaluate_all("all => all.map(i => i.naturalWidth)")
     assert all(width > 0 for width in widths)
     visitor.by("legend-1").locator(".card").click()
+    visitor.click("tab-place")
     visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
 
 

@@ -1,0 +1,141 @@
+"""A feature on the page: its name, its examples, its facts; and the table of all features."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+
+from tests.browser.pages import Visitor
+from tests.browser.synthetic import SIDE, K, read_chunk
+
+Open = Callable[..., Visitor]
+LAYER = "2b"
+POSITIONS = 32
+EFFECTIVE = {"y": 8, "x": 6}
+"""The effective receptive field of the synthetic page's layers."""
+
+
+def name_feature(visitor: Visitor, name: str) -> None:
+    field = visitor.by("feature-name").first
+    field.fill(name)
+    field.press("Enter")
+
+
+def test_a_name_appears_wherever_the_feature_does(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+    visitor = open_page(synthetic, f"?layer={LAYER}&feature=2")
+    name = "<b>coin</b> & co"
+    name_feature(visitor, name)
+    assert name in visitor.text("legend-2")
+    assert visitor.page.locator('[data-testid=totals-chart] [data-channel="1"]').first.get_attribute("title") == name
+    assert visitor.by("viewer-channel-2").get_attribute("aria-label") == f"{name} (2)"
+    visitor.page.wait_for_function("() => location.search.includes('name=')")
+    address = visitor.page.url
+    assert parse_qs(urlsplit(address).query)["name"] == [f"{LAYER}~2~{name}"]
+    visitor.click("all-features")
+    assert visitor.by("table").locator("input").nth(1).input_value() == name
+    visitor.press("f")
+    visitor.by("find-kind").select_option("channel")
+    assert f"{name} (2)" in visitor.by("find-channel").inner_text()
+    visitor.press("e")
+    with visitor.page.expect_download() as download:
+        visitor.page.get_by_role("button", name="CSV").click()
+    download.value.save_as(tmp_path / "table.csv")
+    with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
+        assert f"{LAYER} {name} (2) positive" in next(csv.reader(file))
+
+    visitor.goto(f"?layer={LAYER}")
+    assert name in visitor.text("legend-2"), "kept by the browser"
+    other = open_page(synthetic, "?" + urlsplit(address).query)
+    assert name in other.text("legend-2"), "in the link"
+
+
+def test_names_are_exported_with_notes_and_can_be_undone(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+    visitor = open_page(synthetic, f"?layer={LAYER}&feature=2")
+    name_feature(visitor, "coin")
+    visitor.press("n")
+    with visitor.page.expect_download() as download:
+        visitor.click("notes-export")
+    saved = tmp_path / "notes.json"
+    download.value.save_as(saved)
+    assert json.loads(saved.read_text())["feature_names"] == {LAYER: {"2": "coin"}}
+    visitor.press("Escape", "u", "u")
+    assert "coin" not in visitor.text("legend-2")
+    visitor.press("n")
+    visitor.by("notes-import").set_input_files(saved)
+    visitor.page.wait_for_function("() => document.querySelector('[data-testid=legend-2]').innerText.includes('coin')")
+
+
+@pytest.mark.parametrize("kind", ["excites", "raises", "lowers", "middle", "lowest"])
+def test_examples_are_boxed_at_their_peaks(synthetic: Path, open_page: Open, kind: str) -> None:
+    visitor = open_page(synthetic, f"?layer={LAYER}&feature=3")
+    visitor.click(f"tab-{kind}")
+    arrays = read_chunk(synthetic, f"features/{LAYER}/grids.js")
+    places = arrays[f"{kind}.value" if kind in ("raises", "lowers") else kind][2]
+    visitor.page.wait_for_function("() => document.querySelectorAll('[data-testid=example][data-box]').length === 12")
+    shown = visitor.by("example")
+    for index, place in enumerate(places):
+        row, column = divmod(int(place[-1]), POSITIONS)
+        unit = SIDE / POSITIONS
+        box = (shown.nth(index).get_attribute("data-box") or "").split()
+        left, top, width, height = (float(number) for number in box)
+        for low, length, at, extent in ((top, height, row, EFFECTIVE["y"]), (left, width, column, EFFECTIVE["x"])):
+            start, end = (at + 0.5) * unit - extent / 2, (at + 0.5) * unit + extent / 2
+            assert low == pytest.approx(max(0, start), abs=0.1)
+            assert low + length == pytest.approx(min(SIDE, end), abs=0.1)
+        crop = [float(number) for number in (shown.nth(index).get_attribute("data-crop") or "").split()]
+        assert crop[2:] == [3 * EFFECTIVE["x"], 3 * EFFECTIVE["y"]]
+    if kind == "raises":
+        visitor.click("example-2")
+        visitor.by("whole-observation").get_by_role("button", name="trajectory").click()
+        state = visitor.state()
+        assert [state["trajectory"], state["frame"]] == places[1, :2].tolist()
+
+
+def test_the_table_is_sorted(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, f"?layer={LAYER}")
+    visitor.press("l")
+    table = visitor.by("table")
+    table.wait_for()
+    stability = np.array([round(0.6 + (k * 3 % K) / 20, 2) for k in range(K)])
+    table.get_by_role("button", name="Stability").click()
+    buttons = table.locator("[data-testid^=table-feature]")
+    order = buttons.evaluate_all("all => all.map(e => Number(e.dataset.testid.slice(14)))")
+    assert order == (np.argsort(stability, kind="stable") + 1).tolist()
+    assert "feature 3" in table.locator("tbody tr", has=visitor.by("table-feature-1")).inner_text(), "its twin"
+    visitor.click("table-feature-4")
+    assert visitor.by("viewer-channel-4").get_attribute("aria-pressed") == "true"
+    assert visitor.state()["feature"] == {"layer": 3, "channel": 3}
+
+
+def test_a_feature_has_a_page_of_its_own(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, f"?panel=feature&layer={LAYER}&feature=5", wait=False)
+    visitor.by("example").first.wait_for()
+    assert visitor.page.locator("[data-panel]").evaluate_all("all => all.map(e => e.dataset.panel)") == ["feature"]
+    visitor.by("viewer-channel-5").focus()
+    visitor.press("ArrowRight")
+    assert visitor.by("viewer-channel-6").get_attribute("aria-pressed") == "true"
+    visitor.page.wait_for_function("() => location.search.includes('feature=6')")
+    assert "panel=feature" in visitor.page.url
+    visitor.by("tab-excites").focus()
+    visitor.press("ArrowRight")
+    assert visitor.by("examples").get_attribute("data-kind") == "raises"
+    visitor.page.emulate_media(media="print")
+    assert visitor.by("feature-facts").is_visible()
+    assert visitor.by("example").first.is_visible()
+    assert not visitor.by("tab-excites").is_visible()
+
+
+def test_an_opened_feature_is_in_the_address_and_can_be_undone(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, f"?layer={LAYER}")
+    visitor.by("legend-2").locator(".card").click()
+    visitor.page.wait_for_function("() => location.search.includes('feature=2')")
+    visitor.press("Escape")
+    visitor.page.wait_for_function("() => !location.search.includes('feature=')")
+    visitor.press("u")
+    assert visitor.by("viewer-channel-2").get_attribute("aria-pressed") == "true"
