@@ -90,7 +90,7 @@ export function textOn(color) {
 export const CANVAS = {
   light: {
     line: "#8a8f96",
-    zero: "#c4c2ba",
+    zero: "#827f76",
     playhead: "#1c1f23",
     mark: "#2f5bb7",
     positive: "#157a41",
@@ -98,7 +98,7 @@ export const CANVAS = {
   },
   dark: {
     line: "#7d838c",
-    zero: "#444a52",
+    zero: "#737a83",
     playhead: "#ffffff",
     mark: "#8fb4ff",
     positive: "#6cd79b",

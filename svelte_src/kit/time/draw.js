@@ -91,19 +91,17 @@ const bandImage = memoized(({ data, shape: [steps, count] }, colors) => {
   return canvas;
 });
 
-/** Vertical lines where episodes begin, and ticks for rewards. */
-export function drawEvents(context, view, { firsts, rewards, line, positive, negative }) {
+/** Vertical lines where episodes begin, with edges over images, and ticks for rewards. */
+export function drawEvents(context, view, { firsts, rewards, line, edge, positive, negative }) {
   const from = firstVisible(view);
   const to = lastVisible(view);
-  context.lineWidth = 1;
   for (let t = Math.max(1, from); t <= to; t += 1) {
     if (firsts[t]) {
-      context.strokeStyle = line;
-      context.beginPath();
-      const x = Math.floor(stepToX(view, t - 0.5)) + 0.5;
-      context.moveTo(x, 0);
-      context.lineTo(x, view.height);
-      context.stroke();
+      const x = Math.floor(stepToX(view, t - 0.5));
+      context.fillStyle = edge ?? line;
+      context.fillRect(edge ? x - 1 : x, 0, edge ? 3 : 1, view.height);
+      context.fillStyle = line;
+      context.fillRect(x, 0, 1, view.height);
     }
   }
   if (!rewards) return;
