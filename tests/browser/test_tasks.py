@@ -1,0 +1,173 @@
+"""What readers come for, done on the page of a real network: in a usual window, on a phone, by keyboard, in safe colors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.generated import Generated
+from tests.browser.pages import Visitor
+
+Open = Callable[..., Visitor]
+WAYS = ("window", "phone", "keyboard", "safe")
+WINDOW, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
+
+
+@dataclass
+class Reader:
+    """Uses a page in one of the ways."""
+
+    visitor: Visitor
+    way: str
+
+    def use(self, control: Locator) -> None:
+        """Activate a control by pointer, finger or keyboard; another test checks that Tab reaches all of them."""
+        if self.way == "keyboard":
+            control.focus()
+            self.visitor.press("Enter" if control.evaluate("e => e.type !== 'checkbox'") else "Space")
+        elif self.way == "phone":
+            control.tap()
+        else:
+            control.click()
+
+    def open_tool(self, name: str, key: str) -> None:
+        if self.way == "keyboard":
+            self.visitor.press(key)
+        else:
+            self.use(self.visitor.by(f"open-{name}"))
+        self.visitor.by("drawer").wait_for()
+
+    def in_view(self, *locators: Locator) -> bool:
+        """Whether all of these are inside the window at the same time."""
+        size = self.visitor.page.viewport_size
+        assert size
+        boxes = [locator.bounding_box() for locator in locators]
+        return all(
+            box is not None
+            and box["x"] >= 0
+            and box["y"] >= 0
+            and box["x"] + box["width"] <= size["width"]
+            and box["y"] + box["height"] <= size["height"]
+            for box in boxes
+        )
+
+    def number(self, text: str) -> float:
+        return float(text.replace("\N{MINUS SIGN}", "-"))
+
+
+@pytest.fixture(params=WAYS)
+def reader(request: pytest.FixtureRequest, generated: Generated, open_page: Open) -> Reader:
+    way: str = request.param
+    context: dict[str, Any] = {"viewport": PHONE if way == "phone" else WINDOW, "has_touch": way == "phone"}
+    query = "?trajectory=1&frame=1" + ("&palette=safe" if way == "safe" else "")
+    visitor = open_page(generated.directory, query, permissions=["clipboard-read", "clipboard-write"], **context)
+    return Reader(visitor, way)
+
+
+def images(visitor: Visitor) -> list[Locator]:
+    return [visitor.by("observation-canvas").first, visitor.overlay("pos"), visitor.overlay("neg")]
+
+
+def test_film_images_and_bars_fit_the_window(reader: Reader) -> None:
+    visitor = reader.visitor
+    play, film = visitor.by("play"), visitor.well("film")
+    if reader.way == "phone":
+        visitor.overlay("neg").scroll_into_view_if_needed()
+        assert reader.in_view(play, film, *images(visitor))
+    else:
+        assert reader.in_view(play, film, *images(visitor), visitor.by("totals-chart").locator(".bars").first)
+    visitor.page.mouse.wheel(0, 500)
+    visitor.page.wait_for_function("() => scrollY > 100")
+    assert reader.in_view(play, film), "they stay in view"
+    assert visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_why_was_it_surprised_here(reader: Reader) -> None:
+    visitor = reader.visitor
+    mark = visitor.page.evaluate("rlClarity.manifest.bookmarks.low[0]")
+    reader.use(visitor.by("bookmarks-low").get_by_role("button").first)
+    visitor.settle()
+    state = visitor.state()
+    assert (state["trajectory"], state["frame"]) == (mark["trajectory"], mark["frame"])
+    assert visitor.frame() == mark["frame"] + 1
+    advantage = visitor.track("advantage").locator(".value").inner_text()
+    assert reader.number(advantage) == pytest.approx(mark["advantage"], rel=6e-3)
+    assert visitor.track("value").is_visible()
+    columns = visitor.by("totals-chart").locator("[data-channel]")
+    texts = columns.locator(".numbers").all_inner_texts()
+    totals = np.abs([sum(map(reader.number, text.split())) for text in texts])
+    strongest = int(totals[:-1].argmax())  # the last column is the rest
+    reader.use(columns.nth(strongest))
+    assert visitor.by(f"viewer-channel-{strongest + 1}").get_attribute("aria-pressed") == "true"
+    assert visitor.by("effects").is_visible()
+
+
+def test_which_feature_is_it_and_what_if_it_were_gone(reader: Reader) -> None:
+    visitor = reader.visitor
+    reader.use(visitor.by("legend-2").locator(".card"))
+    visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
+    assert visitor.by("viewer-channel-2").get_attribute("aria-pressed") == "true"
+    examples = visitor.by("strongest").get_by_role("button")
+    assert examples.count() > 0
+    before = visitor.state()
+    reader.use(examples.first)
+    assert visitor.state() | {"frame": 0, "trajectory": 0} == before | {"frame": 0, "trajectory": 0}
+    causal = visitor.by("causal-outputs")
+    causal.scroll_into_view_if_needed()
+    assert causal.get_by_role("row").count() >= 2, "what attribution predicts, and what ablation does"
+    assert visitor.by("legend-2").get_by_test_id("causal-2").count() == 1
+
+
+def test_a_feature_alone_and_over_time(reader: Reader) -> None:
+    visitor = reader.visitor
+    card = visitor.by("legend-3").locator(".card")
+    if reader.way == "keyboard":
+        card.focus()
+        visitor.press("s")
+    elif reader.way == "phone":
+        card.click(delay=700)
+    else:
+        card.click(modifiers=["Alt"])
+    assert visitor.state()["solo"] == {"layer": visitor.state()["layer"], "channel": 2}
+    assert visitor.text("solo") == "Only feature 3 is shown."
+    reader.use(visitor.by("totals-over-time").first)
+    track = visitor.track("channel-3")
+    track.scroll_into_view_if_needed()
+    well = visitor.well("channel-3")
+    if reader.way == "keyboard":
+        visitor.page.get_by_role("slider", name="Frame").focus()
+        visitor.press(*["ArrowRight"] * 20)
+    else:
+        well.click(position=visitor.place("channel-3", 20))
+    assert visitor.frame() == 21
+    visitor.settle()
+    assert "3" in visitor.by("legend-3").inner_text()
+
+
+def test_show_a_colleague(reader: Reader, generated: Generated) -> None:
+    visitor = reader.visitor
+    visitor.page.evaluate("rlClarity.select({ frame: 29 })")
+    reader.open_tool("notes", "n")
+    visitor.by("note-text").fill("It sees the edge too late")
+    reader.use(visitor.by("note-add"))
+    assert "It sees the edge too late" in visitor.text("notes")
+    reader.use(visitor.by("close-drawer"))
+    reader.open_tool("export", "e")
+    with visitor.page.expect_download() as download:
+        reader.use(visitor.by("export-png"))
+    assert download.value.suggested_filename.endswith(".png")
+    reader.use(visitor.by("close-drawer"))
+    if reader.way == "keyboard":
+        visitor.press("c")
+    else:
+        reader.use(visitor.page.get_by_role("button", name="Copy link"))
+    visitor.page.wait_for_function("() => navigator.clipboard.readText().then((text) => text.includes('frame=30'))")
+    visitor.page.goto(visitor.page.evaluate("navigator.clipboard.readText()"))
+    visitor.settle()
+    assert visitor.frame() == 30
+    assert visitor.state()["palette"] == ("safe" if reader.way == "safe" else "standard")
