@@ -1,4 +1,4 @@
-"""What readers come for, done on the page of a real network: in a usual window, on a phone, by keyboard, in safe colors."""
+"""What readers come for, on the page of a real network: in a usual window, on a phone, by keyboard, in safe colors."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_show_a_colleague(reader: Reader, generated: Generated) -> None:
     reader.open_tool("notes", "n")
     visitor.by("note-text").fill("It sees the edge too late")
     reader.use(visitor.by("note-add"))
-    assert "It sees the edge too late" in visitor.text("notes")
+    assert visitor.by("notes").get_by_role("textbox").first.input_value() == "It sees the edge too late"
     reader.use(visitor.by("close-drawer"))
     reader.open_tool("export", "e")
     with visitor.page.expect_download() as download:
