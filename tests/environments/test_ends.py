@@ -1,0 +1,99 @@
+"""What environments say about the ends of episodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from rl_clarity.environments import EnvironmentSpec, make
+from rl_clarity.environments.gymnasium_ import GymnasiumEnvironment
+from rl_clarity.environments.wrappers import unwrapped, watch_ends
+
+RNG = np.random.default_rng(0)
+GOAL = 1
+
+
+def test_coinrun_says_what_killed_the_player() -> None:
+    pytest.importorskip("procgen")
+    environment = make(EnvironmentSpec("procgen", "coinrun", {"num_threads": 0, "frame_stack": 2}), 8, 0)
+    environment.reset()
+    causes: Counter[tuple[str, bool]] = Counter()
+    for _ in range(400):
+        watch_ends(environment, np.arange(8) < 6)
+        step = environment.step(RNG.choice([7, 8], size=8))
+        assert set(step.ends) == set(np.flatnonzero(step.firsts[:6]))
+        causes.update((end["cause"], bool(step.rewards[i] > 0)) for i, end in step.ends.items())
+    environment.close()
+    assert set(causes) == {("level completed", True), ("saw", False), ("enemy", False), ("lava", False)}
+
+
+def test_ends_are_said_on_request_only() -> None:
+    pytest.importorskip("procgen")
+    environment = make(EnvironmentSpec("procgen", "coinrun", {"num_threads": 0}), 4, 0)
+    environment.reset()
+    steps = [environment.step(np.full(4, 8)) for _ in range(150)]
+    environment.close()
+    assert any(step.firsts.any() for step in steps)
+    assert not any(step.ends for step in steps)
+
+
+def test_the_state_of_a_game_is_read() -> None:
+    pytest.importorskip("procgen")
+    from rl_clarity.environments.procgen_state import PLAYER, read_state
+
+    environment = make(EnvironmentSpec("procgen", "coinrun", {"num_threads": 0}), 1, 0)
+    environment.reset()
+    inner: Any = unwrapped(environment)
+    state = read_state(inner._get_state(0))
+    environment.close()
+    np.testing.assert_allclose(state.boxes[state.types == PLAYER][0, :2], [1.5, 1.5787], atol=1e-4)
+    assert state.grid.shape == (64, 64)
+    assert np.count_nonzero(state.grid == GOAL) == 1
+
+
+def test_other_games_say_death() -> None:
+    pytest.importorskip("procgen")
+    environment = make(EnvironmentSpec("procgen", "starpilot", {"num_threads": 0}), 8, 0)
+    environment.reset()
+    causes: set[str] = set()
+    for _ in range(300):
+        watch_ends(environment, np.ones(8, bool))
+        causes |= {end["cause"] for end in environment.step(np.full(8, 4)).ends.values()}
+    environment.close()
+    assert causes == {"death"}
+
+
+def test_atari_says_that_a_life_was_lost() -> None:
+    pytest.importorskip("ale_py")
+    environment = make(EnvironmentSpec("atari", "breakout", {"episodic_life": True}), 1, 0)
+    environment.reset()
+    ends = [step.ends[0] for step in (environment.step(np.zeros(1, int)) for _ in range(60)) if step.firsts[0]]
+    environment.close()
+    assert ends
+    assert ends[0] == {"cause": "life lost", "lives": 4}
+
+
+class Corridor(gymnasium.Env[np.ndarray, Any]):
+    """Ends after two steps."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.time = 0
+        return np.zeros((8, 8, 3), np.uint8), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        return np.zeros((8, 8, 3), np.uint8), 0.0, self.time == 2, False, {"cause": "wall", "at": self.time}
+
+
+def test_gymnasium_passes_the_last_info_on() -> None:
+    environment = GymnasiumEnvironment([Corridor()], 0)
+    environment.reset()
+    assert environment.step(np.zeros(1, int)).ends == {}
+    assert environment.step(np.zeros(1, int)).ends == {0: {"cause": "wall", "at": 2}}
