@@ -75,10 +75,11 @@ def reductions(agent: Agent, layer: str, samples: Observations) -> None:
     """Print the held-out error of reductions fitted to few and to many observations."""
     options = InterfaceOptions()
     rule = (options.attr_quadrature, options.nmf_attr_opts.integrate_steps)
+    features = int(options.nmf_features)
     many = _attribution(agent, layer, samples, np.arange(4 * FITTED), *rule).values[0]
     others = _attribution(agent, layer, samples, np.arange(4 * FITTED, 4 * FITTED + HELD_OUT), *rule).values[0]
     for count, rows in ((FITTED, FIT_ROWS), (4 * FITTED, FIT_ROWS), (4 * FITTED, 10 * FIT_ROWS)):
-        reduction = ChannelReduction.fit(many[:: len(many) // count], options.nmf_features, max_rows=rows)
+        reduction = ChannelReduction.fit(many[:: len(many) // count], features, max_rows=rows)
         what = f"{rows:,} positions of {count:,} observations"
         print(f"{layer:8}{what:>44}  {reduction.reconstruction_error(others):7.2%}", flush=True)
 

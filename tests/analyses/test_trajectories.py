@@ -37,7 +37,7 @@ def test_the_reason_of_an_end_is_not_guessed() -> None:
     firsts[0, [0, 4]] = True
     arrays: dict[str, Any] = {name: np.zeros((1, 6), np.float32) for name in ("observations", "actions", "rewards")}
     assert [one["end"] for one in episode_entries(Trajectories(**arrays, firsts=firsts), 0)] == ["ended", "cut"]
-    stopped = {"dones": np.zeros((1, 6), bool), "truncated": np.eye(6, dtype=bool)[3:4]}
+    stopped: dict[str, Any] = {"dones": np.zeros((1, 6), bool), "truncated": np.eye(6, dtype=bool)[3:4]}
     assert [one["end"] for one in episode_entries(Trajectories(**arrays, firsts=firsts, **stopped), 0)] == [
         "cut",
         "cut",

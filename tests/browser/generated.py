@@ -66,8 +66,8 @@ class Generated:
         scale = attribution_scale(channels)
         if not isinstance(output, str | int):  # a group: the page adds what it stores of its actions
             parts = [self._compute(layer, action, frames) for action in output]
-            channels = sum(one.channels for one in parts)
-            residual = sum(one.residual for one in parts)
+            channels = np.sum([one.channels for one in parts], axis=0)
+            residual = np.sum([one.residual for one in parts if one.residual is not None], axis=0)
         return ReducedAttribution(channels, residual, scale, channel_hues(channels.shape[-1]))
 
     def _reduction(self, layer: str) -> rl_clarity.ChannelReduction:

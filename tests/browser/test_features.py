@@ -11,8 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 
+from tests.browser.drawn import SIDE
 from tests.browser.pages import Visitor
-from tests.browser.synthetic import SIDE, K, read_chunk
+from tests.browser.synthetic import K, read_chunk
 
 Open = Callable[..., Visitor]
 LAYER = "2b"

@@ -240,7 +240,10 @@ def test_bars_show_totals_on_a_fixed_scale(generated: Generated, page: Path, ope
     columns = visitor.by("account").locator("[data-channel]")
     net = [float(column.get_attribute("data-value") or "nan") for column in columns.all()]
     assert np.allclose(net, totals[29].sum(-1), rtol=1e-4, atol=1e-6)
-    titles = [(column.hover(), column.get_attribute("title") or "")[1] for column in columns.all()]
+    titles = []
+    for column in columns.all():
+        column.hover()
+        titles.append(column.get_attribute("title") or "")
     signs = [re.findall(r"(\S+) (?:raises|lowers)", title.replace("−", "-")) for title in titles]
     assert np.allclose(np.array(signs, float), totals[29], rtol=6e-3, atol=1e-6)
     limit = visitor.by("account").locator(".scale").inner_text()

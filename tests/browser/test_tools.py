@@ -175,13 +175,16 @@ def test_a_finger_draws_a_box_while_the_button_is_pressed(synthetic: Path, open_
 def solo(visitor: Visitor) -> Iterator[None]:
     """Ways to show the third feature alone."""
     card = visitor.by("legend-3").locator(".card")
-    yield card.click(modifiers=["Alt"])
+    card.click(modifiers=["Alt"])
+    yield
     card.hover()
     visitor.page.mouse.down()
     visitor.page.wait_for_function("() => rlClarity.state().solo")
-    yield visitor.page.mouse.up()
+    visitor.page.mouse.up()
+    yield
     card.focus()
-    yield visitor.press("s")
+    visitor.press("s")
+    yield
 
 
 def test_a_feature_is_soloed_by_alt_click_long_press_and_key(generated: Generated, open_page: Open) -> None:

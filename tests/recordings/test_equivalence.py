@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ class Walk(TinyEnvironment):
 
 
 def test_actions_that_never_differ_are_a_group() -> None:
-    environment = Walk()
+    environment: Any = Walk()
     assert find_equivalent_actions(RandomPolicyAgent(6), environment, np.random.default_rng(0)) == [[0, 3], [1, 4]]
 
 
