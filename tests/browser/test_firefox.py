@@ -42,7 +42,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
 def scrub(browser: Firefox, directory: Path, layer: str, trajectory: int) -> None:
     """Open a page near the end of a segment, step into the next one, and look at what is shown."""
     address = (directory / "interface.html").resolve().as_uri()
-    browser.open(f"{address}?layer={layer}&trajectory={trajectory + 1}&frame=60")
+    browser.open(f"{address}?layer={layer}&trajectory={trajectory + 1}&frame=60&mixed=1&residual=0&scale=trajectory")
     assert browser.run(SETTLED) == 59
     browser.run("document.querySelector('[data-testid=tour-skip]')?.click()")
     for frame in range(60, 66):
