@@ -22,15 +22,9 @@ Open = Callable[..., Visitor]
 SIDE, GAP = 256, 4
 SVG = "{http://www.w3.org/2000/svg}"
 FIRST, LAST = 30, 34
-HEAD, FOOT = 40, 22
-_FIRST_FRAME = """async (uri) => {
-  const video = Object.assign(document.createElement("video"), { src: uri, muted: true });
-  await new Promise((resolve, reject) => Object.assign(video, { oncanplay: resolve, onerror: reject }));
-  const { videoWidth: width, videoHeight: height } = video;
-  const canvas = Object.assign(document.createElement("canvas"), { width, height });
-  canvas.getContext("2d").drawImage(video, 0, 0);
-  return canvas.toDataURL().split(",")[1];
-}"""
+MARGIN, HEAD = 8, 71
+"""Pixels around a figure, and from there to its first row of images."""
+CAPTION = f"trajectory 2, frame {FIRST} \u00b7 layer 2b \u00b7 value function \u00b7 full color "
 _TEXTS_OUTSIDE = """(figure) => {
   const element = document.createElement("div");
   element.innerHTML = figure;
@@ -57,7 +51,7 @@ def exported(directory: Path, target: Path, frames: str, layer: str) -> Path:
     return target
 
 
-def frames_of(path: Path, mode: str = "RGB") -> np.ndarray:
+def frames_of(path: Path | io.BytesIO, mode: str = "RGB") -> np.ndarray:
     with Image.open(path) as image:
         count = getattr(image, "n_frames", 1)
         frames = []
@@ -67,48 +61,114 @@ def frames_of(path: Path, mode: str = "RGB") -> np.ndarray:
     return np.stack(frames)
 
 
-def without_gaps(frames: np.ndarray) -> np.ndarray:
-    """The page leaves a gap between panels, the command does not."""
-    return np.concatenate([frames[:, :, start : start + SIDE] for start in range(0, 3 * SIDE, SIDE + GAP)], axis=2)
+def images_of(frames: np.ndarray, row: int = 0) -> np.ndarray:
+    """The images in figures of the page, side by side as the command writes them."""
+    top = MARGIN + HEAD + row * (SIDE + 2 * 19 + 14)
+    lefts = range(MARGIN, MARGIN + 3 * SIDE, SIDE + GAP)
+    return np.concatenate([frames[:, top : top + SIDE, left : left + SIDE] for left in lefts], axis=2)
 
 
 def test_images_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
-    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&mixed=1&residual=0")
     visitor.press("e")
     shown = frames_of(saved(visitor, "export-png"))
     written = frames_of(exported(synthetic, tmp_path / "one.png", str(FIRST), "2b"))
-    assert np.abs(without_gaps(shown) - written).max() <= TOLERANCE
+    assert np.abs(images_of(shown) - written).max() <= TOLERANCE
     canvas = read_canvas(visitor.by("observation-canvas"))[..., :3]
     assert np.array_equal(written[0, 2:SIDE:4, 2:SIDE:4], canvas)
 
 
-def test_figures_have_labels_as_text(synthetic: Path, open_page: Open) -> None:
-    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
+def texts_of(figure: Path) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(figure.read_text()).iter(f"{SVG}text")]
+
+
+def test_figures_have_a_caption_and_a_legend(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&name=2b~3~coin")
     visitor.press("e")
-    image = saved(visitor, "export-png").read_bytes()
-    figure = ElementTree.fromstring(saved(visitor, "export-svg").read_text())
-    texts = [element.text for element in figure.iter(f"{SVG}text")]
-    assert texts[:4] == [
-        f"trajectory 2, frame {FIRST} \u00b7 2b \u00b7 value function",
-        *("observation", "positive attribution", "negative attribution"),
+    with Image.open(saved(visitor, "export-png")) as image:
+        size, shown = image.size, np.asarray(image.convert("RGB"))
+    figure = saved(visitor, "export-svg")
+    texts = texts_of(figure)
+    assert texts[0] == "CoinRun \u00b7 checkpoint coinrun.jd (SHA-256 8f14e45f)"
+    assert texts[1].startswith(CAPTION)
+    assert texts[2:5] == ["observation", "positive attribution", "negative attribution"]
+    assert texts[5:] == ["1", "2", "3 coin", "4", "5", "6", "7", "8", "rest"]
+    root = ElementTree.fromstring(figure.read_text())
+    assert (int(root.attrib["width"]), int(root.attrib["height"])) == size, "the image is the same figure"
+    images = [frames_of(io.BytesIO(base64.b64decode(i.attrib["href"].partition(",")[2]))) for i in root.iter(f"{SVG}image")]
+    assert np.abs(np.concatenate(images, 2) - images_of(shown[None])).max() == 0
+    assert (shown[MARGIN : MARGIN + 19].min((1, 2)) < 128).any(), "there is a caption"
+    legend = shown[MARGIN + HEAD + SIDE :].reshape(-1, 3)
+    colors = visitor.page.evaluate("rlClarity.manifest.layers.find(({ slug }) => slug === '2b').colors")
+    for color in colors:
+        rgb = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
+        assert (legend == rgb).all(-1).sum() >= 100, color
+
+
+def test_figures_have_all_rows(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&rows=value,action-7~4a,value~~1")
+    visitor.press("e")
+    image = frames_of(saved(visitor, "export-png"))
+    figure = saved(visitor, "export-svg")
+    captions = [text for text in texts_of(figure) if text.startswith("trajectory")]
+    assert [caption.rpartition(" \u00b7 full")[0] for caption in captions] == [
+        f"trajectory 2, frame {FIRST} \u00b7 layer 2b \u00b7 value function",
+        f"trajectory 2, frame {FIRST} \u00b7 layer 4a \u00b7 action \u2192",
+        f"trajectory 1, frame {FIRST} \u00b7 layer 2b \u00b7 value function",
     ]
-    assert texts[4:] == [str(channel) for channel in range(1, 9)]
-    (embedded,) = figure.iter(f"{SVG}image")
-    assert base64.b64decode(embedded.attrib["href"].partition(",")[2]) == image
+    assert {text for text in texts_of(figure) if text.endswith(":")} == {"layer 2b:", "layer 4a:"}
+    for row in range(3):
+        canvas = read_canvas(visitor.by("observation-canvas").nth(row))[..., :3]
+        assert np.array_equal(images_of(image, row)[0, 2:SIDE:4, 2:SIDE:4], canvas)
 
 
-def test_videos_have_frames_and_labels(synthetic: Path, open_page: Open) -> None:
+def test_bars_are_saved(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&name=2b~3~coin")
+    visitor.press("e")
+    figure = saved(visitor, "export-bars")
+    texts = texts_of(figure)
+    shown = visitor.page.locator("[data-part]").evaluate_all("all => all.map((e) => Number(e.dataset.value))")
+    assert texts[2::2] == ["baseline", "1", "2", "coin", "4", "5", "6", "7", "8", "rest", "gap", "output"]
+    assert [float(text.replace("\N{MINUS SIGN}", "-")) for text in texts[3::2]] == pytest.approx(shown, rel=6e-3, abs=1e-5)
+    bars = [e for e in ElementTree.fromstring(figure.read_text()).iter(f"{SVG}rect") if e.attrib["fill"].startswith("url")]
+    assert len(bars) == 1, "the rest is hatched"
+
+
+def test_tracks_are_saved(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&box=16.8.40.36")
+    visitor.track("box").wait_for()
+    visitor.by("totals-over-time").check()
+    visitor.page.get_by_label("probabilities over time").check()
+    visitor.press("e")
+    shown = visitor.by("track").evaluate_all("all => all.map((e) => e.querySelector('.text').textContent)")
+    root = ElementTree.fromstring(saved(visitor, "export-tracks").read_text())
+    tracks = list(root.findall(f"{SVG}svg"))
+    names = [e.text for e in root.findall(f"{SVG}text") if e.attrib.get("font-weight") == "bold"]
+    assert names == [name for name in shown if name != "Film"]
+    assert all(list(track.iter(f"{SVG}path")) or list(track.iter(f"{SVG}image")) for track in tracks)
+    assert len(tracks) == len(names) >= 5
+
+
+def test_videos_show_the_same_figures(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
     visitor.press("e")
     visitor.by("export-from").fill(str(FIRST))
     visitor.by("export-to").fill(str(LAST))
     content = saved(visitor, "export-video").read_bytes()
     assert content.startswith(b"\x1a\x45\xdf\xa3") or content[4:8] == b"ftyp"  # WebM or MP4
-    uri = f"data:video/mp4;base64,{base64.b64encode(content).decode()}"
-    player = visitor.page.context.new_page()  # the page itself loads no videos
-    video = Image.open(io.BytesIO(base64.b64decode(player.evaluate(_FIRST_FRAME, uri)))).convert("RGB")
-    image = Image.open(saved(visitor, "export-png")).convert("RGB")
-    assert video.size == (image.width, image.height + HEAD + FOOT)
+    path = tmp_path / f"video.{'mp4' if content[4:8] == b'ftyp' else 'webm'}"
+    path.write_bytes(content)
+    cv2 = pytest.importorskip("cv2")
+    video = cv2.VideoCapture(str(path))
+    frames = [frame[..., ::-1].astype(float) for read, frame in iter(video.read, (False, None)) if read]
+    assert len(frames) == LAST - FIRST + 1
+    visitor.goto(f"?layer=2b&trajectory=2&frame={LAST}")
+    visitor.press("e")
+    image = frames_of(saved(visitor, "export-png"))[0]
+    height, width = image.shape[:2]
+    assert frames[-1].shape[0] - height in (0, 1)
+    assert frames[-1].shape[1] - width in (0, 1)
+    assert np.abs(frames[-1][:height, :width] - image).mean() < 6
 
 
 def test_labels_of_small_figures_fit(synthetic: Path, open_page: Open) -> None:
@@ -130,11 +190,11 @@ def test_the_page_is_printed(synthetic: Path, open_page: Open) -> None:
 
 
 def test_animations_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
-    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
+    visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&mixed=1&residual=0")
     visitor.press("e")
     visitor.by("export-from").fill(str(FIRST))
     visitor.by("export-to").fill(str(LAST))
-    shown = without_gaps(frames_of(saved(visitor, "export-apng")))
+    shown = images_of(frames_of(saved(visitor, "export-apng")))
     frames = f"{FIRST}:{LAST}"
     assert np.abs(shown - frames_of(exported(synthetic, tmp_path / "range.png", frames, "2b"))).max() <= TOLERANCE
     of_gif = frames_of(exported(synthetic, tmp_path / "range.gif", frames, "2b"))

@@ -371,13 +371,3 @@ export function drawMarks({ height, width, rest, clipped }) {
   }
   return { ...marks, rgba };
 }
-
-/** Turn RGBA bytes grey in place (ITU-R BT.601, as the images that Python draws). */
-export function makeGrey(rgba) {
-  for (let at = 0; at < rgba.length; at += 4) {
-    const grey = 0.299 * rgba[at] + 0.587 * rgba[at + 1] + 0.114 * rgba[at + 2];
-    rgba[at] = grey;
-    rgba[at + 1] = grey;
-    rgba[at + 2] = grey;
-  }
-}

@@ -7,10 +7,10 @@ import {
   frameOwnScale,
   frameValues,
   fullScale,
-  makeGrey,
   spread,
   valuesAt,
 } from "./compose.js";
+import { makeGrey } from "./grey.js";
 
 const HUES = [
   [1, 0, 0],
@@ -258,4 +258,6 @@ test("grey is luma", () => {
   const rgba = Uint8ClampedArray.of(255, 0, 0, 9, 0, 255, 0, 8);
   makeGrey(rgba);
   assert.deepEqual(Array.from(rgba), [76, 76, 76, 9, 150, 150, 150, 8]);
+  makeGrey(rgba, true);
+  assert.deepEqual(Array.from(rgba), [81, 81, 81, 9, 111, 111, 111, 8]);
 });

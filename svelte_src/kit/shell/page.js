@@ -24,6 +24,8 @@ export function createShell(manifest) {
     theme: createTheme(settings),
     /** The panel that is open at the side: {name, ...what it shows}, or null. */
     drawer: writable(null),
+    /** A function for each track in view that describes it, as Track.svelte does. */
+    tracks: new Set(),
     /** The steps that are marked on all tracks. */
     brush: writable(EMPTY),
     notes: createKept(`rl-clarity:${manifest.id}:notes`, [], cleanNotes),

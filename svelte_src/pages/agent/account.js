@@ -1,11 +1,19 @@
 // The account of an output as a waterfall, and over time as a stack.
 import { memoized } from "../../data/cache.js";
+import { accountOf, findOutput } from "../../data/questions.js";
 import { firstVisible, lastVisible, pixelsPerStep, stepToX } from "../../kit/time/draw.js";
 
 /** Parts of an account after the features, in order. */
 const OTHERS = ["rest", "memory", "gap"];
 /** The share of waterfalls that fit the scale of a trajectory at each end. */
 const USUAL = 0.9;
+
+/** The account of a target, from its layer's totals and the numbers along its trajectory; null where the page lacks them. */
+export function targetAccount(manifest, totals, { layer, output }, series) {
+  if (manifest.layers[layer].kind !== "input") return accountOf(manifest, totals, findOutput(manifest, output), series);
+  const numbers = totals[`totals.${output}`];
+  return numbers ? channelAccount(numbers) : null;
+}
 
 /** The account of a layer without a baseline, the input: only its channels, from totals (T, K, 2). */
 export function channelAccount({ data, shape: [steps, channels] }) {
@@ -141,7 +149,7 @@ function drawLevels(context, view, steps, values, toY, { color, dash, width }) {
 }
 
 /** Diagonal lines, as in the legend. */
-function hatch(context, { ink }) {
+export function hatch(context, { ink }) {
   const tile = document.createElement("canvas");
   Object.assign(tile, { width: 6, height: 6 });
   const inner = tile.getContext("2d");

@@ -111,11 +111,15 @@ export function rowTarget(manifest, selection, row) {
   return { output: row.output, trajectory, layer, frame: selection.frame, past: selection.frame >= steps };
 }
 
-/** What is exported: the target of the first row, or of the default row if there is none. */
-export function firstTarget(manifest, selection) {
-  const row = selection.rows[0] ?? { output: firstOutput(manifest), layer: null, trajectory: null };
-  return rowTarget(manifest, selection, row);
+/** The targets of all rows, or of the default row if there is none. */
+export function shownTargets(manifest, selection) {
+  const rows = selection.rows.length
+    ? selection.rows
+    : [{ output: firstOutput(manifest), layer: null, trajectory: null }];
+  return rows.map((row) => rowTarget(manifest, selection, row));
 }
+
+export const firstTarget = (manifest, selection) => shownTargets(manifest, selection)[0];
 
 const allOf = (layer) => Array.from({ length: layer.channels }, (_, k) => k);
 

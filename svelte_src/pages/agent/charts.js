@@ -1,0 +1,115 @@
+// Figures of bars and tracks.
+import { get } from "svelte/store";
+import { CANVAS } from "../../kit/image/colors.js";
+import { formatNumber } from "../../kit/shell/format.js";
+import { drawMarks, stepToX } from "../../kit/time/draw.js";
+import { hatch, targetAccount, waterfall, waterfallRange } from "./account.js";
+import { captionOf, FONT, rowCaption, stacked, textBlock, textWidth, writeText } from "./figure.js";
+import { shownTargets } from "./selection.js";
+
+/** Pixels of a column, of its bar and of the words below it. */
+const [COLUMN, BARS, WORDS] = [72, 150, 40];
+const LEAST = 480;
+/** Pixels for a track's name and number. */
+const LABEL = 150;
+/** Pixels for its smallest and largest number. */
+const LIMIT = 60;
+
+/** The waterfalls of every row at the selected frame. @returns {Promise<import("./figure.js").Figure>} */
+export async function barsFigure(page) {
+  const { manifest, chunks } = page;
+  const blocks = [textBlock([captionOf(page)], true)];
+  let width = Math.max(LEAST, textWidth(captionOf(page)));
+  for (const target of shownTargets(manifest, page.selection.now).filter(({ past }) => !past)) {
+    const { arrays: series } = await chunks.get(manifest.trajectories[target.trajectory].series);
+    const layer = manifest.layers[target.layer];
+    const name = layer?.totals?.[target.trajectory];
+    const account = name && targetAccount(manifest, (await chunks.get(name)).arrays, target, series);
+    if (!account) continue;
+    const block = waterfallBlock(page, target, account);
+    width = Math.max(width, block.width);
+    blocks.push(textBlock([rowCaption(page, target)]), block);
+  }
+  if (blocks.length === 1) throw new Error("There are no bars in this frame.");
+  return stacked(blocks, width);
+}
+
+function waterfallBlock({ manifest, colors, names }, target, account) {
+  const ofInput = manifest.layers[target.layer].kind === "input";
+  const palette = get(colors)[target.layer];
+  const [least, most] = waterfallRange(account);
+  const steps = waterfall(account, target.frame).filter(({ name }) => !ofInput || name.startsWith("feature"));
+  const remembers = account.memory.some((value) => value !== 0);
+  const baseline = account.baseline[target.frame];
+  const output = account.output[target.frame];
+  const columns = [
+    { word: "baseline", from: 0, to: 0, value: baseline },
+    ...steps
+      .filter(({ name }) => name !== "memory" || remembers)
+      .map((step) => ({
+        ...step,
+        word: step.name.startsWith("feature")
+          ? get(names).name(target.layer, step.channel) || `${step.channel + 1}`
+          : step.name,
+        color: palette[step.channel]?.color,
+      })),
+    { word: ofInput ? "sum" : "output", from: output - baseline, to: output - baseline, value: output },
+  ];
+  const toY = (level) => 6 + (BARS - 12) * (1 - Math.min(1, Math.max(0, (level - least) / (most - least))));
+  return {
+    width: columns.length * COLUMN,
+    height: BARS + WORDS,
+    draw(context, top) {
+      const fills = { rest: hatch(context, { ink: "#000000" }), memory: "#666666", gap: "#bbbbbb" };
+      columns.forEach(({ name, word, from, to, value, color }, i) => {
+        const [left, high, low] = [i * COLUMN, toY(Math.max(from, to)), toY(Math.min(from, to))];
+        context.fillStyle = fills[name] ?? color ?? "#000000";
+        if (name) context.fillRect(left + 10, top + high, COLUMN - 20, low - high);
+        context.fillStyle = "#000000";
+        context.fillRect(left + (name ? COLUMN / 2 : 0), top + toY(to) - 0.5, COLUMN, name ? 1 : 2);
+        writeText(context, cut(word, COLUMN - 4), left + 2, top + BARS + FONT);
+        writeText(context, formatNumber(value), left + 2, top + BARS + 2.4 * FONT, !name);
+      });
+    },
+  };
+}
+
+/** A text that is not wider than so many pixels. */
+function cut(text, width) {
+  let shown = text;
+  while (shown.length > 1 && textWidth(shown) > width) shown = `${shown.replace("\u2026", "").slice(0, -1)}\u2026`;
+  return shown;
+}
+
+/** The tracks that the page shows, as wide as there. @returns {import("./figure.js").Figure} */
+export function tracksFigure(page) {
+  const tracks = [...page.tracks]
+    .map((describe) => describe())
+    .filter(({ view }) => view.width > 0)
+    .sort((a, b) => (a.element.compareDocumentPosition(b.element) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
+  if (!tracks.length) throw new Error("The page shows no tracks.");
+  const target = shownTargets(page.manifest, page.selection.now)[0];
+  const tokens = CANVAS[get(page.theme)];
+  const caption = textBlock([captionOf(page), rowCaption(page, target)]);
+  const blocks = tracks.map((track) => trackBlock(track, tokens));
+  return stacked([caption, ...blocks], LABEL + Math.max(...tracks.map(({ view }) => view.width)) + LIMIT);
+}
+
+function trackBlock({ label, value, view, paint, range, marks }, tokens) {
+  return {
+    height: view.height,
+    draw(context, top) {
+      writeText(context, cut(label, LABEL - 8), 0, top + FONT, true);
+      writeText(context, value, 0, top + 2.4 * FONT);
+      context.begin(LABEL, top, view.width, view.height);
+      paint(context, view, tokens);
+      drawMarks(context, view, marks, tokens.mark);
+      context.fillStyle = tokens.playhead;
+      context.fillRect(stepToX(view, view.frame) - 0.5, 0, 1, view.height);
+      context.end();
+      range?.forEach((limit, i) =>
+        writeText(context, formatNumber(limit, 2), LABEL + view.width + 4, top + (i ? FONT : view.height - 2)),
+      );
+    },
+  };
+}

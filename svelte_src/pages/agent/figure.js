@@ -1,0 +1,216 @@
+// A figure of a frame: the images of every row, with a caption and the colors of the features.
+import { get } from "svelte/store";
+import { findOutput } from "../../data/questions.js";
+import { composeImage, drawMarks } from "../../kit/image/compose.js";
+import { greyImage } from "../../kit/image/grey.js";
+import { formatNumber, frameName, outputName } from "../../kit/shell/format.js";
+import { attributionChunks, overlayOf } from "./image.js";
+import { shownTargets } from "./selection.js";
+
+/** Height of text, of a line of it; pixels between images, between rows, and around all. */
+export const [FONT, LINE, GAP, SPACE, MARGIN] = [13, 19, 4, 14, 8];
+/** The font of figures. */
+export const FAMILY = "sans-serif";
+/** Pixels for the name of an image. */
+const NAME_WIDTH = 160;
+const CHIP = 12;
+const SIGNS = { pos: "positive attribution", neg: "negative attribution", abs: "attribution, both signs" };
+const SCALES = { trajectory: "one scale for the trajectory", frame: "a scale for each frame" };
+
+/**
+ * @typedef {object} Figure
+ * @property {number} width
+ * @property {number} height
+ * @property {(context: CanvasRenderingContext2D) => void} draw also with the context of svg.js
+ */
+
+/** A frame with all rows. @returns {Promise<Figure>} */
+export async function frameFigure(page, frame, scale) {
+  const { manifest } = page;
+  const now = { ...page.selection.now, frame };
+  const targets = shownTargets(manifest, now);
+  const inTime = targets.filter(({ past }) => !past);
+  if (!inTime.length) throw new Error(`Trajectory ${targets[0].trajectory + 1} has ended before frame ${frame + 1}.`);
+  const rows = [];
+  for (const target of inTime) rows.push(await rowOf({ ...page, selection: { now } }, target, scale));
+  const images = Math.max(...rows.map(({ width }) => width));
+  const width = Math.max(images, ...rows.map(({ caption }) => textWidth(caption)), textWidth(captionOf(page)));
+  const legends = [...new Set(rows.filter(({ images: { length } }) => length > 1).map(({ target }) => target.layer))];
+  const blocks = [
+    textBlock([captionOf(page)], true),
+    ...rows.map(rowBlock),
+    ...legends.map((layer) => legendBlock(page, layer, legends.length > 1, width)),
+  ];
+  return stacked(blocks, width);
+}
+
+/** What was explained: the page's title and its checkpoint. */
+export function captionOf({ manifest }) {
+  const items = manifest.provenance?.find(({ group }) => group === "Checkpoint")?.items ?? [];
+  const { file, sha256 } = Object.fromEntries(items);
+  const hash = sha256 ? ` (SHA-256 ${sha256.slice(0, 8)})` : "";
+  return [manifest.title, file && `checkpoint ${file}${hash}`].filter(Boolean).join(" \u00b7 ");
+}
+
+/** What a row shows, in words; `limit`: what has full color. */
+export function rowCaption({ manifest, selection }, target, limit = null) {
+  const layer = manifest.layers[target.layer];
+  const output = findOutput(manifest, target.output);
+  const facts = [frameName(target), layer && `layer ${layer.name}`, output && outputName(output)];
+  if (limit !== null)
+    facts.push(`full color ${formatNumber(limit)} (${SCALES[selection.now.scale] ?? "one scale for the rows"})`);
+  return facts.filter(Boolean).join(" \u00b7 ");
+}
+
+/** One row: its images, each with a name. */
+async function rowOf(page, target, scale) {
+  const { manifest, chunks, frames, selection } = page;
+  const { now } = selection;
+  const bitmap = await frames.get(target.trajectory, target.frame);
+  await chunks.get(manifest.trajectories[target.trajectory].series);
+  const names = manifest.layers.length ? attributionChunks(page, target) : [];
+  await Promise.all(names.map((name) => chunks.get(name)));
+  const factor = Math.max(scale, Math.ceil(NAME_WIDTH / bitmap.width));
+  const size = { width: bitmap.width * factor, height: bitmap.height * factor };
+  const images = [{ name: "observation", canvas: scaled(size, [[bitmap, 1]]) }];
+  const signs = names.length ? (now.combined ? ["abs"] : ["pos", "neg"]) : [];
+  let limit = null;
+  for (const sign of signs) {
+    const colors = get(page.colors)[target.layer];
+    const options = overlayOf(page, { target, sign, isolated: null, colors });
+    const image = composeImage(options);
+    limit = options.scale;
+    const layers = now.overlay ? [[greyImage(bitmap, !now.mixed), 1]] : [];
+    const opacity = now.overlay ? now.opacity : 1;
+    layers.push([canvasOf(image), opacity], [canvasOf(drawMarks(image)), opacity]);
+    images.push({ name: SIGNS[sign], canvas: scaled(size, layers) });
+  }
+  const width = images.length * (size.width + GAP) - GAP;
+  return { target, images, width, caption: rowCaption(page, target, limit) };
+}
+
+/** Images over each other, enlarged without smoothing. */
+function scaled({ width, height }, layers) {
+  const canvas = newCanvas(width, height);
+  const context = canvas.getContext("2d");
+  context.imageSmoothingEnabled = false;
+  for (const [image, opacity] of layers) {
+    context.globalAlpha = opacity;
+    context.drawImage(image, 0, 0, width, height);
+  }
+  return canvas;
+}
+
+function canvasOf({ width, height, rgba }) {
+  const canvas = newCanvas(width, height);
+  canvas.getContext("2d").putImageData(new ImageData(rgba, width, height), 0, 0);
+  return canvas;
+}
+
+export const newCanvas = (width, height) => Object.assign(document.createElement("canvas"), { width, height });
+
+// Blocks, which are drawn below each other: {height, draw(context, top)}.
+
+/** @returns {Figure} */
+export function stacked(blocks, width) {
+  const height = blocks.reduce((sum, block) => sum + block.height + SPACE, -SPACE);
+  return {
+    width: Math.ceil(width) + 2 * MARGIN,
+    height: Math.ceil(height) + 2 * MARGIN,
+    draw(context) {
+      context.fillStyle = "#ffffff";
+      context.fillRect(0, 0, Math.ceil(width) + 2 * MARGIN, Math.ceil(height) + 2 * MARGIN);
+      context.translate(MARGIN, MARGIN);
+      let top = 0;
+      for (const block of blocks) {
+        block.draw(context, top);
+        top += block.height + SPACE;
+      }
+      context.translate(-MARGIN, -MARGIN);
+    },
+  };
+}
+
+/** Lines of text. */
+export const textBlock = (lines, bold = false) => ({
+  height: lines.length * LINE,
+  draw: (context, top) => lines.forEach((text, i) => writeText(context, text, 0, top + (i + 1) * LINE - 5, bold)),
+});
+
+export function writeText(context, text, x, y, bold = false) {
+  context.fillStyle = "#000000";
+  context.font = `${bold ? "bold " : ""}${FONT}px ${FAMILY}`;
+  context.fillText(text, x, y);
+}
+
+function rowBlock({ caption, images }) {
+  const [{ canvas }] = images;
+  return {
+    height: 2 * LINE + canvas.height,
+    draw(context, top) {
+      writeText(context, caption, 0, top + LINE - 5);
+      images.forEach(({ name, canvas: image }, i) => {
+        const left = i * (image.width + GAP);
+        writeText(context, name, left, top + 2 * LINE - 5);
+        context.drawImage(image, left, top + 2 * LINE);
+      });
+    },
+  };
+}
+
+/** The colors of a layer's features, with numbers and names. */
+function legendBlock({ manifest, colors, names }, layerIndex, named, width) {
+  const layer = manifest.layers[layerIndex];
+  const rest = layer.kind === "input" ? [] : [{ color: null, text: "rest" }];
+  const features = get(colors)[layerIndex].map(({ color }, k) => ({
+    color,
+    text: `${k + 1} ${get(names).name(layerIndex, k)}`.trim(),
+  }));
+  const entries = [...(named ? [{ text: `layer ${layer.name}:` }] : []), ...features, ...rest];
+  let [x, line] = [0, 0];
+  const placed = entries.map(({ color, text }) => {
+    const used = (color === undefined ? 0 : CHIP + 4) + textWidth(text) + 12;
+    if (x > 0 && x + used > width) [x, line] = [0, line + 1];
+    const entry = { color, text, x, line };
+    x += used;
+    return entry;
+  });
+  return {
+    height: (line + 1) * LINE,
+    draw(context, top) {
+      for (const { color, text, x: left, line: at } of placed) {
+        const baseline = top + (at + 1) * LINE - 5;
+        if (color) {
+          context.fillStyle = color;
+          context.fillRect(left, baseline - CHIP + 1, CHIP, CHIP);
+        } else if (color === null) {
+          drawHatch(context, left, baseline - CHIP + 1);
+        }
+        writeText(context, text, left + (color === undefined ? 0 : CHIP + 4), baseline);
+      }
+    },
+  };
+}
+
+/** What stands for the rest: diagonal lines. */
+function drawHatch(context, x, y) {
+  context.strokeStyle = "#000000";
+  context.lineWidth = 1.5;
+  context.beginPath();
+  for (const [x0, y0, x1, y1] of [
+    [0, 6, 6, 0],
+    [0, 12, 12, 0],
+    [6, 12, 12, 6],
+  ]) {
+    context.moveTo(x + x0, y + y0);
+    context.lineTo(x + x1, y + y1);
+  }
+  context.stroke();
+}
+
+/** With a reserve, as a viewer of figures may have another font. */
+export function textWidth(text) {
+  const context = newCanvas(1, 1).getContext("2d");
+  context.font = `bold ${FONT}px ${FAMILY}`;
+  return 1.1 * context.measureText(text).width;
+}
