@@ -35,11 +35,11 @@ def quantities(result: dict[str, Any]) -> dict[str, tuple[float, str]]:
     if "training" in parts:
         values["training"] = parts["training"]["steps_per_second"], "steps/s"
         values["training: memory"] = parts["training"]["peak_memory_mb"], "MB"
-    if "first_image_ms" in parts.get("page", {}):
-        values["page: first image"] = parts["page"]["first_image_ms"], "ms"
-        values["page: heap"] = parts["page"]["heap_mb"], "MB"
-    for name, pace in parts.get("page", {}).get("layers", {}).items():
-        values[f"page: a key, {name}"] = pace["key_ms_p95"], "ms"
+    for model, page in parts.get("page", {}).items():
+        values[f"page of {model}: first image"] = page["first_image_ms"], "ms"
+        values[f"page of {model}: heap"] = page["heap_mb"], "MB"
+        for layer, pace in page["layers"].items():
+            values[f"page of {model}: a key, {layer}"] = pace["key_ms_p95"], "ms"
     return values
 
 

@@ -37,6 +37,8 @@ class Sizes:
     frames: int = 64
     """Of each of the two trajectories."""
     observations: int = 256
+    model: str = "coinrun"
+    """Name of an included agent."""
     layers: tuple[str, ...] = ("2b",)
     logits: int = 0
     """Number of actions of the agent, which are attributed besides the value; 0 attributes only the value."""
@@ -56,7 +58,7 @@ def explain(sizes: Sizes, folder: Path) -> dict[str, Any]:
     """Explain the shipped agent on samples that ship with it, repeated as often as necessary."""
     import rl_clarity
 
-    agent = make_agent(sizes.logits)
+    agent = make_agent(sizes.logits, sizes.model)
     played, varied = make_samples(sizes, agent.num_actions)
     page = rl_clarity.generate(
         agent,
@@ -80,13 +82,12 @@ def explain(sizes: Sizes, folder: Path) -> dict[str, Any]:
     return {"seconds": seconds, "bytes": written, "peak_memory_mb": peak, "outputs": len(page.results().outputs)}
 
 
-def make_agent(logits: int) -> Any:
-    """The shipped agent, with only the first `logits` of its actions; 0 for all."""
+def make_agent(logits: int, model: str = "coinrun") -> Any:
+    """An included agent, with only the first `logits` of its actions; 0 for all."""
     from rl_clarity import formats
-    from rl_clarity.demo import MODEL
     from rl_clarity.models import path_of
 
-    checkpoint = formats.read(path_of(MODEL))
+    checkpoint = formats.read(path_of(model))
     if logits:
         head = ("ppo2_model/pi/w:0", "ppo2_model/pi/b:0")
         cut = {name: checkpoint.parameters[name][..., :logits] for name in head}

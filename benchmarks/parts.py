@@ -24,6 +24,9 @@ PARTS: Mapping[str, str] = {
     "accuracy": "how accurate the faster defaults are",
 }
 
+PAGES: Mapping[str, tuple[str, ...]] = {"coinrun": ("2a", "2b"), "fruitbot": ("block1", "block2")}
+"""Agents of the pages that are measured, and the layers that these show."""
+
 
 class SkippedError(Exception):
     """A part cannot be measured on this machine."""
@@ -66,18 +69,21 @@ def _measure(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
         "captum": lambda: module.measure(),
         "training": lambda: module.measure(module.Settings(num_envs=32, updates=2)),
         "recordings": lambda: module.measure(),
-        "page": lambda: _small_page(module),
+        "page": lambda: _small_pages(module),
     }
     result = measure[name]()
     return result, module.lines(result)
 
 
-def _small_page(page: Any) -> dict[str, Any]:
-    """Measure the page of a small job, with enough steps for all key presses."""
+def _small_pages(page: Any) -> dict[str, Any]:
+    """Measure pages of small jobs, with enough steps for all key presses."""
     from benchmarks.job import Sizes, run_job
 
     if page.find_chromium() is None:
         raise SkippedError("no Chromium was found: set RL_CLARITY_CHROMIUM")
-    with tempfile.TemporaryDirectory() as folder:
-        run_job(Sizes(frames=2 * page.KEY_PRESSES, layers=("2a", "2b")), Path(folder))
-        return dict(page.measure(Path(folder)))
+    results = {}
+    for model, layers in PAGES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            run_job(Sizes(frames=2 * page.KEY_PRESSES, model=model, layers=layers), Path(folder))
+            results[model] = page.measure(Path(folder))
+    return results
