@@ -95,7 +95,9 @@ def test_figures_have_a_caption_and_a_legend(synthetic: Path, open_page: Open) -
     assert texts[5:] == ["1", "2", "3 coin", "4", "5", "6", "7", "8", "rest"]
     root = ElementTree.fromstring(figure.read_text())
     assert (int(root.attrib["width"]), int(root.attrib["height"])) == size, "the image is the same figure"
-    images = [frames_of(io.BytesIO(base64.b64decode(i.attrib["href"].partition(",")[2]))) for i in root.iter(f"{SVG}image")]
+    images = [
+        frames_of(io.BytesIO(base64.b64decode(i.attrib["href"].partition(",")[2]))) for i in root.iter(f"{SVG}image")
+    ]
     assert np.abs(np.concatenate(images, 2) - images_of(shown[None])).max() == 0
     assert (shown[MARGIN : MARGIN + 19].min((1, 2)) < 128).any(), "there is a caption"
     legend = shown[MARGIN + HEAD + SIDE :].reshape(-1, 3)
@@ -129,8 +131,12 @@ def test_bars_are_saved(synthetic: Path, open_page: Open) -> None:
     texts = texts_of(figure)
     shown = visitor.page.locator("[data-part]").evaluate_all("all => all.map((e) => Number(e.dataset.value))")
     assert texts[2::2] == ["baseline", "1", "2", "coin", "4", "5", "6", "7", "8", "rest", "gap", "output"]
-    assert [float(text.replace("\N{MINUS SIGN}", "-")) for text in texts[3::2]] == pytest.approx(shown, rel=6e-3, abs=1e-5)
-    bars = [e for e in ElementTree.fromstring(figure.read_text()).iter(f"{SVG}rect") if e.attrib["fill"].startswith("url")]
+    assert [float(text.replace("\N{MINUS SIGN}", "-")) for text in texts[3::2]] == pytest.approx(
+        shown, rel=6e-3, abs=1e-5
+    )
+    bars = [
+        e for e in ElementTree.fromstring(figure.read_text()).iter(f"{SVG}rect") if e.attrib["fill"].startswith("url")
+    ]
     assert len(bars) == 1, "the rest is hatched"
 
 
