@@ -107,3 +107,41 @@ def test_controls_announce_names_and_values(synthetic: Path, open_page: Open) ->
     assert visitor.page.get_by_role("button", name="2b", exact=True, pressed=True).count() == 1
     assert visitor.page.get_by_role("img", name="Positive attribution, layer 2b, frame 31").count() == 1
     assert visitor.page.get_by_role("img", name="Advantage: ").count() == 1
+
+
+@pytest.mark.parametrize("width", [1366, 390])
+def test_targets_are_at_least_24_pixels(synthetic: Path, open_page: Open, width: int) -> None:
+    visitor = open_page(synthetic, QUERY, viewport={"width": width, "height": 800})
+    visitor.click("more-options")
+    for key in ("", "f", "n", "t", "e", "?"):
+        if key:
+            visitor.press(key)
+            visitor.by("drawer").wait_for()
+        small = visitor.page.evaluate(
+            """() => [...document.querySelectorAll('button, a[href], input, select, textarea')]
+              .filter((e) => e.offsetParent && getComputedStyle(e).clipPath === 'none')
+              .map((e) => [e, (e.matches('[type=checkbox]') ? e.closest('label') ?? e : e).getBoundingClientRect()])
+              .filter(([, { width, height }]) => width && Math.min(width, height) < 23.9)
+              .map(([e]) => e.outerHTML.slice(0, 120))"""
+        )
+        assert small == [], f"with the panel of {key!r}"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_lines_have_a_contrast_of_three_to_one(synthetic: Path, open_page: Open, scheme: str) -> None:
+    visitor = open_page(synthetic, color_scheme=scheme)
+    names = ("line-2", "surface", "canvas", "raised", "well")
+    line, *grounds = (
+        visitor.page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()")
+        for name in names
+    )
+    for ground in grounds:
+        low, high = sorted((luminance(line), luminance(ground)))
+        assert (high + 0.05) / (low + 0.05) >= 3, (line, ground)
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of #rrggbb (WCAG 2)."""
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
