@@ -76,8 +76,13 @@ def test_film_images_and_bars_fit_the_window(reader: Reader) -> None:
     visitor = reader.visitor
     play, film = visitor.by("play"), visitor.well("film")
     if reader.way == "phone":
-        visitor.overlay("neg").scroll_into_view_if_needed()
+        timeline, observation = visitor.by("panel-timeline"), visitor.by("observation-canvas").first
+        observation.evaluate("e => scrollTo(0, scrollY + e.getBoundingClientRect().top - 200)")
         assert reader.in_view(play, film, *images(visitor))
+        above, below = timeline.bounding_box(), observation.bounding_box()
+        assert above
+        assert below
+        assert above["y"] + above["height"] <= below["y"], "the timeline hides no image"
     else:
         assert reader.in_view(play, film, *images(visitor), visitor.by("account").locator(".bars").first)
     visitor.page.mouse.wheel(0, 500)
@@ -141,7 +146,9 @@ def test_a_feature_alone_and_over_time(reader: Reader) -> None:
         card.click(modifiers=["Alt"])
     assert visitor.state()["solo"] == {"layer": visitor.state()["layer"], "channel": 2}
     assert visitor.text("solo") == "Only feature 3 is shown."
-    reader.use(visitor.by("totals-over-time").first)
+    over_time = visitor.by("totals-over-time").first
+    if not over_time.is_checked():
+        reader.use(over_time)
     well = visitor.well("account").first
     well.scroll_into_view_if_needed()
     assert well.is_visible()
