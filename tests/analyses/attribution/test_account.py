@@ -28,7 +28,11 @@ def accounts(agent: TinyAgent, state: State = None, baseline: Baseline = "zero-l
     layer = page_layers(agent, subject.options)[-1]
     reduction = ChannelReduction.fit(attribute(agent, FRAMES, "2a", [subject.output_kind], state=state).values[0], 4)
     explained = explain(subject, layer, reduction, FRAMES, state, [0, 0, 0], 64, baseline)
-    return {output: output_account(**one.sums) for output, one in explained.items()}
+    names = ("totals", "gap", "memory")
+    return {
+        output: output_account(**{name: values for name, values in one.sums.items() if name in names})
+        for output, one in explained.items()
+    }
 
 
 def total(account: dict[str, np.ndarray]) -> np.ndarray:
