@@ -1,4 +1,6 @@
 // Images of attribution and saliency maps: see "Composition" in docs/page-format.md.
+import { memoized } from "../../data/cache.js";
+
 const RADIUS = 7;
 
 /** exp(-d) at the distances (0, 0), (1, 0), (1, 1), (2, 0) ... up to 7: other directions are the same by symmetry. */
@@ -21,8 +23,8 @@ const PARTS = {
   abs: (value) => Math.abs(value),
 };
 
-/** The part of a value that a sign shows. */
-export const partOf = (value, sign) => PARTS[sign](value);
+/** The parts of a frame's values that a sign shows, computed once for all its images. @returns {Float32Array} */
+export const partsOf = memoized(({ data }, sign) => data.map(PARTS[sign]));
 
 /** The value that a code stands for, in units of attribution. */
 export function decodeValue(code, frameScale) {
@@ -134,15 +136,14 @@ const FINE = 16;
 
 function composeStrongest({ grid, sign, scale, values, hues, chosen, residual, smooth, observation, threshold = 0 }) {
   const { height, width } = grid;
-  const { data, depth } = values;
-  const part = PARTS[sign];
-  const divisor = scale ?? largestPart(values, part, residual ? depth : hues.length);
+  const { depth } = values;
+  const data = partsOf(values, sign);
+  const divisor = scale ?? largestPart(data, depth, residual ? depth : hues.length);
   const last = depth - 1;
   const restIsShown = residual && depth > hues.length;
   const nearby = smooth && observation ? neighbours(grid, observation) : null;
   const amount = (position, k) =>
-    (nearby ? average(nearby, grid, position, (at) => part(data[at * depth + k])) : part(data[position * depth + k])) /
-    divisor;
+    (nearby ? average(nearby, grid, position, data, depth, k) : data[position * depth + k]) / divisor;
   const rgba = new Uint8ClampedArray(height * width * 4);
   const rest = new Float32Array(height * width);
   const alphas = new Float32Array(height * width);
@@ -150,22 +151,26 @@ function composeStrongest({ grid, sign, scale, values, hues, chosen, residual, s
   const clipped = [];
   for (let i = 0; i < height * width; i += 1) {
     let most = 0;
-    for (const k of chosen) {
-      const value = part(data[i * depth + k]);
-      if (value > most) [most, strongest[i]] = [value, k];
+    for (let j = 0; j < chosen.length; j += 1) {
+      const value = data[i * depth + chosen[j]];
+      if (value > most) {
+        most = value;
+        strongest[i] = chosen[j];
+      }
     }
     let largest = 0;
     if (most > 0) {
       const exact = amount(i, strongest[i]);
       const alpha = Math.min(1, exact);
       if (alpha >= threshold) {
-        const [r, g, b] = hues[strongest[i]];
-        rgba.set([255 * r, 255 * g, 255 * b, 255 * alpha], 4 * i);
+        const hue = hues[strongest[i]];
+        for (let c = 0; c < 3; c += 1) rgba[4 * i + c] = 255 * hue[c];
+        rgba[4 * i + 3] = 255 * alpha;
         alphas[i] = alpha;
         largest = exact;
       }
     }
-    if (restIsShown && part(data[i * depth + last]) > most) {
+    if (restIsShown && data[i * depth + last] > most) {
       const exact = amount(i, last);
       if (exact >= threshold) {
         rest[i] = Math.min(1, exact);
@@ -182,10 +187,10 @@ function composeStrongest({ grid, sign, scale, values, hues, chosen, residual, s
   return { height, width, rgba, premultiplied, rest, clipped };
 }
 
-function largestPart({ data, depth }, part, count) {
+function largestPart(data, depth, count) {
   let most = 0;
   for (let start = 0; start < data.length; start += depth) {
-    for (let k = 0; k < count; k += 1) most = Math.max(most, part(data[start + k]));
+    for (let k = 0; k < count; k += 1) if (data[start + k] > most) most = data[start + k];
   }
   return most || 1;
 }
@@ -205,15 +210,17 @@ function neighbours({ height, width }, observation) {
   return offsets.length > 1 ? offsets : null;
 }
 
-/** The weighted mean of what `valueAt` says of a position and those around it. */
-function average(offsets, { height, width }, position, valueAt) {
-  const [y, x] = [Math.floor(position / width), position % width];
+/** The weighted mean of a feature's parts at a position and those around it. */
+function average(offsets, { height, width }, position, data, depth, k) {
+  const x = position % width;
+  const y = (position - x) / width;
   let sum = 0;
   let total = 0;
-  for (const { dy, dx, weight } of offsets) {
+  for (let i = 0; i < offsets.length; i += 1) {
+    const { dy, dx, weight } = offsets[i];
     const [row, column] = [y + dy, x + dx];
     if (row < 0 || row >= height || column < 0 || column >= width) continue;
-    sum += weight * valueAt(row * width + column);
+    sum += weight * data[(row * width + column) * depth + k];
     total += weight;
   }
   return sum / total;
@@ -348,17 +355,23 @@ export function drawMarks({ height, width, rest, clipped }) {
   const size = Math.max(1, Math.round(SIDE / Math.max(height, width)));
   const marks = { height: height * size, width: width * size };
   const rgba = new Uint8ClampedArray(marks.height * marks.width * 4);
-  const put = (x, y, level, alpha) => rgba.set([level, level, level, 255 * alpha], 4 * (y * marks.width + x));
-  rest.forEach((alpha, position) => {
-    if (alpha === 0) return;
-    const [top, left] = [size * Math.floor(position / width), size * (position % width)];
+  function put(x, y, level, alpha) {
+    const at = 4 * (y * marks.width + x);
+    rgba[at] = rgba[at + 1] = rgba[at + 2] = level;
+    rgba[at + 3] = 255 * alpha;
+  }
+  for (let position = 0; position < rest.length; position += 1) {
+    const alpha = rest[position];
+    if (alpha === 0) continue;
+    const left = size * (position % width);
+    const top = size * Math.floor(position / width);
     for (let y = top; y < top + size; y += 1) {
       for (let x = left; x < left + size; x += 1) {
         const phase = (x + y) % GAP;
         if (phase < 5) put(x, y, phase < 2 ? 0 : 255, alpha);
       }
     }
-  });
+  }
   const radius = Math.max(1, Math.min(5, size / 3));
   for (const position of clipped) {
     const [middleY, middleX] = [Math.floor(position / width) + 0.5, (position % width) + 0.5].map((at) => at * size);

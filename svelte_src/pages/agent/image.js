@@ -2,7 +2,7 @@
 import { memoized, recent } from "../../data/cache.js";
 import { findOutput, termsOf, weightAt } from "../../data/questions.js";
 import { parseHex } from "../../kit/image/colors.js";
-import { frameValues, fullScale, partOf } from "../../kit/image/compose.js";
+import { frameValues, fullScale, partsOf } from "../../kit/image/compose.js";
 import { chosenChannels, rowTarget } from "./selection.js";
 
 const NEAR = 16;
@@ -159,10 +159,11 @@ export function overlayOf(page, { target, sign, isolated, colors }) {
 }
 
 /** The features, at most so many, whose part of a sign is largest in an image, strongest first. */
-export function strongestFeatures({ values: { data, depth }, sign, chosen }, count) {
+export function strongestFeatures({ values, sign, chosen }, count) {
+  const data = partsOf(values, sign);
   const sums = chosen.map((k) => {
     let total = 0;
-    for (let at = k; at < data.length; at += depth) total += partOf(data[at], sign);
+    for (let at = k; at < data.length; at += values.depth) total += data[at];
     return { k, total };
   });
   const present = sums.filter(({ total }) => total > 0).sort((a, b) => b.total - a.total);
