@@ -23,9 +23,15 @@ if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Outputs as Outputs
     from rl_clarity.agents.torch_agent import TorchAgent as TorchAgent
     from rl_clarity.analyses.attribution import input_gradients as input_gradients
+    from rl_clarity.analyses.attribution import input_integrated_gradients as input_integrated_gradients
     from rl_clarity.analyses.attribution import integrated_gradients as integrated_gradients
+    from rl_clarity.analyses.attribution import jacobian_saliency as jacobian_saliency
+    from rl_clarity.analyses.attribution import memory_saliency as memory_saliency
     from rl_clarity.analyses.attribution import multi_path_attribution as multi_path_attribution
+    from rl_clarity.analyses.attribution import perturbation_saliency as perturbation_saliency
     from rl_clarity.analyses.attribution import select_layers as select_layers
+    from rl_clarity.analyses.attribution import smooth_gradients as smooth_gradients
+    from rl_clarity.analyses.sanity import sanity_checks as sanity_checks
     from rl_clarity.errors import ClarityError as ClarityError
     from rl_clarity.evaluation import evaluate as evaluate
     from rl_clarity.models import convert as convert
