@@ -99,7 +99,7 @@ def test_a_feature_shows_attribution_against_ablation_and_behavior(page: Path, o
     scatter.wait_for()
     assert scatter.get_attribute("data-points") == "5"
     causes = visitor.by("causal-behavior").get_by_test_id("behavior-causes").first.locator("tbody tr")
-    assert causes.first.locator("td").first.inner_text() == "80 %"
+    assert causes.first.locator("td").first.inner_text() == "80\u2009%"
     assert "−3.00 (−3.50 to −2.50)" in visitor.text("causal-behavior")
 
 

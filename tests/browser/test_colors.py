@@ -96,6 +96,9 @@ def test_the_strongest_three_features_are_shown_alone(synthetic: Path, open_page
         scale = visitor.page.evaluate("rlClarity.compose(0).scale")
         alone = read_canvas(shown.first.get_by_test_id("multiple-canvas"))[..., 3]
         assert np.abs(alone - 255 * np.minimum(1, features[..., strongest[0]] / scale)).max() < 1
+    shown.nth(1).hover()
+    visitor.page.wait_for_function("() => document.querySelector('[data-testid^=legend-].active')")
+    assert shown.count() == 3, "they stay while one is isolated"
     shown.first.click()
     assert visitor.by("drawer").get_attribute("data-panel") == "feature"
 

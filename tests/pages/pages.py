@@ -211,7 +211,8 @@ def _layer(
     subject: Any = SimpleNamespace(options=OPTIONS, files=files)
     for trajectory, values in enumerate(channels):
         rest = residual[trajectory]
-        sums = {"totals.value": totals[trajectory], "gap.value": np.ones((len(values), 3))}
+        gap = {} if layer.is_input else {"gap.value": np.ones((len(values), 3))}
+        sums = {"totals.value": totals[trajectory], **gap}
         write_totals(files, entry["totals"][trajectory], sums)
         for segment, steps in enumerate(segments(len(values))):
             part = slice(steps.start, steps.stop)
