@@ -76,7 +76,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, tuple[str, ...]]]] = {
     ),
     "select_layers": (
         {"agent": TinyAgent()},
-        {"agent": PATH, "name_contains_one_of": NAMES, "op_is_one_of": TEXT, "discard_first_n": INTEGER},
+        {"agent": PATH, "name_contains_one_of": NAMES, "op_is_one_of": TEXT[1:], "discard_first_n": INTEGER},
     ),
     "render_attribution": (
         {"channels": np.zeros((1, 4, 5, 3))},

@@ -6,7 +6,7 @@ export { default as FrameButton } from "./image/FrameButton.svelte";
 export { default as Observation } from "./image/Observation.svelte";
 export { default as Overlay } from "./image/Overlay.svelte";
 export { graphColor, hexOf, textOn, trajectoryColor } from "./image/colors.js";
-export { valuesAt } from "./image/compose.js";
+export { valuesAt } from "./image/values.js";
 export { default as Icon } from "./shell/Icon.svelte";
 export { default as Panel } from "./shell/Panel.svelte";
 export { default as Place } from "./shell/Place.svelte";

@@ -78,7 +78,8 @@ def test_options_override_the_settings_of_the_original(options_of_run: Callable[
     assert options["attr_integrate_steps"] == 50
     assert options["nmf_fit_observations"] == 99
     assert options["attr_quadrature"] == "riemann"
-    assert asdict(options["observations_kwargs"]) == {"num_envs": 7, "num_obs": 128, "obs_every": 128}
+    observations = asdict(options["observations_kwargs"])
+    assert observations == {"num_envs": 7, "num_obs": 128, "obs_every": 128, "bfloat16": False}
     assert asdict(options["nmf_attr_opts"]) == {"integrate_steps": 10, "max_paths": 1}
 
 

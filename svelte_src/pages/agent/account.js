@@ -163,3 +163,22 @@ export function hatch(context, { ink }) {
   inner.stroke();
   return context.createPattern(tile, "repeat");
 }
+
+/** Where a level is drawn, in per cent from the top. */
+export const edge = (level, least, most) => 100 * (1 - Math.min(1, Math.max(0, (level - least) / (most - least))));
+
+/** How a step of the waterfall is drawn: as CSS. */
+export function waterfallColumn({ name, channel, value, from, to }, least, most, palette) {
+  const [top, bottom] = [edge(Math.max(from, to), least, most), edge(Math.min(from, to), least, most)];
+  return {
+    name,
+    channel,
+    value,
+    color: palette[channel]?.color ?? null,
+    word: name.startsWith("feature") ? String(channel + 1) : name,
+    clip: `inset(${top.toFixed(1)}% 0 ${(100 - bottom).toFixed(1)}% 0)`,
+    level: `translateY(${edge(to, least, most).toFixed(1)}%)`,
+    overUp: Math.max(from, to) > most,
+    overDown: Math.min(from, to) < least,
+  };
+}

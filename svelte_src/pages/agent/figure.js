@@ -1,7 +1,8 @@
 // A figure of a frame: the images of every row, with a caption and the colors of the features.
 import { get } from "svelte/store";
 import { findOutput } from "../../data/questions.js";
-import { composeImage, drawMarks } from "../../kit/image/compose.js";
+import { composeImage } from "../../kit/image/compose.js";
+import { drawMarks } from "../../kit/image/marks.js";
 import { greyImage } from "../../kit/image/grey.js";
 import { formatNumber, frameName, outputName } from "../../kit/shell/format.js";
 import { attributionChunks, overlayOf } from "./image.js";

@@ -2,7 +2,7 @@
 import { memoized, recent } from "../../data/cache.js";
 import { findOutput, termsOf, weightAt } from "../../data/questions.js";
 import { parseHex } from "../../kit/image/colors.js";
-import { frameValues, fullScale, partsOf } from "../../kit/image/compose.js";
+import { frameValues, fullScale, partsOf } from "../../kit/image/values.js";
 import { chosenChannels, rowTarget } from "./selection.js";
 
 const NEAR = 16;

@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
-import { Buffer } from "node:buffer";
 import { test } from "node:test";
-import zlib from "node:zlib";
 import { createImages } from "../../data/images.js";
 import { imageKey } from "../../kit/image/compose.js";
-import { crc32, encodeApng } from "../../kit/image/apng.js";
-import { addNote, editNote, exportNotes, importNotes, LONGEST, cleanNotes, removeNote } from "../../kit/shell/kept.js";
 import { axis, pixelsPerStep, stepToX, xToStep } from "../../kit/time/draw.js";
 import { atlasCell, cellAt, cellBox, clipPatch, featureGrid, neededImages, patchRectangle } from "./features.js";
 import {
@@ -159,71 +155,6 @@ test("a channel under the pointer is shown alone, in its own layer only", () => 
   assert.deepEqual(shownChannels(selection, layer, 1, { layer: 1, channel: 1 }), { chosen: [1], residual: false });
   assert.deepEqual(shownChannels(selection, layer, 1, { layer: 1, channel: 3 }), { chosen: [], residual: true });
   assert.deepEqual(shownChannels(selection, layer, 2, { layer: 1, channel: 1 }), { chosen: [0, 1, 2], residual: true });
-});
-
-test("an animation is a PNG that every reader opens", async () => {
-  assert.equal(crc32(new TextEncoder().encode("IEND")), 0xae426082);
-  const frames = [0, 100, 200].map((level) => new Uint8Array(2 * 3 * 4).fill(level));
-  const blob = await encodeApng(frames, { width: 3, height: 2, fps: 12 });
-  const bytes = Buffer.from(await blob.arrayBuffer());
-  const kinds = [];
-  const pixels = [];
-  for (let at = 8; at < bytes.length;) {
-    const size = bytes.readUInt32BE(at);
-    const kind = bytes.toString("latin1", at + 4, at + 8);
-    const body = bytes.subarray(at + 8, at + 8 + size);
-    assert.equal(bytes.readUInt32BE(at + 8 + size), crc32(bytes.subarray(at + 4, at + 8 + size)));
-    if (kind === "IDAT") pixels.push(zlib.inflateSync(body)[1]);
-    if (kind === "fdAT") pixels.push(zlib.inflateSync(body.subarray(4))[1]);
-    kinds.push(kind);
-    at += 12 + size;
-  }
-  assert.deepEqual(kinds, ["IHDR", "acTL", "fcTL", "IDAT", "fcTL", "fdAT", "fcTL", "fdAT", "IEND"]);
-  assert.deepEqual(pixels, [0, 100, 200]);
-});
-
-const NOTE = { id: "1", text: "odd", query: "?frame=3", place: "trajectory 1, frame 3" };
-
-test("notes are added, changed, removed, exported and imported", () => {
-  const notes = addNote([], NOTE);
-  assert.equal(editNote(notes, "1", "very odd")[0].text, "very odd");
-  assert.deepEqual(removeNote(notes, "1"), []);
-  const file = exportNotes({ id: "p", title: "T" }, notes, { "2b": { 1: "coin" } });
-  assert.deepEqual(importNotes([], file).names, { "2b": { 1: "coin" } });
-  assert.deepEqual(importNotes([], file).notes, [NOTE]);
-  assert.deepEqual(
-    importNotes(
-      [
-        { ...NOTE, text: "old" },
-        { ...NOTE, id: "2" },
-      ],
-      file,
-    ).notes,
-    [{ ...NOTE, id: "2" }, NOTE],
-  );
-});
-
-test("files that hold no notes are refused, and links out of the page are passed over", () => {
-  assert.throws(() => importNotes([], "nonsense"), /not JSON/);
-  assert.throws(() => importNotes([], "{}"), /does not hold notes/);
-  const file = JSON.stringify({
-    format: "rl-clarity-notes",
-    notes: [{ ...NOTE, query: "javascript:alert(1)" }, { text: 3 }],
-  });
-  assert.deepEqual(importNotes([], file).notes, []);
-});
-
-test("each note has an id of its own, whatever a file holds", () => {
-  const list = [NOTE, { ...NOTE, text: "b" }, { ...NOTE, id: 7 }, { ...NOTE, id: undefined, place: {} }, null, 3, []];
-  const mended = cleanNotes(list);
-  assert.deepEqual(
-    mended.map(({ id }) => id),
-    [NOTE.id, "note-2", "note-3"],
-  );
-  assert.equal(mended[0].text, "b");
-  assert.equal(mended[2].place, "");
-  assert.deepEqual(cleanNotes({ length: 3 }), []);
-  assert.throws(() => importNotes([], " ".repeat(LONGEST + 1)), /too large/);
 });
 
 test("a point moves cell by cell and stays on the image", () => {
