@@ -58,7 +58,7 @@ def test_threshold_opacity_smoothing_and_scale(synthetic: Path, open_page: Open)
     visitor.by("smooth").uncheck()
     rough = visitor.attribution("pos")[..., 3]
     assert ((rough > 0) == (plain > 0)).all(), "smoothing leaves empty positions empty"
-    assert np.abs(rough - plain).max() > 20
+    assert np.abs(rough - plain).max() > 5, "only what is within 2 pixels of the observation is averaged"
     visitor.by("scale").select_option("frame")
     assert visitor.attribution("pos")[..., 3].max() >= 254
     visitor.by("opacity").fill("0.4")

@@ -72,5 +72,5 @@ def test_found_frames_are_marked_on_every_track(synthetic: Path, open_page: Open
         for track in ("advantage", "value", "group-0"):
             assert marked_steps(visitor, track, 100) == np.flatnonzero(actions == 7).tolist()
         visitor.page.evaluate("rlClarity.select({ trajectory: 1 })")
-    visitor.page.get_by_role("button", name="Clear marks").click()
+    visitor.by("panel-timeline").get_by_role("button", name="Clear marks").click()
     assert marked_steps(visitor, "advantage", 100) == []

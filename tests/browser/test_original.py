@@ -269,12 +269,14 @@ def test_hovering_the_legend_isolates_a_channel_everywhere(page: Path, open_page
 
 
 def test_the_feature_viewer(page: Path, open_page: Open) -> None:
+    features = open_results(page).features(MIDDLE)
+    weak = (features["index.0.5"] >= 0) & (features["opacity.0.5"] < 128)
+    feature, row, column = np.argwhere(weak)[0]
     visitor = open_page(page, "?layer=Relu_1&frame=30")
-    visitor.by("legend-3").locator(".card").click()
+    visitor.by(f"legend-{feature + 1}").locator(".card").click()
     visitor.click("tab-place")
     grid = visitor.by("feature-grid")
     visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
-    features = open_results(page).features(MIDDLE)
     assert (grid.get_attribute("data-rows"), grid.get_attribute("data-expand")) == ("6", "4.00")
     visitor.by("viewer-density").fill("2")
     side = features["index.0.5"].shape[1]
@@ -289,16 +291,15 @@ def test_the_feature_viewer(page: Path, open_page: Open) -> None:
     assert box
     visitor.page.mouse.move(700, 300)
     faint = screenshot(grid)
-    row, column = np.argwhere((features["index.0.5"][2] >= 0) & (features["opacity.0.5"][2] < 128))[0]
     place = {"x": box["width"] * (column + 0.5) / side, "y": box["height"] * (row + 0.5) / side}
     grid.hover(position=place)  # type: ignore[arg-type]
     assert np.abs(screenshot(grid) - faint).max() > 20
     grid.click(position=place)  # type: ignore[arg-type]
     assert visitor.by("whole-observation").is_visible()
-    cell = features["index.0.5"][2, row, column]
+    cell = features["index.0.5"][feature, row, column]
     observation = visitor.page.evaluate("rlClarity.manifest.observations.indices")[cell]
     assert visitor.text("whole-observation").startswith(f"Observation {observation + 1}")
-    visitor.click("viewer-channel-1")
+    visitor.click(f"viewer-channel-{2 if feature == 0 else 1}")
     assert visitor.by("whole-observation").count() == 0
 
 

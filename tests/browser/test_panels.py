@@ -15,7 +15,7 @@ from tests.browser.pages import Visitor
 
 Open = Callable[..., Visitor]
 ALONE = "?embed=1&panel={}&layer=2b&frame=30"
-TOOLS = {"f": "find", "n": "notes", "t": "trust", "e": "export", "?": "help"}
+TOOLS = {"l": "features", "f": "find", "n": "notes", "t": "trust", "e": "export", "?": "help"}
 
 
 def shown_panels(visitor: Visitor) -> list[str]:
@@ -77,7 +77,7 @@ def test_a_panel_that_is_not_there_is_named(synthetic: Path, open_page: Open, na
     visitor = open_page(synthetic, f"?embed=1&panel={name}", toured=False)
     message = visitor.page.get_by_role("alert").inner_text()
     assert f"“{name}”" in message
-    assert "attribution, legend" in message
+    assert "attribution, outputs, legend" in message
     assert visitor.by("panel-timeline").is_visible(), "the rest is shown"
 
 
@@ -105,10 +105,14 @@ def test_paper_holds_what_is_shown_and_nothing_to_press(synthetic: Path, open_pa
     visitor.press("f")
     visitor.page.emulate_media(media="print")
     shown = visitor.page.locator("[data-panel]:visible").evaluate_all("all => all.map(e => e.dataset.panel)")
-    assert shown == ["timeline", "outputs", "attribution", "legend"]
+    assert shown == ["timeline", "attribution", "outputs", "legend"]
     controls = visitor.page.locator("button:visible, input:visible:not(.legend *)")
-    names = controls.evaluate_all("all => all.map(e => e.closest('.card, [data-channel]') ? '' : e.outerHTML)")
-    assert [name for name in names if name] == [], "features and bars are drawn on buttons; nothing else is"
+    names = controls.evaluate_all(
+        "all => all.map(e => e.closest('.card, [data-part], [data-feature]') ? '' : e.outerHTML)"
+    )
+    assert [name for name in names if name] == [], (
+        "features, bars and features alone are drawn on buttons; nothing else is"
+    )
     assert visitor.by("row").count() == 2
     assert visitor.by("attribution-canvas").evaluate_all("all => all.every(c => c.checkVisibility() && c.width > 1)")
     sheet = np.asarray(Image.open(io.BytesIO(visitor.page.screenshot(full_page=True))).convert("L"))

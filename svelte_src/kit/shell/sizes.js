@@ -28,8 +28,9 @@ export function chosenLength(view, key) {
   return value === length({}, key) ? null : value;
 }
 
-/** The width of an observation: by default less in low windows, so that film, images and bars fit. */
-export const imageWidth = (view) => chosenLength(view, "video_width") ?? "clamp(9rem, 27vh, 16rem)";
+/** The width of an observation: by default less in low windows and beside features alone, so that film, images and bars fit. */
+export const imageWidth = (view, mixed) =>
+  chosenLength(view, "video_width") ?? (mixed ? "clamp(9rem, 27vh, 16rem)" : "clamp(7.5rem, 22vh, 13rem)");
 
 /** A height as CSS: a percentage is one of the window, as what stands on the page has no height to be a part of. */
 export const height = (view, key) => length(view, key).replace("%", "vh");
@@ -56,7 +57,8 @@ export function middleWidth(view) {
   const chosen = wanted.filter(([key]) => chosenLength(view, key));
   const widths = chosen.map(([key, beside]) => `${chosenLength(view, key)} + ${beside}`);
   const video = chosenLength(view, "video_width");
-  if (video) widths.push(`3 * ${video} + 24px + ${BESIDE_PANEL}`); // observation, positive, negative
+  // Observation, positive, negative; beside the last two, features alone.
+  if (video) widths.push(`(${video} / 3.1 + 1px) * 11.3 + 24px + ${BESIDE_PANEL}`);
   return widths.length ? `max(${widths.join(", ")})` : null;
 }
 
