@@ -13,7 +13,8 @@ from playwright.sync_api import Locator, Page, Position
 from rl_clarity.pages.results import ReducedAttribution
 from rl_clarity.visualization.rendering import render_attribution
 
-TOLERANCE = 3 + 1  # of 255: coding, canvas
+CODING, CANVAS = 3, 1  # of 255
+TOLERANCE = CODING + CANVAS
 
 _READ = """canvas => {
   const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -128,6 +129,6 @@ def expected_image(
     return 255 * np.concatenate([np.clip(image[..., :3], 0, 1) * image[..., 3:], image[..., 3:]], -1)
 
 
-def close(shown: np.ndarray, wanted: np.ndarray) -> bool:
+def close(shown: np.ndarray, wanted: np.ndarray, tolerance: float = TOLERANCE) -> bool:
     """Whether a canvas shows an image, up to the coding of values and of the canvas."""
-    return shown.shape == wanted.shape and bool(np.abs(shown - wanted).max() <= TOLERANCE)
+    return shown.shape == wanted.shape and bool(np.abs(shown - wanted).max() <= tolerance)
