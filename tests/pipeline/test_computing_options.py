@@ -256,7 +256,7 @@ def as_few_features_as_cover_enough(results: Results, small_run: SmallRun) -> No
     assert len(layer["hues"]) == len(layer["features"]["thumbnails"]) == count
     assert results.attribution(LAYER, 0).channels.shape[-1] == count
     assert results.account(0, LAYER)["features"].shape[-1] == count
-    assert results.features(LAYER)["strongest"].shape[0] == count
+    assert results.features(LAYER)["components"].shape[0] == count
     assert facts["ablation"]["value"].shape == (count,)
     assert facts["next_feature"] >= 0
 
@@ -290,7 +290,7 @@ def thumbnails(results: Results, small_run: SmallRun) -> None:
 @case(feature_images=True, vis_expand_mults=[2, 4])
 def images_of_features(results: Results, small_run: SmallRun) -> None:
     images = results.layer(LAYER)["features"]["images"]
-    assert set(images) == {f"{density} x {zoom}" for density in ("0.25", "0.5", "1", "2") for zoom in (2, 4)}
+    assert set(images) == {f"{density} x {zoom}" for density in ("0.125", "0.25", "0.5", "1") for zoom in (2, 4)}
     observations = small_run.observations.observations[:16]
     reduced = fit_reduction(small_run).transform(small_run.agent.activations(observations, LAYER))
     grid = dataset_grid(np.ascontiguousarray(reduced[..., 2]), 1)

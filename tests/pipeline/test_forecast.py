@@ -82,7 +82,7 @@ def test_a_run_prints_its_forecast_in_one_line_and_logs_it(small_run: SmallRun, 
     assert "of memory" in printed
     assert "of disk" in printed
     logged = json.loads((tmp_path / "page" / "run-log.json").read_text())["runs"][0]
-    assert logged["forecast"]["tasks"] == 5
+    assert logged["forecast"]["tasks"] == 6
     written = sum(path.stat().st_size for path in (tmp_path / "page").rglob("*.*") if path.name != "run-log.json")
     assert written / 3 < logged["forecast"]["output"] < 3 * written
 
@@ -135,7 +135,7 @@ def test_finished_tasks_are_not_included(explain: Explain, small_run: SmallRun, 
     changed = dry_run(attr_integrate_steps=3)
     assert (changed.tasks, changed.tasks_done) == (3, 6)
     assert changed.stages["features"] == 0
-    assert "(4 of 7 tasks are done)" in str(changed)
+    assert "(6 of 9 tasks are done)" in str(changed)
     assert rl_clarity.open_results(tmp_path / "page").manifest["complete"]  # unchanged
 
 
