@@ -82,6 +82,10 @@ def check_observations(agent: Agent, observations: Observations) -> None:
     """Raise SamplesError for shapes and types that do not match each other or the agent."""
     _check_observations(observations.observations, agent, "observations", "(M, H, W, C)")
     _check_frames(observations.observations_full, observations.observations.shape[:1], "observations_full")
+    count = len(observations.observations)
+    for name, array in to_arrays(observations).items():
+        if len(array) != count:
+            raise SamplesError(f"observations.{name} has {len(array)} entries for {count} observations")
 
 
 def agent_key(agent: Agent, trajectories: Trajectories) -> str:

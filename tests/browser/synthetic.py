@@ -286,7 +286,7 @@ class _Writer:
             arrays[f"index.{key}"] = index.astype(np.int32)
             arrays[f"opacity.{key}"] = np.round(255 * np.minimum(1, 0.06 + 0.94 * strength / 0.8)).astype(np.uint8)
             arrays[f"position.{key}"] = np.stack(np.meshgrid(centres, centres, indexing="ij"), -1).astype(np.float32)
-        count = 12
+        count = min(12, self.size.observations)
         positions = self.rng.integers(0, side**2, (5, K, count))
         for kind, at in zip(("excites", "middle", "lowest"), positions, strict=False):
             cells = np.stack([self.rng.permutation(self.size.observations)[:count] for _ in range(K)])

@@ -1,5 +1,6 @@
 import pytest
 
+from rl_clarity.analyses import ablation
 from rl_clarity.analyses.attribution.files import chunk_name, totals_name
 from rl_clarity.analyses.attribution.images import image_names
 from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
@@ -30,6 +31,8 @@ def all_names(options: InterfaceOptions) -> list[str]:
         chunk_name(options, PAGE_LAYER, "value", 0, 0),
         *image_names(options, PAGE_LAYER, "value", "pos-prin", 0, 0),
         totals_name(options, PAGE_LAYER, 0),
+        ablation.chunk_name(options, PAGE_LAYER, 0),
+        path_in(options.behavior_subdir, "report.json"),
         examples_name(options, PAGE_LAYER),
         image_name(options, PAGE_LAYER, 0, 0.25, 4),
         optimized_name(options, PAGE_LAYER, 0),

@@ -228,6 +228,6 @@ def test_pages_contain_no_paths_and_host_names(explain: Explain, tmp_path: Path)
 def test_work_entries_are_json(explain: Explain, tmp_path: Path) -> None:
     explain()
     entries = [json.loads(path.read_text()) for path in (tmp_path / "page" / DIRECTORY).glob("*-*.json")]
-    assert len(entries) == 7
+    assert len(entries) == 9
     assert all(set(entry) == {"facts", "files", "key", "name"} for entry in entries)
     assert all(np.isfinite(list(entry["facts"].get("scales", {}).values())).all() for entry in entries)

@@ -54,7 +54,8 @@ def test_resumed_runs_are_appended(explain: Explain, tmp_path: Path, monkeypatch
     explain()
     first, second = runs(tmp_path / "page")
     assert first["outcome"] == "Stop: simulated"
-    assert {task["task"] for task in first["tasks"]} == {"features/Relu_2", "trajectories/1", "trajectories/2"}
+    independent = {f"{kind}/{i}" for kind in ("ablation/Relu_2", "trajectories") for i in (1, 2)}
+    assert {task["task"] for task in first["tasks"]} == {"features/Relu_2", *independent}
     assert second["outcome"] == "finished"
     attributed = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
     assert {task["task"] for task in second["tasks"]} == {*attributed, "atlas", "examples/Relu_2"}

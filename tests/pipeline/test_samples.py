@@ -19,7 +19,7 @@ from rl_clarity.errors import CheckpointError, ClarityError, OptionError, Sample
 from rl_clarity.pages.results import Results, open_results
 from rl_clarity.recordings import source
 from rl_clarity.recordings.rollouts import collect_observations
-from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
+from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays, to_arrays
 from rl_clarity.recordings.storage import load_trajectories, save_metadata
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, read_files, record_environments
 from tests.sample_files import save_samples
@@ -240,7 +240,8 @@ def test_other_samples_make_another_page(run: Run, checkpoint_copy: Path, small_
     for index in (0, 1):
         if index == 0:
             run()
-        save_samples(folder, replace(small_run.observations, observations=small_run.observations.observations[index:]))
+        arrays = {name: array[index:] for name, array in to_arrays(small_run.observations).items()}
+        save_samples(folder, from_arrays(Observations, arrays))
         ids.add(run(f"page-{index}", resample=False).manifest["id"])
     assert len(ids) == 2
 

@@ -35,6 +35,7 @@ VIEW: dict[str, Any] = {
     "attribution_weight": 0.7,
     "graph_colors": {"v": "teal", "action": "navy", "action_group": "#ffaa00", "advantage": "black"},
     "trajectory_color": "purple",
+    "attribution_colors": "mixed",
 }
 DIRECTORIES = {
     "observations_subdir": "observed/",
@@ -46,8 +47,12 @@ DIRECTORIES = {
     "attribution_scrub_subdir": "attr_strips/",
     "features_grids_subdir": "grids/",
     "attribution_totals_subdir": "totals/",
+    "ablation_subdir": "ablated/",
 }
-TESTED_ELSEWHERE = {"seed", "batch_size", "overwrite", "page_kind", "analyses"}
+TESTED_ELSEWHERE = {
+    *("seed", "batch_size", "overwrite", "page_kind", "analyses", "feature_names", "equivalent_actions"),
+    *("ablation_every", "causal_episodes", "causal_layers", "causal_cause", "causal_max_steps", "behavior_subdir"),
+}
 """Options with other tests."""
 
 
