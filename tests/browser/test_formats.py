@@ -38,10 +38,10 @@ CASES = {
     "sb3-dqn": Case("dqn-BreakoutNoFrameskip-v4.zip", BREAKOUT, 3, stack=4, q=True),
     "sb3-recurrent-ppo": Case("ppo_lstm-BreakoutNoFrameskip-v4.zip", BREAKOUT, 3, stack=4, recurrent=True),
     "cleanrl-ppo-atari": Case("agent.pt", BREAKOUT, 3, stack=4),
-    "cleanrl-ppo-procgen": Case("agent.pt", "coinrun", 7, frame=COINRUN),
+    "cleanrl-ppo-procgen": Case("agent.pt", "coinrun", 3, frame=COINRUN),
     "cleanrl-dqn-atari": Case("dqn_atari.cleanrl_model", BREAKOUT, 3, stack=4, q=True),
-    "procgen-pytorch": Case("model_25165824.pth", "coinrun", 7, frame=COINRUN),
-    "procgen-pytorch-recurrent": Case("model_200015872.pth", "coinrun", 7, frame=COINRUN, recurrent=True),
+    "procgen-pytorch": Case("model_25165824.pth", "coinrun", 3, frame=COINRUN),
+    "procgen-pytorch-recurrent": Case("model_200015872.pth", "coinrun", 3, frame=COINRUN, recurrent=True),
     "baby-a3c": Case("breakout-v4/model.80.tar", "Breakout-v4", 4, frame=(80, 80, 1), recurrent=True),
     "keras": Case("agent.keras", "coinrun", 2, frame=COINRUN, more=("env_kind", "procgen")),
 }
