@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.capabilities import has, require
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.attribution.deletion import Interval, compare_orders
 from rl_clarity.analyses.attribution.input_integrated_gradients import input_attribution
@@ -25,7 +25,7 @@ from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
 from rl_clarity.analyses.attribution.layers import choose_layers
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, perturbation_saliency
 from rl_clarity.analyses.attribution.quadrature import check_count
-from rl_clarity.analyses.attribution.saliency import SaliencyOutput, head_columns, linear_scores
+from rl_clarity.analyses.attribution.saliency import SaliencyOutput, linear_scores
 from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.recordings.arrays import as_trajectories
@@ -179,7 +179,7 @@ def _layer_maps(layer: str) -> Maps:
 def _layer_attribution(
     agent: Agent, layer: str, observations: np.ndarray, output: SaliencyOutput, state: State
 ) -> Attribution:
-    scores = linear_scores([output], *head_columns(agent.forward(observations, state)))
+    scores = linear_scores(agent, [output], observations, state)
     return attribute(agent, observations, layer, scores, steps=PATH_STEPS, quadrature="midpoint", state=state)
 
 
@@ -212,7 +212,7 @@ def _randomized(agent: Any, seed: int) -> Iterator[tuple[str, Agent]]:
     Each parameter is drawn from a normal distribution with its trained mean and standard deviation, so that activations
     keep their scale. Nothing for an agent whose parameters cannot be set.
     """
-    if not hasattr(agent, "other_parameters"):
+    if not has(agent, "other_parameters"):
         return
     rng = np.random.default_rng(seed)
     trained = {name: array for name, array in agent.parameters().items() if not name.startswith("edits/")}

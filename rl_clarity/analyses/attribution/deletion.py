@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.sites import INPUT
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
 from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.analyses.attribution.saliency import (
@@ -76,7 +77,7 @@ def deletion_area(
     start, end = (blurred, images) if insertion else (images, blurred)
     ranks = pixel_ranks(maps)
     pixels = ranks[0].size
-    results, columns = head_columns(agent.forward(observations, state, write={"input": start}))
+    results, columns = head_columns(agent.forward(observations, state, write={INPUT: start}))
     changes = []
     for step in range(1, int(steps) + 1):
         removed = ranks < round(step * pixels / steps)

@@ -17,7 +17,6 @@ from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
 from rl_clarity.analyses.attribution.saliency import (
     SaliencyOutput,
     as_outputs,
-    head_columns,
     linear_scores,
     network_input,
     unlisted,
@@ -47,8 +46,7 @@ def input_attribution(
             start = PerturbationGrid.for_shape(*images.shape[1:3]).blurred(images)
     else:
         start = np.asarray(baseline, np.float32) / np.float32(255)
-    results, columns = head_columns(agent.forward(observations, state))
-    scores = linear_scores(outputs, results, columns)
+    scores = linear_scores(agent, outputs, observations, state)
     return attribute(
         agent, observations, INPUT, scores, steps=steps, quadrature="midpoint", state=state, baseline=start
     )

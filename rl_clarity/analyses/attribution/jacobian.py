@@ -16,7 +16,6 @@ from rl_clarity.agents.sites import INPUT
 from rl_clarity.analyses.attribution.saliency import (
     SaliencyOutput,
     as_outputs,
-    head_columns,
     linear_scores,
     unlisted,
 )
@@ -41,6 +40,5 @@ def jacobian_saliency(
     state; SamplesError for observations of another shape or range.
     """
     agent = require(agent, "forward", "gradients", for_="Jacobian saliency")
-    results, columns = head_columns(agent.forward(observations, state))
-    scores = linear_scores(as_outputs(output), results, columns)
+    scores = linear_scores(agent, as_outputs(output), observations, state)
     return unlisted(np.square(agent.gradients(observations, INPUT, scores, state=state)), output)

@@ -64,10 +64,24 @@ def logit_score(logits: np.ndarray) -> Score:
     return {action: logits[:, action] for action in range(logits.shape[1])}
 
 
-def linear_scores(outputs: Sequence[SaliencyOutput], results: np.ndarray, columns: dict[str, int]) -> list[Score]:
-    """Scores that gradients of outputs can be taken of; "policy" is weighted by the logits in `results` (B, n)."""
-    width = next(iter(columns.values()))
-    return [logit_score(results[:, :width]) if is_policy(output) else output for output in outputs]
+def linear_scores(
+    agent: Agent,
+    outputs: Sequence[SaliencyOutput],
+    observations: np.ndarray,
+    state: State = None,
+    images: np.ndarray | None = None,
+) -> list[Score]:
+    """Scores that gradients of outputs can be taken of; "policy" is weighted by the logits at the observations.
+
+    `images` (B, H, W, C) replace the network's input. The network is only evaluated for "policy".
+    """
+    if not any(is_policy(output) for output in outputs):
+        return list(outputs)
+    results, columns = head_columns(
+        agent.forward(observations, state, write=None if images is None else {INPUT: images})
+    )
+    logits = logit_score(results[:, : next(iter(columns.values()))])
+    return [logits if is_policy(output) else output for output in outputs]
 
 
 def is_policy(output: Any) -> bool:

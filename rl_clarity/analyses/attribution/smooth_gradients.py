@@ -16,7 +16,6 @@ from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.analyses.attribution.saliency import (
     SaliencyOutput,
     as_outputs,
-    head_columns,
     linear_scores,
     network_input,
     unlisted,
@@ -59,7 +58,6 @@ def smooth_gradients(
     total = np.zeros((len(outputs), *images.shape), np.float64)
     for _ in range(int(samples)):
         noisy = images + sigma * rng.standard_normal(images.shape[1:], np.float32)
-        results, columns = head_columns(agent.forward(observations, state, write={INPUT: noisy}))
-        scores = linear_scores(outputs, results, columns)
+        scores = linear_scores(agent, outputs, observations, state, noisy)
         total += agent.gradients(observations, INPUT, scores, values=noisy, state=state)
     return unlisted(np.asarray(total / samples, np.float32), output)
