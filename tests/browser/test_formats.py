@@ -43,7 +43,7 @@ CASES = {
     "procgen-pytorch": Case("model_25165824.pth", "coinrun", 3, frame=COINRUN),
     "procgen-pytorch-recurrent": Case("model_200015872.pth", "coinrun", 3, frame=COINRUN, recurrent=True),
     "baby-a3c": Case("breakout-v4/model.80.tar", "Breakout-v4", 4, frame=(80, 80, 1), recurrent=True),
-    "keras": Case("agent.keras", "coinrun", 2, frame=COINRUN, more=("env_kind", "procgen")),
+    "keras": Case("agent.keras", "coinrun", 3, frame=COINRUN, more=("env_kind", "procgen")),
 }
 
 

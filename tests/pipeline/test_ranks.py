@@ -23,6 +23,8 @@ OPTIONS = [
     *("--observations.obs-every", "2", "--nmf-features", "2", "--causal-episodes", "3", "--causal-max-steps", "20"),
     "--json",
 ]
+TASKS = 2 + 4 + 8 + 8 + 3 + (1 + 4) + 1
+"""Features, trajectories, attribution, ablation, examples, play with and without 4 features, their comparison."""
 RUN = """
 import os, signal, sys, time
 from rl_clarity.jobs.store import WorkStore
@@ -108,8 +110,7 @@ def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> 
         finished = finished_tasks(folder, f"ranks-{ranks}")
         assert set(finished) == {str(rank) for rank in range(ranks)}
         tasks = [name for names in finished.values() for name in names]
-        # features, trajectories, attribution, ablation, examples, play with and without 4 features, their comparison
-        assert len(tasks) == len(set(tasks)) == 2 + 4 + 8 + 8 + 3 + (1 + 4) + 1
+        assert len(tasks) == len(set(tasks)) == TASKS
         pages = {json.loads(line)["page"] for line in result.stdout.splitlines()}
         assert pages == {str(folder / f"ranks-{ranks}" / "interface.html")}
         assert len(result.stdout.splitlines()) == 1  # one summary, not one per rank
@@ -139,7 +140,7 @@ def test_a_failing_rank_stops_the_job(mpiexec: str, folder: Path, failure: str, 
     assert result.returncode == 0, result.stderr
     after = finished_tasks(folder, failure)
     tasks = [name for names in after.values() for name in names]
-    assert len(tasks) == len(set(tasks)) == 2 + 4 + 8 + 3  # features, trajectories, attribution, examples
+    assert len(tasks) == len(set(tasks)) == TASKS
     assert before["0"] == after["0"][: len(before["0"])]
     logged = json.loads((folder / failure / "run-log.json").read_text())["runs"]
     assert [run["ranks"] for run in logged] == [2, 3]
