@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,14 @@ CHANGED = 0.5
 """Rank correlation with the trained agent's maps below which maps depend on the parameters."""
 PATH_STEPS = 16
 SSIM_SIGMA = 1.5
-LAYER_PREFIX = "integrated_gradients "
 LAST_PART = re.compile(r"(/|\.|\[')[^/.\[]*$")
 """Of a parameter's name: `kernel` in `pi/1a/kernel`, `weight` in `network.0.weight`."""
 
 Maps = Callable[[Agent, np.ndarray, SaliencyOutput, State], np.ndarray]
 """From an agent, observations (B, H, W, C), an output and states to maps (B, H, W), at least 0."""
+
+PathMethod = Callable[[Agent, np.ndarray, SaliencyOutput, State], Attribution]
+"""The same arguments, for a method that integrates along a path."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,14 @@ def sanity_checks(
     observations, state = _choose_frames(as_trajectories(agent, trajectories), int(frames))
     few = slice(0, None, max(1, -(-len(observations) // RANDOMIZED_FRAMES)))
     few_states = None if state is None else tuple(part[few] for part in state)
-    trained = {name: available[name](agent, observations, output, state) for name in chosen}
+    paths = path_methods(agent)
+    trained, gaps = {}, dict[str, float]()
+    for name in chosen:
+        if name in paths:
+            attribution = paths[name](agent, observations, output, state)
+            trained[name], gaps[name] = _attribution_maps(agent, attribution), _relative_gap(attribution)
+        else:
+            trained[name] = available[name](agent, observations, output, state)
     stages: dict[str, list[Randomization]] = {name: [] for name in chosen}
     for layer, randomized in _randomized(agent, seed):
         for name in chosen:
@@ -141,8 +151,7 @@ def sanity_checks(
             compare_orders(agent, observations, trained[name], output, insertion=insertion, state=state, seed=seed)
             for insertion in (False, True)
         )
-        gap = _completeness(agent, name, observations, output, state)
-        reports.append(MethodReport(name, stages[name], deletion, insertion, gap))
+        reports.append(MethodReport(name, stages[name], deletion, insertion, gaps.get(name)))
     return SanityReport(output, len(observations), reports)
 
 
@@ -154,12 +163,19 @@ def saliency_methods(agent: Agent, seed: int = 0) -> dict[str, Maps]:
         "smooth_gradients": lambda a, x, output, state: _magnitude(
             smooth_gradients(a, x, output, seed=seed, state=state)
         ),
-        "input_integrated_gradients": lambda a, x, output, state: _magnitude(
-            input_attribution(a, x, [output], steps=PATH_STEPS, state=state).values[0]
-        ),
+    }
+    return methods | {name: _path_maps(method) for name, method in path_methods(agent).items()}
+
+
+def path_methods(agent: Agent) -> dict[str, PathMethod]:
+    """The methods among them that integrate along a path, by name."""
+    methods: dict[str, PathMethod] = {
+        "input_integrated_gradients": lambda a, x, output, state: input_attribution(
+            a, x, [output], steps=PATH_STEPS, state=state
+        )
     }
     for layer in choose_layers(agent):
-        methods[LAYER_PREFIX + layer.name] = _layer_maps(layer.site.name)
+        methods[f"integrated_gradients {layer.name}"] = partial(_layer_attribution, layer.site.name)
     return methods
 
 
@@ -168,19 +184,19 @@ def _perturbation_maps(agent: Agent, observations: np.ndarray, output: SaliencyO
     return PerturbationGrid.for_shape(*agent.observation_shape[:2]).upsample(maps)
 
 
-def _layer_maps(layer: str) -> Maps:
-    def maps(agent: Agent, observations: np.ndarray, output: SaliencyOutput, state: State) -> np.ndarray:
-        values = _magnitude(_layer_attribution(agent, layer, observations, output, state).values[0])
-        return _resized(values, *agent.observation_shape[:2])
-
-    return maps
-
-
 def _layer_attribution(
-    agent: Agent, layer: str, observations: np.ndarray, output: SaliencyOutput, state: State
+    layer: str, agent: Agent, observations: np.ndarray, output: SaliencyOutput, state: State
 ) -> Attribution:
     scores = linear_scores(agent, [output], observations, state)
     return attribute(agent, observations, layer, scores, steps=PATH_STEPS, quadrature="midpoint", state=state)
+
+
+def _path_maps(method: PathMethod) -> Maps:
+    return lambda agent, *arguments: _attribution_maps(agent, method(agent, *arguments))
+
+
+def _attribution_maps(agent: Agent, attribution: Attribution) -> np.ndarray:
+    return _resized(_magnitude(attribution.values[0]), *agent.observation_shape[:2])
 
 
 def _magnitude(attribution: np.ndarray) -> np.ndarray:
@@ -261,14 +277,7 @@ def structural_similarity(a: np.ndarray, b: np.ndarray) -> float:
     return float((luminance * (2 * covariance + c2) / (variance_a + variance_b + c2)).mean())
 
 
-def _completeness(
-    agent: Agent, method: str, observations: np.ndarray, output: SaliencyOutput, state: State
-) -> float | None:
-    if method == "input_integrated_gradients":
-        result = input_attribution(agent, observations, [output], steps=PATH_STEPS, state=state)
-    elif method.startswith(LAYER_PREFIX):
-        result = _layer_attribution(agent, method.removeprefix(LAYER_PREFIX), observations, output, state)
-    else:
-        return None
-    difference = np.abs(result.scores - result.scores_at_baseline).mean()
-    return float(np.abs(result.completeness_gap).mean() / difference) if difference else 0.0
+def _relative_gap(attribution: Attribution) -> float:
+    """Mean of |completeness gap|, relative to the mean |difference from the baseline|."""
+    difference = np.abs(attribution.scores - attribution.scores_at_baseline).mean()
+    return float(np.abs(attribution.completeness_gap).mean() / difference) if difference else 0.0
