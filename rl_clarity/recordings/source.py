@@ -16,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from rl_clarity import environments, formats
+from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
 from rl_clarity.errors import CheckpointError, SamplesError
@@ -89,7 +90,9 @@ class Source:
         """The agent that plays the extra observations."""
         if not self.plan.observations.bfloat16:
             return self.agent
-        return formats.build_agent(self.checkpoint, dtype_policy="mixed_bfloat16")
+        observer = formats.build_agent(self.checkpoint, dtype_policy="mixed_bfloat16")
+        edits = getattr(self.agent, "edits", ())
+        return edit(observer, *edits) if edits else observer
 
     @property
     def up_to_date(self) -> bool:

@@ -39,9 +39,11 @@ def checkpoint_copy(small_run: SmallRun, tmp_path: Path) -> Path:
 def run(checkpoint_copy: Path, tmp_path: Path) -> Run:
     """Make a page of the checkpoint's last layer."""
 
-    def generate(directory: str = "page", env_name: str | None = None, **load_kwargs: Any) -> Results:
+    def generate(
+        directory: str = "page", env_name: str | None = None, agent: Any = None, **load_kwargs: Any
+    ) -> Results:
         page = rl_clarity.run(
-            checkpoint_copy,
+            agent or checkpoint_copy,
             tmp_path / directory,
             env_name=env_name,
             load_kwargs=load_kwargs,
@@ -88,6 +90,25 @@ def test_extra_observations_are_played_in_bfloat16_where_the_processor_computes_
     dtypes = {key: {layer.compute_dtype for layer in agents[0].network.model.layers} for key, agents in played.items()}
     assert dtypes == {False: {"float32"}, True: {"bfloat16"}}
     assert trajectories[True] == trajectories[False]
+
+
+def test_an_edited_agent_also_plays_the_extra_observations(
+    run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rl_clarity.recordings.options.computes_in_bfloat16", lambda: True)
+    monkeypatch.setattr("rl_clarity.recordings.options.gpu_count", lambda: 0)
+    players: list[Any] = []
+
+    def collect(agent: Any, *arguments: Any, **options: Any) -> Any:
+        players.append(agent)
+        return collect_observations(agent, *arguments, **options)
+
+    monkeypatch.setattr(source, "collect_observations", collect)
+    edited: Any = rl_clarity.edit(rl_clarity.load_agent(checkpoint_copy), rl_clarity.Ablate("Relu_2", unit=3))
+    run(agent=edited)
+    (player,) = players
+    assert {layer.compute_dtype for layer in player.network.model.layers} == {"bfloat16"}
+    assert player.edits == edited.edits
 
 
 def test_env_name_changes_what_is_played(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
