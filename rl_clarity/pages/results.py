@@ -174,11 +174,8 @@ class Results:
         """Attribution of an output to a layer's reduced channels."""
         entry = self.layer(layer)
         self.trajectory(trajectory)
-        values = np.sum(
-            [self._attribution(entry, trajectory, part, steps) for part in self._parts(entry, output)],
-            axis=0,
-            dtype=np.float32,
-        )
+        parts = np.stack([self._attribution(entry, trajectory, part, steps) for part in self._parts(entry, output)])
+        values = parts.sum(axis=0, dtype=np.float32)
         count = entry["channels"]
         residual = values[..., count:] if values.shape[-1] > count else None
         scale = float(entry["scales"][output][trajectory])

@@ -103,6 +103,18 @@ def read_canvas(canvas: Locator) -> np.ndarray:
     return np.array(read["data"], np.float64).reshape(read["height"], read["width"], 4)
 
 
+FIGURE_MARGIN = 8
+"""Pixels around an exported figure (`MARGIN` in figure.js)."""
+
+
+def first_image(figure: np.ndarray, scale: int = 4) -> np.ndarray:
+    """The first image (64, 64, 3) of an exported figure, under the caption, and the row's caption and names."""
+    line, space = 19, 14  # LINE and SPACE in figure.js
+    top = FIGURE_MARGIN + line + space + 2 * line
+    image = figure[top : top + 64 * scale, FIGURE_MARGIN : FIGURE_MARGIN + 64 * scale]
+    return image[scale // 2 :: scale, scale // 2 :: scale]
+
+
 def premultiplied(rgba: np.ndarray) -> np.ndarray:
     """Colors times opacity, 0..255."""
     return np.concatenate([rgba[..., :3] * rgba[..., 3:] / 255, rgba[..., 3:]], -1)

@@ -289,8 +289,8 @@ class _Writer:
         count = min(12, self.size.observations)
         positions = self.rng.integers(0, side**2, (5, K, count))
         for kind, at in zip(("excites", "middle", "lowest"), positions, strict=False):
-            cells = np.stack([self.rng.permutation(self.size.observations)[:count] for _ in range(K)])
-            arrays[kind] = np.stack([cells, at], axis=-1).astype(np.int32)
+            shown = np.stack([self.rng.permutation(self.size.observations)[:count] for _ in range(K)])
+            arrays[kind] = np.stack([shown, at], axis=-1).astype(np.int32)
             arrays[f"{kind}_strength"] = np.sort(self.rng.random((K, count)))[:, ::-1].astype(np.float32)
         for output in [one["id"] for one in self.outputs]:
             for kind, at in zip(("raises", "lowers"), positions[3:], strict=True):

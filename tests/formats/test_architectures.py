@@ -10,6 +10,7 @@ import pytest
 from rl_clarity import formats
 from rl_clarity.agents import keras_agent
 from rl_clarity.agents.network import Network
+from rl_clarity.analyses.attribution.layers import choose_layers
 from rl_clarity.errors import CheckpointError
 from rl_clarity.formats.architectures import ARCHITECTURES, build
 from tests.formats.test_torch_networks import random_observations
@@ -31,10 +32,11 @@ def test_golden_forward_pass(golden: Golden) -> None:
 
 def test_golden_layers(golden: Golden) -> None:
     agent = formats.load_agent(golden.checkpoint)
-    assert list(agent.layers) == [str(name) for name in golden.expected["all_layer_keys"]]
+    relus = {layer.name: layer for layer in choose_layers(agent, op_is_one_of=["relu"], bottleneck_only=False)}
+    assert list(relus) == [str(name) for name in golden.expected["all_layer_keys"]]
     for layer in golden.layers:
         expected = golden.expected[f"{layer}.activations"]
-        assert agent.layers[layer] == expected.shape[1:]
+        assert relus[layer].shape == expected.shape[1:]
         assert is_close(agent.activations(golden.frames(f"{layer}.activations"), layer), expected)
 
 
@@ -60,7 +62,8 @@ def test_parameters_survive_a_round_trip(name: str) -> None:
 def test_options_of_impala() -> None:
     network = build("impala", (64, 64, 3), 5, {"stack_channels": "8_12", "emb_size": "32", "gamma": 0.9})
     agent = KerasAgent(network)
-    assert agent.layers["Relu"] == (32, 32, 8)
+    assert agent.layers == {"block1": (32, 32, 8), "block2": (16, 16, 12)}
+    assert choose_layers(agent, op_is_one_of=["relu"])[0].shape == (32, 32, 8)
     assert network.parameters()["ppo2_model/pi/layer_10/kernel:0"].shape == (16 * 16 * 12, 32)
 
 

@@ -110,9 +110,9 @@ def _masks(grid: PerturbationGrid) -> np.ndarray:
         near = (rows - i * grid.stride) ** 2 + (columns - j * grid.stride) ** 2 <= 1
         mask = gaussian_filter(near.astype(np.float64), grid.mask_sigma)
         masks[i, j] = mask / mask.max()
-    masks = masks.reshape(-1, grid.height, grid.width)
-    masks.flags.writeable = False
-    return masks
+    stacked = masks.reshape(-1, grid.height, grid.width)
+    stacked.flags.writeable = False
+    return stacked
 
 
 def perturbation_saliency(
