@@ -19,6 +19,7 @@ from rl_clarity.analyses.behavior import BehaviorOptions
 from rl_clarity.analyses.feature_names import FeatureNameOptions
 from rl_clarity.analyses.features import ExampleOptions, FeatureOptions, check_defaults
 from rl_clarity.analyses.layers import LayersOptions, ReductionOptions
+from rl_clarity.analyses.saliency import SaliencyOptions
 from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOptions
 from rl_clarity.keys import to_plain
 from rl_clarity.pages.manifest import ViewOptions
@@ -40,7 +41,7 @@ class AnalysesOptions:
 PARTS = (
     *(SubjectOptions, AnalysesOptions, LayersOptions, AdvantageOptions, TrajectoryPageOptions, ReductionOptions),
     *(FeatureOptions, ExampleOptions, FeatureNameOptions, AttributionOptions, AblationOptions, BehaviorOptions),
-    *(OutputOptions, ViewOptions),
+    *(SaliencyOptions, OutputOptions, ViewOptions),
 )
 """The classes that `InterfaceOptions` combines, in the order of the documentation."""
 
@@ -53,6 +54,7 @@ FUNCTIONS = ("action_group_fns", "causal_cause")
 class InterfaceOptions(
     ViewOptions,
     OutputOptions,
+    SaliencyOptions,
     BehaviorOptions,
     AblationOptions,
     AttributionOptions,

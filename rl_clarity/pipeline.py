@@ -416,7 +416,7 @@ def _provenance(subject: Subject, checkpoint: Checkpoint | None) -> list[Provena
         groups.append(provenance_group("Sampling", metadata["sampling"]))
     info = {name: getattr(subject.info, name) for name in ("network", "kind", "recurrent", "num_actions")}
     gamma, lam = discounts(subject)
-    observation = asdict(subject.info.observation)
+    observation = {name: value for name, value in asdict(subject.info.observation).items() if value is not None}
     groups.append(provenance_group("Agent", {**info, "observation": observation, "gamma": gamma, "lambda": lam}))
     options = options_as_data(subject.options)
     listed = {k: v for k, v in options.items() if k not in UNLISTED and not k.endswith("_subdir")}

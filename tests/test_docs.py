@@ -237,10 +237,10 @@ def test_extensions_of_the_documentation_work(
     opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_code(DOCS / "extending.md", tmp_path, monkeypatch)
-    saliency = rl_clarity.open_results(tmp_path / "out" / "saliency")
-    for maps in saliency.section("saliency")["trajectories"]:
+    results = rl_clarity.open_results(tmp_path / "out" / "smoothgrad")
+    for maps in results.section("smoothgrad")["trajectories"]:
         assert maps["scale"] > 0
-        assert saliency.chunk(maps["segments"][0])["codes"].shape == (64, 64, 64, 1)
+        assert results.chunk(maps["segments"][0])["codes"].shape == (64, 64, 64, 1)
     assert '<script type="module" data-panel="returns">' in (tmp_path / "out/returns/interface.html").read_text("utf-8")
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.protocol import Agent, FrameRegion, State
 from rl_clarity.errors import OptionError, SamplesError
 
 PLAYING = ("num_actions", "step")
@@ -57,6 +57,11 @@ def initial_state(agent: Any, n: int) -> State:
 def preprocess(agent: Any, frames: np.ndarray) -> np.ndarray:
     """Observations for an environment's frames; the frames themselves for agents that do not preprocess."""
     return cast(Agent, agent).preprocess(frames) if has(agent, "preprocess") else frames
+
+
+def frame_region(agent: Any) -> FrameRegion | None:
+    """The part of an environment's frame that an observation shows; None for all of it."""
+    return cast(FrameRegion, agent.frame_region) if has(agent, "frame_region") else None
 
 
 def parameters(agent: Any) -> dict[str, np.ndarray]:

@@ -20,6 +20,9 @@ Tensor: TypeAlias = Any
 State: TypeAlias = tuple[np.ndarray, ...] | None
 """A recurrent state: arrays whose first axis is the batch. None for agents without a state."""
 
+FrameRegion: TypeAlias = tuple[float, float, float, float]
+"""A part of a frame: top, left, bottom, right, as shares of its height and width."""
+
 Score: TypeAlias = str | int | Sequence[int] | Mapping[str | int, Any]
 """A number per observation that gradients explain: "value", an action's index (its logit or action value), "greedy"
 (the highest action value), a sequence of action indices (their sum), or weights by "value" or action index (a linear
@@ -103,8 +106,9 @@ class Agent(Protocol):
     Every agent has `num_actions`, `step` and `forward`. The other members are capabilities: a function that needs one
     requests it by name with `rl_clarity.agents.capabilities.require`. Agents may also have `reset(state, firsts)`, the
     state that a step starts from where episodes do not begin in the initial state; `parameters()`, arrays by name,
-    which tell two agents apart in cache keys; `with_edits(edits)`, the agent with edits in its gradients, too; and
-    `gradient_of_direction`, for features by optimization.
+    which tell two agents apart in cache keys; `frame_region`, a `FrameRegion`, the part of an environment's frame that
+    an observation shows, where `preprocess` crops it; `with_edits(edits)`, the agent with edits in its gradients, too;
+    and `gradient_of_direction`, for features by optimization.
     """
 
     @property

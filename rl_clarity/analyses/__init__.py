@@ -15,6 +15,7 @@ ANALYSES: Registry[type[Analysis]] = Registry(
         "attribution": "rl_clarity.analyses.attribution.analysis:AttributionAnalysis",
         "ablation": "rl_clarity.analyses.ablation:AblationAnalysis",
         "behavior": "rl_clarity.analyses.behavior:BehaviorAnalysis",
+        "saliency": "rl_clarity.analyses.saliency:SaliencyAnalysis",
         "examples": "rl_clarity.analyses.examples:ExamplesAnalysis",
     },
     noun="analysis",

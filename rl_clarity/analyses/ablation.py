@@ -80,7 +80,7 @@ class AblationAnalysis(Analysis):
                     group=f"{self.kind}/{layer.name}",
                     after=(f"features/{layer.name}",),
                     pieces=partial(_pieces, layer, frames),
-                    frame_bytes=gradient_bytes(subject.agent, layer, 1),
+                    frame_bytes=gradient_bytes(subject.agent, layer.shape, 1),
                     memory_hint=MEMORY_HINT,
                 )
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import PIL.Image
 
-from rl_clarity.agents.capabilities import initial_state
-from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.capabilities import frame_region, initial_state
+from rl_clarity.agents.protocol import Agent, FrameRegion, State
 from rl_clarity.errors import OptionError
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
 from rl_clarity.keys import to_plain
@@ -174,7 +174,7 @@ def describe_agent(agent: Agent, trajectories: Trajectories, metadata: Mapping[s
         kind="policy" if kind == "policy" else "action_values",
         recurrent=initial_state(agent, 1) is not None,
         num_actions=agent.num_actions,
-        observation=_observation(trajectories, metadata),
+        observation=_observation(agent, trajectories, metadata),
         actions=actions,
         action_groups=_groups(combos, actions, options.action_group_fns) if kind == "policy" else (),
         equivalent_actions=equivalent_actions(
@@ -234,28 +234,32 @@ def _presses(button: str) -> Callable[[Combo], bool]:
     return lambda combo: button in combo
 
 
-def _observation(trajectories: Trajectories, metadata: Mapping[str, Any]) -> ObservationInfo:
+def _observation(agent: Agent, trajectories: Trajectories, metadata: Mapping[str, Any]) -> ObservationInfo:
     height, width, channels = trajectories.observations.shape[2:]
     full = trajectories.observations_full
     frame_height, frame_width = (height, width) if full is None else full.shape[2:4]
     stack = int(metadata.get("frame_stack") or 1)
     stack = stack if channels % stack == 0 else 1
-    aligned = full is None or _same_view(trajectories.observations, full, stack)
-    return ObservationInfo(height, width, channels, frame_height, frame_width, stack, aligned)
+    region = None if full is None else frame_region(agent)
+    aligned = full is None or _same_view(trajectories.observations, full, stack, region)
+    return ObservationInfo(height, width, channels, frame_height, frame_width, stack, aligned, region)
 
 
-def _same_view(observations: np.ndarray, frames: np.ndarray, stack: int) -> bool:
-    """Whether rendered frames show what the observations show, so that a position in one is the same in the other.
+def _same_view(observations: np.ndarray, frames: np.ndarray, stack: int, region: FrameRegion | None) -> bool:
+    """Whether a region of rendered frames shows what the observations show, at the same positions.
 
     An environment may render a map of the whole level beside what the agent sees. Frames that show the same view
     correlate with the observations once they are reduced to their size; some spread-out frames are compared.
     """
     steps, height, width, channels = observations.shape[1:]
+    top, left, bottom, right = region or (0.0, 0.0, 1.0, 1.0)
+    full_height, full_width = frames.shape[2:4]
+    box = (left * full_width, top * full_height, right * full_width, bottom * full_height)
     correlations = []
     for step in np.unique(np.linspace(0, steps - 1, COMPARED_FRAMES).astype(int)):
         newest = observations[0, step, ..., channels - channels // stack :].astype(np.float32).mean(axis=-1)
         image = PIL.Image.fromarray(frames[0, step].astype(np.float32).mean(axis=-1))
-        reduced = np.asarray(image.resize((width, height), PIL.Image.Resampling.BOX))
+        reduced = np.asarray(image.resize((width, height), PIL.Image.Resampling.BOX, box=box))
         if newest.std() > 0 and reduced.std() > 0:
             correlations.append(abs(np.corrcoef(newest.ravel(), reduced.ravel())[0, 1]))
     return not correlations or float(np.median(correlations)) > SAME_VIEW

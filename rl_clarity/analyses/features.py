@@ -151,7 +151,7 @@ class FeaturesAnalysis(Analysis):
                 size=task_size(layer, count),
                 pieces=partial(_pieces, layer, count),
                 output_bytes=THUMBNAIL_BYTES * layer.channels,
-                frame_bytes=gradient_bytes(subject.agent, layer, 1),
+                frame_bytes=gradient_bytes(subject.agent, layer.shape, 1),
                 held_bytes=_held_bytes(layer, count, fitted_on(options, count)),
                 memory_hint=MEMORY_HINT,
             )

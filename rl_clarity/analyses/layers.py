@@ -159,14 +159,14 @@ def _labels(layers: Sequence[Layer]) -> list[str | None]:
     ]
 
 
-def gradient_bytes(agent: Agent, layer: PageLayer, scores: int) -> int:
-    """Memory that one frame takes while scores are differentiated with respect to a layer.
+def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:
+    """Memory that one frame takes while scores are differentiated with respect to a layer of a shape (h, w, c).
 
     Six arrays of each score's gradient, a part of what the backward pass keeps, and twice the largest layer: an upper
     bound, measured with TensorFlow.
     """
     sizes = [math.prod(site.shape) for site in feature_maps(agent.sites)] or [0]
-    return 4 * (6 * scores * math.prod(layer.shape) + sum(sizes) // 4 + 2 * max(sizes))
+    return 4 * (6 * scores * math.prod(shape) + sum(sizes) // 4 + 2 * max(sizes))
 
 
 def task_size(layer: PageLayer, frames: int) -> float:

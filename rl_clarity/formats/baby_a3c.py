@@ -39,6 +39,7 @@ NOTE = (
     "metadata gamma and lambda override them; check compares the agent's outputs with the network's own"
 )
 ROWS = slice(35, 195)
+SCREEN_HEIGHT = 210
 SIDE = 80
 
 
@@ -65,6 +66,8 @@ def build_network(parameters: Mapping[str, np.ndarray], observation_shape: tuple
 
 class BabyA3CAgent(KerasAgent):
     """Observations are float32 in [0, 1], as `preprocess` returns them, or the same as uint8 in [0, 255]."""
+
+    frame_region = (ROWS.start / SCREEN_HEIGHT, 0.0, ROWS.stop / SCREEN_HEIGHT, 1.0)
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
         """Observations (B, 80, 80, 1) float32 of screens (B, 210, 160, 3) uint8."""

@@ -17,6 +17,6 @@ class PageKind:
 
 PAGE_KINDS: Registry[PageKind] = Registry(
     "rl_clarity.page_kinds",
-    {"agent": PageKind(("trajectories", "features", "attribution", "examples", "ablation", "behavior"))},
+    {"agent": PageKind(("trajectories", "features", "attribution", "saliency", "examples", "ablation", "behavior"))},
     noun="kind of page",
 )

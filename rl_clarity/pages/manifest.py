@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rl_clarity.agents.protocol import FrameRegion
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.keys import to_plain
 from rl_clarity.parsing import check_minimum, check_option, unknown_option
@@ -49,6 +50,8 @@ class ObservationInfo:
     stack: int = 1
     aligned: bool = True
     """Whether the frames show the same view as the observations."""
+    region: FrameRegion | None = None
+    """The part of a frame that an observation shows; None for all of it."""
 
 
 @dataclass(frozen=True)

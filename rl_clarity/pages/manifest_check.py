@@ -15,18 +15,24 @@ _LAYER = {
     "scales": {VALUES: [float]},
     "attribution": {VALUES: [[str]]},
 }
+_METHOD = {
+    **{"name": str, "label": str, "signed": bool, "outputs": [{"id": str, "label": str}], "rows": int, "columns": int},
+    **{"centers": {"rows": [float], "columns": [float]}, "maps": [[str]], "scales": {VALUES: [float]}},
+    "percentile": {VALUES: float},
+}
 _TRAJECTORY = {"steps": int, "series": str, "frames": [str]}
 _SECTIONS: Mapping[str, Any] = {
     "trajectories": {"segment": int, "trajectories": [_TRAJECTORY]},
     "attribution": {"outputs": [_OUTPUT], "layers": [_LAYER]},
     "features": {"layers": {VALUES: {}}},
+    "saliency": {"every": int, "methods": [_METHOD]},
 }
 _MANIFEST = {
     **{"id": str, "title": str, "numpy_precision": int, "view": {}},
     "agents": [{"actions": [{"label": str}], "action_groups": [{}]}],
     "sections": [{"kind": str}],
 }
-_NAMES = {str: "text", int: "an integer", float: "a number"}
+_NAMES = {bool: "true or false", str: "text", int: "an integer", float: "a number"}
 
 
 def check_manifest(manifest: Mapping[str, Any]) -> None:
@@ -44,6 +50,8 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
         segments = _check_trajectories(sections["trajectories"]["data"])
         if "attribution" in sections:
             _check_attribution(sections["attribution"]["data"], manifest["agents"][0], segments)
+        if "saliency" in sections:
+            _check_saliency(sections["saliency"]["data"], segments)
 
 
 def _check_trajectories(data: Mapping[str, Any]) -> list[int]:
@@ -76,6 +84,12 @@ def _check_attribution(data: Mapping[str, Any], agent: Mapping[str, Any], segmen
             _require(len(scales) == len(segments), f"{where} must have a scale of {output!r} for each trajectory")
 
 
+def _check_saliency(data: Mapping[str, Any], segments: Sequence[int]) -> None:
+    for method in data["methods"]:
+        fits = [len(one) for one in method["maps"]] == list(segments)
+        _require(fits, f"saliency {method['name']!r} must have maps for each segment of each trajectory")
+
+
 def _check(value: Any, shape: Any, where: str) -> None:
     """Check a value against a shape: a type, a list of one shape, or a dict of the shapes of its keys."""
     if isinstance(shape, type):
@@ -95,7 +109,7 @@ def _check(value: Any, shape: Any, where: str) -> None:
 
 def _is_a(value: Any, kind: type) -> bool:
     accepted = (int, float) if kind is float else kind
-    return isinstance(value, accepted) and not isinstance(value, bool)
+    return isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
 
 
 def _require(condition: bool, problem: str) -> None:

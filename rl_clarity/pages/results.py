@@ -54,6 +54,17 @@ class Totals:
     memory: np.ndarray | None = None  # (T,) float32: s(0) less s(0) in the initial state; None without a state
 
 
+@dataclass(frozen=True)
+class SaliencyMaps:
+    """Saliency maps of m frames of a trajectory, as precise as the page stores them."""
+
+    steps: np.ndarray  # (m,) int32: the frames, counted from 0
+    values: np.ndarray  # (m, gh, gw) float32; zeros for a map that is constant
+    totals: np.ndarray  # (m,) float32: sums of the maps before they were stored
+    rows: np.ndarray  # (gh,): positions of the cells' centers, as shares of the height of the frames
+    columns: np.ndarray  # (gw,): and of the width
+
+
 def open_results(directory: str | os.PathLike[str]) -> Results:
     """Open the page in a directory, or at the path of its `interface.html`.
 
@@ -224,6 +235,26 @@ class Results:
         if one.gap is None:
             raise ClarityError(f"chunk {entry['totals'][trajectory]} is damaged: it has no gap.{output}")
         return output_account(one.totals, one.gap, one.memory)
+
+    def saliency(self, trajectory: int, method: str = "perturbation", output: str = "policy") -> SaliencyMaps:
+        """Saliency maps of an output along a trajectory.
+
+        Raises OptionError for an unknown trajectory, method or output; ClarityError for a page without saliency.
+        """
+        self.trajectory(trajectory)
+        entries = {one["name"]: one for one in self.section("saliency")["methods"]}
+        if method not in entries:
+            raise OptionError(f"unknown method {method!r}; the page has {', '.join(entries)}")
+        entry = entries[method]
+        outputs = [one["id"] for one in entry["outputs"]]
+        if output not in outputs:
+            raise OptionError(f"unknown output {output!r}; the page has {', '.join(outputs)}")
+        names = (f"codes.{output}", f"scales.{output}", f"totals.{output}", "steps")
+        chunks = [self.chunk(name) for name in entry["maps"][trajectory]]
+        codes, scales, totals, steps = (np.concatenate([one[name] for one in chunks]) for name in names)
+        values = codes / np.float32(127 if entry["signed"] else 255) * scales[:, None, None]
+        centers = entry["centers"]
+        return SaliencyMaps(steps, values, totals, np.array(centers["rows"]), np.array(centers["columns"]))
 
     def layer_facts(self, layer: str) -> dict[str, Any]:
         """What the features of a layer account for, and what they are worth.

@@ -48,7 +48,7 @@ class Sections:
             segments = []
             for start in range(0, STEPS, SEGMENT):
                 codes, scales = to_codes(values[start : start + SEGMENT])
-                name = f"saliency/{i + 1}/{start}.js"
+                name = f"noise/{i + 1}/{start}.js"
                 segments.append(write_chunk(page, name, {"codes": codes, "scales": scales}, delta="codes"))
             trajectories.append({"scale": float(np.abs(values).max()), "segments": segments})
         scatter = {
@@ -63,7 +63,7 @@ class Sections:
         self.entries: list[dict[str, Any]] = [
             self._section("novelty", "lines", trajectories=lines, series=[{"key": "novelty", "label": "Novelty"}]),
             self._section(
-                "saliency",
+                "noise",
                 "maps",
                 grid={"height": 4, "width": 6},
                 sign="both",
@@ -223,7 +223,7 @@ def test_scatter(page: tuple[Path, Sections], open_page: Open) -> None:
     assert visitor.track("film").get_attribute("data-marks") == "1", "all frames are one range"
 
 
-@pytest.mark.parametrize("kind", ["novelty", "saliency", "gallery", "scores", "effects", "embedding", "holograms"])
+@pytest.mark.parametrize("kind", ["novelty", "noise", "gallery", "scores", "effects", "embedding", "holograms"])
 def test_one_section_alone(page: tuple[Path, Sections], open_page: Open, kind: str) -> None:
     visitor = open_page(page[0], f"?embed=1&panel={kind}&frame=3", toured=False, wait=False)
     visitor.by(f"panel-{kind}").wait_for()

@@ -14,7 +14,7 @@ LAYER = PageLayer("1a", "1a", "net/1a/Relu", (64, 64, 16), 8)
 
 
 def task(scores: int = 1) -> Task:
-    frame_bytes = gradient_bytes(TinyAgent(), LAYER, scores)
+    frame_bytes = gradient_bytes(TinyAgent(), LAYER.shape, scores)
     return Task("attribution/1a/1", lambda work: TaskResult(), None, frame_bytes=frame_bytes, memory_hint=MEMORY_HINT)
 
 
@@ -42,7 +42,7 @@ def test_less_memory_means_smaller_batches_that_fit() -> None:
 
 
 def test_more_scores_need_more_memory() -> None:
-    assert gradient_bytes(TinyAgent(), LAYER, 15) > 10 * gradient_bytes(TinyAgent(), LAYER, 1)
+    assert gradient_bytes(TinyAgent(), LAYER.shape, 15) > 10 * gradient_bytes(TinyAgent(), LAYER.shape, 1)
 
 
 def test_too_little_memory_for_one_frame_is_an_error_with_a_hint() -> None:

@@ -208,7 +208,7 @@ def test_less_memory_makes_the_same_page(
     agent = small_run.agent
     height, width, depth = agent.layers["Relu_1"]
     layer = PageLayer("Relu_1", "Relu_1", "", (height, width, depth), 8)
-    limit_memory(int(1.2 * 16 * gradient_bytes(agent, layer, 16) / BATCH_SHARE))
+    limit_memory(int(1.2 * 16 * gradient_bytes(agent, layer.shape, 16) / BATCH_SHARE))
     small: Results = explain(tmp_path / "small", **options)
     assert {len(observations) for _, observations, *_ in calls} == {16, 8}
     assert "attribution/Relu_1 processes 16 frames at a time, as memory is short;" in capsys.readouterr().err
@@ -223,7 +223,7 @@ def test_less_memory_makes_the_same_page_of_several_paths(
     explain(tmp_path / "ample", **options)
     height, width, depth = small_run.agent.layers["Relu_2"]
     layer = PageLayer("Relu_2", "Relu_2", "", (height, width, depth), 8)
-    limit_memory(int(1.2 * 16 * gradient_bytes(small_run.agent, layer, 1 + PATH_SCORES) / BATCH_SHARE))
+    limit_memory(int(1.2 * 16 * gradient_bytes(small_run.agent, layer.shape, 1 + PATH_SCORES) / BATCH_SHARE))
     explain(tmp_path / "small", **options)
     assert read_files(tmp_path / "small") == read_files(tmp_path / "ample")
 

@@ -104,7 +104,7 @@ class AttributionAnalysis(Analysis):
                     group=f"{self.kind}/{layer.name}",
                     after=(f"features/{layer.name}",),
                     pieces=partial(_pieces, layer, steps),
-                    frame_bytes=gradient_bytes(subject.agent, layer, scores),
+                    frame_bytes=gradient_bytes(subject.agent, layer.shape, scores),
                     held_bytes=segment,
                     memory_hint=MEMORY_HINT,
                 )

@@ -1,0 +1,292 @@
+"""Saliency maps of the input along each trajectory, by the methods of `rl_clarity.analyses.attribution`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.attribution.input_integrated_gradients import input_integrated_gradients
+from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
+from rl_clarity.analyses.attribution.perturbation import BATCH_BYTES, PerturbationGrid, perturbation_saliency
+from rl_clarity.analyses.attribution.saliency import POLICY, SaliencyOutput
+from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
+from rl_clarity.analyses.layers import MEMORY_HINT, gradient_bytes, sample_frames
+from rl_clarity.environments.atari import area_weights
+from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
+from rl_clarity.pages.chunks import Chunk, encode_chunk
+from rl_clarity.pages.files import SEGMENT, check_subdirectories, path_in, segments
+from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.parsing import check_option
+
+LEVELS = 255
+PERCENTILE = 99
+MEASURED_FRAMES = 2
+"""Frames whose maps are computed to measure the time."""
+
+
+@dataclass(frozen=True)
+class SaliencyMethod:
+    """A method as the page shows it."""
+
+    label: str
+    text: str
+    """What the map shows, with its source."""
+    function: Callable[..., np.ndarray]
+    parameters: Mapping[str, Any]
+    passes: int
+    """Evaluations of the network for a map, relative to other methods."""
+    is_grid: bool = False
+    """Whether the function has a value for each center of a `PerturbationGrid`; else one for each pixel and channel."""
+
+
+METHODS: dict[str, SaliencyMethod] = {
+    "perturbation": SaliencyMethod(
+        "perturbation",
+        "Half the squared change of the output when the observation is blurred around a position (Greydanus et al. "
+        "2018, arXiv 1711.00138); for the policy, of all its logits. Sizes are in pixels of an observation 80 pixels "
+        "high, and scale with the height.",
+        perturbation_saliency,
+        {"mode": "occlude", "stride": 5, "mask_sigma": 5, "blur_sigma": 3},
+        passes=256,
+        is_grid=True,
+    ),
+    "jacobian": SaliencyMethod(
+        "Jacobian",
+        "The squared gradient of the output with respect to the input (Wang et al. 2016, arXiv 1511.06581); for the "
+        "policy, of half the sum of its squared logits.",
+        jacobian_saliency,
+        {},
+        passes=1,
+    ),
+    "smooth_gradients": SaliencyMethod(
+        "SmoothGrad",
+        "The magnitude of the mean gradient over noisy copies of the observation (Smilkov et al. 2017, arXiv "
+        "1706.03825).",
+        smooth_gradients,
+        {"samples": 16, "noise": 0.1, "seed": 0},
+        passes=16,
+    ),
+    "input_integrated_gradients": SaliencyMethod(
+        "input gradients, integrated",
+        "The magnitude of the gradient's integral on the way from a black observation, times the observation "
+        "(Sundararajan et al. 2017, arXiv 1703.01365).",
+        input_integrated_gradients,
+        {"baseline": "black", "steps": 16},
+        passes=16,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class SaliencyOptions:
+    """Saliency maps of the input."""
+
+    saliency: tuple[str, ...] = ()
+    """Methods: `perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`. By default none."""
+    saliency_every: int = 4
+    """Compute maps of every n-th frame of a trajectory: 1 for all frames."""
+    saliency_subdir: str = "saliency/"
+    """Directory of saliency maps."""
+
+    def __post_init__(self) -> None:
+        for name in self.saliency:
+            if name not in METHODS:
+                raise OptionError(f"saliency={name!r} is not one of {', '.join(METHODS)}")
+        within = 1 <= self.saliency_every <= SEGMENT
+        check_option(self, "saliency_every", within, f"must be from 1 to {SEGMENT}")
+        check_subdirectories(self)
+
+
+class SaliencyAnalysis(Analysis):
+    """Saliency maps of the policy and of the value, along each trajectory."""
+
+    kind = "saliency"
+    Options = SaliencyOptions
+    needs_all = False
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        count, steps = subject.trajectories.actions.shape
+        outputs = saliency_outputs(subject)
+        for name in dict.fromkeys(options.saliency):
+            method = METHODS[name]
+            for trajectory in range(count):
+                for segment, part in enumerate(segments(steps)):
+                    frames = len(frames_with_map(part, options.saliency_every))
+                    yield self.task(
+                        subject,
+                        task_name(name, trajectory, segment),
+                        partial(write_maps, subject, name, trajectory, segment),
+                        [subject.decisive(SaliencyOptions), outputs, name, trajectory, segment],
+                        size=frames * method.passes,
+                        group=f"{self.kind}/{name}",
+                        pieces=partial(_pieces, name, frames),
+                        frame_bytes=0
+                        if method.is_grid
+                        else gradient_bytes(subject.agent, subject.agent.observation_shape, len(outputs)),
+                        held_bytes=3 * BATCH_BYTES if method.is_grid else 0,
+                        memory_hint=MEMORY_HINT,
+                    )
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
+        if not options.saliency:
+            return None
+        names = dict.fromkeys(options.saliency)
+        methods = [method_entry(subject, name, results) for name in names]
+        notes = [{"title": f"Saliency: {METHODS[name].label}", "text": _note(name)} for name in names]
+        return Section(self.kind, "Saliency", {"every": options.saliency_every, "methods": methods}, notes=notes)
+
+
+def saliency_outputs(subject: Subject) -> dict[str, str]:
+    """The outputs that have maps, and what the page calls them."""
+    if subject.info.kind == "action_values":
+        return {POLICY: "action values", "greedy": "best action value"}
+    return {POLICY: "policy"} | ({} if subject.trajectories.values is None else {"value": "value"})
+
+
+def frames_with_map(part: range, every: int) -> range:
+    """Those of a segment's frames that have a map: every n-th of the trajectory."""
+    return range(-(-part.start // every) * every, part.stop, every)
+
+
+def task_name(method: str, trajectory: int, segment: int) -> str:
+    return f"{SaliencyAnalysis.kind}/{method}/{trajectory + 1}/{segment + 1}"
+
+
+def chunk_name(options: SaliencyOptions, method: str, trajectory: int, segment: int) -> str:
+    return path_in(options.saliency_subdir, f"{method}/{trajectory + 1}/maps-{segment + 1}.js")
+
+
+def compute_maps(
+    agent: Agent, method: str, observations: np.ndarray, outputs: Sequence[SaliencyOutput], state: State = None
+) -> np.ndarray:
+    """Return maps (S, B, gh, gw) float32, at least 0, of S outputs for observations (B, H, W, C).
+
+    Gradients are summed, as magnitudes, over the channels and the pixels of each of the grid's cells.
+    """
+    chosen = METHODS[method]
+    values = chosen.function(agent, observations, list(outputs), state=state, **chosen.parameters)
+    if chosen.is_grid:
+        return values
+    height, width = agent.observation_shape[:2]
+    rows, columns = _grid(agent).shape
+    pixels = np.abs(values).sum(axis=-1)  # (S, B, H, W)
+    areas = [area_weights(size, count) * size / count for size, count in ((height, rows), (width, columns))]
+    return np.asarray(np.einsum("ih,sbhw,jw->sbij", areas[0], pixels, areas[1], optimize=True), np.float32)
+
+
+def grid_centers(agent: Agent, method: str) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the cells' centers, as shares of an observation's height (gh,) and width (gw,).
+
+    The cells of a perturbation grid lie around the pixels of its centers; others divide the observation evenly.
+    """
+    grid = _grid(agent)
+    rows, columns = (
+        (np.arange(count) * grid.stride + 0.5) / size if METHODS[method].is_grid else (np.arange(count) + 0.5) / count
+        for count, size in zip(grid.shape, agent.observation_shape, strict=False)
+    )
+    return rows, columns
+
+
+def _grid(agent: Agent) -> PerturbationGrid:
+    return PerturbationGrid.for_shape(*agent.observation_shape[:2])
+
+
+def write_maps(subject: Subject, method: str, trajectory: int, segment: int, work: Work) -> TaskResult:
+    """Write the maps of one segment of a trajectory. Facts: by output, the largest value of each map."""
+    part = segments(subject.trajectories.actions.shape[1])[segment]
+    frames = np.array(frames_with_map(part, subject.options.saliency_every), int)
+    outputs = list(saliency_outputs(subject))
+    maps = []
+    for some in slices(len(frames), work.frames):
+        chosen = frames[some]
+        observations = np.asarray(subject.trajectories.observations[trajectory, chosen])
+        state = subject.states(trajectory, chosen)
+        maps.append(compute_maps(subject.agent, method, observations, outputs, state))
+        work.report(some.stop / len(frames))
+    values = np.concatenate(maps, axis=1)
+    name = chunk_name(subject.options, method, trajectory, segment)
+    subject.files.write(maps_chunk(name, frames, dict(zip(outputs, values, strict=True))))
+    peaks = {output: _peaks(one).tolist() for output, one in zip(outputs, values, strict=True)}
+    return TaskResult({"peaks": peaks}, [name])
+
+
+def maps_chunk(name: str, frames: np.ndarray, maps: dict[str, np.ndarray]) -> Chunk:
+    """The chunk of maps (m, gh, gw) of some frames (m,), by output; docs/page-format.md describes it."""
+    arrays: dict[str, np.ndarray | bytes] = {"steps": frames.astype(np.int32)}
+    for output, values in maps.items():
+        scales = _peaks(values)
+        if not np.isfinite(scales).all():
+            frame = frames[~np.isfinite(scales)][0]
+            raise ClarityError(f"the saliency of frame {frame} is not finite; check the agent's parameters for NaN")
+        divisors = np.where(scales > 0, scales, np.inf)[:, None, None]
+        arrays[f"codes.{output}"] = np.rint(values / divisors * LEVELS).astype(np.uint8)
+        arrays[f"scales.{output}"] = scales
+        arrays[f"totals.{output}"] = values.sum(axis=(1, 2)).astype(np.float32)
+    return encode_chunk(name, arrays)
+
+
+def _peaks(maps: np.ndarray) -> np.ndarray:
+    """The largest value of each map, (m,) float32; 0 for one that is constant, which shows nothing."""
+    peaks = maps.max(axis=(1, 2))
+    return np.where(peaks == maps.min(axis=(1, 2)), 0, peaks).astype(np.float32)
+
+
+def method_entry(subject: Subject, name: str, results: Results) -> dict[str, Any]:
+    """What the section says of a method; maps that are not finished yet do not count in its scales."""
+    method, (count, steps) = METHODS[name], subject.trajectories.actions.shape
+    parts = range(len(segments(steps)))
+    outputs = saliency_outputs(subject)
+    peaks: dict[str, list[list[float]]] = {output: [[] for _ in range(count)] for output in outputs}
+    for trajectory in range(count):
+        for segment in parts:
+            facts = results.get(task_name(name, trajectory, segment))
+            for output, values in ({} if facts is None else facts["peaks"]).items():
+                peaks[output][trajectory] += values
+    rows, columns = grid_centers(subject.agent, name)
+    top, left, bottom, right = subject.info.observation.region or (0.0, 0.0, 1.0, 1.0)
+    return {
+        "name": name,
+        "label": method.label,
+        "parameters": method.parameters,
+        "signed": False,
+        "outputs": [{"id": output, "label": label} for output, label in outputs.items()],
+        "rows": len(rows),
+        "columns": len(columns),
+        "centers": {
+            "rows": (top + (bottom - top) * rows).tolist(),
+            "columns": (left + (right - left) * columns).tolist(),
+        },
+        "maps": [[ChunkName(chunk_name(subject.options, name, t, s)) for s in parts] for t in range(count)],
+        "scales": {output: [max(one, default=0.0) for one in lists] for output, lists in peaks.items()},
+        "percentile": {output: _percentile(lists) for output, lists in peaks.items()},
+    }
+
+
+def _percentile(lists: Sequence[Sequence[float]]) -> float:
+    values = [value for one in lists for value in one]
+    return float(np.percentile(values, PERCENTILE)) if values else 0.0
+
+
+def _note(name: str) -> str:
+    method = METHODS[name]
+    parameters = ", ".join(f"{key} {value}" for key, value in method.parameters.items())
+    return f"{method.text} {parameters and f'Parameters: {parameters}.'}".strip()
+
+
+def _pieces(method: str, frames: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """The maps of some frames; `frames` are those of a segment that have one."""
+    seen, state = sample_frames(sample, min(batch, MEASURED_FRAMES))
+    outputs = list(saliency_outputs(sample))
+
+    def work() -> None:
+        maps = compute_maps(sample.agent, method, seen, outputs, state)
+        sample.files.write(maps_chunk("maps.js", np.arange(len(seen)), dict(zip(outputs, maps, strict=True))))
+
+    yield Piece(work, frames / len(seen), partial(compute_maps, sample.agent, method, seen, outputs, state))

@@ -1,0 +1,46 @@
+// Saliency maps of a page (docs/page-format.md, "Section saliency"): which one belongs to a frame, and its values.
+
+/**
+ * @typedef {object} Method an entry of `methods`
+ * @typedef {{data: Float32Array, height: number, width: number, scale: number, total: number, step: number}} SaliencyMap values of
+ *   one output at one step; `scale`: its largest magnitude
+ */
+
+/** The segment of a trajectory in which the map is that a frame shows: that of the frame, or the last one before it. */
+export const segmentOfMap = (frame, every, segment) => Math.floor((frame - (frame % every)) / segment);
+
+/** The index of the last of a chunk's steps that is not after a frame; -1 if there is none. */
+export function mapIndex({ arrays }, frame) {
+  const steps = arrays.steps.data;
+  let [low, high] = [0, steps.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (steps[middle] <= frame) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+/** One output's map; null where there is none, or where it is constant. @returns {SaliencyMap | null} */
+export function saliencyMap({ arrays }, output, index) {
+  const codes = arrays[`codes.${output}`];
+  const scale = arrays[`scales.${output}`]?.data[index];
+  if (!codes || !scale) return null;
+  const [, height, width] = codes.shape;
+  const size = height * width;
+  const unit = scale / (codes.data instanceof Int8Array ? 127 : 255);
+  return {
+    data: Float32Array.from(codes.data.subarray(index * size, (index + 1) * size), (code) => code * unit),
+    height,
+    width,
+    scale,
+    total: arrays[`totals.${output}`].data[index],
+    step: arrays.steps.data[index],
+  };
+}
+
+/** What has full opacity: the frame's own largest value, the trajectory's, or the 99th percentile of all ("all"). */
+export function saliencyScale({ scales, percentile }, output, trajectory, scale, map) {
+  if (scale === "frame") return map?.scale || 1;
+  return (scale === "all" ? percentile[output] : scales[output]?.[trajectory]) || 1;
+}
