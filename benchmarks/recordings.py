@@ -50,7 +50,7 @@ def measure() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         result = _measure_add(folder / "add", add)
-        with Recorder(folder / "frames") as recorder:
+        with Recorder(folder / "frames", name=None) as recorder:
             for t, frame in enumerate(frames):
                 add(recorder, t, frame=frame)
         result["size / PNG, 64 x 64"] = _size(folder / "add") / (REPEATS * 10 * _png_size(observations))
@@ -82,7 +82,7 @@ def _play() -> tuple[np.ndarray, np.ndarray]:
 def _measure_add(folder: Path, add: Callable[..., None]) -> dict[str, float]:
     """Microseconds of one step."""
     processor, clock = [], []
-    with Recorder(folder) as recorder:
+    with Recorder(folder, name=None) as recorder:
         for _ in range(REPEATS):
             start, start_processor = time.perf_counter(), time.thread_time()
             for step in range(10 * STEPS):

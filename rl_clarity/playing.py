@@ -81,7 +81,7 @@ def record(
     with closing(make(played, num_envs, chosen.seed, full_resolution=chosen.full_resolution)) as environment:
         about = _metadata(read, spec, choice, environment)
         with (
-            Recorder(directory, envs=None, seed=chosen.seed, metadata=about) as recorder,
+            Recorder(directory, name=None, envs=None, seed=chosen.seed, metadata=about, on_error="raise") as recorder,
             progress_bar("Recording") as report,
         ):
             play_and_record(

@@ -24,7 +24,7 @@ def record_tiny(
     directory: Path, agent: Any, choice: ActionChoice = POLICY, *, lengths: tuple[int, ...] = (7, 40, 3), **options: Any
 ) -> Recording:
     truncates = [index == 1 for index in range(len(lengths))]
-    with Recorder(directory, envs=None, seed=options.get("seed", 0)) as recorder:
+    with Recorder(directory, name=None, envs=None, seed=options.get("seed", 0)) as recorder:
         play_and_record(recorder, agent, TinyEnvironment(lengths, truncates), RecordOptions(**options), choice)
     return open_recording(directory)
 
@@ -193,7 +193,7 @@ def test_a_recurrent_agent_from_a_checkpoint(tmp_path: Path) -> None:
 )
 def test_recordings_that_do_not_fit_the_agent_are_refused(tmp_path: Path, field: str, value: Any, message: str) -> None:
     values = {"observation": np.zeros((16, 16, 1), np.uint8), "action": 0, "reward": 0.0}
-    with Recorder(tmp_path) as recorder:
+    with Recorder(tmp_path, name=None) as recorder:
         for step in range(16):
             changed = {field: value} if step or field == "observation" or isinstance(value, float) else {}
             recorder.add(**{**values, **changed}, terminated=step == 15)

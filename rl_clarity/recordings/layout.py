@@ -12,13 +12,19 @@ import numpy as np
 from rl_clarity.errors import SamplesError
 
 FORMAT = "rl_clarity recording"
-VERSION = 1
+VERSION = 2
 METADATA = "recording.json"
 EPISODES = "episodes.bin"
 BLOCKS = "blocks.bin"
+AGENTS = "agents"
+"""Folder of checkpoints, `00000.zip`, ...: those that recorded episodes began with."""
+PLUGIN = "plugins/rl_clarity"
+"""Where a log directory holds recordings, by the convention of TensorBoard's plug-ins."""
 
 DONE, TIME_LIMIT, STOPPED, GOING = "done", "time limit", "stopped", "still going"
 """Why an episode ended; the last one if it has not, or its writer was killed."""
+REMOVED = "removed"
+"""In place of them where the writer removed the episode, to keep within its limits."""
 MAX_METADATA_BYTES = 2**20
 
 BLOCK = np.dtype(
@@ -45,13 +51,14 @@ EPISODE = np.dtype(
         ("start_step", "<i8"),
         ("start_time", "<f8"),
         ("training_step", "<i8"),
+        ("agent", "<i8"),  # number of its checkpoint
         ("steps", "<i8"),
         ("return", "<f8"),
         ("checksum", "<u4"),  # CRC-32 of the bytes before
     ]
 )
-"""A record of `episodes.bin`: one when an episode begins, with `end` GOING, and one when it ends."""
-ENDS = (GOING, DONE, TIME_LIMIT, STOPPED)
+"""A record of `episodes.bin`: when an episode begins, with `end` GOING, when it ends, and when it is removed."""
+ENDS = (GOING, DONE, TIME_LIMIT, STOPPED, REMOVED)
 UNKNOWN = -(2**63)
 """In place of an integer that is not known; of a return it is NaN."""
 
@@ -99,7 +106,7 @@ def encode_episode(facts: Mapping[str, Any]) -> bytes:
 def decode_episodes(data: bytes, file: str) -> np.ndarray:
     """Return an array (E,) of episodes, type EPISODE, from the complete records of `episodes.bin`.
 
-    Raises SamplesError for damaged records.
+    Episodes that were removed are among them. Raises SamplesError for damaged records.
     """
     size = EPISODE.itemsize
     count = len(data) // size
@@ -108,17 +115,18 @@ def decode_episodes(data: bytes, file: str) -> np.ndarray:
     begins = records["end"] == 0
     episodes = records[begins].copy()
     ends = records[~begins]
+    first_ends = ends["episode"][ends["end"] != ENDS.index(REMOVED)]
     valid = (
         (records["checksum"] == checksums).all()
         and (episodes["episode"] == np.arange(len(episodes))).all()
         and (ends["episode"] < len(episodes)).all()
-        and len(np.unique(ends["episode"])) == len(ends)
+        and len(np.unique(first_ends)) == len(first_ends)
         and (ends["end"] < len(ENDS)).all()
         and (ends["steps"] >= 0).all()
     )
     if not valid:
         raise SamplesError(f"{file} is damaged: a record has a wrong checksum or order")
-    episodes[ends["episode"]] = ends
+    episodes[ends["episode"]] = ends  # the last one of each
     return episodes
 
 
@@ -134,6 +142,16 @@ def episode_rows(episodes: np.ndarray) -> list[dict[str, Any]]:
             column = [None if value == UNKNOWN else value for value in column]
         columns.append(column)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def latest_blocks(records: np.ndarray) -> np.ndarray:
+    """Records of blocks in the order of episodes and steps; of those of the same steps, the last one written.
+
+    The writer copies blocks to another file when it removes episodes.
+    """
+    ordered = records[np.lexsort((records["start"], records["episode"]))]  # stable
+    same = (ordered["episode"][1:] == ordered["episode"][:-1]) & (ordered["start"][1:] == ordered["start"][:-1])
+    return ordered[~np.append(same, False)] if len(ordered) else ordered
 
 
 def complete_records(data: bytes, dtype: np.dtype) -> bytes:

@@ -4,50 +4,80 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.keys import to_plain
-from rl_clarity.recordings.blocks import MAX_BYTES, MAX_STEPS, check_name, check_type, encode_block
-from rl_clarity.recordings.layout import DONE, STOPPED, TIME_LIMIT
-from rl_clarity.recordings.recording_files import RecordingWriter
+from rl_clarity.recordings.blocks import check_type
+from rl_clarity.recordings.episode_buffer import EpisodeBuffer, to_array
+from rl_clarity.recordings.layout import DONE, METADATA, PLUGIN, STOPPED, TIME_LIMIT
+from rl_clarity.recordings.recording_files import AgentSource, RecordingFiles, RecordingWriter
+from rl_clarity.recordings.retention import Limits
+
+NAME = "training"
+"""Default name of a recording in a log directory."""
+AUTORESET = ("same_step", "next_step", "disabled")
+ON_ERROR = ("warn", "raise")
 
 
 class Recorder:
-    """Appends episodes to a recording, from a loop in which an agent acts.
+    """Appends episodes to a recording, from a loop in which an agent acts or learns.
 
     Call `add` once a step, and `close` at the end, or use it as a context manager. What `add` receives is copied;
     compression happens on a thread. When `add` returns from an episode's last step, the episode is on disk; if the
     process is killed, the last 64 steps of episodes under way are lost at most (at an address such as `s3://`, what
     has not been uploaded: the last minute).
 
+    It needs NumPy, and no deep-learning framework. An error while it records (a full disk, values of another shape)
+    ends the recording with a warning, not the training.
+
     Args:
-        directory: A directory or address; episodes are appended to a recording that it holds.
+        directory: A log directory, such as that of TensorBoard's event files, or an address. The recording is in
+            `plugins/rl_clarity/NAME` there. Episodes are appended to a recording that exists, of which `directory` may
+            also be the path.
+        name: Name of the recording in the log directory; None if `directory` itself is to be the recording.
         every: Record every n-th episode, or those for whose number, counted from 0, a function returns True.
         envs: Which of several parallel environments to record; None for all.
+        autoreset: When vector environments reset, as Gymnasium's `AutoresetMode` says. With `next_step`, the step after
+            an episode's last one only resets, and is not recorded.
+        max_episodes: Keep at most so many episodes: the newest half, and fewer and fewer of those before. The episodes
+            under way are not counted.
+        max_bytes: Keep data and checkpoints of about this size at most, in the same manner.
+        on_error: `warn` ends the recording with a warning; `raise` raises the error.
         seed: Seed of the environments, to be stored with the episodes.
         metadata: JSON values about agent and environment, to be stored with a new recording. Names that
             rl_clarity uses: `name`, `checkpoint`, `environment`, `action_combos`, `gamma`, `lambda`, `sampling`.
 
     Raises:
+        OptionError: An option has an invalid value.
         SamplesError: The directory cannot be written, is being written by another process, or holds a recording with
-            other metadata.
+            other metadata. It is raised before training, whatever `on_error` says.
     """
 
     def __init__(
         self,
         directory: str | os.PathLike[str],
         *,
+        name: str | None = NAME,
         every: int | Callable[[int], bool] = 1,
         envs: Sequence[int] | None = (0,),
+        autoreset: Literal["same_step", "next_step", "disabled"] = "same_step",
+        max_episodes: int | None = None,
+        max_bytes: int | None = None,
+        on_error: Literal["warn", "raise"] = "warn",
         seed: int | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
+        for option, value, choices in (("autoreset", autoreset, AUTORESET), ("on_error", on_error, ON_ERROR)):
+            if value not in choices:
+                raise OptionError(f"{option}={value!r} must be one of {', '.join(choices)}")
         if isinstance(every, int):
             if every < 1:
                 raise OptionError(f"every={every} must be at least 1, or a function of the episode's number")
@@ -55,9 +85,15 @@ class Recorder:
         else:
             self._is_recorded = every
         plain = {**to_plain(metadata or {}), "begun": time.time()}
-        self._writer = RecordingWriter(directory, plain)
+        self.location = _location(directory, name)
+        """Path or address of the recording, for `open_recording`."""
+        self._writer = RecordingWriter(self.location, plain, Limits(max_episodes, max_bytes))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rl-clarity-recorder")
         self._envs, self._seed = envs, seed
+        self._resets_next_step, self._raises = autoreset == "next_step", on_error == "raise"
+        self._new_agent: AgentSource | None = None
+        self._agent: int | None = None
+        self._thinning: Future[None] | None = None
         self._recorded_envs: Sequence[int] = ()
         self._slots: list[_Slot] = []
         self._vector = False
@@ -65,7 +101,31 @@ class Recorder:
         self._calls = 0
         self._episodes = 0
         self._busy = True  # an episode is recorded or begins, or `add` has not been called yet
-        self._closed = False
+        self._closed = self._stopped = False
+
+    @property
+    def recording(self) -> bool:
+        """Whether the next step will be recorded, in any environment.
+
+        Ask before the step whether to render its frame, or to compute what is only needed for recording.
+        """
+        if self._stopped or not self._busy:
+            return False
+        slots = self._slots or [_Slot(0)]
+        begins = self._is_recorded(self._episodes)
+        return any(slot.block is not None or (slot.begins and begins) for slot in slots)
+
+    def agent(self, checkpoint: str | os.PathLike[str] | Callable[[str], object]) -> None:
+        """Set the checkpoint that belongs to the episodes that begin from here on.
+
+        It is stored beside them when the next recorded episode begins, and not before, so that this may be called
+        after each update.
+
+        Args:
+            checkpoint: A file, or a function that saves one: it is called with a path, to which it may add a suffix,
+                as in `lambda path: torch.save(network.state_dict(), path)`.
+        """
+        self._new_agent = checkpoint
 
     def add(
         self,
@@ -93,7 +153,8 @@ class Recorder:
         """Add a step: what the agent saw, what it computed and did, and what came of it.
 
         With N parallel environments, each value is an array (or sequence) with a first axis N. Tensors of PyTorch, JAX
-        and TensorFlow are accepted. The fields of the first step of an episode are those of all its steps.
+        and TensorFlow are accepted, and copied only for steps that are recorded; functions that return a value are
+        called only for these. The fields of the first step of an episode are those of all its steps.
 
         Args:
             observation: What the network took, before the action: (H, W, C) uint8 for images.
@@ -101,8 +162,8 @@ class Recorder:
             reward: The game's own reward for it.
             terminated: Whether the episode ended with this step.
             truncated: Whether a time limit ended it.
-            frame: An image (H', W', 3) uint8 to show instead of the observation, or a function that returns it, which
-                is called only for recorded steps. It must show what the observation shows.
+            frame: An image (H', W', 3) uint8 to show instead of the observation. It must show what the observation
+                shows: render it before the environment's step (see `recording`), not after.
             logits: (A,) of the policy, for the observation.
             q_values: (A,) action values for the observation.
             value: The value of the observation.
@@ -110,8 +171,10 @@ class Recorder:
             training_reward: What a wrapper made of the reward.
             state: Recurrent state before the step, reset where an episode begins: an array or a tuple of arrays.
             info: More numbers or arrays by name.
-            final_observation: The observation after the step, read where an episode ends; it may be a sequence or a
-                mapping by environment, with gaps.
+            final_observation: The observation after the step, read where an episode ends. For one environment, or
+                vector environments that do not reset in the same step, this is the observation that the step
+                returned; else `infos.get("final_obs")`, or `[info.get("terminal_observation") for info in infos]`
+                from Stable-Baselines3. It may be a sequence or a mapping by environment, with gaps.
             final_state: The state after the step, likewise.
             final_value: The value of the observation after the step, read where an episode ends.
             level_seed: Seed of the level. It is read where an episode begins.
@@ -119,9 +182,12 @@ class Recorder:
             idle: Whether an environment only reset and ignored the action; such steps are not recorded.
 
         Raises:
-            SamplesError: Values that do not match those of earlier steps, or that cannot be written.
+            SamplesError: Values that do not match those of earlier steps, or that cannot be written; only with
+                `on_error="raise"`.
         """
         self._calls += 1
+        if self._stopped:
+            return
         if not self._busy:
             if not self._vector:
                 if not (terminated or truncated):
@@ -148,7 +214,12 @@ class Recorder:
             values[f"info.{name}"] = number
         final = {"observation": final_observation, "state": final_state, "value": final_value}
         start = {"level_seed": level_seed, "training_step": training_step}
-        self._add(values, terminated, truncated, final, start, idle)
+        if not self._slots:
+            self._set_up(reward)
+        try:
+            self._add(values, terminated, truncated, final, start, idle)
+        except Exception as error:  # also of functions that were passed, and of libraries' tensors
+            self._stop(error)
 
     def close(self) -> None:
         """Write what is left, and end episodes under way as stopped. Calling it again does nothing."""
@@ -157,17 +228,35 @@ class Recorder:
         self._closed = True
         try:
             for slot in self._slots:
-                if slot.block is not None:
+                if slot.block is not None and not self._stopped:
                     slot.block.finish({"end": STOPPED, **slot.result()}, {})
+            self._thin()
+        except Exception as error:
+            self._stop(error)
         finally:
             self._thread.shutdown()
-            self._writer.close()
+            with suppress(*(() if self._raises else (Exception,))):
+                self._writer.close()
 
     def __enter__(self) -> Recorder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def _stop(self, error: Exception) -> None:
+        """Stop recording, with a warning, or raise the error."""
+        if self._raises:
+            raise error
+        if not self._stopped:
+            self._stopped = True
+            warnings.warn(f"rl_clarity stopped recording to {self.location}: {error}", RuntimeWarning, stacklevel=3)
+
+    def _thin(self) -> None:
+        """Wait for the last thinning, and start another one."""
+        if self._thinning is not None:
+            self._thinning.result()
+        self._thinning = self._thread.submit(self._writer.thin)
 
     def _add(
         self,
@@ -180,20 +269,19 @@ class Recorder:
     ) -> None:
         if self._closed:
             raise SamplesError("the recorder is closed")
-        if not self._slots:
-            self._set_up(values["rewards"])
         values = {name: value for name, value in values.items() if value is not None}
         for slot in self._slots:
             index = slot.env if self._vector else None
-            if idle is not None and _item(idle, index):
+            if slot.resets or (idle is not None and _item(idle, index)):
+                slot.resets = False
                 continue
             if slot.begins:
                 self._begin(slot, start, index)
             if slot.block is not None:
-                frame = values.get("frames")
-                if callable(frame):
-                    values["frames"] = frame()
-                slot.block.add({name: _to_array(name, _item(value, index)) for name, value in values.items()})
+                for name, value in values.items():
+                    if callable(value):
+                        values[name] = value()
+                slot.block.add({name: to_array(name, _item(value, index)) for name, value in values.items()})
                 slot.steps += 1
                 slot.total += float(slot.block.last("rewards"))
             ended = bool(_item(terminated, index))
@@ -202,7 +290,8 @@ class Recorder:
                     result = {"end": DONE if ended else TIME_LIMIT, **slot.result()}
                     slot.block.finish(result, _final_arrays(final, index))
                     slot.block = None
-                slot.begins = True
+                    self._thin()
+                slot.begins, slot.resets = True, self._resets_next_step and self._vector
         self._busy = any(slot.begins or slot.block is not None for slot in self._slots)
 
     def _set_up(self, reward: Any) -> None:
@@ -220,6 +309,8 @@ class Recorder:
         slot.begins, slot.steps, slot.total = False, 0, 0.0
         if not self._is_recorded(number):
             return
+        if self._new_agent is not None:
+            self._agent, self._new_agent = self._writer.add_agent(self._new_agent), None
         level_seed, training_step = start["level_seed"], start["training_step"]
         facts = {
             "number": number,
@@ -229,8 +320,9 @@ class Recorder:
             "start_step": (self._calls - 1) * self._num_envs,
             "start_time": time.time(),
             "training_step": None if training_step is None else int(training_step),
+            "agent": self._agent,
         }
-        slot.block = _EpisodeBuffer(self._writer, self._thread, facts)
+        slot.block = EpisodeBuffer(self._writer, self._thread, facts)
 
 
 class _Slot:
@@ -239,85 +331,23 @@ class _Slot:
     def __init__(self, env: int) -> None:
         self.env = env
         self.begins = True
-        self.block: _EpisodeBuffer | None = None
+        self.resets = False
+        """Whether the next step only resets."""
+        self.block: EpisodeBuffer | None = None
         self.steps, self.total = 0, 0.0
 
     def result(self) -> dict[str, Any]:
         return {"steps": self.steps, "return": self.total}
 
 
-class _EpisodeBuffer:
-    """Collects the steps of an episode in blocks, and hands these to the thread that writes.
-
-    There are two sets of arrays: one is filled while the other is written.
-    """
-
-    def __init__(self, writer: RecordingWriter, thread: ThreadPoolExecutor, facts: Mapping[str, Any]) -> None:
-        self._writer, self._thread, self._facts = writer, thread, facts
-        self._sets: list[dict[str, np.ndarray]] = []
-        self._rows = self._count = self._start = 0
-        self._pending: Future[None] | None = None
-        self._filters: dict[str, bool] = {}
-        self._index = -1
-
-    def add(self, values: Mapping[str, np.ndarray]) -> None:
-        """Copy the values of a step."""
-        if not self._sets:
-            self._allocate(values)
-        elif self._count == self._rows:
-            self._hand_over(None, {})
-        buffers, count = self._sets[0], self._count
-        if len(values) != len(buffers):
-            changed = sorted(values.keys() ^ buffers.keys())
-            raise SamplesError(f"{', '.join(changed)}: give the same fields at all steps of an episode")
-        for name, value in values.items():
-            buffer = buffers.get(name)
-            if buffer is None or value.shape != buffer.shape[1:] or value.dtype != buffer.dtype:
-                _check_same(name, value, buffer)
-            buffer[count] = value  # type: ignore[index]
-        self._count += 1
-
-    def last(self, name: str) -> Any:
-        """The value of a field at the last step."""
-        return self._sets[0][name][self._count - 1]
-
-    def finish(self, result: Mapping[str, Any], final: Mapping[str, np.ndarray]) -> None:
-        """Write the last block, and wait until it is written."""
-        if self._count:
-            self._hand_over(result, final)
-        if self._pending is not None:
-            self._pending.result()
-
-    def _allocate(self, values: Mapping[str, np.ndarray]) -> None:
-        step_bytes = sum(check_type(name, value).nbytes for name, value in values.items())
-        self._rows = int(np.clip(MAX_BYTES // max(1, step_bytes), 1, MAX_STEPS))
-        for name in values:
-            check_name(name)
-        self._sets = [
-            {
-                name: np.empty((self._rows, *value.shape), value.dtype.newbyteorder("<"))
-                for name, value in values.items()
-            }
-            for _ in range(2)
-        ]
-
-    def _hand_over(self, result: Mapping[str, Any] | None, final: Mapping[str, np.ndarray]) -> None:
-        if self._pending is not None:
-            self._pending.result()
-        arrays = {name: buffer[: self._count] for name, buffer in self._sets[0].items()} | dict(final)
-        self._pending = self._thread.submit(self._write, arrays, self._start, self._count, result)
-        self._sets.reverse()
-        self._start, self._count = self._start + self._count, 0
-
-    def _write(
-        self, arrays: Mapping[str, np.ndarray], start: int, steps: int, result: Mapping[str, Any] | None
-    ) -> None:
-        if start == 0:
-            self._index = self._writer.begin(self._facts)
-        header, data = encode_block(self._index, start, arrays, self._filters)
-        self._writer.append(self._index, start, steps, header, data)
-        if result is not None:
-            self._writer.end(self._index, {**self._facts, **result})
+def _location(directory: str | os.PathLike[str], name: str | None) -> str:
+    """Where the recording is; see `Recorder`."""
+    place = os.fspath(directory).rstrip("/")
+    if name is None or RecordingFiles(place).exists(METADATA):
+        return place
+    if not name or "/" in name or name.startswith("."):
+        raise OptionError(f"name={name!r} must be the name of a folder")
+    return f"{place}/{PLUGIN}/{name}"
 
 
 def _parts(name: str, state: Any) -> dict[str, Any]:
@@ -333,38 +363,19 @@ def _item(value: Any, index: int | None) -> Any:
     return value if index is None else value[index]
 
 
-def _to_array(name: str, value: Any) -> np.ndarray:
-    """Convert a number, array or tensor; numbers of Python are int64 as actions and else float64."""
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, bool | int | float) and name != "actions":
-        return np.asarray(float(value))
-    if hasattr(value, "detach"):  # PyTorch
-        value = value.detach().cpu().numpy()
-    return np.asarray(value)
-
-
 def _final_arrays(final: Mapping[str, Any], index: int | None) -> dict[str, np.ndarray]:
     """Arrays of one row by name, where there are any for this environment."""
     values = {"final_observation": _final(final["observation"], index), "final_value": _final(final["value"], index)}
     if final["state"] is not None:
         parts = final["state"] if isinstance(final["state"], tuple | list) else (final["state"],)
         values |= _parts("final_states", [_final(part, index) for part in parts])
-    arrays = {name: _to_array(name, value)[None] for name, value in values.items() if value is not None}
+    arrays = {name: to_array(name, value)[None] for name, value in values.items() if value is not None}
     return {name: np.array(check_type(name, array)) for name, array in arrays.items()}
 
 
 def _final(value: Any, index: int | None) -> Any:
+    if callable(value):
+        value = value()
     if index is None or value is None:
         return value
     return value.get(index) if isinstance(value, Mapping) else value[index]
-
-
-def _check_same(name: str, value: np.ndarray, buffer: np.ndarray | None) -> None:
-    """Raise SamplesError unless a value can be stored in an array without loss of its kind."""
-    if buffer is None:
-        raise SamplesError(f"{name}: give the same fields at all steps of an episode")
-    if value.shape != buffer.shape[1:]:
-        raise SamplesError(f"{name} has shape {value.shape}; it had {buffer.shape[1:]} earlier in the episode")
-    if not np.can_cast(value.dtype, buffer.dtype, "same_kind"):
-        raise SamplesError(f"{name} has type {value.dtype}; it had {buffer.dtype} earlier in the episode")

@@ -15,16 +15,21 @@ from rl_clarity.files import local_path
 from rl_clarity.recordings.blocks import MAX_HEADER_BYTES, MAX_STEPS, StoredArray, decode_array, decode_header
 from rl_clarity.recordings.conversion import recorded_observations, recorded_trajectories
 from rl_clarity.recordings.layout import (
+    AGENTS,
     BLOCK,
     BLOCKS,
+    ENDS,
     EPISODES,
     GOING,
     METADATA,
+    PLUGIN,
+    REMOVED,
     TIME_LIMIT,
     complete_records,
     data_file,
     decode_episodes,
     episode_rows,
+    latest_blocks,
 )
 from rl_clarity.recordings.recording_files import RecordingFiles
 from rl_clarity.recordings.samples import Observations, Trajectories
@@ -97,8 +102,8 @@ class Episode:
     def __init__(self, facts: Mapping[str, Any], arrays: Mapping[str, Field]) -> None:
         self._arrays = arrays
         self.facts = facts
-        """`episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`, `start_time`, `training_step`, `end`,
-        `steps`, `return`: a row of `Recording.table()`."""
+        """`episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`, `start_time`, `training_step`,
+        `agent`, `end`, `steps`, `return`: a row of `Recording.table()`."""
 
     def __len__(self) -> int:
         return int(self.facts["steps"])
@@ -108,7 +113,7 @@ class Episode:
 
     @property
     def index(self) -> int:
-        """Position in the recording."""
+        """Index in the recording, which stays when other episodes are removed."""
         return int(self.facts["episode"])
 
     @property
@@ -236,8 +241,12 @@ class Recording(ABC):
     @abstractmethod
     def table(self) -> list[dict[str, Any]]:
         """A row for each episode: `episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`,
-        `start_time` (seconds since 1970), `training_step`, `end`, `steps` and `return`; None where unknown.
+        `start_time` (seconds since 1970), `training_step`, `agent`, `end`, `steps` and `return`; None where unknown.
         """
+
+    def checkpoint(self, episode: Episode) -> str | None:
+        """Path or address of the checkpoint that an episode began with; None if there is none."""
+        return None
 
     def to_trajectories(self, count: int | None = None, max_steps: int = 512) -> Trajectories:
         """Return trajectories of consecutive steps, from all over the recording, as `generate` takes them.
@@ -294,15 +303,22 @@ class StoredRecording(Recording):
     def refresh(self) -> StoredRecording:
         """Read what was written since, and return the recording."""
         # Blocks are read after the episodes that they end, so that these are complete.
-        self._facts = decode_episodes(self._files.read_from(EPISODES, 0), self._files.path(EPISODES))
+        episodes = decode_episodes(self._files.read_from(EPISODES, 0), self._files.path(EPISODES))
         blocks = np.frombuffer(complete_records(self._files.read_from(BLOCKS, 0), BLOCK), BLOCK)
-        blocks = blocks[blocks["episode"] < len(self._facts)]
-        self._blocks = blocks[np.argsort(blocks["episode"], kind="stable")]
-        self._bounds = np.searchsorted(self._blocks["episode"], np.arange(len(self._facts) + 1))
+        self._blocks = latest_blocks(blocks[blocks["episode"] < len(episodes)])
+        self._facts = episodes[episodes["end"] != ENDS.index(REMOVED)]
+        self._bounds = np.searchsorted(self._blocks["episode"], np.arange(len(episodes) + 1))
         sums = np.concatenate([[0], np.cumsum(self._blocks["steps"], dtype=np.int64)])
         self._steps = np.diff(sums[self._bounds])
-        """Steps of each episode that are stored."""
+        """Steps of each episode that are stored, by its index."""
         return self
+
+    def checkpoint(self, episode: Episode) -> str | None:
+        number = episode.facts.get("agent")
+        if number is None:
+            return None
+        names = (name for name in self._files.names(AGENTS) if name.partition(".")[0] == f"{number:05}")
+        return next((self._files.path(f"{AGENTS}/{name}") for name in names), None)
 
     def __len__(self) -> int:
         return len(self._facts)
@@ -324,7 +340,7 @@ class StoredRecording(Recording):
     def _episode(self, index: int) -> Episode:
         (row,) = episode_rows(self._facts[index : index + 1])
         row = self._complete(row)
-        return Episode(row, self._arrays(index, row["steps"]))
+        return Episode(row, self._arrays(row["episode"], row["steps"]))
 
     def _arrays(self, index: int, steps: int) -> dict[str, Field]:
         records = self._blocks[self._bounds[index] : self._bounds[index + 1]]
@@ -382,12 +398,12 @@ class _Block:
 
 
 def open_recording(location: str | os.PathLike[str]) -> Recording:
-    """Open a recording at a path or an address (`s3://...`), or a Minari dataset at a path.
+    """Open a recording at a path or an address (`s3://...`), that of a log directory, or a Minari dataset at a path.
 
     It may be read while it is written; see `StoredRecording`.
 
     Raises:
-        SamplesError: There is no recording, or it is damaged.
+        SamplesError: There is no recording, or it is damaged; or the log directory has several.
         DependencyError: Minari, or the package for an address, is not installed.
     """
     path = local_path(os.fspath(location))
@@ -397,14 +413,24 @@ def open_recording(location: str | os.PathLike[str]) -> Recording:
         folder = find_dataset(path)
         if folder is not None:
             return MinariRecording(folder)
-    return StoredRecording(location)
+    places = _recordings_at(location)
+    if len(places) > 1:
+        raise SamplesError(f"{location} has {len(places)} recordings: open one of {', '.join(places)}")
+    return StoredRecording(places[0] if places else location)
+
+
+def _recordings_at(location: str | os.PathLike[str]) -> list[str]:
+    """The location, if it is a recording, else the recordings of the log directory that it may be."""
+    files = RecordingFiles(location)
+    if files.exists(METADATA):
+        return [files.location]
+    names = (f"{PLUGIN}/{name}" for name in files.names(PLUGIN))
+    return [files.path(name) for name in names if files.exists(f"{name}/{METADATA}")]
 
 
 def is_recording(location: str | os.PathLike[str]) -> bool:
     """Whether there is a recording or a Minari dataset."""
-    path = local_path(os.fspath(location))
-    if path is None:
-        return RecordingFiles(location).exists(METADATA)
     from rl_clarity.recordings.minari_ import find_dataset
 
-    return (path / METADATA).exists() or find_dataset(path) is not None
+    path = local_path(os.fspath(location))
+    return bool(_recordings_at(location)) or (path is not None and find_dataset(path) is not None)

@@ -35,6 +35,6 @@ def add_episode(recorder: Recorder, episode: int, length: int, **last: Any) -> N
 
 def make_recording(directory: Path | str, lengths: tuple[int, ...] = (3, 70, 32), **options: Any) -> None:
     """Record episodes of these lengths."""
-    with Recorder(directory, **options) as recorder:
+    with Recorder(directory, **{"name": None, "on_error": "raise", **options}) as recorder:
         for episode, length in enumerate(lengths):
             add_episode(recorder, episode, length)

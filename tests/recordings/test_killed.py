@@ -23,6 +23,7 @@ import sys
 from rl_clarity.recordings.recorder import Recorder
 from tests.recordings.episodes import step_values
 recorder = Recorder(sys.argv[1])
+recorder.agent(lambda path: open(path, "w").write("agent"))
 for episode in range(10**6):
     length = {LENGTHS}[episode % {len(LENGTHS)}]
     for step in range(length):
@@ -66,6 +67,7 @@ def test_a_killed_writer_loses_at_most_64_steps(tmp_path: Path) -> None:
         episode, step = map(int, complete[-1])
         recording = open_recording(directory)
         check_episodes(recording, (episode, step))
+        assert all(Path(recording.checkpoint(one) or "").read_text() == "agent" for one in recording)
         before = len(recording)
         with Recorder(directory) as recorder:
             add_episode(recorder, 0, 3)
@@ -80,7 +82,7 @@ def test_a_concurrent_reader_sees_complete_episodes_only(tmp_path: Path) -> None
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, cwd=REPOSITORY)
     assert process.stdout is not None
     process.stdout.readline()
-    recording = StoredRecording(tmp_path)
+    recording = StoredRecording(tmp_path / "plugins/rl_clarity/training")
     seen = 0
     while seen < 60:
         os.read(process.stdout.fileno(), 2**16)  # keeps the writer going

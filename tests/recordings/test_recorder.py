@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import open_recording
 from tests.recordings.episodes import SHAPE, add_episode, make_recording, step_values
+from tests.test_structure import HEAVY
 
 
 def test_round_trip_of_all_fields(tmp_path: Path) -> None:
@@ -64,6 +67,7 @@ def test_table_has_a_row_for_each_episode(tmp_path: Path) -> None:
         "level_seed": 101,
         "start_step": 4,
         "training_step": 5,
+        "agent": None,
         "end": "done",
         "steps": 4,
         "return": 6.0,
@@ -167,21 +171,6 @@ def test_final_observation_and_state_are_of_the_episode_that_ended(tmp_path: Pat
     assert stopped.final_observation is None
 
 
-def test_tensors_of_pytorch_are_accepted(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    with Recorder(tmp_path) as recorder:
-        recorder.add(
-            observation=torch.zeros((4, 4, 3), dtype=torch.uint8),
-            action=torch.tensor(2),
-            reward=0.5,
-            terminated=True,
-            logits=torch.ones(3, requires_grad=True),
-        )
-    episode = open_recording(tmp_path)[0]
-    assert episode.actions[0] == 2
-    assert np.asarray(episode.policy_logits).tolist() == [[1.0, 1.0, 1.0]]
-
-
 def test_values_are_copied(tmp_path: Path) -> None:
     observation = np.zeros(SHAPE, np.uint8)
     with Recorder(tmp_path) as recorder:
@@ -211,7 +200,7 @@ def test_two_writers_are_refused(tmp_path: Path) -> None:
 
 
 def test_fields_must_be_the_same_at_all_steps(tmp_path: Path) -> None:
-    with Recorder(tmp_path) as recorder:
+    with Recorder(tmp_path, on_error="raise") as recorder:
         recorder.add(**step_values(0, 0), terminated=False)
         values = step_values(0, 1)
         del values["value"]
@@ -225,12 +214,12 @@ def test_fields_must_be_the_same_at_all_steps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["text", object(), 1j])
 def test_objects_are_refused(tmp_path: Path, value: Any) -> None:
-    with Recorder(tmp_path) as recorder, pytest.raises(SamplesError, match=r"info\.x has type"):
+    with Recorder(tmp_path, on_error="raise") as recorder, pytest.raises(SamplesError, match=r"info\.x has type"):
         recorder.add(**{**step_values(0, 0), "info": {"x": value}}, terminated=True)
 
 
 def test_names_that_could_leave_the_recording_are_refused(tmp_path: Path) -> None:
-    with Recorder(tmp_path) as recorder, pytest.raises(SamplesError, match="invalid field name"):
+    with Recorder(tmp_path, on_error="raise") as recorder, pytest.raises(SamplesError, match="invalid field name"):
         recorder.add(**{**step_values(0, 0), "info": {"../x": 1}}, terminated=True)
 
 
@@ -244,13 +233,13 @@ def test_a_full_disk_leaves_what_was_written(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with pytest.raises(SamplesError, match=f"cannot write to {tmp_path}"):  # noqa: PT012 (the limit must end)
         try:
-            with Recorder(tmp_path) as recorder:
+            with Recorder(tmp_path, on_error="raise") as recorder:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
                 for episode in range(9):
                     add_episode(recorder, episode, 5)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    make_recording(tmp_path, (4,))
+    make_recording(tmp_path / "plugins/rl_clarity/training", (4,))
     recording = open_recording(tmp_path)
     assert len(recording) > 4
     assert [row["end"] for row in recording.table()].count("stopped") == 1
@@ -263,3 +252,101 @@ def test_same_steps_give_the_same_data(tmp_path: Path) -> None:
         make_recording(tmp_path / name)
     for file in ("data-00000.bin", "blocks.bin"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_recordings_are_where_tensorboard_expects_data_of_plugins(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    with recorder:
+        add_episode(recorder, 0, 2)
+    assert recorder.location == f"{tmp_path}/plugins/rl_clarity/training"
+    assert open_recording(tmp_path).location == recorder.location
+    with Recorder(recorder.location) as same:
+        add_episode(same, 0, 2)
+    assert len(open_recording(tmp_path)) == 2
+    with Recorder(tmp_path, name="evaluation") as recorder:
+        add_episode(recorder, 0, 2)
+    with pytest.raises(SamplesError, match=r"has 2 recordings: open one of .*/evaluation, .*/training"):
+        open_recording(tmp_path)
+    with pytest.raises(OptionError, match=r"name='\.\./x' must be the name of a folder"):
+        Recorder(tmp_path, name="../x")
+
+
+def test_an_error_ends_the_recording_with_one_warning(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="stopped recording to .*: observations has shape") as warnings:  # noqa: PT031, SIM117
+        with Recorder(tmp_path) as recorder:
+            add_episode(recorder, 0, 2)
+            recorder.add(**step_values(1, 0), terminated=False)
+            for _ in range(3):
+                recorder.add(**{**step_values(1, 1), "observation": np.zeros((2, 2), np.uint8)}, terminated=False)
+            assert not recorder.recording
+    assert len(warnings) == 1
+    assert open_recording(tmp_path)[0].end == "done"
+
+
+def test_a_full_disk_ends_the_recording_with_one_warning(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.warns(RuntimeWarning, match="stopped recording") as warnings:  # noqa: PT031 (the limit must end)
+        try:
+            with Recorder(tmp_path) as recorder:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+                for episode in range(9):
+                    add_episode(recorder, episode, 5)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(warnings) == 1
+
+
+def test_functions_are_called_for_recorded_steps_only(tmp_path: Path) -> None:
+    calls = []
+    with Recorder(tmp_path, every=2) as recorder:
+        for episode in range(4):
+            for step in range(3):
+                assert recorder.recording == (episode % 2 == 0)
+
+                def logits(row: tuple[int, int] = (episode, step)) -> np.ndarray:
+                    calls.append(row)
+                    return np.zeros(5)
+
+                recorder.add(**step_values(episode, step) | {"logits": logits}, terminated=step == 2)
+    assert calls == [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (2, 2)]
+
+
+def test_recording_imports_no_framework(tmp_path: Path) -> None:
+    program = f"""
+import sys
+import rl_clarity
+with rl_clarity.Recorder({str(tmp_path)!r}) as recorder:
+    recorder.agent(lambda path: open(path, "w").close())
+    for step in range(70):
+        recorder.add(observation=[[[1]]], action=0, reward=1.0, terminated=step == 69, value=0.5)
+heavy = {(*HEAVY, "tensorboard", "stable_baselines3")}
+print(*[name for name in heavy if name in sys.modules])
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == []
+    assert len(open_recording(tmp_path)[0]) == 70
+
+
+@pytest.mark.slow  # importing them
+@pytest.mark.parametrize("library", ["torch", "jax", "tensorflow"])
+def test_tensors_are_accepted(tmp_path: Path, library: str) -> None:
+    module = pytest.importorskip("jax.numpy" if library == "jax" else library)
+    make = {"torch": "as_tensor", "jax": "asarray", "tensorflow": "convert_to_tensor"}[library]
+    tensor = getattr(module, make)
+    values = {
+        "observation": np.full((2, 4, 4, 3), 7, np.uint8),
+        "action": np.array([2, 3]),
+        "reward": np.array([0.5, 1.5], np.float32),
+        "logits": np.ones((2, 3), np.float32),
+    }
+    tensors = {name: tensor(value) for name, value in values.items()}
+    with Recorder(tmp_path, on_error="raise", envs=(1,)) as recorder:
+        for done in (False, True):
+            value = tensor([1.0, 2.0], dtype=module.bfloat16)
+            recorder.add(**tensors, terminated=tensor(np.array([False, done])), value=value)
+    (episode,) = open_recording(tmp_path)
+    assert episode.actions[:].tolist() == [3, 3]
+    assert episode.observations[0, 0, 0, 0] == 7
+    assert episode.values is not None
+    assert episode.values[:].tolist() == [2.0, 2.0]
+    assert np.asarray(episode.policy_logits).dtype == np.float32

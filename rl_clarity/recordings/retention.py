@@ -1,0 +1,71 @@
+"""Which episodes of a recording are kept, where their number or their size is limited."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl_clarity.errors import OptionError
+
+FREED = 0.25
+"""Share of the bytes that is freed at once, because files are copied to free it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a recording; None for none."""
+
+    episodes: int | None = None
+    bytes: int | None = None
+    """Of blocks and checkpoints on disk."""
+
+    def __post_init__(self) -> None:
+        for name, limit in (("max_episodes", self.episodes), ("max_bytes", self.bytes)):
+            if limit is not None and limit < 1:
+                raise OptionError(f"{name}={limit} must be at least 1")
+
+    def __bool__(self) -> bool:
+        return self.episodes is not None or self.bytes is not None
+
+
+@dataclass(frozen=True)
+class StoredEpisode:
+    """What an episode that ended takes."""
+
+    bytes: int
+    agent: int | None
+    """Number of its checkpoint."""
+
+
+def choose_removed(
+    episodes: Mapping[int, StoredEpisode], agent_bytes: Mapping[int, int], disk_bytes: int, limits: Limits
+) -> list[int]:
+    """Return the episodes, by index, to remove in order to keep within the limits.
+
+    Of the older half, those that are closest to their neighbors are removed first: the past becomes thin evenly. The
+    oldest is kept where possible, the newest always.
+    """
+    indices = np.array(sorted(episodes), np.int64)
+    users = Counter(episode.agent for episode in episodes.values())
+    sizes = {
+        index: episode.bytes
+        + (0 if episode.agent is None else agent_bytes.get(episode.agent, 0) / users[episode.agent])
+        for index, episode in episodes.items()
+    }
+    total, removed = sum(sizes.values()), []
+    target = np.inf
+    if limits.bytes is not None and disk_bytes > limits.bytes:
+        target = limits.bytes * (1 - FREED)
+    count = limits.episodes or len(indices)
+    while len(indices) > 1 and (len(indices) > count or total > target):
+        older = len(indices) // 2
+        gaps = indices[2 : older + 1] - indices[: older - 1]
+        position = 1 + int(gaps.argmin()) if len(gaps) else 0
+        index = int(indices[position])
+        indices = np.delete(indices, position)
+        total -= sizes[index]
+        removed.append(index)
+    return removed
