@@ -3,6 +3,8 @@
 VENV ?= .venv
 DEMO_DIR ?= out/demo
 PYTEST_ARGS ?=
+# Processes that run tests, a file at a time; each takes up to 3 GB.
+WORKERS ?= 2
 
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
@@ -12,7 +14,7 @@ NUMPY_2 := $(VENV)/numpy-2
 
 # Tests find the environment's mpiexec on the PATH, and the browser by its variable (empty: none was found).
 PYTEST = chromium="$$($(PY) scripts/chromium.py)" && \
-	RL_CLARITY_CHROMIUM="$$chromium" PATH="$$(cd $(VENV)/bin && pwd):$$PATH" $(PY) -m pytest
+	RL_CLARITY_CHROMIUM="$$chromium" PATH="$$(cd $(VENV)/bin && pwd):$$PATH" $(PY) -m pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: help demo docs test test-slow test-js check lint types lint-js paths format js benchmarks constraints dist clean distclean
 
