@@ -28,9 +28,19 @@ def names() -> list[str]:
     return sorted(path.stem for path in models_directory().glob(f"*{SUFFIX}"))
 
 
+def series_names() -> list[str]:
+    """Names of the included series of checkpoints of one training."""
+    return sorted({path.parent.name for path in models_directory().glob(f"*/*{SUFFIX}")})
+
+
 def path_of(name: str) -> Path:
-    """Return the checkpoint of an included agent; raises CheckpointError, with the nearest name, for an unknown one."""
-    available = names()
+    """Return the checkpoint of an included agent, or the folder of a series of checkpoints.
+
+    Raises CheckpointError, with the nearest name, for an unknown one.
+    """
+    available = [*names(), *series_names()]
+    if name in series_names():
+        return models_directory() / name
     if name not in available:
         near = difflib.get_close_matches(name, available, n=1)
         hint = f"did you mean {PREFIX}{near[0]}?" if near else f"available: {', '.join(available) or 'none'}"

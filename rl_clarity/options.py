@@ -1,4 +1,4 @@
-"""All options of `run` and `generate`. Each analysis and each part of the page defines its own; here they are combined.
+"""All options of `run`, `generate` and `compare`. Each analysis and each part of the page defines its own; here they are combined.
 
 Names, meanings and defaults are those of `understanding-rl-vision`, except for the few in `ORIGINAL`, which cost more
 time there and are no more accurate (`python -m benchmarks.accuracy`).
@@ -24,7 +24,7 @@ from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOpt
 from rl_clarity.keys import to_plain
 from rl_clarity.pages.manifest import ViewOptions
 from rl_clarity.pages.output import OutputOptions
-from rl_clarity.recordings.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.recordings.options import GamesOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.registry import source_hash
 
 
@@ -76,17 +76,47 @@ class InterfaceOptions(
         check_defaults(self)
 
 
-def options_as_data(options: InterfaceOptions) -> dict[str, Any]:
+COMPARE_PARTS = (
+    *(SubjectOptions, GamesOptions, SaliencyOptions, AnalysesOptions, AdvantageOptions, TrajectoryPageOptions),
+    *(OutputOptions, ViewOptions),
+)
+"""The classes that `CompareOptions` combines, in the order of the documentation."""
+
+
+@dataclass(frozen=True)
+class CompareOptions(
+    ViewOptions,
+    OutputOptions,
+    TrajectoryPageOptions,
+    AdvantageOptions,
+    AnalysesOptions,
+    SaliencyOptions,
+    GamesOptions,
+    SubjectOptions,
+):
+    """Options of a page that compares the checkpoints of a training."""
+
+    page_kind: str = "training"
+    """Kind of the page, which decides its analyses."""
+    saliency: tuple[str, ...] = ("perturbation",)
+    """Methods of saliency maps; the page compares the maps of the first."""
+
+    def __post_init__(self) -> None:
+        for part in COMPARE_PARTS:
+            getattr(part, "__post_init__", lambda options: None)(self)
+
+
+def options_as_data(options: InterfaceOptions | CompareOptions) -> dict[str, Any]:
     """The options as JSON; predicates on combos are left out, as the groups they select are recorded elsewhere.
 
     A function that names causes is a hash of its code.
     """
     names = (one.name for one in dataclasses.fields(options) if one.name not in FUNCTIONS)
-    cause = options.causal_cause
-    return {
-        **{name: to_plain(getattr(options, name)) for name in names},
-        "causal_cause": None if cause is None else source_hash(cause),
-    }
+    values = {name: to_plain(getattr(options, name)) for name in names}
+    if isinstance(options, InterfaceOptions):
+        cause = options.causal_cause
+        values["causal_cause"] = None if cause is None else source_hash(cause)
+    return values
 
 
 ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
@@ -108,4 +138,4 @@ ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
 )
 """Settings of `understanding-rl-vision` where ours differ: `run(checkpoint, output_dir, **ORIGINAL)`."""
 
-__all__ = ["ORIGINAL", "InterfaceOptions", "LoadOptions", "ObservationsOptions", "TrajectoriesOptions"]
+__all__ = ["ORIGINAL", "CompareOptions", "InterfaceOptions", "LoadOptions", "ObservationsOptions", "TrajectoriesOptions"]

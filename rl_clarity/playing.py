@@ -50,8 +50,8 @@ def record(
             loaded from one and may be edited (`rl_clarity.edit`).
         directory: A directory, or an address such as `s3://bucket/recording`.
         metadata: Overrides the checkpoint's: `env_name`, `num_levels`, ...
-        options: See `RecordOptions`: `episodes`, `steps`, `seed`, `temperature`, `greedy`, `action_noise`,
-            `full_resolution`.
+        options: See `RecordOptions`: `episodes`, `steps`, `whole_games`, `seed`, `temperature`, `greedy`,
+            `action_noise`, `full_resolution`.
 
     Raises:
         OptionError: Invalid options, or a recording that has episodes with this seed.
@@ -128,7 +128,8 @@ def play_and_record(
         idle = done if result.idle is None else done | result.idle
         recorder.add(**_values(transition, agent, choice, reward_scale), level_seed=levels.played, idle=idle)
         steps += ~idle
-        episodes += result.firsts & ~idle
+        ended = result.new_games if options.whole_games and result.new_games is not None else result.firsts
+        episodes += ended & ~idle
         done = (episodes >= episode_quota) | (steps >= step_quota)
         count, quota = (episodes, episode_quota) if options.steps is None else (steps, step_quota)
         progress(int(np.minimum(count, quota).sum()), int(quota.sum()))

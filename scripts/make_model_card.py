@@ -38,7 +38,7 @@ SEED = 0
 """The default of `rl-clarity evaluate`, which checks the card."""
 TRAINING, UNSEEN, RANDOM = "training levels", "unseen levels", "random policy, training levels"
 LABELS = {AGENT: TRAINING, UNSEEN_LEVELS: UNSEEN, RANDOM_POLICY: RANDOM}
-IGNORED = ("timesteps_per_proc", "save_interval", "save_all", "tensorboard")
+IGNORED = ("timesteps_per_proc", "save_interval", "save_all", "tensorboard", "training_step")
 """Options that do not change how the agent is trained."""
 FEATURES, ABLATED_EPISODES = 8, 400
 SIGNIFICANT = 0.05

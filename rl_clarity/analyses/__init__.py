@@ -17,6 +17,7 @@ ANALYSES: Registry[type[Analysis]] = Registry(
         "behavior": "rl_clarity.analyses.behavior:BehaviorAnalysis",
         "saliency": "rl_clarity.analyses.saliency:SaliencyAnalysis",
         "examples": "rl_clarity.analyses.examples:ExamplesAnalysis",
+        "training": "rl_clarity.analyses.training:TrainingAnalysis",
     },
     noun="analysis",
 )

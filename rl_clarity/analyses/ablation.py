@@ -28,7 +28,6 @@ from rl_clarity.analyses.attribution.files import read_totals
 from rl_clarity.analyses.features import feature_layers, finished_layer, load_features, reduction_inputs
 from rl_clarity.analyses.layers import MEMORY_HINT, PageLayer, gradient_bytes, sample_frames, task_size
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.pages.files import check_subdirectories, path_in
 from rl_clarity.pages.manifest import ChunkName, Section
 from rl_clarity.parsing import check_minimum
@@ -146,7 +145,7 @@ def chunk_name(options: AblationOptions, layer: PageLayer, trajectory: int) -> s
 
 def read_changes(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
     """The ablated frames of a trajectory, and the changes of its outputs there; docs/page-format.md has the names."""
-    return decode_chunk(parse_script(subject.files.directory.read(chunk_name(subject.options, layer, trajectory))))
+    return subject.files.read_chunk(chunk_name(subject.options, layer, trajectory))
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> dict[str, Any]:

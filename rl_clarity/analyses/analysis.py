@@ -84,6 +84,8 @@ class Subject:
     """Kinds of the analyses of the page."""
     plugin_keys: Mapping[str, str] = field(default_factory=dict)
     """Hash of code and options of each analysis that is not part of the package."""
+    subjects: tuple[Subject, ...] = ()
+    """For an analysis of all agents of a page together: each of them. The other fields are those of the last."""
 
     @property
     def output_kind(self) -> str:

@@ -20,7 +20,6 @@ from rl_clarity.analyses.layers import MEMORY_HINT, gradient_bytes, sample_frame
 from rl_clarity.environments.atari import area_weights
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.pages.chunks import Chunk, encode_chunk
 from rl_clarity.pages.files import SEGMENT, check_subdirectories, path_in, segments
 from rl_clarity.pages.manifest import ChunkName, Section
 from rl_clarity.parsing import check_option
@@ -112,12 +111,11 @@ class SaliencyAnalysis(Analysis):
     needs_all = False
 
     def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
-        count, steps = subject.trajectories.actions.shape
-        outputs = saliency_outputs(subject)
+        played, outputs = subject.trajectories, saliency_outputs(subject)
         for name in dict.fromkeys(options.saliency):
             method = METHODS[name]
-            for trajectory in range(count):
-                for segment, part in enumerate(segments(steps)):
+            for trajectory in range(len(played)):
+                for segment, part in enumerate(segments(played.steps(trajectory))):
                     frames = len(frames_with_map(part, options.saliency_every))
                     yield self.task(
                         subject,
@@ -200,7 +198,7 @@ def _grid(agent: Agent) -> PerturbationGrid:
 
 def write_maps(subject: Subject, method: str, trajectory: int, segment: int, work: Work) -> TaskResult:
     """Write the maps of one segment of a trajectory. Facts: by output, the largest value of each map."""
-    part = segments(subject.trajectories.actions.shape[1])[segment]
+    part = segments(subject.trajectories.steps(trajectory))[segment]
     frames = np.array(frames_with_map(part, subject.options.saliency_every), int)
     outputs = list(saliency_outputs(subject))
     maps = []
@@ -212,13 +210,13 @@ def write_maps(subject: Subject, method: str, trajectory: int, segment: int, wor
         work.report(some.stop / len(frames))
     values = np.concatenate(maps, axis=1)
     name = chunk_name(subject.options, method, trajectory, segment)
-    subject.files.write(maps_chunk(name, frames, dict(zip(outputs, values, strict=True))))
+    subject.files.write_chunk(name, map_arrays(frames, dict(zip(outputs, values, strict=True))))
     peaks = {output: _peaks(one).tolist() for output, one in zip(outputs, values, strict=True)}
     return TaskResult({"peaks": peaks}, [name])
 
 
-def maps_chunk(name: str, frames: np.ndarray, maps: dict[str, np.ndarray]) -> Chunk:
-    """The chunk of maps (m, gh, gw) of some frames (m,), by output; docs/page-format.md describes it."""
+def map_arrays(frames: np.ndarray, maps: dict[str, np.ndarray]) -> dict[str, np.ndarray | bytes]:
+    """Arrays of a chunk of maps (m, gh, gw) of some frames (m,), by output; docs/page-format.md describes it."""
     arrays: dict[str, np.ndarray | bytes] = {"steps": frames.astype(np.int32)}
     for output, values in maps.items():
         scales = _peaks(values)
@@ -229,7 +227,7 @@ def maps_chunk(name: str, frames: np.ndarray, maps: dict[str, np.ndarray]) -> Ch
         arrays[f"codes.{output}"] = np.rint(values / divisors * LEVELS).astype(np.uint8)
         arrays[f"scales.{output}"] = scales
         arrays[f"totals.{output}"] = values.sum(axis=(1, 2)).astype(np.float32)
-    return encode_chunk(name, arrays)
+    return arrays
 
 
 def _peaks(maps: np.ndarray) -> np.ndarray:
@@ -240,12 +238,13 @@ def _peaks(maps: np.ndarray) -> np.ndarray:
 
 def method_entry(subject: Subject, name: str, results: Results) -> dict[str, Any]:
     """What the section says of a method; maps that are not finished yet do not count in its scales."""
-    method, (count, steps) = METHODS[name], subject.trajectories.actions.shape
-    parts = range(len(segments(steps)))
+    method, played = METHODS[name], subject.trajectories
+    count = len(played)
+    parts = [range(len(segments(played.steps(trajectory)))) for trajectory in range(count)]
     outputs = saliency_outputs(subject)
     peaks: dict[str, list[list[float]]] = {output: [[] for _ in range(count)] for output in outputs}
     for trajectory in range(count):
-        for segment in parts:
+        for segment in parts[trajectory]:
             facts = results.get(task_name(name, trajectory, segment))
             for output, values in ({} if facts is None else facts["peaks"]).items():
                 peaks[output][trajectory] += values
@@ -263,7 +262,7 @@ def method_entry(subject: Subject, name: str, results: Results) -> dict[str, Any
             "rows": (top + (bottom - top) * rows).tolist(),
             "columns": (left + (right - left) * columns).tolist(),
         },
-        "maps": [[ChunkName(chunk_name(subject.options, name, t, s)) for s in parts] for t in range(count)],
+        "maps": [[ChunkName(chunk_name(subject.options, name, t, s)) for s in parts[t]] for t in range(count)],
         "scales": {output: [max(one, default=0.0) for one in lists] for output, lists in peaks.items()},
         "percentile": {output: _percentile(lists) for output, lists in peaks.items()},
     }
@@ -287,6 +286,6 @@ def _pieces(method: str, frames: int, sample: Subject, batch: int) -> Iterable[P
 
     def work() -> None:
         maps = compute_maps(sample.agent, method, seen, outputs, state)
-        sample.files.write(maps_chunk("maps.js", np.arange(len(seen)), dict(zip(outputs, maps, strict=True))))
+        sample.files.write_chunk("maps.js", map_arrays(np.arange(len(seen)), dict(zip(outputs, maps, strict=True))))
 
     yield Piece(work, frames / len(seen), partial(compute_maps, sample.agent, method, seen, outputs, state))

@@ -83,10 +83,10 @@ class TrajectoriesAnalysis(Analysis):
     needs_all = False
 
     def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
-        count, steps = subject.trajectories.actions.shape
         advantages = compute_advantages(subject)
         groups = [group.actions for group in subject.info.action_groups]
-        for trajectory in range(count):
+        for trajectory in range(len(subject.trajectories)):
+            steps = subject.trajectories.steps(trajectory)
             inputs = [subject.decisive(self.Options), trajectory, discounts(subject), groups]
             yield self.task(
                 subject,
@@ -99,8 +99,7 @@ class TrajectoriesAnalysis(Analysis):
             )
 
     def section(self, subject: Subject, options: Any, results: Results) -> Section:
-        count, steps = subject.trajectories.actions.shape
-        observation = subject.info.observation
+        played, observation = subject.trajectories, subject.info.observation
         sample = np.zeros((1, observation.frame_height, observation.frame_width, 1), np.uint8)
         height, width, _ = film_strips(sample, options.scrub_range).shape
         data = {
@@ -109,10 +108,10 @@ class TrajectoriesAnalysis(Analysis):
             "film": {"columns": FILM_COLUMNS},
             "trajectories": [
                 {
-                    **trajectory_entry(options, trajectory, steps),
-                    "episodes": episode_entries(subject.trajectories, trajectory),
+                    **trajectory_entry(options, trajectory, played.steps(trajectory)),
+                    "episodes": episode_entries(played, trajectory),
                 }
-                for trajectory in range(count)
+                for trajectory in range(len(played))
             ],
             "bookmarks": _bookmarks(subject),
         }
@@ -128,14 +127,15 @@ def discounts(subject: Subject) -> tuple[float, float]:
     return first, second
 
 
-def compute_advantages(subject: Subject) -> np.ndarray:
-    """Advantages (N, T) of the actions taken."""
-    return estimates.compute_advantages(subject.trajectories, *discounts(subject))
+def compute_advantages(subject: Subject) -> list[np.ndarray]:
+    """Advantages (T,) of the actions taken, of each trajectory."""
+    played, factors = subject.trajectories, discounts(subject)
+    return [estimates.compute_advantages(played.select(one), *factors)[0] for one in range(len(played))]
 
 
-def write_trajectory(subject: Subject, advantages: np.ndarray, trajectory: int, work: Work) -> TaskResult:
-    """Write one trajectory's frames, film strips and series; `advantages` (N, T)."""
-    options, files, steps = subject.options, subject.files, subject.trajectories.actions.shape[1]
+def write_trajectory(subject: Subject, advantages: list[np.ndarray], trajectory: int, work: Work) -> TaskResult:
+    """Write one trajectory's frames, film strips and series; `advantages` (T,) of each trajectory."""
+    options, files, steps = subject.options, subject.files, subject.trajectories.steps(trajectory)
     entry = trajectory_entry(options, trajectory, steps)
     write_series(files, entry["series"], compute_series(subject, advantages, trajectory))
     for segment, part in enumerate(segments(steps)):
@@ -152,7 +152,7 @@ def write_trajectory(subject: Subject, advantages: np.ndarray, trajectory: int, 
     return TaskResult(files=[entry["series"], *entry["frames"], *entry["images"], *entry["scrub"]])
 
 
-def compute_series(subject: Subject, advantages: np.ndarray, trajectory: int) -> Series:
+def compute_series(subject: Subject, advantages: list[np.ndarray], trajectory: int) -> Series:
     """The numbers along a trajectory; probabilities of an agent with action values are those of its greedy policy."""
     played = subject.trajectories
     if played.policy_logits is not None:
@@ -273,7 +273,7 @@ def _bookmarks(subject: Subject) -> dict[str, list[Mapping[str, Any]]]:
     count = subject.options.trajectory_bookmarks
     high, low = estimates.find_bookmarks(advantages, subject.trajectories.firsts, count)
     return {
-        name: [{"trajectory": int(t), "frame": int(s), "advantage": float(advantages[t, s])} for t, s in moments]
+        name: [{"trajectory": int(t), "frame": int(s), "advantage": float(advantages[t][s])} for t, s in moments]
         for name, moments in (("high", high), ("low", low))
     }
 

@@ -1,6 +1,7 @@
 """Checkpoints of OpenAI Baselines' PPO2 as `understanding-rl-vision` used them, and as `train` writes them.
 
-A joblib file of {"params": {tensor name: array}, "args": {...}} ("extra" and "time" are ignored).
+A joblib file of {"params": {tensor name: array}, "args": {...}}, and of what `train` adds as "extra": the number of
+environment steps, which becomes the metadata `training_step`. "time" is ignored.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ def read(file: CheckpointFile) -> Checkpoint:
         keys = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
         raise CheckpointError(f"has no dict 'params' of tensors; it has {brief(keys)}")
     metadata = _metadata(content.get("args"))
+    extra = content.get("extra")
+    if isinstance(extra, dict) and "timesteps" in extra:
+        metadata["training_step"] = _plain("timesteps", extra["timesteps"])
     if metadata["library"] != "baselines":
         raise CheckpointError(f"unsupported library {brief(metadata['library'])}; 'baselines' is supported")
     parameters = {}

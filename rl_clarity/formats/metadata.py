@@ -67,6 +67,7 @@ FIELDS: Mapping[str, Check] = {
     "frame_stack": (f"an integer from 1 to {MAX_STACK}", lambda value: _integer(value, MAX_STACK)),
     "frame_stack_padding": ("'zeros' or 'first'", lambda value: value in ("zeros", "first")),
     "epsilon_greedy": PROBABILITY,
+    "training_step": ("a number from 0 on", lambda value: _number(value, 0, 1e300)),
     "reward_scale": ("a finite number", lambda value: _number(value, -1e300, 1e300)),
 }
 """Metadata that the package reads, besides the options of environments; None stands for the default."""

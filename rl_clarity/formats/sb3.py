@@ -244,6 +244,8 @@ def _metadata(data: Mapping[str, Any], shape: list[int], dtype: str) -> dict[str
             if not 0 <= value <= 1:  # catches NaN, too
                 raise CheckpointError(f"its {key} is {brief(value)}; it must be from 0 to 1")
             metadata[name] = value
+    if isinstance(data.get("num_timesteps"), int):
+        metadata["training_step"] = data["num_timesteps"]
     if shape[:2] != ATARI_SIDES or shape[2] == 3 or dtype not in ("uint8", "None"):
         return {**metadata, "env_kind": "gymnasium"}
     atari = {"frame_stack": shape[2], "frame_stack_padding": "zeros", "episodic_life": True}

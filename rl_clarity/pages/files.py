@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from rl_clarity.errors import OptionError
 from rl_clarity.jobs.directory import Directory, is_name
-from rl_clarity.pages.chunks import Chunk, encode_chunk
+from rl_clarity.pages.chunks import Chunk, decode_chunk, encode_chunk, parse_script
 from rl_clarity.pages.images import encode_png
 
 SEGMENT = 64
@@ -23,6 +23,8 @@ class PageFiles:
     """The directory of a page; every part is written atomically as one file, so that work can be split and resumed."""
 
     directory: Directory
+    folder: str = ""
+    """Subdirectory of the files, which the names below do not contain."""
 
     def write_chunk(
         self, name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, Any] | None = None
@@ -32,11 +34,16 @@ class PageFiles:
 
     def write(self, chunk: Chunk) -> None:
         """Write an encoded chunk."""
-        self.directory.write(chunk.name, chunk.script())
+        name = path_in(self.folder, chunk.name)
+        self.directory.write(name, replace(chunk, name=name).script())
+
+    def read_chunk(self, name: str) -> dict[str, np.ndarray]:
+        """The arrays of the chunk of that name."""
+        return decode_chunk(parse_script(self.directory.read(path_in(self.folder, name)), name))
 
     def write_image(self, name: str, image: np.ndarray) -> None:
         """Write an image (H, W, 1 | 3 | 4) uint8 as a PNG file."""
-        self.directory.write(name, encode_png(image))
+        self.directory.write(path_in(self.folder, name), encode_png(image))
 
 
 def segments(steps: int, length: int = SEGMENT) -> list[range]:

@@ -12,11 +12,20 @@ class PageKind:
     """A kind of page."""
 
     analyses: tuple[str, ...]
-    """Kinds of its analyses, in the order of their sections."""
+    """Kinds of the analyses of each agent, in the order of their sections."""
+    joint: tuple[str, ...] = ()
+    """Kinds of the analyses of all agents together."""
+    title: str = "{env_name}, {network}"
+    """Title of the page, unless an option gives one."""
 
 
 PAGE_KINDS: Registry[PageKind] = Registry(
     "rl_clarity.page_kinds",
-    {"agent": PageKind(("trajectories", "features", "attribution", "saliency", "examples", "ablation", "behavior"))},
+    {
+        "agent": PageKind(
+            ("trajectories", "features", "attribution", "saliency", "examples", "ablation", "behavior")
+        ),
+        "training": PageKind(("trajectories", "saliency"), ("training",), "{env_name}: training of {network}"),
+    },
     noun="kind of page",
 )

@@ -109,6 +109,8 @@ class Section:
     """`title` and `text` of paragraphs that explain the method."""
     agent: str = "agent-1"
     recording: str = "recording-1"
+    folder: str = ""
+    """Directory of all its files, which their names in `data` do not contain."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,9 @@ class Manifest:
         manifest: dict[str, Any] = _as_dicts(self)
         for section in manifest["sections"]:
             section.pop("module", None)
+            folder = section.pop("folder")
+            if folder:
+                section["data"] = _in_folder(section["data"], folder)
             if not section["notes"]:
                 del section["notes"]
         return manifest
@@ -229,6 +234,15 @@ def file_names(value: Any, kind: type = str) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from file_names(item, kind)
+
+
+def _in_folder(value: Any, folder: str) -> Any:
+    """Dicts and lists with the names of files in a folder."""
+    if isinstance(value, ChunkName | ImageName):
+        return type(value)(f"{folder}/{value}")
+    if isinstance(value, Mapping):
+        return {key: _in_folder(item, folder) for key, item in value.items()}
+    return [_in_folder(item, folder) for item in value] if isinstance(value, list) else value
 
 
 def without_extra_images(value: Any) -> Any:

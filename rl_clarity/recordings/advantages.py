@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from rl_clarity.errors import OptionError, SamplesError
@@ -98,24 +100,28 @@ def compute_advantages(trajectories: Trajectories, gamma: float, lam: float) -> 
     raise SamplesError("the trajectories have neither values nor action values; complete them with as_trajectories")
 
 
-def find_bookmarks(advantages: np.ndarray, firsts: np.ndarray, count: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    """Find the steps with the highest and the lowest advantages (N, T), at most one of each per episode.
+def find_bookmarks(
+    advantages: Sequence[np.ndarray] | np.ndarray, firsts: Sequence[np.ndarray] | np.ndarray, count: int = 16
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the steps with the highest and the lowest advantages, at most one of each per episode.
 
-    Returns two arrays (n, 2) int64 of (trajectory, step), strongest first, at most `count` each: steps of positive and
-    of negative advantage. Incomplete episodes at both ends of a trajectory count as episodes.
+    `advantages` and `firsts` are (N, T), or N arrays (T,) of different lengths. Returns two arrays (n, 2) int64 of
+    (trajectory, step), strongest first, at most `count` each: steps of positive and of negative advantage. Incomplete
+    episodes at both ends of a trajectory count as episodes.
     """
-    advantages = np.asarray(advantages)
-    return _find_peaks(advantages, firsts, count), _find_peaks(-advantages, firsts, count)
+    return _find_peaks(advantages, firsts, count), _find_peaks([-np.asarray(row) for row in advantages], firsts, count)
 
 
-def _find_peaks(strengths: np.ndarray, firsts: np.ndarray, count: int) -> np.ndarray:
-    peaks = []
-    for trajectory, (row, starts_episode) in enumerate(zip(strengths, np.asarray(firsts, bool), strict=True)):
-        starts = np.unique([0, *np.flatnonzero(starts_episode)])
+def _find_peaks(
+    strengths: Sequence[np.ndarray] | np.ndarray, firsts: Sequence[np.ndarray] | np.ndarray, count: int
+) -> np.ndarray:
+    peaks, heights = [], []
+    for trajectory, row in enumerate(strengths):
+        starts = np.unique([0, *np.flatnonzero(firsts[trajectory])])
         for start, end in zip(starts, [*starts[1:], len(row)], strict=True):
             step = start + int(np.argmax(row[start:end]))
             if row[step] > 0:
                 peaks.append((trajectory, step))
-    found = np.array(peaks, np.int64).reshape(-1, 2)
-    order = np.argsort(-strengths[found[:, 0], found[:, 1]], kind="stable")
-    return found[order[:count]]
+                heights.append(row[step])
+    order = np.argsort(-np.array(heights, np.float64), kind="stable")
+    return np.array(peaks, np.int64).reshape(-1, 2)[order[:count]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.recordings.layout import DONE, TIME_LIMIT
-from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays
+from rl_clarity.recordings.samples import Observations, RaggedArray, Trajectories, from_arrays
 
 if TYPE_CHECKING:
     from rl_clarity.recordings.recording import Episode, Recording
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 NAMES = {"frames": "observations_full"}
 """Fields of episodes that have another name in samples."""
 COPIED = ("observations", "frames", "actions", "rewards", "policy_logits", "values", "q_values")
+IMAGES = ("observations", "frames")
 DEFAULT_TRAJECTORIES = 8
 
 
@@ -39,11 +41,7 @@ def recorded_trajectories(recording: Recording, count: int | None, max_steps: in
         first = int(later[0]) if len(later) else int(start)  # an episode's beginning, if there is room for it
         rows.append(_concatenate(recording, begins, lengths, first, steps))
     arrays = {name: np.stack([row[name] for row in rows]) for name in _common(rows)}
-    combos = recording.metadata.get("action_combos")
-    trajectories = from_arrays(Trajectories, arrays)
-    if combos:
-        return Trajectories(**{**vars(trajectories), "action_combos": tuple(tuple(map(str, c)) for c in combos)})
-    return trajectories
+    return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=_combos(recording))
 
 
 def recorded_observations(recording: Recording, count: int) -> Observations:
@@ -67,6 +65,53 @@ def recorded_observations(recording: Recording, count: int) -> Observations:
     return from_arrays(Observations, {name: _join(recording, name, parts) for name in _common(parts)})
 
 
+def recorded_games(recording: Recording) -> Trajectories:
+    """Return one trajectory per environment: its episodes, one after another. Images are read where they are indexed.
+
+    Raises SamplesError if there are none.
+    """
+    episodes: dict[int, list[Episode]] = {}
+    for episode in recording:
+        if len(episode):
+            episodes.setdefault(episode.facts["environment"], []).append(episode)
+    if not episodes:
+        raise SamplesError(f"{recording.location} has no steps")
+    rows = []
+    for _, parts in sorted(episodes.items()):
+        numbers = [_read(part, slice(None), IMAGES) | _flags(part, slice(None)) for part in parts]
+        row: dict[str, Any] = {name: _join(recording, name, numbers) for name in _common(numbers)}
+        images = {name: [getattr(part, name) for part in parts] for name in IMAGES}
+        row |= {NAMES.get(name, name): _Joined(arrays) for name, arrays in images.items() if None not in arrays}
+        rows.append(row)
+    arrays: dict[str, Any] = {name: RaggedArray([row[name] for row in rows]) for name in _common(rows)}
+    return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=_combos(recording))
+
+
+class _Joined:
+    """Arrays (T, ...) one after another, which are read where they are indexed."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
+        self._ends = np.cumsum([len(part) for part in parts])
+        self.shape = (int(self._ends[-1]), *parts[0].shape[1:])
+        self.dtype = parts[0].dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        first, *others = key if isinstance(key, tuple) else (key,)
+        steps = np.arange(len(self))[first]
+        flat = np.atleast_1d(steps)
+        values = np.empty((len(flat), *self.shape[1:]), self.dtype)
+        owners = np.searchsorted(self._ends, flat, side="right")
+        for owner in np.unique(owners):
+            part, here = self._parts[owner], owners == owner
+            values[here] = part[flat[here] - (self._ends[owner] - len(part))]
+        selected = values if np.ndim(steps) else values[0]
+        return selected[(slice(None), *others) if np.ndim(steps) else tuple(others)]
+
+
 def _lengths(recording: Recording) -> np.ndarray:
     return np.array([row["steps"] for row in recording.table()], np.int64)
 
@@ -88,8 +133,13 @@ def _concatenate(
     return {name: _join(recording, name, parts) for name in _common(parts)}
 
 
-def _read(episode: Episode, rows: Any) -> dict[str, np.ndarray]:
-    arrays = {NAMES.get(name, name): getattr(episode, name) for name in COPIED}
+def _combos(recording: Recording) -> tuple[tuple[str, ...], ...] | None:
+    combos = recording.metadata.get("action_combos")
+    return tuple(tuple(map(str, combo)) for combo in combos) if combos else None
+
+
+def _read(episode: Episode, rows: Any, without: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    arrays = {NAMES.get(name, name): getattr(episode, name) for name in COPIED if name not in without}
     arrays |= {f"states.{i}": part for i, part in enumerate(episode.states or ())}
     return {name: np.asarray(array[rows]) for name, array in arrays.items() if array is not None}
 

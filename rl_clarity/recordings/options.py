@@ -84,6 +84,8 @@ class RecordOptions:
     """Number of episodes, the same in each environment. Default: 100, unless steps are given."""
     steps: int | None = None
     """Number of steps; episodes under way at the end are stopped."""
+    whole_games: bool = False
+    """Count games, where a game has several episodes (one per life of an Atari game, with episodic_life)."""
     seed: int = 0
     """Seed of levels and actions."""
     temperature: float = 1.0
@@ -98,6 +100,25 @@ class RecordOptions:
     def __post_init__(self) -> None:
         check_minimum(self, 1, "episodes", "steps")
         check_minimum(self, 0, "seed")
+
+
+@dataclass(frozen=True)
+class GamesOptions:
+    """How much each checkpoint of a training plays."""
+
+    episodes: int = 1
+    """Number of games that the page shows of each checkpoint; all checkpoints play those of the same seeds."""
+    max_steps: int = 1000
+    """Steps after which a game that is shown is cut off."""
+    greedy: bool = False
+    """Take the most likely action instead of sampling one, and no random actions."""
+    return_episodes: int = 16
+    """Number of further games of each checkpoint, which only count for the mean return."""
+    full_resolution: bool = False
+    """Also record frames at the environment's full resolution, and show those."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "episodes", "max_steps", "return_episodes")
 
 
 @dataclass(frozen=True)

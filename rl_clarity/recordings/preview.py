@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.environments import EnvironmentSpec, make
-from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
+from rl_clarity.recordings.rollouts import Player, collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, SamplesT, Trajectories, from_arrays, to_arrays
 from rl_clarity.recordings.source import Source
 
@@ -72,45 +72,61 @@ def preview_source(source: Source) -> Preview:
     return _collect_preview(source, source.spec, metadata)
 
 
-def _collect_preview(source: Source, spec: EnvironmentSpec, metadata: Mapping[str, Any]) -> Preview:
-    plan = source.plan
-    rng = np.random.default_rng(plan.seed)
-    options, extra = plan.trajectories, plan.observations
+def preview_play(
+    agent: Player, spec: EnvironmentSpec, num_envs: int, num_steps: int, seed: int, *, full_resolution: bool
+) -> Preview:
+    """Collect a few steps, to preview `num_steps` steps of each environment; without observations."""
+    rng = np.random.default_rng(seed)
     # With the final numbers of environments, because these determine the time of a step.
     stopwatch = _Stopwatch()
-    environment = make(spec, options.num_envs, plan.seed, full_resolution=plan.full_resolution)
+    environment = make(spec, num_envs, seed, full_resolution=full_resolution)
     try:
         combos = [list(combo) for combo in environment.action_combos]
-        steps = min(options.num_steps, max(MIN_STEPS, -(-MAX_FRAMES // options.num_envs)))
+        steps = min(num_steps, max(MIN_STEPS, -(-MAX_FRAMES // num_envs)))
         trajectories = collect_trajectories(
-            source.agent, environment, steps, rng, full_resolution=plan.full_resolution, progress=stopwatch
+            agent, environment, steps, rng, full_resolution=full_resolution, progress=stopwatch
         )
     finally:
         environment.close()
-    seconds = stopwatch.step * options.num_steps
-    start = time.perf_counter()
-    environment = make(spec, extra.num_envs, plan.seed + options.num_envs, full_resolution=plan.full_resolution)
-    seconds += 2 * (time.perf_counter() - start)  # environments are made twice; the first time also imports packages
-    stopwatch = _Stopwatch()
-    try:
-        observations = collect_observations(
-            source.observer, environment, MIN_STEPS, 1, rng, full_resolution=plan.full_resolution, progress=stopwatch
-        )
-    finally:
-        environment.close()
-    seconds += stopwatch.step * extra.num_obs * extra.obs_every
-    num_frames, num_observations = options.num_envs * options.num_steps, extra.num_envs * extra.num_obs
     one_trajectory = _map(trajectories, lambda array: array.reshape(1, -1, *array.shape[2:])[:, :MAX_FRAMES])
-    spread = _spread(len(observations.observations), min(MAX_FRAMES, num_observations))
     return Preview(
         one_trajectory,
-        _map(observations, lambda array: array[spread]),
-        options.num_envs,
-        options.num_steps,
-        num_observations,
-        {**metadata, "action_combos": combos},
-        seconds,
-        num_frames * _item_bytes(one_trajectory, 2) + num_observations * _item_bytes(observations, 1),
+        Observations(one_trajectory.observations[0, :0]),
+        num_envs,
+        num_steps,
+        0,
+        {"action_combos": combos},
+        stopwatch.step * num_steps,
+        num_envs * num_steps * _item_bytes(one_trajectory, 2),
+    )
+
+
+def _collect_preview(source: Source, spec: EnvironmentSpec, metadata: Mapping[str, Any]) -> Preview:
+    plan = source.plan
+    options, extra = plan.trajectories, plan.observations
+    full_resolution = plan.full_resolution
+    played = preview_play(
+        source.agent, spec, options.num_envs, options.num_steps, plan.seed, full_resolution=full_resolution
+    )
+    start = time.perf_counter()
+    environment = make(spec, extra.num_envs, plan.seed + options.num_envs, full_resolution=full_resolution)
+    seconds = 2 * (time.perf_counter() - start)  # environments are made twice; the first time also imports packages
+    rng, stopwatch = np.random.default_rng(plan.seed), _Stopwatch()
+    try:
+        observations = collect_observations(
+            source.observer, environment, MIN_STEPS, 1, rng, full_resolution=full_resolution, progress=stopwatch
+        )
+    finally:
+        environment.close()
+    num_observations = extra.num_envs * extra.num_obs
+    spread = _spread(len(observations.observations), min(MAX_FRAMES, num_observations))
+    return dataclasses.replace(
+        played,
+        observations=_map(observations, lambda array: array[spread]),
+        observation_count=num_observations,
+        metadata={**metadata, **played.metadata},
+        seconds=played.seconds + seconds + stopwatch.step * extra.num_obs * extra.obs_every,
+        sample_bytes=played.sample_bytes + num_observations * _item_bytes(observations, 1),
     )
 
 

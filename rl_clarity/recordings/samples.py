@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,9 +13,39 @@ from rl_clarity.environments.protocol import Combo
 from rl_clarity.errors import SamplesError
 
 
+class RaggedArray:
+    """An array (N, T, ...) whose N rows differ in length, and are read where it is indexed: `array[row, steps]`.
+
+    A row is an array (T, ...) or anything that is indexed like one. `shape` has the length of the longest.
+    """
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self._rows = rows
+        self.shape: tuple[int, ...] = (len(rows), max(map(len, rows)), *rows[0].shape[1:])
+        self.dtype: np.dtype = rows[0].dtype
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, key: Any) -> Any:
+        row, *rest = key if isinstance(key, tuple) else (key,)
+        if isinstance(row, slice):
+            return RaggedArray(self._rows[row])
+        return np.asarray(self._rows[row][tuple(rest)] if rest else self._rows[row])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.stack([np.asarray(row, dtype) for row in self._rows])
+
+    def row_length(self, row: int) -> int:
+        return len(self._rows[row])
+
+
 @dataclass(frozen=True)
 class Trajectories:
-    """T consecutive steps of N environments. At step t the agent saw `observations[:, t]` and took `actions[:, t]`."""
+    """T consecutive steps of N environments. At step t the agent saw `observations[:, t]` and took `actions[:, t]`.
+
+    Where trajectories differ in length, all arrays are a `RaggedArray`.
+    """
 
     observations: np.ndarray  # (N, T, H, W, C) uint8
     actions: np.ndarray  # (N, T) int
@@ -30,6 +60,20 @@ class Trajectories:
     observations_full: np.ndarray | None = None  # (N, T, H', W', 3) uint8: rendered frames
     action_combos: tuple[Combo, ...] | None = None  # buttons of each action, if the environment names them
     dones: np.ndarray | None = None  # (N, T) bool: the environment ended the episode after step t
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def steps(self, trajectory: int) -> int:
+        """Number of steps of a trajectory."""
+        actions: Any = self.actions
+        return actions.row_length(trajectory) if isinstance(actions, RaggedArray) else actions.shape[1]
+
+    def select(self, trajectory: int) -> Trajectories:
+        """One of the trajectories, (1, T)."""
+        rows = slice(trajectory, trajectory + 1)
+        arrays = {name: array[rows] for name, array in to_arrays(self).items()}
+        return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=self.action_combos)
 
 
 @dataclass(frozen=True)

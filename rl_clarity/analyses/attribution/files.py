@@ -13,7 +13,7 @@ from rl_clarity.analyses.attribution.images import image_names, selections
 from rl_clarity.analyses.features import finished_layer
 from rl_clarity.analyses.layers import PageLayer
 from rl_clarity.jobs.tasks import Results
-from rl_clarity.pages.chunks import Chunk, decode_chunk, encode_chunk, parse_script
+from rl_clarity.pages.chunks import Chunk, encode_chunk
 from rl_clarity.pages.files import PageFiles, check_subdirectories, path_in, segments
 from rl_clarity.pages.manifest import ChunkName, ExtraImageName
 from rl_clarity.parsing import check_minimum
@@ -86,8 +86,7 @@ def read_totals(
 
 
 def _read_sums(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
-    data = subject.files.directory.read(totals_name(subject.options, layer, trajectory))
-    return decode_chunk(parse_script(data))
+    return subject.files.read_chunk(totals_name(subject.options, layer, trajectory))
 
 
 def _variance_share(sums: Sequence[Mapping[str, np.ndarray]], output: str) -> float | None:

@@ -1,0 +1,314 @@
+"""Training: what changes from checkpoint to checkpoint, and one trajectory that is shown to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import before_step, initial_state
+from rl_clarity.agents.protocol import Outputs, State
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.saliency import (
+    SaliencyAnalysis,
+    SaliencyOptions,
+    chunk_name,
+    compute_maps,
+    frames_with_map,
+    map_arrays,
+    saliency_outputs,
+)
+from rl_clarity.analyses.trajectories import softmax
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
+from rl_clarity.pages.files import segments
+from rl_clarity.pages.manifest import ChunkName, Section
+
+CURVE, DIVERGENCE = "training/curve.js", "training/divergence.js"
+POINTS = 256
+"""Points of the learning curve at most."""
+MEASURED_STEPS = 4
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What a page of a training knows of it beside what its checkpoints do; in `Subject.metadata["training"]`."""
+
+    names: Sequence[str]
+    steps: Sequence[float | None]
+    """Training step of each checkpoint."""
+    unit: str = "steps"
+    curve: Mapping[str, np.ndarray] | None = None
+    """`steps`, `returns`, `low`, `high` (n,) of the learning curve."""
+    curve_source: str = "returns of the checkpoints"
+
+
+class TrainingAnalysis(Analysis):
+    """The checkpoints of a training side by side; its subject has one subject for each."""
+
+    kind = "training"
+    Options = SaliencyOptions
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        reference = subject.subjects[-1]
+        steps = reference.trajectories.steps(0)
+        for number, one in enumerate(subject.subjects, start=1):
+            yield self.task(
+                one,
+                f"{self.kind}/shown/{number}",
+                partial(_show, subject, one, shown_name(number)),
+                [reference.key, reference.decisive(SaliencyOptions), saliency_outputs(one), options.seed],
+                size=steps,
+                group=f"{self.kind}/shown",
+                pieces=partial(_pieces, steps),
+            )
+        facts = subject.metadata["training"]
+        curve = {name: array.tolist() for name, array in (facts.curve or {}).items()}
+        yield self.task(
+            subject,
+            f"{self.kind}/numbers",
+            partial(_compare, subject),
+            [[one.key for one in subject.subjects], subject.decisive(SaliencyOptions), curve],
+            size=len(subject.subjects) * steps,
+            after=(f"{self.kind}/shown", SaliencyAnalysis.kind),
+        )
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section:
+        reference, facts = subject.subjects[-1].info.id, subject.metadata["training"]
+        numbers = results[f"{self.kind}/numbers"]["checkpoints"]
+        checkpoints = [
+            {
+                "agent": one.info.id,
+                "recording": one.info.id.replace("agent", "recording"),
+                "name": facts.names[index],
+                "step": facts.steps[index],
+                "returns": one.metadata["returns"],
+                **numbers[index],
+            }
+            for index, one in enumerate(subject.subjects)
+        ]
+        data = {
+            "checkpoints": checkpoints,
+            "unit": facts.unit,
+            "curve": None if facts.curve is None else ChunkName(CURVE),
+            "curve_source": facts.curve_source,
+            "reference": {
+                "agent": reference,
+                "recording": reference.replace("agent", "recording"),
+                "trajectory": 0,
+                "every": options.saliency_every,
+                "shown": [ChunkName(shown_name(number)) for number in range(1, len(checkpoints) + 1)],
+                "divergence": ChunkName(DIVERGENCE),
+            },
+        }
+        return Section(self.kind, "Training", data, notes=NOTES)
+
+
+NOTES = (
+    {
+        "title": "The same play, shown to every checkpoint",
+        "text": "Each checkpoint sees the observations of one trajectory, whatever it would have done itself; a "
+        "recurrent one has the state that it gets from seeing them. The divergence of the checkpoints is the "
+        "Jensen-Shannon divergence of their policies: the entropy of the mean policy less the mean entropy (Lin 1991).",
+    },
+    {
+        "title": "Correlation with the last checkpoint",
+        "text": "The mean, over the steps of the trajectory that is shown to all, of the correlation between the "
+        "cells of a checkpoint's saliency map and those of the last checkpoint's.",
+    },
+)
+
+
+def shown_name(number: int) -> str:
+    """Name of the chunk of what a checkpoint, counted from 1, computes from the reference trajectory."""
+    return f"training/shown-{number}.js"
+
+
+def binned_curve(steps: np.ndarray, returns: np.ndarray, points: int = POINTS) -> dict[str, np.ndarray]:
+    """The learning curve as the page shows it: mean, lowest and highest return (n,) in equal parts of training."""
+    span = float(steps[-1] - steps[0]) or 1.0
+    bins = np.minimum(((steps - steps[0]) / span * points).astype(int), points - 1)
+    starts = np.flatnonzero(np.diff(bins, prepend=-1))
+    counts = np.diff([*starts, len(steps)])
+    arrays = {
+        "steps": np.add.reduceat(steps, starts) / counts,
+        "returns": np.add.reduceat(returns, starts) / counts,
+        "low": np.minimum.reduceat(returns, starts),
+        "high": np.maximum.reduceat(returns, starts),
+    }
+    return {name: array.astype(np.float32) for name, array in arrays.items()}
+
+
+def jensen_shannon(policies: np.ndarray) -> np.ndarray:
+    """Jensen-Shannon divergence (T,) in nats of C distributions at each step (C, T, A) (Lin 1991)."""
+    divergence: np.ndarray = entropy(policies.mean(axis=0)) - entropy(policies).mean(axis=0)
+    return np.maximum(divergence, 0)
+
+
+def entropy(probabilities: np.ndarray) -> np.ndarray:
+    """Entropy (...) in nats of distributions (..., A)."""
+    logarithms = np.log(np.where(probabilities > 0, probabilities, 1))
+    result: np.ndarray = -(probabilities * logarithms).sum(axis=-1)
+    return result
+
+
+def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
+    """Mean correlation of maps (m, gh, gw) with others, frame by frame; None if there are none that are not constant."""
+    flat, other = (one.reshape(len(one), -1).astype(np.float64) for one in (maps, others))
+    flat, other = (one - one.mean(axis=1, keepdims=True) for one in (flat, other))
+    norms = np.linalg.norm(flat, axis=1) * np.linalg.norm(other, axis=1)
+    products = (flat * other).sum(axis=1)[norms > 0] / norms[norms > 0]
+    return float(products.mean()) if len(products) else None
+
+
+def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
+    """Write what a checkpoint computes from the reference trajectory, with its own state."""
+    trajectories, options = subject.subjects[-1].trajectories, subject.options
+    steps, every, outputs = trajectories.steps(0), options.saliency_every, list(saliency_outputs(one))
+    method = next(iter(options.saliency), None)
+    seen: list[Outputs] = []
+    maps: list[np.ndarray] = []
+    state = initial_state(one.agent, 1)
+    for part in segments(steps):
+        observations = np.asarray(trajectories.observations[0, slice(part.start, part.stop)])
+        firsts = np.asarray(trajectories.firsts[0, slice(part.start, part.stop)])
+        results, before, state = _follow(one, observations, firsts, state)
+        seen.append(results)
+        chosen = np.array(frames_with_map(part, every), int) - part.start
+        if method is not None and len(chosen):
+            states = None if before is None else tuple(array[chosen] for array in before)
+            maps.append(compute_maps(one.agent, method, observations[chosen], outputs, states, options.seed))
+        work.report(part.stop / steps)
+    arrays = _output_arrays(seen)
+    if maps:
+        values = np.concatenate(maps, axis=1)
+        frames = np.arange(0, steps, every)
+        arrays |= map_arrays(frames, dict(zip(outputs, values, strict=True)))
+    subject.files.write_chunk(name, arrays)
+    return TaskResult(files=[name])
+
+
+def _follow(
+    subject: Subject, observations: np.ndarray, firsts: np.ndarray, state: State
+) -> tuple[Outputs, State, State]:
+    """Outputs at consecutive observations (T, H, W, C), the states (T, ...) before them, and the state after."""
+    if state is None:
+        return subject.agent.step(observations, None, firsts)[0], None, None
+    outputs, before = [], []
+    for step in range(len(observations)):
+        now = slice(step, step + 1)
+        state = before_step(subject.agent, state, firsts[now])
+        before.append(state)
+        result, state = subject.agent.step(observations[now], state, firsts[now])
+        outputs.append(result)
+    joined = {
+        name: np.concatenate([getattr(one, name) for one in outputs])
+        for name in ("policy_logits", "values", "q_values")
+        if getattr(outputs[0], name) is not None
+    }
+    states = tuple(np.concatenate(parts) for parts in zip(*before, strict=True))
+    return Outputs(**joined), states, state
+
+
+def _output_arrays(parts: Sequence[Outputs]) -> dict[str, np.ndarray | bytes]:
+    def joined(name: str) -> np.ndarray | None:
+        arrays = [getattr(one, name) for one in parts]
+        return None if arrays[0] is None else np.concatenate(arrays).astype(np.float32)
+
+    logits, arrays = joined("policy_logits"), {"values": joined("values"), "q_values": joined("q_values")}
+    if logits is not None:
+        probabilities = softmax(logits)
+        arrays |= {"probabilities": probabilities, "entropy": entropy(probabilities).astype(np.float32)}
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _compare(subject: Subject, work: Work) -> TaskResult:
+    """Write divergence and curve. Facts: what the section says of each checkpoint beside names, steps and returns."""
+    files, curve = subject.files, subject.metadata["training"].curve
+    shown = [files.read_chunk(shown_name(number)) for number in range(1, len(subject.subjects) + 1)]
+    files.write_chunk(DIVERGENCE, {"jensen_shannon": jensen_shannon(_policies(shown)).astype(np.float32)})
+    if curve is not None:
+        files.write_chunk(CURVE, dict(curve))
+    outputs = list(saliency_outputs(subject)) if subject.options.saliency else []
+    facts = [
+        {
+            **_behavior(one),
+            "totals": _mean_totals(one, outputs),
+            "correlation": {
+                output: map_correlation(_maps(own, output), _maps(shown[-1], output)) for output in outputs
+            },
+        }
+        for one, own in zip(subject.subjects, shown, strict=True)
+    ]
+    return TaskResult({"checkpoints": facts}, [DIVERGENCE, *([] if curve is None else [CURVE])])
+
+
+def _policies(shown: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
+    """Probabilities (C, T, A) of C checkpoints; those of the greedy policy for action values."""
+    return np.stack(
+        [
+            one["probabilities"]
+            if "probabilities" in one
+            else np.eye(one["q_values"].shape[-1])[one["q_values"].argmax(-1)]
+            for one in shown
+        ]
+    ).astype(np.float64)
+
+
+def _maps(chunk: Mapping[str, np.ndarray], output: str) -> np.ndarray:
+    """Maps (m, gh, gw) of a chunk; they are not in units of saliency, which does not change their correlation."""
+    codes = chunk[f"codes.{output}"]
+    return np.where(chunk[f"scales.{output}"][:, None, None] > 0, codes, 0)
+
+
+def _behavior(subject: Subject) -> dict[str, Any]:
+    """What the agent did along its trajectories."""
+    played = subject.trajectories
+    rows = range(len(played))
+    logits = played.policy_logits
+    entropies = None if logits is None else np.concatenate([entropy(softmax(np.asarray(logits[row]))) for row in rows])
+    actions = np.concatenate([np.asarray(played.actions[row]) for row in rows])
+    shares = np.bincount(actions, minlength=subject.info.num_actions) / len(actions)
+    return {
+        "entropy": None if entropies is None else float(entropies.mean()),
+        "action_entropy": float(entropy(shares)),
+        "action_shares": shares.tolist(),
+    }
+
+
+def _mean_totals(subject: Subject, outputs: Sequence[str]) -> dict[str, float]:
+    """Mean total of the maps along the trajectories, by output."""
+    options, played = subject.options, subject.trajectories
+    chunks = [
+        subject.files.read_chunk(chunk_name(options, options.saliency[0], trajectory, segment))
+        for trajectory in range(len(played) if outputs else 0)
+        for segment in range(len(segments(played.steps(trajectory))))
+    ]
+    return {output: float(np.concatenate([chunk[f"totals.{output}"] for chunk in chunks]).mean()) for output in outputs}
+
+
+def _pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """Some steps of the reference, and the maps of as many of them as have one."""
+    options, method = sample.options, next(iter(sample.options.saliency), None)
+    count = min(MEASURED_STEPS, sample.trajectories.steps(0))
+    now = slice(0, count)
+    observations, firsts = (
+        np.asarray(array[0, now]) for array in (sample.trajectories.observations, sample.trajectories.firsts)
+    )
+    state = initial_state(sample.agent, 1)
+
+    def follow() -> None:
+        _follow(sample, observations, firsts, state)
+
+    yield Piece(follow, steps / count, follow)
+    if method is not None:
+        states = None if state is None else sample.states(0, now)
+        outputs = list(saliency_outputs(sample))
+
+        def maps() -> None:
+            values = compute_maps(sample.agent, method, observations, outputs, states, options.seed)
+            sample.files.write_chunk("maps.js", map_arrays(np.arange(count), dict(zip(outputs, values, strict=True))))
+
+        yield Piece(maps, -(-steps // options.saliency_every) / count, maps)

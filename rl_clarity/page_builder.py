@@ -1,0 +1,315 @@
+"""Plan a page of one or several agents, say what it will take, and build it. All kinds of page are built this way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+from rl_clarity import formats
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses import ANALYSES, Analysis, Subject
+from rl_clarity.analyses.analysis import action_combos, action_groups, describe_agent, equivalent_actions
+from rl_clarity.analyses.attribution.quadrature import RULES
+from rl_clarity.analyses.trajectories import discounts
+from rl_clarity.formats import Checkpoint
+from rl_clarity.jobs.forecast import Cost, CountingDirectory, Forecast, forecast
+from rl_clarity.jobs.job import Job, Team, open_job
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.keys import cache_key, code_version, package_versions
+from rl_clarity.options import CompareOptions, InterfaceOptions, options_as_data
+from rl_clarity.pages.files import PageFiles
+from rl_clarity.pages.kinds import PAGE_KINDS
+from rl_clarity.pages.manifest import (
+    Manifest,
+    ProvenanceGroup,
+    RecordingInfo,
+    Section,
+    ViewOptions,
+    provenance_group,
+)
+from rl_clarity.pages.output import Decisive, PageOutput, open_output
+from rl_clarity.pages.results import Page
+from rl_clarity.parsing import parse
+from rl_clarity.recordings.preview import Preview
+from rl_clarity.recordings.source import Samples
+
+PageOptions = InterfaceOptions | CompareOptions
+NOT_DECISIVE = ("overwrite", "analyses")
+"""Options that do not decide the page; those of further analyses enter its id with their code."""
+UNLISTED = {
+    "overwrite",
+    "page_kind",
+    "analyses",
+    "action_combos",
+    "equivalent_actions",
+    "title",
+    "env_name",
+    *ViewOptions.__dataclass_fields__,
+}
+"""Options that the page's provenance leaves out, and all names of subdirectories."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """An agent of a page."""
+
+    agent: Agent
+    checkpoint: Checkpoint | None
+    identity: Any
+    """JSON value that identifies agent and samples."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Analyses of one subject, with a directory for the files of an agent if the page has several."""
+
+    subject: Subject
+    analyses: Sequence[tuple[Analysis, Any]]
+    folder: str = ""
+
+    def tasks(self) -> list[Task]:
+        tasks = [task for analysis, options in self.analyses for task in analysis.tasks(self.subject, options)]
+        return [self._in_folder(task) for task in tasks] if self.folder else tasks
+
+    def sections(self, results: Results, *, complete: bool) -> list[Section]:
+        """Sections from the facts of finished tasks: of all, if the page is `complete`."""
+        own = self._own(results) if self.folder else results
+        number = self.subject.info.id.removeprefix("agent-")
+        sections = [
+            analysis.section(self.subject, options, own)
+            for analysis, options in self.analyses
+            if complete or not analysis.needs_all
+        ]
+        return [
+            replace(section, agent=self.subject.info.id, recording=f"recording-{number}", folder=self.folder)
+            for section in sections
+            if section is not None
+        ]
+
+    def _in_folder(self, task: Task) -> Task:
+        def run(work: Work) -> TaskResult:
+            result = task.run(replace(work, results=self._own(work.results)))
+            return replace(result, files=[f"{self.folder}/{name}" for name in result.files])
+
+        return replace(task, name=self._name(task.name), run=run, after=tuple(map(self._name, task.after)))
+
+    def _name(self, name: str) -> str:
+        """A task's name on a page of several agents: `saliency/agent-2/1` for `saliency/1`."""
+        stage, slash, rest = name.partition("/")
+        return f"{stage}/{self.folder}{slash}{rest}"
+
+    def _own(self, results: Results) -> Results:
+        """The facts of this agent's tasks, by the names that its analyses gave them."""
+        parts = {name: name.split("/") for name in results}
+        return {
+            "/".join([stage, *rest]): results[name]
+            for name, (stage, *folders) in parts.items()
+            if folders[:1] == [self.folder]
+            for rest in [folders[1:]]
+        }
+
+
+class PageBuilder:
+    """Plans the page of one or several agents, says what it will take, and builds it."""
+
+    def __init__(self, members: Sequence[Member], options: PageOptions) -> None:
+        """Raise OptionError for options that do not fit an agent, before anything is sampled or computed."""
+        self._members, self._options = members, options
+        self._analyses = _analyses(options, _agent_kinds(options))
+        self._joint = _analyses(options, PAGE_KINDS.get(options.page_kind).joint)
+        for member in members:
+            if options.action_combos is not None:
+                action_combos(member.agent, options.action_combos)
+            equivalent_actions(member.agent, options.equivalent_actions)
+            for analysis, own_options in [*self._analyses, *self._joint]:
+                analysis.check(member.agent, own_options)
+
+    def page(
+        self,
+        workers: Team,
+        output_dir: Any,
+        made_from: Any,
+        memory: Callable[[], int],
+        preview: Callable[[], Sequence[Preview]],
+        collect: Callable[[Job], Sequence[Samples]],
+        dry_run: bool,
+    ) -> Page | Forecast:
+        """Forecast the job, do it, and return the page; with `dry_run`, only forecast it.
+
+        `made_from` (JSON) identifies the agents and all samples, of which there is one item for each agent.
+        """
+        ranks, options = workers.ranks, self._options
+        output = open_output(output_dir, options, made_from, decisive(options), ranks)
+        if output.finished:
+            return Forecast.nothing_to_do(ranks.size) if dry_run else output.page()
+        available = memory()
+        expected = self._forecast(output, preview(), ranks.size, available) if workers.leads else None
+        if dry_run:
+            return cast(Forecast, ranks.broadcast(expected))
+        with open_job(workers, output.directory, expected) as job:
+            self._build(job, output, collect(job), available)
+        return output.page()
+
+    def _forecast(self, output: PageOutput, previews: Sequence[Preview], ranks: int, memory: int) -> Forecast:
+        parts = self._parts(output, [Samples(*preview.whole(), preview.metadata) for preview in previews])
+        written = CountingDirectory()
+        sample = replace(
+            parts[0].subject,
+            trajectories=previews[0].trajectories,
+            observations=previews[0].observations,
+            files=PageFiles(written),
+        )
+        playing = Cost(sum(one.seconds for one in previews), sum(one.sample_bytes for one in previews))
+        expected = forecast(
+            _tasks(parts),
+            output.reusable,
+            sample,
+            written,
+            ranks=ranks,
+            memory=memory,
+            playing=playing,
+            single_file=self._options.is_single_file,
+        )
+        notes = [note for member in self._members if member.checkpoint is not None for note in member.checkpoint.notes]
+        return replace(expected, notes=(*expected.notes, *(f"Note: {note}." for note in dict.fromkeys(notes))))
+
+    def _build(self, job: Job, output: PageOutput, samples: Sequence[Samples], memory: int) -> None:
+        parts = self._parts(output, samples)
+        tasks = _tasks(parts)
+        page_id = output.page_id([action.combo for action in parts[0].subject.info.actions])
+        if job.team.leads:
+            output.begin(page_id)
+            job.begin()
+            job.update = output.updater(lambda results: self._manifest(parts, page_id, results), tasks)
+            job.update()
+        results = job.run(tasks, output.store, memory)
+        with job.stage("page"):
+            if job.team.leads:
+                output.write(self._manifest(parts, page_id, results, complete=True), results)
+            job.team.ranks.barrier()
+
+    def _parts(self, output: PageOutput, samples: Sequence[Samples]) -> list[_Part]:
+        """The analyses of each agent, and those of all together, whose subject is the last agent."""
+        several, files = len(samples) > 1, PageFiles(output.data)
+        parts = []
+        for number, (member, one) in enumerate(zip(self._members, samples, strict=True), start=1):
+            folder = f"agent-{number}" if several else ""
+            info = describe_agent(member.agent, one.trajectories, one.metadata, self._options)
+            subject = Subject(
+                agent=member.agent,
+                info=replace(info, id=f"agent-{number}"),
+                trajectories=one.trajectories,
+                observations=one.observations,
+                metadata=one.metadata,
+                options=self._options,
+                files=replace(files, folder=folder),
+                key=cache_key([member.identity, code_version()]),
+                analyses=tuple(analysis.kind for analysis, _ in self._analyses),
+                plugin_keys=_plugin_keys(self._options),
+            )
+            parts.append(_Part(subject, self._analyses, folder))
+        if self._joint:
+            subjects = tuple(part.subject for part in parts)
+            parts.append(_Part(replace(subjects[-1], subjects=subjects, files=files, key=output.key), self._joint))
+        return parts
+
+    def _manifest(
+        self, parts: Sequence[_Part], page_id: str, results: Results, *, complete: bool = False
+    ) -> Manifest:
+        """The manifest from the facts of finished tasks: of all, if the page is `complete`."""
+        options = self._options
+        subjects = [part.subject for part in parts[: len(self._members)]]
+        metadata = subjects[0].metadata
+        played = metadata.get("environment") or {}  # of samples that were collected for this page or an earlier one
+        names = (options.env_name, played.get("name"), metadata.get("env_name"), metadata.get("env_id"))
+        env_name = str(next(filter(None, names), "unknown"))
+        title = PAGE_KINDS.get(options.page_kind).title
+        return Manifest(
+            id=page_id,
+            kind=options.page_kind,
+            title=options.title or title.format(env_name=env_name, network=subjects[-1].info.network),
+            agents=[subject.info for subject in subjects],
+            recordings=[
+                RecordingInfo(env_name, subject.info.id, f"recording-{number}")
+                for number, subject in enumerate(subjects, start=1)
+            ],
+            sections=[section for part in parts for section in part.sections(results, complete=complete)],
+            view=options.view(),
+            numpy_precision=options.numpy_precision,
+            provenance=_provenance(subjects, [member.checkpoint for member in self._members]),
+            complete=complete,
+        )
+
+
+def decisive(options: PageOptions) -> Decisive:
+    """What decides the page beside agents and samples, as a function of the buttons of each action."""
+    values = {name: value for name, value in options_as_data(options).items() if name not in NOT_DECISIVE}
+    # Predicates have no value: they stand for the groups that they select.
+    predicates = options.action_group_fns
+    plugins = _plugin_keys(options)
+    kinds = _kinds(options)
+    return lambda combos: [values, kinds, plugins, None if predicates is None else action_groups(combos, predicates)]
+
+
+def _tasks(parts: Sequence[_Part]) -> list[Task]:
+    return [task for part in parts for task in part.tasks()]
+
+
+def _agent_kinds(options: PageOptions) -> list[str]:
+    """Kinds of the analyses of each agent, in order."""
+    return list(dict.fromkeys([*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses]))
+
+
+def _kinds(options: PageOptions) -> list[str]:
+    """Kinds of the page's analyses, in order."""
+    return [*_agent_kinds(options), *PAGE_KINDS.get(options.page_kind).joint]
+
+
+def _analyses(options: PageOptions, kinds: Sequence[str]) -> list[tuple[Analysis, Any]]:
+    """Analyses, and the options of each: all of the page's for built-in ones, their own for others."""
+    analyses = []
+    for kind in kinds:
+        analysis = ANALYSES.get(kind)()
+        own: Any = options if isinstance(options, analysis.Options) else None
+        if own is None:
+            own = parse(analysis.Options, options.analyses.get(kind), f"analyses.{kind}.")
+        analyses.append((analysis, own))
+    return analyses
+
+
+def _plugin_keys(options: PageOptions) -> dict[str, str]:
+    """A hash of code and options of each analysis, and of the quadrature rule, that is not part of the package."""
+    sources = {kind: ANALYSES.source(kind) for kind in _kinds(options)}
+    if isinstance(options, InterfaceOptions):
+        sources["quadrature"] = RULES.source(options.attr_quadrature)
+    return {kind: cache_key([source, options.analyses.get(kind)]) for kind, source in sources.items() if source}
+
+
+def _provenance(subjects: Sequence[Subject], checkpoints: Sequence[Checkpoint | None]) -> list[ProvenanceGroup]:
+    """Groups of facts about what made the page."""
+    groups, subject = [], subjects[-1]
+    for number, checkpoint in enumerate(checkpoints, start=1):
+        if checkpoint is not None:
+            reading = {name: checkpoint.metadata.get(name) for name in formats.READING}
+            notes = " ".join(f"{note}." for note in checkpoint.notes) or None
+            name = "Checkpoint" if len(checkpoints) == 1 else f"Checkpoint {number}"
+            groups.append(provenance_group(name, {**checkpoint.identity, **reading, "notes": notes}))
+    environment: Mapping[str, Any] = subject.metadata.get("environment") or {}
+    if environment:
+        shown = {"kind": environment.get("kind"), "name": environment.get("name"), **environment.get("options", {})}
+        for key, default in (("epsilon_greedy", 0), ("reward_scale", 1)):
+            if environment.get(key, default) != default:
+                shown[key] = environment[key]
+        groups.append(provenance_group("Environment", shown))
+    if subject.metadata.get("sampling"):
+        groups.append(provenance_group("Sampling", subject.metadata["sampling"]))
+    info = {name: getattr(subject.info, name) for name in ("network", "kind", "recurrent", "num_actions")}
+    gamma, lam = discounts(subject)
+    observation = {name: value for name, value in asdict(subject.info.observation).items() if value is not None}
+    groups.append(provenance_group("Agent", {**info, "observation": observation, "gamma": gamma, "lambda": lam}))
+    options = options_as_data(subject.options)
+    listed = {k: v for k, v in options.items() if k not in UNLISTED and not k.endswith("_subdir")}
+    groups.append(provenance_group("Options", listed))
+    groups.append(provenance_group("Versions", package_versions()))
+    return groups
