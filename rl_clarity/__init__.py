@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rl_clarity.analyses.attribution import select_layers as select_layers
     from rl_clarity.analyses.attribution import smooth_gradients as smooth_gradients
     from rl_clarity.analyses.sanity import sanity_checks as sanity_checks
+    from rl_clarity.comparison import compare as compare
     from rl_clarity.errors import ClarityError as ClarityError
     from rl_clarity.evaluation import evaluate as evaluate
     from rl_clarity.models import convert as convert
@@ -71,6 +72,7 @@ _PUBLIC = {
     "TorchAgent": "rl_clarity.agents.torch_agent",
     "ablate": "rl_clarity.ablation",
     "collect": "rl_clarity.recordings.collection",
+    "compare": "rl_clarity.comparison",
     "convert": "rl_clarity.models",
     "edit": "rl_clarity.agents.edited_agent",
     "evaluate": "rl_clarity.evaluation",

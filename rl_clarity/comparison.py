@@ -252,9 +252,7 @@ def _training_facts(
     return dataclasses.replace(facts, unit=curve.unit, curve=arrays, curve_source=name)
 
 
-def _previews(
-    players: Sequence[_Player], recordings: Directory, facts: TrainingFacts, ranks: int
-) -> list[Preview]:
+def _previews(players: Sequence[_Player], recordings: Directory, facts: TrainingFacts, ranks: int) -> list[Preview]:
     """The recordings as far as they are finished; else a few steps of the last checkpoint in place of all others."""
     store, options = WorkStore(recordings), players[-1].options
     previews, expected = [], None

@@ -1,4 +1,4 @@
-"""All options of `run`, `generate` and `compare`. Each analysis and each part of the page defines its own; here they are combined.
+"""All options of `run`, `generate` and `compare`, combined from those of each analysis and each part of the page.
 
 Names, meanings and defaults are those of `understanding-rl-vision`, except for the few in `ORIGINAL`, which cost more
 time there and are no more accurate (`python -m benchmarks.accuracy`).
@@ -138,4 +138,11 @@ ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
 )
 """Settings of `understanding-rl-vision` where ours differ: `run(checkpoint, output_dir, **ORIGINAL)`."""
 
-__all__ = ["ORIGINAL", "CompareOptions", "InterfaceOptions", "LoadOptions", "ObservationsOptions", "TrajectoriesOptions"]
+__all__ = [
+    "ORIGINAL",
+    "CompareOptions",
+    "InterfaceOptions",
+    "LoadOptions",
+    "ObservationsOptions",
+    "TrajectoriesOptions",
+]

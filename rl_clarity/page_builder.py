@@ -214,9 +214,7 @@ class PageBuilder:
             parts.append(_Part(replace(subjects[-1], subjects=subjects, files=files, key=output.key), self._joint))
         return parts
 
-    def _manifest(
-        self, parts: Sequence[_Part], page_id: str, results: Results, *, complete: bool = False
-    ) -> Manifest:
+    def _manifest(self, parts: Sequence[_Part], page_id: str, results: Results, *, complete: bool = False) -> Manifest:
         """The manifest from the facts of finished tasks: of all, if the page is `complete`."""
         options = self._options
         subjects = [part.subject for part in parts[: len(self._members)]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 import re
@@ -23,6 +22,7 @@ from rl_clarity.training.curves import Curve, read_curve
 
 SUFFIXES = (".jd", ".safetensors", ".zip", ".pt", ".pth", ".tar", ".keras", ".cleanrl_model")
 """Suffixes of the files in a folder that are checkpoints."""
+WILDCARDS = {"*", "?", "["}
 LOGS = ("progress.csv", "monitor.csv", "*.monitor.csv", "log*.csv", "log*.txt")
 """Logs that are looked for beside the checkpoints, the first one first."""
 STEPS = (re.compile(r"(\d+)_steps"), re.compile(r"model_(\d+)\.pth$"))
@@ -106,8 +106,8 @@ def _expand(text: str) -> list[Path] | None:
     if path.is_dir():
         paths = [one for one in path.iterdir() if one.suffix in SUFFIXES]
         problem = f"the folder {path} contains no checkpoints ({', '.join(SUFFIXES)})"
-    elif glob.has_magic(text) and not path.exists():
-        paths = [Path(one) for one in glob.glob(text)]
+    elif WILDCARDS & {*text} and not path.exists():
+        paths = list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
         problem = f"no checkpoint matches {text}"
     else:
         return None
@@ -150,8 +150,8 @@ def _check_environments(series: Sequence[SeriesCheckpoint]) -> None:
             value, other = expected.get(name), played.get(name)
             if to_plain(value) != to_plain(other):
                 raise OptionError(
-                    f"{one.checkpoint.path.name} plays with {name}={other!r}, {first.path.name} with {value!r}: compare "
-                    "checkpoints of one environment, or choose one for all with metadata"
+                    f"{one.checkpoint.path.name} plays with {name}={other!r}, {first.path.name} with {value!r}: "
+                    "compare checkpoints of one environment, or choose one for all with metadata"
                 )
 
 

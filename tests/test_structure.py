@@ -28,8 +28,9 @@ LAYERS = (
     ("options",),
     ("training",),
     ("models",),
+    ("page_builder", "series"),
     ("pipeline",),
-    ("ablation", "demo", "evaluation", "inspection", "integrations", "playing"),
+    ("ablation", "comparison", "demo", "evaluation", "inspection", "integrations", "playing"),
     ("cli",),
     ("__init__", "__main__"),
 )

@@ -59,7 +59,7 @@ class TrainingAnalysis(Analysis):
                 one,
                 f"{self.kind}/shown/{number}",
                 partial(_show, subject, one, shown_name(number)),
-                [reference.key, reference.decisive(SaliencyOptions), saliency_outputs(one), options.seed],
+                [reference.key, reference.decisive(SaliencyOptions), saliency_outputs(one)],
                 size=steps,
                 group=f"{self.kind}/shown",
                 pieces=partial(_pieces, steps),
@@ -73,6 +73,7 @@ class TrainingAnalysis(Analysis):
             [[one.key for one in subject.subjects], subject.decisive(SaliencyOptions), curve],
             size=len(subject.subjects) * steps,
             after=(f"{self.kind}/shown", SaliencyAnalysis.kind),
+            pieces=lambda sample, batch: (),  # it only reads small files
         )
 
     def section(self, subject: Subject, options: Any, results: Results) -> Section:
@@ -155,7 +156,7 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
 
 
 def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
-    """Mean correlation of maps (m, gh, gw) with others, frame by frame; None if there are none that are not constant."""
+    """Mean correlation of maps (m, gh, gw) with others, frame by frame; None if all are constant."""
     flat, other = (one.reshape(len(one), -1).astype(np.float64) for one in (maps, others))
     flat, other = (one - one.mean(axis=1, keepdims=True) for one in (flat, other))
     norms = np.linalg.norm(flat, axis=1) * np.linalg.norm(other, axis=1)
@@ -179,7 +180,7 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
         chosen = np.array(frames_with_map(part, every), int) - part.start
         if method is not None and len(chosen):
             states = None if before is None else tuple(array[chosen] for array in before)
-            maps.append(compute_maps(one.agent, method, observations[chosen], outputs, states, options.seed))
+            maps.append(compute_maps(one.agent, method, observations[chosen], outputs, states))
         work.report(part.stop / steps)
     arrays = _output_arrays(seen)
     if maps:
@@ -308,7 +309,7 @@ def _pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
         outputs = list(saliency_outputs(sample))
 
         def maps() -> None:
-            values = compute_maps(sample.agent, method, observations, outputs, states, options.seed)
+            values = compute_maps(sample.agent, method, observations, outputs, states)
             sample.files.write_chunk("maps.js", map_arrays(np.arange(count), dict(zip(outputs, values, strict=True))))
 
         yield Piece(maps, -(-steps // options.saliency_every) / count, maps)

@@ -22,9 +22,7 @@ class PageKind:
 PAGE_KINDS: Registry[PageKind] = Registry(
     "rl_clarity.page_kinds",
     {
-        "agent": PageKind(
-            ("trajectories", "features", "attribution", "saliency", "examples", "ablation", "behavior")
-        ),
+        "agent": PageKind(("trajectories", "features", "attribution", "saliency", "examples", "ablation", "behavior")),
         "training": PageKind(("trajectories", "saliency"), ("training",), "{env_name}: training of {network}"),
     },
     noun="kind of page",

@@ -11,10 +11,9 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses.analysis import describe_agent
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, perturbation_saliency
-from rl_clarity.analyses.saliency import METHODS, compute_maps, frames_with_map, grid_centers, maps_chunk
+from rl_clarity.analyses.saliency import METHODS, compute_maps, frames_with_map, grid_centers, map_arrays
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.options import InterfaceOptions
-from rl_clarity.pages.chunks import decode_chunk
 from rl_clarity.parsing import parse
 from rl_clarity.recordings.samples import Trajectories
 from tests.fakes import TinyAgent
@@ -182,7 +181,7 @@ def test_grids_cover_the_observation(method: str) -> None:
 
 def test_a_constant_map_is_none_and_not_nan() -> None:
     maps = np.stack([np.full((2, 2), 3.0), np.array([[0, 1], [2, 4]])]).astype(np.float32)
-    arrays = decode_chunk(maps_chunk("maps.js", np.array([0, 4]), {"value": maps}))
+    arrays: dict[str, Any] = map_arrays(np.array([0, 4]), {"value": maps})
     assert arrays["scales.value"].tolist() == [0, 4]
     assert arrays["codes.value"].tolist() == [[[0, 0], [0, 0]], [[0, 64], [128, 255]]]
     assert arrays["totals.value"].tolist() == [12, 7]
@@ -190,7 +189,7 @@ def test_a_constant_map_is_none_and_not_nan() -> None:
 
 def test_maps_that_are_not_finite_are_refused() -> None:
     with pytest.raises(ClarityError, match="the saliency of frame 8 is not finite"):
-        maps_chunk("maps.js", np.array([4, 8]), {"value": np.array([[[0, 1]], [[np.nan, 1]]], np.float32)})
+        map_arrays(np.array([4, 8]), {"value": np.array([[[0, 1]], [[np.nan, 1]]], np.float32)})
 
 
 class CroppedAgent(TinyAgent):
