@@ -70,8 +70,8 @@ def read_series(
                 raise OptionError(f"checkpoints: {path} has the same content as {other}: leave one of them out")
     series = list(found.values())
     if len(series) < 2:
-        names = ", ".join(texts)
-        raise CheckpointError(f"{names} is one checkpoint: comparing takes at least two (rl-clarity run explains one)")
+        given = f"{', '.join(texts)} is one" if texts else "there is no"
+        raise CheckpointError(f"{given} checkpoint: compare takes at least two (run explains a single one)")
     _check_environments(series)
     if all(one.step is not None for one in series):
         series.sort(key=lambda one: one.step or 0.0)

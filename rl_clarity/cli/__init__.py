@@ -1,5 +1,5 @@
-"""The command line: `rl-clarity run | record | train | demo | inspect | evaluate | ablate | export | verify | gallery |
-convert | edit`.
+"""The command line: `rl-clarity run | compare | record | train | demo | inspect | evaluate | ablate | export | verify |
+gallery | convert | edit`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
@@ -22,6 +22,7 @@ from rl_clarity.cli.arguments import (
     PROGRAM,
     Ablate,
     CheckpointCommand,
+    Compare,
     Convert,
     Demo,
     Edit,
@@ -39,7 +40,8 @@ from rl_clarity.errors import FAILED, ClarityError, OptionError, Terminated, exi
 from rl_clarity.jobs import communicator
 from rl_clarity.keys import to_plain
 from rl_clarity.models import fetched
-from rl_clarity.options import InterfaceOptions
+from rl_clarity.options import CompareOptions, InterfaceOptions
+from rl_clarity.parsing import typed
 from rl_clarity.training.options import TrainOptions
 
 USAGE_ERROR = 2
@@ -106,7 +108,7 @@ def _main(words: Sequence[str]) -> int:
             raise
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except KeyboardInterrupt as error:
-        if isinstance(command, Ablate) or (isinstance(command, Run) and not command.dry_run):
+        if isinstance(command, Ablate) or (isinstance(command, Run | Compare) and not command.dry_run):
             error.args = ("the same command resumes it",)
         return _stopped(error)
     if summary and communicator().rank == 0:
@@ -170,6 +172,21 @@ def _run(command: Run) -> Result:
     return (result.to_dict(), str(result)) if command.dry_run else _page(result)
 
 
+def _compare(command: Compare) -> Result:
+    options: dict[str, Any] = {f.name: getattr(command.options, f.name) for f in fields(CompareOptions)}
+    result: Any = rl_clarity.compare(
+        command.checkpoints,
+        command.output_dir,
+        dry_run=command.dry_run,
+        log=command.log,
+        log_columns=command.log_columns,
+        steps_per_number=command.steps_per_number,
+        metadata=typed(command.metadata),
+        **{**options, "env_name": command.env_name, "overwrite": command.force},
+    )
+    return (result.to_dict(), str(result)) if command.dry_run else _page(result)
+
+
 def _train(command: Train) -> Result:
     options = {f.name: getattr(command.options, f.name) for f in fields(TrainOptions)}
     summary = rl_clarity.train(command.save_dir, overwrite=command.force, **options)
@@ -179,7 +196,7 @@ def _train(command: Train) -> Result:
 def _demo(command: Demo) -> Result:
     from rl_clarity.demo import demo
 
-    return _page(demo(command.output_dir))
+    return _page(demo(command.output_dir, page=command.page))
 
 
 def _check_outputs(command: CheckpointCommand) -> None:
@@ -332,6 +349,7 @@ def _edit(command: Edit) -> Result:
 
 RUNNERS: dict[type, Any] = {
     Run: _run,
+    Compare: _compare,
     Train: _train,
     Demo: _demo,
     Inspect: _inspect,

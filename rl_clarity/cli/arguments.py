@@ -7,13 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
 from rl_clarity.environments import override_name
 from rl_clarity.errors import ClarityError, OptionError
-from rl_clarity.options import ORIGINAL, InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.options import (
+    ORIGINAL,
+    CompareOptions,
+    InterfaceOptions,
+    LoadOptions,
+    ObservationsOptions,
+    TrajectoriesOptions,
+)
 from rl_clarity.parsing import parse, typed
 from rl_clarity.recordings.options import EvaluationOptions, RecordOptions
 from rl_clarity.training.options import TrainOptions
@@ -144,6 +151,19 @@ class PageFlags(InterfaceOptions):
 
 
 @dataclass(frozen=True)
+class CompareFlags(CompareOptions):
+    """Options of a page of checkpoints that the command line has."""
+
+    env_name: tyro.conf.Suppress[str | None] = None
+    greedy: Annotated[bool, tyro.conf.arg(name="deterministic")] = False
+    """Take the most likely action instead of sampling one, and no random actions (epsilon_greedy)."""
+    analyses: Analyses = field(default_factory=dict)
+    """More analyses of each checkpoint, by name, with their options: novelty novelty.samples=4."""
+    action_group_fns: tyro.conf.SuppressFixed[Any] = None
+    overwrite: tyro.conf.Suppress[bool] = False
+
+
+@dataclass(frozen=True)
 class TrainFlags(TrainOptions):
     """Options of training, with their names on the command line."""
 
@@ -206,6 +226,33 @@ class Run(CheckpointCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Compare(Command):
+    """Compare the checkpoints of a training: let them play, look at the same play, and write a page. An interrupted
+    command is resumed by the same command.
+    """
+
+    output_dir: DirectoryPath
+    """Directory of the page."""
+    checkpoints: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CHECKPOINT [...]")]
+    """Checkpoint files, folders of them, patterns, or an included series: models:breakout-series."""
+    log: Path | None = None
+    """Log of the training, for the learning curve; by default a known one beside the checkpoints."""
+    log_columns: tuple[str, str] | None = None
+    """Columns of the steps and of the mean return in the log."""
+    steps_per_number: float | None = None
+    """Training steps that the number in a file's name stands for, if the files do not say how many there were."""
+    env_name: str | None = None
+    """Environment to play; the checkpoints' by default."""
+    metadata: Metadata = field(default_factory=dict)
+    """Other metadata that override the checkpoints': env_kind, gamma, frame_stack, num_levels, ..."""
+    options: Annotated[CompareFlags, tyro.conf.arg(name="")] = field(default_factory=CompareFlags)
+    dry_run: Switch = False
+    """Only print a forecast of time, memory and disk space. Nothing is written."""
+    force: Switch = False
+    """Replace a page in the directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Train(Command):
     """Train an agent by PPO. Interrupted training is resumed by the same command."""
 
@@ -218,10 +265,14 @@ class Train(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Demo(Command):
-    """Explain an included agent, at a size that takes about a minute."""
+    """Explain an included agent, or compare the checkpoints of an included series, at a size that takes about a
+    minute.
+    """
 
     output_dir: Path = Path("out/demo")
     """Directory of the page."""
+    page: Literal["agent", "training"] = "agent"
+    """Kind of the page: of an agent, or of the checkpoints of a training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,7 +402,7 @@ class Edit(CheckpointCommand):
 
 COMMANDS: dict[str, Any] = {
     kind.__name__.lower(): kind
-    for kind in (Run, Train, Demo, Inspect, Record, Evaluate, Ablate, Export, Verify, Gallery, Convert, Edit)
+    for kind in (Run, Compare, Train, Demo, Inspect, Record, Evaluate, Ablate, Export, Verify, Gallery, Convert, Edit)
 }
 
 
