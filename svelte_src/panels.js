@@ -16,6 +16,13 @@ export * as timeline from "./pages/agent/Timeline.svelte";
 export * as trajectories from "./pages/agent/Trajectories.svelte";
 export * as trust from "./pages/agent/Trust.svelte";
 
+// Of a page of training.
+export * as checkpoints from "./pages/training/Checkpoints.svelte";
+export * as play from "./pages/training/Play.svelte";
+export * as curve from "./pages/training/Curve.svelte";
+export * as returns from "./pages/training/Returns.svelte";
+export * as films from "./pages/training/Films.svelte";
+
 // Generic panels, which draw the sections of any analysis that name them; they get the section's data as properties.
 export * as bars from "./kit/graph/Bars.svelte";
 export * as images from "./kit/image/Images.svelte";

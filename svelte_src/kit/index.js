@@ -1,15 +1,17 @@
 // Components and functions of the kit for pages of any kind.
 export { default as Bars } from "./graph/Bars.svelte";
+export { default as Chart } from "./graph/Chart.svelte";
 export { default as GraphTrack } from "./graph/GraphTrack.svelte";
 export { default as Chip } from "./image/Chip.svelte";
 export { default as FrameButton } from "./image/FrameButton.svelte";
 export { default as Observation } from "./image/Observation.svelte";
 export { default as Overlay } from "./image/Overlay.svelte";
-export { graphColor, hexOf, textOn, trajectoryColor } from "./image/colors.js";
+export { CANVAS, graphColor, hexOf, SAFE_HUES, textOn, trajectoryColor } from "./image/colors.js";
 export { valuesAt } from "./image/values.js";
 export { default as Icon } from "./shell/Icon.svelte";
 export { default as Panel } from "./shell/Panel.svelte";
 export { default as Place } from "./shell/Place.svelte";
+export { default as Provenance } from "./shell/Provenance.svelte";
 export { default as ResourceState } from "./shell/ResourceState.svelte";
 export { default as Select } from "./shell/Select.svelte";
 export { download } from "./shell/address.js";

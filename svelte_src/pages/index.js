@@ -1,3 +1,4 @@
 // The registry of kinds of page, one line each, by `manifest.kind`.
 export * as agent from "./agent/index.js";
 export * as gallery from "./gallery/index.js";
+export * as training from "./training/index.js";

@@ -168,7 +168,7 @@ class _Writer:
         frames = [draw_frame(index, t) for t in range(steps)]
         names = []
         for segment, start in enumerate(range(0, steps, SEGMENT)):
-            encoded = [_png(frame) for frame in frames[start : start + SEGMENT]]
+            encoded = [encode_png(frame) for frame in frames[start : start + SEGMENT]]
             offsets = np.cumsum([0] + [len(data) for data in encoded]).astype(np.int32)
             names.append(
                 self._chunk(
@@ -335,8 +335,13 @@ class _Writer:
         return write_chunk(self.page, name, arrays, delta, meta)
 
     def _image(self, name: str, image: np.ndarray) -> str:
-        self.page.write(name, _png(image))
-        return ImageName(name)
+        return write_image(self.page, name, image)
+
+
+def write_image(page: LocalDirectory, name: str, image: np.ndarray) -> str:
+    """Write a PNG and return its name."""
+    page.write(name, encode_png(image))
+    return ImageName(name)
 
 
 def write_chunk(
@@ -384,7 +389,7 @@ def read_chunk(directory: Path, name: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _png(image: np.ndarray) -> bytes:
+def encode_png(image: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "PNG", compress_level=6)
     return buffer.getvalue()

@@ -4,7 +4,7 @@
 const SAFE = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#7a3fb5"];
 /** The same, darker or lighter, for layers of more features. */
 const SAFE_TOO = ["#855c00", "#1f6f9f", "#7fd9bb", "#9a9100", "#8fc7ef", "#7d3700", "#7d2f58", "#c3a1e6"];
-const SAFE_HUES = [...SAFE, ...SAFE_TOO];
+export const SAFE_HUES = [...SAFE, ...SAFE_TOO];
 
 /** Names that options use by default, in a tone that reads on the theme. */
 const TONES = {
@@ -89,6 +89,7 @@ export function textOn(color) {
 /** Colors that are drawn on canvases, where CSS variables do not reach. */
 export const CANVAS = {
   light: {
+    surface: "#ffffff",
     line: "#8a8f96",
     zero: "#827f76",
     playhead: "#1c1f23",
@@ -97,6 +98,7 @@ export const CANVAS = {
     negative: "#b3322c",
   },
   dark: {
+    surface: "#1b1e22",
     line: "#7d838c",
     zero: "#737a83",
     playhead: "#ffffff",

@@ -37,13 +37,13 @@ export function drawFilm(context, view, parts, perImage) {
 }
 
 /** A graph of numbers, broken where episodes begin, within [low, high]. */
-export function drawGraph(context, view, { values, firsts, range: [low, high], color, zero }) {
+export function drawGraph(context, view, { values, firsts, range: [low, high], color, zero, wide = 1.5 }) {
   const pad = 4;
   const toY = (value) => view.height - pad - ((value - low) / (high - low)) * (view.height - 2 * pad);
   if (zero && low < 0 && high > 0) drawLevel(context, view, toY(0), zero);
   context.strokeStyle = color;
   context.fillStyle = color;
-  context.lineWidth = 1.5;
+  context.lineWidth = wide;
   context.lineJoin = "round";
   context.beginPath();
   for (const points of polylines(values, firsts, firstVisible(view) - 1, lastVisible(view) + 1, pixelsPerStep(view))) {

@@ -28,6 +28,8 @@ export const layout = {
   aside: ["feature", "features", "find", "notes", "trust", "export", "help"],
 };
 
+export const labels = { navigation: "Trajectories and bookmarks", skip: "Skip to the timeline" };
+
 /** Other names of panels in addresses, such as those of earlier versions. */
 export const aliases = { thoughts: "outputs" };
 

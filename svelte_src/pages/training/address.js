@@ -1,0 +1,82 @@
+// The selection in the page's address: `?checkpoints=1.10&episode=1&step=120`, counted from 1, defaults left out.
+import { changed, initialSelection } from "./selection.js";
+
+/** A change of these is a place to come back to with the browser's back button. */
+export const PLACES = ["chosen", "episode"];
+const TEXTS = ["sync", "method", "overlay", "scale", "output"];
+const NUMBERS = ["opacity", "threshold", "sure", "window", "visible"];
+/** Longest name of a region in an address. */
+const LONGEST = 60;
+
+/** @returns {string} the query, with its question mark */
+export function toQuery(training, selection, kept = {}) {
+  const defaults = initialSelection(training);
+  const query = new URLSearchParams(kept);
+  query.set("checkpoints", selection.chosen.map((index) => index + 1).join("."));
+  query.set("episode", selection.episode + 1);
+  query.set("step", selection.step + 1);
+  for (const key of [...TEXTS, ...NUMBERS]) if (selection[key] !== defaults[key]) query.set(key, selection[key]);
+  if (selection.path) query.set("path", "1");
+  const { rows, columns, boxes, names } = selection.regions;
+  if (rows !== 2 || columns !== 2) query.set("grid", `${rows}x${columns}`);
+  if (boxes.length) query.set("boxes", boxes.map((box) => box.map(short).join("~")).join(","));
+  for (const [index, name] of Object.entries(names)) query.append("name", `${Number(index) + 1}~${name}`);
+  if (selection.region) query.set("region", selection.region + 1);
+  for (const [axis, range] of Object.entries(selection.brushes)) {
+    query.append("brush", [axis, ...range.map((value) => (axis === "step" ? value + 1 : short(value)))].join("~"));
+  }
+  if (selection.axes.length) query.set("axes", selection.axes.join("~"));
+  return `?${query}`;
+}
+
+/** Enough figures to find the same lines again. */
+const short = (value) => String(Number(value.toPrecision(5)));
+
+/** @returns {import("./selection.js").Selection} what a query says, and defaults for the rest and for what is wrong */
+export function fromQuery(training, text) {
+  const query = new URLSearchParams(text);
+  const patch = {};
+  const number = (name) => (/^-?\d*\.?\d+$/.test(query.get(name) ?? "") ? Number(query.get(name)) : null);
+  if (query.has("checkpoints"))
+    patch.chosen = query
+      .get("checkpoints")
+      .split(".")
+      .map((k) => Number(k) - 1);
+  for (const name of ["episode", "step", "region"]) if (number(name) !== null) patch[name] = number(name) - 1;
+  for (const name of TEXTS) if (query.has(name)) patch[name] = query.get(name);
+  for (const name of NUMBERS) if (number(name) !== null) patch[name] = number(name);
+  if (query.has("path")) patch.path = query.get("path") === "1";
+  patch.regions = regionsFrom(query);
+  patch.brushes = Object.fromEntries(query.getAll("brush").map(brushFrom).filter(Boolean));
+  if (query.has("axes")) patch.axes = query.get("axes").split("~");
+  return changed(training, initialSelection(training), patch);
+}
+
+/** Everything that an address says is a place. */
+export const placeFromQuery = fromQuery;
+
+function regionsFrom(query) {
+  const [, rows, columns] = /^(\d+)x(\d+)$/.exec(query.get("grid") ?? "") ?? [null, 2, 2];
+  const boxes = (query.get("boxes") ?? "").split(",").map((box) => (box ? box.split("~").map(Number) : []));
+  const names = query.getAll("name").map((text) => /^(\d+)~(.+)$/.exec(text));
+  return {
+    rows: Number(rows),
+    columns: Number(columns),
+    boxes,
+    names: Object.fromEntries(names.filter(Boolean).map(([, k, name]) => [k - 1, name.slice(0, LONGEST)])),
+  };
+}
+
+function brushFrom(text) {
+  const [axis, low, high] = text.split("~");
+  if (!low || !high) return null;
+  const from = axis === "step" ? 1 : 0;
+  return [axis, [Number(low) - from, Number(high) - from]];
+}
+
+/** What a note can be on: the moment that is shown. */
+export function notePlaces(training, selection) {
+  const names = selection.chosen.map((index) => training.checkpoints[index].name).join(", ");
+  const place = `${names}, episode ${selection.episode + 1}, step ${selection.step + 1}`;
+  return [{ place, query: toQuery(training, selection) }];
+}

@@ -1,0 +1,143 @@
+// The saliency maps of an episode: one chunk of all its segments, and what they say of regions of the image.
+import { memoized } from "../../data/cache.js";
+
+/**
+ * The chunks of an episode's segments as one (docs/page-format.md, "Section saliency").
+ *
+ * @param {{arrays: Object<string, {data: ArrayLike<number>, shape: number[]}>}[]} chunks
+ * @returns {{arrays: object} | null}
+ */
+export function joinMaps(chunks) {
+  if (chunks.length < 2) return chunks[0] ?? null;
+  const keys = Object.keys(chunks[0].arrays);
+  return { arrays: Object.fromEntries(keys.map((key) => [key, joined(chunks.map(({ arrays }) => arrays[key]))])) };
+}
+
+function joined(parts) {
+  const data = new parts[0].data.constructor(parts.reduce((length, part) => length + part.data.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    data.set(part.data, at);
+    at += part.data.length;
+  }
+  const [, ...rest] = parts[0].shape;
+  return { data, shape: [parts.reduce((count, { shape }) => count + shape[0], 0), ...rest] };
+}
+
+/** The outputs that maps are of. */
+export const mapOutputs = ({ arrays }) =>
+  Object.keys(arrays)
+    .filter((key) => key.startsWith("codes."))
+    .map((key) => key.slice("codes.".length));
+
+/** The output of the maps that stands for the policy or the value: agents with action values have the largest one. */
+export const storedOutput = ({ arrays }, output) => (output === "policy" || arrays["codes.value"] ? output : "greedy");
+
+// Regions.
+
+/** The edges of cells along one side, as shares of the frame: halfway between centers. */
+export function cellEdges(centers) {
+  const last = centers.length - 1;
+  const step = last > 0 ? (centers[last] - centers[0]) / last : 1;
+  const between = centers.slice(1).map((center, i) => (center + centers[i]) / 2);
+  return [Math.max(0, centers[0] - step / 2), ...between, Math.min(1, centers[last] + step / 2)];
+}
+
+/** The boxes of regions, [top, left, bottom, right] as shares of the frame: those that were drawn, or a grid over the maps. */
+export function regionBoxes(centers, { rows, columns, boxes }) {
+  if (boxes.length) return boxes;
+  const cut = (edges, parts) =>
+    Array.from({ length: parts + 1 }, (_, i) => edges[Math.round((i * (edges.length - 1)) / parts)]);
+  const [ys, xs] = [cut(cellEdges(centers.rows), rows), cut(cellEdges(centers.columns), columns)];
+  return Array.from({ length: rows * columns }, (_, k) => {
+    const [row, column] = [Math.floor(k / columns), k % columns];
+    return [ys[row], xs[column], ys[row + 1], xs[column + 1]];
+  });
+}
+
+/** Of each region the cells whose center lies in it; a center on a border belongs to the region below or right of it. */
+export function regionCells(centers, regions) {
+  return regionBoxes(centers, regions).map(([top, left, bottom, right]) => {
+    const inside = (at, low, high) => at >= low && (at < high || (high >= 1 && at <= 1));
+    return centers.rows.flatMap((y, row) =>
+      centers.columns.flatMap((x, column) =>
+        inside(y, top, bottom) && inside(x, left, right) ? [row * centers.columns.length + column] : [],
+      ),
+    );
+  });
+}
+
+/** What a region is called. */
+export function regionName({ rows, columns, boxes, names }, k) {
+  if (names[k]) return names[k];
+  if (boxes.length) return `box ${k + 1}`;
+  if (rows * columns === 1) return "all";
+  const row = ["top", "bottom"][rows === 2 ? Math.floor(k / columns) : -1] ?? `row ${Math.floor(k / columns) + 1}`;
+  const column = ["left", "right"][columns === 2 ? k % columns : -1] ?? `column ${(k % columns) + 1}`;
+  if (rows === 1) return column;
+  return columns === 1 ? row : `${row} ${column}`;
+}
+
+/**
+ * The share of each region in the sum of a map's magnitudes; 0 where a map is constant.
+ *
+ * @param {{data: ArrayLike<number>, shape: number[]}} codes (m, rows, columns)
+ * @param {string} cells of each region, a list of lists as JSON
+ * @returns {Float64Array[]} for each region m shares
+ */
+export const regionShares = memoized(({ data, shape: [count, rows, columns] }, cells) => {
+  const regions = JSON.parse(cells);
+  const size = rows * columns;
+  const shares = regions.map(() => new Float64Array(count));
+  for (let m = 0; m < count; m += 1) {
+    let total = 0;
+    for (let i = m * size; i < (m + 1) * size; i += 1) total += Math.abs(data[i]);
+    if (total === 0) continue;
+    regions.forEach((list, k) => {
+      let sum = 0;
+      for (const cell of list) sum += Math.abs(data[m * size + cell]);
+      shares[k][m] = sum / total;
+    });
+  }
+  return shares;
+});
+
+/** The same of the policy's or the value's maps; null where there are none. */
+export function sharesOf(maps, output, centers, regions) {
+  const codes = maps.arrays[`codes.${storedOutput(maps, output)}`];
+  return codes ? regionShares(codes, JSON.stringify(regionCells(centers, regions))) : null;
+}
+
+/** The cell of each map's largest magnitude, -1 where a map is constant. */
+export const mapPeaks = memoized(({ data, shape: [count, rows, columns] }) => {
+  const size = rows * columns;
+  return Int32Array.from({ length: count }, (_, m) => {
+    let [peak, most] = [-1, 0];
+    for (let i = 0; i < size; i += 1) {
+      const magnitude = Math.abs(data[m * size + i]);
+      if (magnitude > most) [most, peak] = [magnitude, i];
+    }
+    return peak;
+  });
+});
+
+/** Mean, smallest and largest of each number and those before it, `window` at most together. */
+export function rolling(values, window) {
+  const mean = new Float64Array(values.length);
+  const low = new Float64Array(values.length);
+  const high = new Float64Array(values.length);
+  for (let i = 0; i < values.length; i += 1) {
+    const part = values.subarray(Math.max(0, i - window + 1), i + 1);
+    mean[i] = part.reduce((sum, value) => sum + value, 0) / part.length;
+    low[i] = Math.min(...part);
+    high[i] = Math.max(...part);
+  }
+  return { mean, low, high };
+}
+
+/** Places in a list of shares at which they pass a part of their largest one. */
+export function passes(shares, threshold) {
+  const limit = threshold * shares.reduce((most, share) => Math.max(most, share), 0);
+  const above = (i) => shares[i] > 0 && shares[i] >= limit;
+  return Array.from(shares.keys()).filter((i) => above(i) && (i === 0 || !above(i - 1)));
+}

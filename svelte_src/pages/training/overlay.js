@@ -1,0 +1,58 @@
+// The saliency maps that a frame shows, as an image over it.
+import { recent } from "../../data/cache.js";
+import { mapIndex, saliencyMap, saliencyScale } from "../../data/saliency.js";
+import { composeSaliency, overlaySize, saliencyColor } from "../../kit/image/saliency.js";
+import { storedOutput } from "./maps.js";
+
+/** Images that are kept: those of a few checkpoints. */
+const KEPT = 24;
+
+const compose = recent(
+  ({ chunk, index, outputs, scales, centers, observation }) =>
+    composeSaliency({
+      maps: outputs
+        .map((output, i) => ({
+          map: saliencyMap(chunk, output, index),
+          scale: scales[i],
+          color: saliencyColor(output),
+        }))
+        .filter(({ map }) => map),
+      centers,
+      size: overlaySize(observation),
+      region: observation.region,
+    }),
+  ({ chunk, index, outputs, scales, centers }) => [chunk.arrays, index, centers, ...outputs, ...scales],
+  KEPT,
+);
+
+/** The outputs that are shown over a frame. */
+export function shownOutputs(chunk, overlay) {
+  if (overlay === "none") return [];
+  return (overlay === "both" ? ["policy", "value"] : [overlay]).map((output) => storedOutput(chunk, output));
+}
+
+/**
+ * @param {object} options
+ * @param {{arrays: object}} options.chunk the maps of an episode
+ * @param {object} options.method that they are by
+ * @param {number} options.frame
+ * @param {number | null} options.trajectory whose largest value has full opacity; null: that of the chunk
+ * @param {{overlay: string, scale: string}} options.selection
+ * @param {object} options.observation of the agent
+ * @returns {{image: {height: number, width: number, rgba: Uint8ClampedArray}, step: number} | null} and the step of the map
+ */
+export function overlayImage({ chunk, method, frame, trajectory, selection, observation }) {
+  const index = mapIndex(chunk, frame);
+  if (index < 0) return null;
+  const outputs = shownOutputs(chunk, selection.overlay);
+  const scales = outputs.map((output) => {
+    const map = saliencyMap(chunk, output, index);
+    if (trajectory === null && selection.scale === "trajectory") return largestScale(chunk, output);
+    return saliencyScale(method, output, trajectory, selection.scale, map);
+  });
+  const image = compose({ chunk, index, outputs, scales, centers: method.centers, observation });
+  return { image, step: chunk.arrays.steps.data[index] };
+}
+
+const largestScale = ({ arrays }, output) =>
+  arrays[`scales.${output}`]?.data.reduce((most, scale) => Math.max(most, scale), 0) || 1;

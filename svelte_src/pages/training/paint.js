@@ -1,0 +1,115 @@
+// What is drawn on the tracks of a checkpoint.
+import {
+  drawBand,
+  drawEvents,
+  drawGraph,
+  firstVisible,
+  lastVisible,
+  pixelsPerStep,
+  stepToX,
+} from "../../kit/time/draw.js";
+
+/** Cover the steps that brushes leave out. @param {number[][] | null} ranges those that they hold; null: all */
+export function veil(context, view, ranges, surface) {
+  if (!ranges) return;
+  context.fillStyle = surface;
+  context.globalAlpha = 0.72;
+  let from = -0.5;
+  for (const [first, last] of [...ranges, [view.steps, view.steps]]) {
+    const [left, right] = [stepToX(view, from), stepToX(view, first - 0.5)];
+    if (right > left) context.fillRect(left, 0, right - left, view.height);
+    from = last + 0.5;
+  }
+  context.globalAlpha = 1;
+}
+
+/** Action probabilities stacked, the taken action, and cumulative reward on an axis of its own. */
+export function drawPolicy(context, view, { probabilities, actions, colors, rewards, range, tokens }) {
+  if (probabilities) {
+    drawBand(context, view, probabilities, colors);
+    drawTaken(context, view, probabilities, actions);
+  }
+  drawGraph(context, view, { values: rewards, firsts: [], range, color: tokens.surface, wide: 4 });
+  drawGraph(context, view, { values: rewards, firsts: [], range, color: tokens.playhead, wide: 1.75 });
+}
+
+/** A white dot in the middle of the taken action's part, or a line where steps are narrow. */
+function drawTaken(context, view, { data, shape: [, count] }, actions) {
+  const unit = pixelsPerStep(view);
+  const wide = Math.max(1, Math.min(5, unit - 1));
+  for (let t = firstVisible(view); t <= lastVisible(view); t += 1) {
+    let above = 0;
+    for (let k = 0; k < actions[t]; k += 1) above += data[t * count + k];
+    const middle = (above + data[t * count + actions[t]] / 2) * view.height;
+    for (const [edge, color] of [
+      [1, "#000000"],
+      [0, "#ffffff"],
+    ]) {
+      context.fillStyle = color;
+      context.fillRect(stepToX(view, t) - wide / 2 - edge, middle - 1.5 - edge, wide + 2 * edge, 3 + 2 * edge);
+    }
+  }
+}
+
+/** The value, with rewards, and a line where the episode ends. */
+export function drawValue(context, view, { values, rewards, range, color, tokens }) {
+  drawEnd(context, view, tokens);
+  if (values) drawGraph(context, view, { values, firsts: [], range, color, zero: tokens.zero });
+  drawEvents(context, view, { firsts: [], rewards, line: tokens.zero, ...tokens });
+}
+
+export function drawEnd(context, view, tokens) {
+  context.fillStyle = tokens.line;
+  const x = Math.round(stepToX(view, view.steps - 0.5));
+  context.fillRect(x, 0, 2, view.height);
+}
+
+/** Pixels of a lane of moments and of a small grid in it. */
+export const LANE = 14;
+const GLYPH = 10;
+
+/**
+ * Steps at which a region's share passes the threshold, a lane for each region, as small images of the regions with that one
+ * in its color; and dots at steps at which the policy is sure.
+ *
+ * @param {{moments: number[][], boxes: number[][], colors: string[], sure: number[], dots: string[], tokens: object}} all
+ */
+export function drawMoments(context, view, { moments, boxes, colors, sure, dots, tokens }) {
+  moments.forEach((steps, k) => {
+    let last = -Infinity;
+    for (const step of steps) {
+      const x = stepToX(view, step);
+      const top = k * LANE + (LANE - GLYPH) / 2;
+      context.fillStyle = colors[k];
+      if (x - last < GLYPH + 1) {
+        context.fillRect(x - 0.5, top, 1.5, GLYPH);
+        continue;
+      }
+      last = x;
+      drawGlyph(context, x - GLYPH / 2, top, boxes, k, colors[k], tokens);
+    }
+  });
+  const y = moments.length * LANE + LANE / 2;
+  const radius = Math.max(1, Math.min(3, pixelsPerStep(view) / 2));
+  for (const step of sure) {
+    context.fillStyle = dots[step];
+    context.beginPath();
+    context.arc(stepToX(view, step), y, radius, 0, 7);
+    context.fill();
+  }
+}
+
+/** The regions, as small as a letter, with one of them filled. */
+function drawGlyph(context, left, top, boxes, k, color, tokens) {
+  const [y0, x0, y1, x1] = boundsOf(boxes);
+  const toX = (x) => left + ((x - x0) / (x1 - x0)) * GLYPH;
+  const toY = (y) => top + ((y - y0) / (y1 - y0)) * GLYPH;
+  context.strokeStyle = tokens.line;
+  context.lineWidth = 1;
+  context.strokeRect(left + 0.5, top + 0.5, GLYPH - 1, GLYPH - 1);
+  const [low, near, high, far] = boxes[k];
+  context.fillStyle = color;
+  context.fillRect(toX(near), toY(low), Math.max(2, toX(far) - toX(near)), Math.max(2, toY(high) - toY(low)));
+}
+
+const boundsOf = (boxes) => [0, 1, 2, 3].map((i) => Math[i < 2 ? "min" : "max"](...boxes.map((box) => box[i])));
