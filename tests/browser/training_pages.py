@@ -1,4 +1,4 @@
-"""A page of training with made-up data, written by plain numpy to docs/page-format.md; `synthetic` writes one of an agent.
+"""A page of training with made-up data, written by plain numpy to docs/page-format.md (`synthetic` writes an agent's).
 
 The expected numbers of tests are computed from the arrays that are returned, not from the page.
 """
