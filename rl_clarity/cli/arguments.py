@@ -142,7 +142,7 @@ class PageFlags(InterfaceOptions):
 
     env_name: tyro.conf.Suppress[str | None] = None
     analyses: Analyses = field(default_factory=dict)
-    """More analyses to run, by name, with their options: saliency saliency.samples=4."""
+    """More analyses to run, by name, with their options: smoothgrad smoothgrad.samples=4."""
     feature_names: FeatureNames = field(default_factory=dict)
     """Names of features by layer and number, counted from 1 as on the page: 2b.1=coin "2b.3=buzz saw"."""
     action_group_fns: tyro.conf.SuppressFixed[Any] = None

@@ -31,7 +31,7 @@ export function problemWith(manifest, kinds) {
 export function readManifest(manifest, placed = []) {
   const section = (kind) => manifest.sections.find((candidate) => candidate.kind === kind);
   const [trajectories, features, attribution] = ["trajectories", "features", "attribution"].map(section);
-  const [ablation, behavior] = ["ablation", "behavior"].map(section);
+  const [ablation, behavior, saliency] = ["ablation", "behavior", "saliency"].map(section);
   const agent = byId(manifest.agents, trajectories?.agent) ?? {};
   const others = manifest.sections.filter(({ kind }) => !placed.includes(kind));
   return {
@@ -44,13 +44,17 @@ export function readManifest(manifest, placed = []) {
     ...trajectories?.data,
     outputs: attribution?.data.outputs ?? OUTPUTS[agent.kind] ?? [],
     baseline: attribution?.data.baseline,
-    layers: (attribution?.data.layers ?? []).map((layer) => ({
-      ...withFeatures(layer, features?.data.layers[layer.slug]),
-      ...(ablation && { ablation: ablation.data.layers[layer.slug] }),
-      ...(behavior && { behavior: behavior.data.rows.filter((row) => row.layer === layer.name) }),
-    })),
+    layers: [
+      ...(attribution?.data.layers ?? []).map((layer) => ({
+        ...withFeatures(layer, features?.data.layers[layer.slug]),
+        ...(ablation && { ablation: ablation.data.layers[layer.slug] }),
+        ...(behavior && { behavior: behavior.data.rows.filter((row) => row.layer === layer.name) }),
+      })),
+      ...saliencyLayers(saliency?.data),
+    ],
     observations: features?.data.observations ?? null,
     explanations: [trajectories, features, attribution].flatMap((one) => one?.notes ?? []),
+    methods: saliency?.notes ?? [],
     others: others.map((one, i) => ({ ...one, id: idOf(one, others.slice(0, i)) })),
   };
 }
@@ -69,6 +73,26 @@ function withFeatures(layer, { chunk = null, thumbnails = [], reduction = null, 
   return { ...more, ...layer, key, name, features: chunk, thumbnails, reduction };
 }
 
+/** Methods of saliency are shown as layers are, with outputs in place of features. */
+const saliencyLayers = ({ every, methods } = { methods: [] }) =>
+  methods.map((method) => ({
+    ...method,
+    every,
+    kind: "saliency",
+    key: method.name,
+    slug: method.name,
+    name: method.label,
+    height: method.rows,
+    width: method.columns,
+    channels: method.outputs.length,
+    names: method.outputs.map(({ label }) => label),
+    features: null,
+    thumbnails: [],
+  }));
+
+/** Whether a layer is one of the network's, whose attribution has features and adds up to an output. */
+export const hasFeatures = ({ kind }) => kind !== "input" && kind !== "saliency";
+
 /**
  * What an unfinished page lacks, in words.
  *
@@ -82,17 +106,25 @@ export function missingParts(manifest) {
   const total = manifest.trajectories.length;
   const played = numbers(manifest.trajectories, lacks);
   const features = manifest.layers.filter(({ thumbnails }) => lacks(thumbnails)).map(({ name }) => name);
-  const attribution = manifest.layers.flatMap((layer) => {
-    const without = numbers(manifest.trajectories, (_, t) =>
-      lacks([layer.totals[t], ...Object.values(layer.attribution).map((segments) => segments[t])]),
-    );
-    if (!without.length) return [];
-    return [without.length === total ? `to ${layer.name}` : `to ${layer.name} on ${trajectoryNumbers(without)}`];
-  });
+  const places = (layers, filesOf) =>
+    layers.flatMap((layer) => {
+      const without = numbers(manifest.trajectories, (_, t) => lacks(filesOf(layer, t)));
+      if (!without.length) return [];
+      return [without.length === total ? layer.name : `${layer.name} on ${trajectoryNumbers(without)}`];
+    });
+  const [methods, layers] = [true, false].map((wanted) =>
+    manifest.layers.filter(({ kind }) => (kind === "saliency") === wanted),
+  );
+  const attribution = places(layers, ({ totals, attribution: files }, t) => [
+    totals[t],
+    ...Object.values(files).map((segments) => segments[t]),
+  ]);
+  const saliency = places(methods, ({ maps: files }, t) => files[t]);
   const parts = [
     played.length && `frames of ${played.length === total ? "all trajectories" : trajectoryNumbers(played)}`,
     features.length && `features of ${features.join(", ")}`,
-    attribution.length && `attribution ${attribution.join(", ")}`,
+    attribution.length && `attribution ${attribution.map((place) => `to ${place}`).join(", ")}`,
+    saliency.length && `saliency by ${saliency.join(", ")}`,
     ...(manifest.others ?? []).filter(({ data }) => lacks(data)).map(({ title, kind }) => title || kind),
   ].filter(Boolean);
   return parts.join("; ") || "comparison of features";

@@ -6,7 +6,9 @@ export { default as Chip } from "./image/Chip.svelte";
 export { default as FrameButton } from "./image/FrameButton.svelte";
 export { default as Observation } from "./image/Observation.svelte";
 export { default as Overlay } from "./image/Overlay.svelte";
-export { CANVAS, graphColor, hexOf, SAFE_HUES, textOn, trajectoryColor } from "./image/colors.js";
+export { cellArea, cellMiddle, cellUnder } from "./image/cells.js";
+export { CANVAS, graphColor, hexOf, SAFE_HUES, saliencyColor, textOn, trajectoryColor } from "./image/colors.js";
+export { composeSaliency, overlaySize } from "./image/saliency.js";
 export { valuesAt } from "./image/values.js";
 export { default as Icon } from "./shell/Icon.svelte";
 export { default as Panel } from "./shell/Panel.svelte";
@@ -23,6 +25,7 @@ export {
   formatPart,
   formatPercent,
   frameName,
+  layerName,
   outputName,
 } from "./shell/format.js";
 export { PAGE } from "./shell/page.js";

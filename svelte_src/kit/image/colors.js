@@ -12,6 +12,18 @@ const TONES = {
   dark: { blue: "#7fb0ff", green: "#63d297", red: "#ff8f87", orange: "#ffb25e" },
 };
 
+/** Colors of saliency. */
+const OUTPUTS = {
+  standard: { policy: "#4444e6", value: "#f04444" },
+  safe: { policy: "#0072b2", value: "#e69f00" },
+};
+
+/** The color of an output of a saliency method: blue for the policy, red for the value or the largest action value. */
+export const saliencyColor = (output, palette = "standard") => {
+  const { policy, value } = OUTPUTS[palette] ?? OUTPUTS.standard;
+  return output === "policy" ? policy : value;
+};
+
 export function parseHex(color) {
   const digits = color.replace("#", "");
   const full = digits.length === 3 ? [...digits].map((d) => d + d).join("") : digits;
@@ -20,6 +32,12 @@ export function parseHex(color) {
 
 /** A channel's colors: {color: to show it, hue: to weight it by, unit L2 norm}. */
 export function channelColors(layer, palette) {
+  if (layer.kind === "saliency") {
+    return layer.outputs.map(({ id }) => {
+      const color = saliencyColor(id, palette);
+      return { color, hue: hueOf(color) };
+    });
+  }
   if (palette !== "safe" || layer.kind === "input") {
     return layer.colors.map((color, k) => ({ color, hue: layer.hues[k] }));
   }

@@ -1,5 +1,6 @@
 // Images of attribution and saliency maps: see "Composition" in docs/page-format.md.
 import { composeMixed } from "./mixed.js";
+import { composeSaliency, saliencyKey } from "./saliency.js";
 import { partsOf } from "./values.js";
 
 /**
@@ -21,17 +22,22 @@ import { partsOf } from "./values.js";
  */
 
 /**
- * Compose one image.
+ * Compose one image, of attribution, or of saliency (`maps`: see saliency.js).
  *
- * @param {Composition} options
+ * @param {Composition | import("./saliency.js").SaliencyComposition} options
  * @returns {{height: number, width: number, rgba: Uint8ClampedArray, premultiplied: () => Float32Array, rest: Float32Array,
  *   clipped: number[]}} the bytes of an ImageData; the same as colors times opacity in 0..1; the opacity of the rest at each
  *   position; and the positions that exceed the scale. With mixed hues the last two are empty
  */
-export const composeImage = (options) => (options.mixed ? composeMixed(options) : composeStrongest(options));
+export function composeImage(options) {
+  if (options.maps) return composeSaliency(options);
+  return options.mixed ? composeMixed(options) : composeStrongest(options);
+}
 
 /** All that an image depends on. */
-export const imageKey = ({ grid, sign, scale, values, hues, chosen, residual, mixed, smooth, threshold }) => [
+export const imageKey = (options) => (options.maps ? saliencyKey(options) : attributionKey(options));
+
+const attributionKey = ({ grid, sign, scale, values, hues, chosen, residual, mixed, smooth, threshold }) => [
   grid.height,
   grid.width,
   sign,

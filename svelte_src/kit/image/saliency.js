@@ -2,19 +2,10 @@
 import { memoized } from "../../data/cache.js";
 import { parseHex } from "./colors.js";
 
-const COLORS = {
-  standard: { policy: "#4444e6", value: "#f04444" },
-  safe: { policy: "#0072b2", value: "#e69f00" },
-};
 /** Longest side of an image; grids are much coarser. */
 const MOST = 256;
 const WHOLE = [0, 0, 1, 1];
-
-/** The color of an output of a saliency method: blue for the policy, red for the value or the largest action value. */
-export const saliencyColor = (output, palette = "standard") => {
-  const { policy, value } = COLORS[palette] ?? COLORS.standard;
-  return output === "policy" ? policy : value;
-};
+const NOTHING = new Float32Array(0);
 
 /**
  * For each of `size` pixels along an axis the two cells that it lies between: the first, and the share of the second.
@@ -70,17 +61,31 @@ export function overlaySize({ frame_height: height, frame_width: width }) {
 }
 
 /**
- * Compose one image of the maps of one or several outputs: a position has as much opacity as it would have with one over the
- * other, and the mean of their colors, weighted by opacity.
+ * @typedef {object} SaliencyComposition
+ * @property {{map: import("../../data/saliency.js").SaliencyMap, scale: number, color: string}[]} maps of one or several outputs,
+ *   without those that are null
+ * @property {{rows: number[], columns: number[]}} centers
+ * @property {{height: number, width: number}} size of the image
+ * @property {number[]} [region] top, left, bottom, right of what the observation shows, as shares of the frame
+ * @property {number} [threshold] less opacity than this is none
+ */
+
+/** All that an image depends on. */
+export const saliencyKey = ({ maps, centers, size, region, threshold }) => [
+  centers,
+  size.height,
+  size.width,
+  String(region),
+  threshold,
+  ...maps.flatMap(({ map, scale, color }) => [map, scale, color]),
+];
+
+/**
+ * Compose one image: a position has as much opacity as it would have with one map over the other, and the mean of their colors,
+ * weighted by opacity.
  *
- * @param {object} options
- * @param {{map: import("../../data/saliency.js").SaliencyMap, scale: number, color: string}[]} options.maps without those that are
- *   null
- * @param {{rows: number[], columns: number[]}} options.centers
- * @param {{height: number, width: number}} options.size of the image
- * @param {number[]} [options.region] top, left, bottom, right of what the observation shows, as shares of the frame
- * @param {number} [options.threshold] less opacity than this is none
- * @returns {{height: number, width: number, rgba: Uint8ClampedArray}} the bytes of an ImageData
+ * @param {SaliencyComposition} options
+ * @returns what `composeImage` returns; nothing is marked
  */
 export function composeSaliency({ maps, centers, size, region, threshold = 0 }) {
   const { height, width } = size;
@@ -112,5 +117,7 @@ export function composeSaliency({ maps, centers, size, region, threshold = 0 }) 
       rgba[4 * at + 3] = 255 * (1 - seen);
     }
   }
-  return { height, width, rgba };
+  const premultiplied = () =>
+    Float32Array.from(rgba, (level, i) => (level / 255) * (i % 4 === 3 ? 1 : rgba[i - (i % 4) + 3] / 255));
+  return { height, width, rgba, premultiplied, rest: NOTHING, clipped: [] };
 }

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { mapIndex, saliencyMap, saliencyScale, segmentOfMap } from "../../data/saliency.js";
-import { axisWeights, composeSaliency, interpolate, overlaySize, saliencyColor } from "./saliency.js";
+import { saliencyColor } from "./colors.js";
+import { axisWeights, composeSaliency, interpolate, overlaySize } from "./saliency.js";
 
 const array = (Type, shape, ...data) => ({ data: Type.from(data), shape });
 const CHUNK = {

@@ -42,6 +42,9 @@ export const formatPercent = (fraction) => `${percentFormat(fraction < 0.1 ? 1 :
 /** What the channels of a layer are called. */
 export const channelWord = (layer) => (layer.kind === "input" ? "Channel" : "Feature");
 
+/** "layer 2b", or "saliency by perturbation". */
+export const layerName = ({ kind, name }) => `${kind === "saliency" ? "saliency by" : "layer"} ${name}`;
+
 /** What an output is called. */
 export function outputName({ kind, label }) {
   if (kind === "action") return `action ${label}`;

@@ -1,4 +1,5 @@
 // The selection in the page's address: `?layer=2b&trajectory=3&frame=120`, counted from 1, defaults left out.
+import { hasFeatures } from "../../data/manifest.js";
 import { namesFromTexts, namesToTexts, naming } from "../../data/names.js";
 import { findOutput } from "../../data/questions.js";
 import { frameName } from "../../kit/shell/format.js";
@@ -10,8 +11,8 @@ import { changed, initialSelection, withChannels } from "./selection.js";
 export const PLACES = ["trajectory", "layer", "feature"];
 const MAX_ROWS = 12;
 const PALETTES = ["standard", "safe"];
-const SCALES = ["rows", "trajectory", "frame"];
-const FLAGS = ["residual", "mixed", "combined", "columns", "overlay", "smooth"];
+const SCALES = ["rows", "trajectory", "frame", "all"];
+const FLAGS = ["residual", "mixed", "combined", "columns", "overlay", "grey", "smooth"];
 
 /** @returns {string} the query, with its question mark */
 export function toQuery(manifest, selection, kept = {}) {
@@ -124,7 +125,7 @@ function placeFromText({ layers }, text) {
   const layer = layers.findIndex((candidate) => candidate.slug === slug);
   if (layer < 0) return null;
   const { channels, kind } = layers[layer];
-  if (name === "rest") return kind === "input" ? null : { layer, channel: channels };
+  if (name === "rest") return hasFeatures({ kind }) ? { layer, channel: channels } : null;
   const channel = Number(name) - 1;
   return Number.isInteger(channel) && channel >= 0 && channel < channels ? { layer, channel } : null;
 }

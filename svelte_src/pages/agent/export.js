@@ -7,6 +7,7 @@ import { createSvg } from "../../kit/image/svg.js";
 import { outputName, toCsv } from "../../kit/shell/format.js";
 import { barsFigure, tracksFigure } from "./charts.js";
 import { frameFigure, newCanvas } from "./figure.js";
+import { isSaliency, saliencyTotals } from "./saliency.js";
 import { firstTarget } from "./selection.js";
 
 const VIDEO_TYPES = ["video/mp4;codecs=avc1.42E01E", "video/webm;codecs=vp9", "video/webm"];
@@ -119,9 +120,16 @@ export async function timelineCsv({ manifest, selection, chunks, names }) {
   return new Blob([toCsv([header, ...lines])], { type: "text/csv" });
 }
 
-/** Columns of a row's account: of an output that the page stores also the positive and the negative part of each feature. */
+/** Columns of a row: sums of saliency maps, or the account; of an output that the page stores also the positive and the negative part of each feature. */
 async function rowParts({ manifest, chunks, names }, { layer: index, output: id, trajectory }, series) {
   const layer = manifest.layers[index];
+  if (isSaliency(layer)) {
+    const columns = layer.outputs.map(async ({ id, label }) => {
+      const totals = await saliencyTotals({ manifest, chunks }, layer, id, trajectory);
+      return { name: `saliency by ${layer.name}, ${label}`, valueAt: (t) => totals[t] };
+    });
+    return Promise.all(columns);
+  }
   const name = layer.totals?.[trajectory];
   if (!name) return [];
   const { arrays } = await chunks.get(name);

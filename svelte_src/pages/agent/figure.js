@@ -1,11 +1,13 @@
 // A figure of a frame: the images of every row, with a caption and the colors of the features.
 import { get } from "svelte/store";
+import { hasFeatures } from "../../data/manifest.js";
 import { findOutput } from "../../data/questions.js";
 import { composeImage } from "../../kit/image/compose.js";
 import { drawMarks } from "../../kit/image/marks.js";
 import { greyImage } from "../../kit/image/grey.js";
-import { formatNumber, frameName, outputName } from "../../kit/shell/format.js";
+import { formatNumber, frameName, layerName, outputName } from "../../kit/shell/format.js";
 import { attributionChunks, overlayOf } from "./image.js";
+import { isSaliency } from "./saliency.js";
 import { shownTargets } from "./selection.js";
 
 /** Height of text, of a line of it; pixels between images, between rows, and around all. */
@@ -15,8 +17,17 @@ export const FAMILY = "sans-serif";
 /** Pixels for the name of an image. */
 const NAME_WIDTH = 160;
 const CHIP = 12;
-const SIGNS = { pos: "positive attribution", neg: "negative attribution", abs: "attribution, both signs" };
-const SCALES = { trajectory: "one scale for the trajectory", frame: "a scale for each frame" };
+const SIGNS = {
+  pos: "positive attribution",
+  neg: "negative attribution",
+  abs: "attribution, both signs",
+  saliency: "saliency",
+};
+const SCALES = {
+  trajectory: "one scale for the trajectory",
+  frame: "a scale for each frame",
+  all: "one scale for all trajectories",
+};
 
 /**
  * @typedef {object} Figure
@@ -53,13 +64,17 @@ export function captionOf({ manifest }) {
   return [manifest.title, file && `checkpoint ${file}${hash}`].filter(Boolean).join(" \u00b7 ");
 }
 
-/** What a row shows, in words; `limit`: what has full color. */
-export function rowCaption({ manifest, selection }, target, limit = null) {
+/** What a row shows, in words; `limits`: what has full color, of saliency for each output. */
+export function rowCaption({ manifest, selection }, target, limits = []) {
   const layer = manifest.layers[target.layer];
-  const output = findOutput(manifest, target.output);
-  const facts = [frameName(target), layer && `layer ${layer.name}`, output && outputName(output)];
-  if (limit !== null)
-    facts.push(`full color ${formatNumber(limit)} (${SCALES[selection.now.scale] ?? "one scale for the rows"})`);
+  const output = isSaliency(layer) ? null : findOutput(manifest, target.output);
+  const facts = [frameName(target), layer && layerName(layer), output && outputName(output)];
+  if (limits.length) {
+    const full = limits.map(({ scale, output: k }) =>
+      [layer.names?.[k], formatNumber(scale)].filter(Boolean).join(" "),
+    );
+    facts.push(`full color ${full.join(", ")} (${SCALES[selection.now.scale] ?? "one scale for the rows"})`);
+  }
   return facts.filter(Boolean).join(" \u00b7 ");
 }
 
@@ -74,30 +89,34 @@ async function rowOf(page, target, scale) {
   const factor = Math.max(scale, Math.ceil(NAME_WIDTH / bitmap.width));
   const size = { width: bitmap.width * factor, height: bitmap.height * factor };
   const images = [{ name: "observation", canvas: scaled(size, [[bitmap, 1]]) }];
-  const signs = names.length ? (now.combined ? ["abs"] : ["pos", "neg"]) : [];
-  let limit = null;
+  const maps = isSaliency(manifest.layers[target.layer]);
+  const signs = !names.length ? [] : maps ? ["saliency"] : now.combined ? ["abs"] : ["pos", "neg"];
+  let limits = [];
   for (const sign of signs) {
     const colors = get(page.colors)[target.layer];
     const options = overlayOf(page, { target, sign, isolated: null, colors });
     const image = composeImage(options);
-    limit = options.scale;
-    const layers = now.overlay ? [[greyImage(bitmap, !now.mixed), 1]] : [];
+    limits = options.maps ?? [{ scale: options.scale }];
+    const below = maps && !now.grey ? bitmap : greyImage(bitmap, !maps && !now.mixed);
+    const layers = now.overlay ? [[below, 1]] : [];
     const opacity = now.overlay ? now.opacity : 1;
-    layers.push([canvasOf(image), opacity], [canvasOf(drawMarks(image)), opacity]);
+    const region = maps ? undefined : manifest.observation.region;
+    layers.push([canvasOf(image), opacity, region]);
+    if (!maps) layers.push([canvasOf(drawMarks(image)), opacity, region]);
     images.push({ name: SIGNS[sign], canvas: scaled(size, layers) });
   }
   const width = images.length * (size.width + GAP) - GAP;
-  return { target, images, width, caption: rowCaption(page, target, limit) };
+  return { target, images, width, caption: rowCaption(page, target, limits) };
 }
 
-/** Images over each other, enlarged without smoothing. */
+/** Images over each other, enlarged without smoothing: [image, opacity, region: the part of the size that it covers]. */
 function scaled({ width, height }, layers) {
   const canvas = newCanvas(width, height);
   const context = canvas.getContext("2d");
   context.imageSmoothingEnabled = false;
-  for (const [image, opacity] of layers) {
+  for (const [image, opacity, [top, left, bottom, right] = [0, 0, 1, 1]] of layers) {
     context.globalAlpha = opacity;
-    context.drawImage(image, 0, 0, width, height);
+    context.drawImage(image, left * width, top * height, (right - left) * width, (bottom - top) * height);
   }
   return canvas;
 }
@@ -162,12 +181,12 @@ function rowBlock({ caption, images }) {
 /** The colors of a layer's features, with numbers and names. */
 function legendBlock({ manifest, colors, names }, layerIndex, named, width) {
   const layer = manifest.layers[layerIndex];
-  const rest = layer.kind === "input" ? [] : [{ color: null, text: "rest" }];
+  const rest = hasFeatures(layer) ? [{ color: null, text: "rest" }] : [];
   const features = get(colors)[layerIndex].map(({ color }, k) => ({
     color,
-    text: `${k + 1} ${get(names).name(layerIndex, k)}`.trim(),
+    text: isSaliency(layer) ? layer.names[k] : `${k + 1} ${get(names).name(layerIndex, k)}`.trim(),
   }));
-  const entries = [...(named ? [{ text: `layer ${layer.name}:` }] : []), ...features, ...rest];
+  const entries = [...(named ? [{ text: `${layerName(layer)}:` }] : []), ...features, ...rest];
   let [x, line] = [0, 0];
   const placed = entries.map(({ color, text }) => {
     const used = (color === undefined ? 0 : CHIP + 4) + textWidth(text) + 12;

@@ -1,16 +1,19 @@
 // Frames by condition, or by several that hold together.
 import { findOutput } from "../../data/questions.js";
+import { isSaliency } from "./saliency.js";
 
 /** @typedef {{conditions: object[], trajectory: number | null}} Search conditions that hold together, in one trajectory or all */
 
-/** The kinds of condition; `compare`: above or below a number; `output`, `channel`: which one is asked for. */
+/** The kinds of condition; `compare`: above or below a number; `output`, `channel`: which one is asked for; those
+ * of saliency are the outputs of its methods. */
 export const CONDITIONS = [
   { id: "action", label: "Action taken" },
   { id: "reward", label: "Reward", compare: true },
   { id: "advantage", label: "Advantage", compare: true },
   { id: "output", label: "Output", output: true, compare: true },
   { id: "jump", label: "Jump of an output", output: true, compare: true },
-  { id: "channel", label: "Strength of a feature", channel: true, compare: true },
+  { id: "channel", label: "Strength of a feature", output: true, channel: true, compare: true },
+  { id: "saliency", label: "Saliency of an output", channel: true, compare: true },
   { id: "first", label: "First frame of an episode" },
   { id: "bookmark", label: "Bookmark" },
 ];
@@ -29,7 +32,7 @@ export function measureOf(condition, { series, firsts, output, channel, bookmark
   if (condition.kind === "first") return (t) => firsts[t];
   if (condition.kind === "output") return output && ((t) => output[t]);
   if (condition.kind === "jump") return output && ((t) => (t === 0 || firsts[t] ? 0 : output[t] - output[t - 1]));
-  if (condition.kind === "channel") return channel && ((t) => channel[t]);
+  if (condition.kind === "channel" || condition.kind === "saliency") return channel && ((t) => channel[t]);
   if (condition.kind === "bookmark") return bookmarks && ((t) => bookmarks.get(t));
   return null;
 }
@@ -87,8 +90,9 @@ function conditionToText({ layers }, { kind, compare, value, output, layer, chan
   if (kind === "bookmark") return `bookmark~${which}`;
   const parts = [asked.channel ? "feature" : kind];
   if (asked.compare) parts.push(compare, value);
-  if (asked.output || asked.channel) parts.push(output);
-  if (asked.channel) parts.push(layers[layer].slug, channel + 1);
+  if (asked.output) parts.push(output);
+  if (asked.channel)
+    parts.push(layers[layer].slug, kind === "saliency" ? layers[layer].outputs[channel].id : channel + 1);
   return parts.join("~");
 }
 
@@ -114,11 +118,14 @@ function conditionFromText(manifest, name, rest) {
   const condition = { kind };
   const parts = [...rest];
   if (asked.compare) Object.assign(condition, { compare: parts.shift(), value: Number(parts.shift() || NaN) });
-  if (asked.output || asked.channel) condition.output = parts.shift();
+  if (asked.output) condition.output = parts.shift();
   if (asked.channel) {
     const [slug, channel] = parts;
-    condition.layer = manifest.layers.findIndex((layer) => layer.slug === slug);
-    condition.channel = Number(channel) - 1;
+    condition.layer = manifest.layers.findIndex(
+      (layer) => layer.slug === slug && isSaliency(layer) === (kind === "saliency"),
+    );
+    const { outputs = [] } = manifest.layers[condition.layer] ?? {};
+    condition.channel = kind === "saliency" ? outputs.findIndex(({ id }) => id === channel) : Number(channel) - 1;
   }
   return isPossible(manifest, condition) ? condition : null;
 }

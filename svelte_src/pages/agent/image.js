@@ -1,9 +1,11 @@
 // The attribution that a selection asks for, from the chunks that are loaded.
 import { memoized, recent } from "../../data/cache.js";
 import { findOutput, termsOf, weightAt } from "../../data/questions.js";
+import { cellUnder, cellMiddle } from "../../kit/image/cells.js";
 import { parseHex } from "../../kit/image/colors.js";
 import { frameValues, fullScale, partsOf } from "../../kit/image/values.js";
-import { chosenChannels, rowTarget } from "./selection.js";
+import { isSaliency, saliencyChunk, saliencyOptions, saliencyValues } from "./saliency.js";
+import { rowTarget, shownChannels } from "./selection.js";
 
 const NEAR = 16;
 /** Frames whose values are kept: those of a few rows, and the ones that are likely to come next. */
@@ -26,6 +28,7 @@ function targetTerms({ manifest, chunks }, target) {
 
 /** Names of the chunks that a target's image is made of: none where the page does not have it. */
 export function attributionChunks(page, target) {
+  if (isSaliency(page.manifest.layers[target.layer])) return [saliencyChunk(page.manifest, target)].filter(Boolean);
   const terms = targetTerms(page, target);
   if (!terms) return [seriesName(page.manifest, target)];
   const names = terms.map(({ output }) => chunkName(page.manifest, target, output));
@@ -57,6 +60,7 @@ const valuesOf = recent(
 
 /** The values of a target's frame, or null when its chunks are not loaded. */
 export function targetValues(page, target) {
+  if (isSaliency(page.manifest.layers[target.layer])) return saliencyValues(page, target);
   const parts = targetParts(page, target);
   if (!parts) return null;
   const first = segmentOf(page.manifest, target) * page.manifest.segment;
@@ -110,6 +114,8 @@ function scaleOf(page, target) {
     mixed ? (manifest.layers[one.layer].scales?.[one.output]?.[one.trajectory] ?? null) : knownLimit(manifest, one);
   const alone = own(target) ?? measuredLimit(page, target);
   if (scale === "trajectory" || !selection.now.rows) return alone;
+  if (scale === "all")
+    return Math.max(alone, ...manifest.trajectories.map((_, t) => own({ ...target, trajectory: t }) ?? 0));
   const unit = unitOf(manifest, target.output);
   const others = selection.now.rows
     .map((row) => rowTarget(manifest, selection.now, row))
@@ -124,16 +130,6 @@ function measuredLimit(page, target) {
   return measured({ parts, first: segmentOf(page.manifest, target) * page.manifest.segment });
 }
 
-/** Which channels an image shows: those of the selection, or only the one under the pointer, or the one that is soloed. */
-export function shownChannels(selection, layer, layerIndex, isolated) {
-  const alone = [isolated, selection.solo].find((place) => place?.layer === layerIndex);
-  if (alone) {
-    const rest = alone.channel === layer.channels;
-    return { chosen: rest ? [] : [alone.channel], residual: rest };
-  }
-  return { chosen: chosenChannels(selection, layer, layerIndex), residual: selection.residual };
-}
-
 const huesOf = memoized((colors) => colors.map(({ hue }) => hue));
 const colorsOf = memoized((colors) => colors.map(({ color }) => parseHex(color).map((level) => level / 255)));
 
@@ -141,6 +137,7 @@ const colorsOf = memoized((colors) => colors.map(({ color }) => parseHex(color).
 export function overlayOf(page, { target, sign, isolated, colors }) {
   const { manifest, selection } = page;
   const layer = manifest.layers[target.layer];
+  if (isSaliency(layer)) return saliencyOptions(page, { target, isolated, colors });
   const values = targetValues(page, target);
   if (!values) return null;
   const { smooth, threshold, mixed } = selection.now;
@@ -178,13 +175,16 @@ export function targetAfter(manifest, target, before) {
 
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-/** The middle of the cell that a key leads to from a point (fractions of the image), or null for other keys. */
-export function movedPoint({ x, y }, { height, width }, key) {
-  if (!(key in MOVES)) return null;
-  const along = (at, step, count) => (Math.max(0, Math.min(count - 1, Math.floor(at * count) + step)) + 0.5) / count;
+/** The middle of the cell that a key leads to from a point (shares of the frame), or null for other keys. */
+export function movedPoint(point, grid, key, frame) {
+  const cell = key in MOVES && cellUnder(grid, frame, point);
+  if (!cell) return null;
   const [dx, dy] = MOVES[key];
-  return { x: along(x, dx, width), y: along(y, dy, height) };
+  const [row, column] = [clamp(cell.row + dy, grid.height - 1), clamp(cell.column + dx, grid.width - 1)];
+  return cellMiddle(grid, frame, { row, column });
 }
+
+const clamp = (index, last) => Math.max(0, Math.min(last, index));
 
 /** Load what a target's image is made of, before anything asks for it: the page opens sooner. */
 export function requestImage(page, target) {

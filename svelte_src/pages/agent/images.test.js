@@ -9,11 +9,11 @@ import {
   knownLimit,
   movedPoint,
   overlayOf,
-  shownChannels,
   strongestFeatures,
   targetAfter,
   targetValues,
 } from "./image.js";
+import { shownChannels } from "./selection.js";
 
 test("a patch is expand times the pixels of a position, around its centre", () => {
   const patch = patchRectangle({ height: 8, width: 8 }, { height: 64, width: 32 }, [0.5, 4], 2);
@@ -159,9 +159,9 @@ test("a channel under the pointer is shown alone, in its own layer only", () => 
 
 test("a point moves cell by cell and stays on the image", () => {
   const layer = { height: 4, width: 8 };
-  assert.deepEqual(movedPoint({ x: 0.5, y: 0.5 }, layer, "ArrowRight"), { x: 5.5 / 8, y: 2.5 / 4 });
-  assert.deepEqual(movedPoint({ x: 0.5, y: 0.05 }, layer, "ArrowUp"), { x: 4.5 / 8, y: 0.5 / 4 });
-  assert.equal(movedPoint({ x: 0.5, y: 0.5 }, layer, "a"), null);
+  assert.deepEqual(movedPoint({ x: 0.5, y: 0.5 }, layer, "ArrowRight", {}), { x: 5.5 / 8, y: 2.5 / 4 });
+  assert.deepEqual(movedPoint({ x: 0.5, y: 0.05 }, layer, "ArrowUp", {}), { x: 4.5 / 8, y: 0.5 / 4 });
+  assert.equal(movedPoint({ x: 0.5, y: 0.5 }, layer, "a", {}), null);
 });
 
 test("images long unused are dropped, and loaded again when they are needed", async () => {

@@ -18,7 +18,7 @@ import { createNames } from "./names.js";
 import { changed, chooseChannels, firstTarget, rowTarget, toggleChannel, toggleSolo } from "./selection.js";
 
 /** Kinds of sections that this page's own panels draw. */
-export const sections = ["trajectories", "features", "attribution", "ablation"];
+export const sections = ["trajectories", "features", "attribution", "ablation", "saliency"];
 
 /** Panels by slot; `aside` opens at the side. */
 export const layout = {
@@ -141,7 +141,10 @@ export function create(shell, query) {
     names: createNames(manifest, selection, kept),
     /** The {layer, channel} that was looked at last, or null. */
     feature: followFeature(selection, shell.drawer),
-    explanations: manifest.explanations.length || !manifest.layers.length ? manifest.explanations : EXPLANATIONS,
+    explanations: [
+      ...(manifest.explanations.length || !manifest.layers.length ? manifest.explanations : EXPLANATIONS),
+      ...manifest.methods,
+    ],
     hasPanel: (name) => manifest.layers.length > 0 || !OF_LAYERS.includes(name),
     facts: [
       manifest.env_name,

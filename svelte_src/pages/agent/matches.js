@@ -4,6 +4,7 @@ import { accountOf, findOutput } from "../../data/questions.js";
 import { channelSeries, outputSeries } from "../../data/series.js";
 import { brushOf, EMPTY } from "../../kit/time/brush.js";
 import { findFrames, kindOf, ordered } from "./find.js";
+import { saliencyTotals } from "./saliency.js";
 
 /**
  * @param {import("./find.js").Search} search
@@ -31,7 +32,14 @@ async function contextOf({ manifest, chunks }, condition, trajectory) {
     const output = findOutput(manifest, condition.output);
     context.output = output && outputSeries(arrays, output);
   }
-  if (kind.channel) context.channel = await channelOf({ manifest, chunks }, condition, trajectory, arrays);
+  if (condition.kind === "channel") {
+    context.channel = await channelOf({ manifest, chunks }, condition, trajectory, arrays);
+  }
+  if (condition.kind === "saliency") {
+    const layer = manifest.layers[condition.layer];
+    const output = layer.outputs[condition.channel].id;
+    context.channel = await saliencyTotals({ manifest, chunks }, layer, output, trajectory);
+  }
   if (condition.kind === "bookmark") context.bookmarks = bookmarksOf(manifest, condition.which, trajectory);
   return context;
 }

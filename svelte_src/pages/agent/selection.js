@@ -1,4 +1,5 @@
 // The selection: one value that every panel shows and the address holds.
+import { hasFeatures } from "../../data/manifest.js";
 
 /**
  * @typedef {{output: string, layer: number | null, trajectory: number | null}} Row null: that of the selection
@@ -12,10 +13,12 @@
  * @property {boolean} mixed hues of all features mixed, as in the paper; otherwise a position has that of its strongest feature
  * @property {boolean} combined positive and negative in one image
  * @property {boolean} overlay over the observation
+ * @property {boolean} grey the observation below saliency is grey
  * @property {number} opacity of attribution over the observation
  * @property {number} threshold opacity below which a position stays empty
  * @property {boolean} smooth
- * @property {"rows" | "trajectory" | "frame"} scale what has a scale of its own; "rows": those of one layer and unit share one
+ * @property {"rows" | "trajectory" | "frame" | "all"} scale what has a scale of its own; "rows": those of one layer and unit share
+ *   one; "all": so do those of all trajectories
  * @property {boolean} columns rows side by side
  * @property {number} visible steps that the timeline shows at a time
  * @property {"standard" | "safe"} palette of the channels; "safe": for color-blind readers
@@ -39,6 +42,7 @@ export function initialSelection(manifest) {
     mixed: original,
     combined: false,
     overlay: manifest.observation?.aligned ?? true,
+    grey: true,
     opacity: manifest.view?.attribution_weight ?? 0.9,
     threshold: 0,
     smooth: true,
@@ -59,9 +63,7 @@ export const isOriginal = ({ view }) => view?.attribution_colors === "mixed";
 
 /** The middle of the layers: early ones are fine but shallow, late ones deep but coarse. */
 function defaultLayer(manifest) {
-  const layers = manifest.layers
-    .map((layer, index) => ({ layer, index }))
-    .filter(({ layer }) => layer.kind !== "input");
+  const layers = manifest.layers.map((layer, index) => ({ layer, index })).filter(({ layer }) => hasFeatures(layer));
   return layers.length ? layers[Math.floor((layers.length - 1) / 2)].index : 0;
 }
 
@@ -127,6 +129,16 @@ const allOf = (layer) => Array.from({ length: layer.channels }, (_, k) => k);
 export function chosenChannels(selection, layer, layerIndex) {
   const chosen = selection.channels[layerIndex];
   return chosen ? allOf(layer).filter((k) => chosen.includes(k)) : allOf(layer);
+}
+
+/** Which channels an image shows: those of the selection, or only the one under the pointer, or the one that is soloed. */
+export function shownChannels(selection, layer, layerIndex, isolated) {
+  const alone = [isolated, selection.solo].find((place) => place?.layer === layerIndex);
+  if (alone) {
+    const rest = alone.channel === layer.channels;
+    return { chosen: rest ? [] : [alone.channel], residual: rest };
+  }
+  return { chosen: chosenChannels(selection, layer, layerIndex), residual: selection.residual };
 }
 
 /** The choices of channels with that of one layer replaced; null, or a list of all, is no choice. */

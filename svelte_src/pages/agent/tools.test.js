@@ -6,8 +6,7 @@ import { rowSums } from "../../data/series.js";
 import { fromQuery, toQuery } from "./address.js";
 import { boxAfterKey, boxBetween, middleBox, positionsIn } from "./box.js";
 import { nextMatch, searchFromText, searchToText } from "./find.js";
-import { shownChannels } from "./image.js";
-import { chooseChannels, initialSelection, toggleSolo } from "./selection.js";
+import { chooseChannels, initialSelection, shownChannels, toggleSolo } from "./selection.js";
 
 const OBSERVATION = { frame_width: 64, frame_height: 32 };
 const MANIFEST = {
