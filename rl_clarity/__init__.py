@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rl_clarity.comparison import compare as compare
     from rl_clarity.errors import ClarityError as ClarityError
     from rl_clarity.evaluation import evaluate as evaluate
+    from rl_clarity.integrations.gymnasium_ import RecordEpisodes as RecordEpisodes
     from rl_clarity.models import convert as convert
     from rl_clarity.models import load_agent as load_agent
     from rl_clarity.options import ORIGINAL as ORIGINAL
@@ -66,6 +67,7 @@ _PUBLIC = {
     "ORIGINAL": "rl_clarity.options",
     "Episode": "rl_clarity.recordings.recording",
     "Outputs": "rl_clarity.agents.protocol",
+    "RecordEpisodes": "rl_clarity.integrations.gymnasium_",
     "Recorder": "rl_clarity.recordings.recorder",
     "Recording": "rl_clarity.recordings.recording",
     "Steer": "rl_clarity.agents.editing",

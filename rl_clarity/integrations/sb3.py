@@ -3,6 +3,8 @@
     agent, env = sb3.agent(model), sb3.environment(model)
     rl_clarity.generate(agent, *rl_clarity.collect(agent, env), "page")
 
+`RecorderCallback` records episodes while a model learns.
+
 The network computes what the library computes, with two differences for attribution: policy and value share one pass of
 what they share, and gradients pass where the library stops them (`shared_lstm`).
 """
@@ -12,15 +14,18 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rl_clarity.agents.torch_agent import TorchAgent
 from rl_clarity.environments.gymnasium_ import discrete_actions, named_combos
 from rl_clarity.environments.images import ImageLayout, image_layout
-from rl_clarity.environments.protocol import Step
+from rl_clarity.environments.protocol import Combo, Step
 from rl_clarity.errors import EnvironmentSetupError, OptionError
+
+if TYPE_CHECKING:
+    from rl_clarity.integrations.sb3_callback import RecorderCallback as RecorderCallback
 
 TOLERANCE = 1e-4
 """Largest difference from the library's own log probabilities and values, relative where they are above 1."""
@@ -64,7 +69,7 @@ def agent(
             "VecNormalize(..., norm_obs=False), as the network divides images by 255 itself"
         )
     layout = _layout(model, channels_first, value_range)
-    module, network, initial_state = _network(policy)
+    module, network, initial_state = policy_network(policy)
 
     def forward(module: Any, images: Any, state: Any) -> dict[str, Any]:
         return network(module, _observations(images, layout, model.observation_space.shape), state)
@@ -72,7 +77,7 @@ def agent(
     result = TorchAgent(
         module,
         layout.shape,
-        {**_metadata(model, layout), **(metadata or {})},
+        {**model_metadata(model, layout), **(metadata or {})},
         initial_state=initial_state,
         forward=forward,
         channels_first=False,
@@ -146,11 +151,7 @@ class SB3Environment:
         self._first_action, self.num_actions = discrete_actions(venv.action_space)
         self.num_envs: int = venv.num_envs
         self.observation_shape = layout.shape
-        if venv.has_attr("get_action_meanings"):
-            names = venv.env_method("get_action_meanings")[0]
-        else:
-            names = venv.get_attr("actions")[0] if venv.has_attr("actions") else None
-        self.action_combos = named_combos(names, self.num_actions)
+        self.action_combos = action_combos(venv, self.num_actions)
         venv.seed(seed)
 
     def reset(self) -> Step:
@@ -198,6 +199,23 @@ class SB3Environment:
         return np.array(self._layout.convert(observations))
 
 
+def action_combos(venv: Any, num_actions: int) -> tuple[Combo, ...]:
+    """Buttons of the actions of a `VecEnv`."""
+    if venv.has_attr("get_action_meanings"):
+        names = venv.env_method("get_action_meanings")[0]
+    else:
+        names = venv.get_attr("actions")[0] if venv.has_attr("actions") else None
+    return named_combos(names, num_actions)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RecorderCallback":  # a subclass of the library's, which is imported when it is needed
+        from rl_clarity.integrations.sb3_callback import RecorderCallback
+
+        return RecorderCallback
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _policy(model: Any) -> Any:
     if not hasattr(model, "get_vec_normalize_env"):
         raise OptionError(
@@ -224,7 +242,7 @@ def _observations(images: Any, layout: ImageLayout, shape: tuple[int, ...]) -> A
     return observations if layout.is_uint8 else observations * ((layout.high - layout.low) / 255) + layout.low
 
 
-def _network(policy: Any) -> tuple[Any, Network, tuple[np.ndarray, ...] | None]:
+def policy_network(policy: Any) -> tuple[Any, Network, tuple[np.ndarray, ...] | None]:
     """Return the module with the layers, the function that runs it, and the initial state."""
     if hasattr(policy, "q_net"):
         return policy.q_net, lambda q_net, x, _: {"q_values": q_net(x)}, None
@@ -275,11 +293,12 @@ def _lstm(lstm: Any, features: Any, state: Any) -> tuple[Any, tuple[Any, ...]]:
     return result[0], tuple(part.transpose(0, 1) for part in after)
 
 
-def _metadata(model: Any, layout: ImageLayout) -> dict[str, Any]:
-    channels = layout.shape[2]
+def model_metadata(model: Any, layout: ImageLayout | None) -> dict[str, Any]:
+    """What a model knows of its environment and training; `layout` is that of its images."""
+    channels = 1 if layout is None else layout.shape[2]
     frames = 1 if channels in (1, 3) else channels // 3 if channels % 3 == 0 else channels
     metadata = {"library": "stable-baselines3", "network": type(model.policy).__name__, "frame_stack": frames}
-    metadata |= {"gamma": model.gamma, "lambda": getattr(model, "gae_lambda", None)}
+    metadata |= {"gamma": getattr(model, "gamma", None), "lambda": getattr(model, "gae_lambda", None)}
     environments = getattr(getattr(model.env, "unwrapped", None), "envs", None)
     spec = environments[0].spec if environments else None
     metadata["env_name"] = None if spec is None else spec.id

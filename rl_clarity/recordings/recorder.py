@@ -47,6 +47,7 @@ class Recorder:
         envs: Which of several parallel environments to record; None for all.
         autoreset: When vector environments reset, as Gymnasium's `AutoresetMode` says. With `next_step`, the step after
             an episode's last one only resets, and is not recorded.
+        channels_first: Whether observations are (C, H, W); they are stored as (H, W, C).
         max_episodes: Keep at most so many episodes: the newest half, and fewer and fewer of those before. The episodes
             under way are not counted.
         max_bytes: Keep data and checkpoints of about this size at most, in the same manner.
@@ -69,6 +70,7 @@ class Recorder:
         every: int | Callable[[int], bool] = 1,
         envs: Sequence[int] | None = (0,),
         autoreset: Literal["same_step", "next_step", "disabled"] = "same_step",
+        channels_first: bool = False,
         max_episodes: int | None = None,
         max_bytes: int | None = None,
         on_error: Literal["warn", "raise"] = "warn",
@@ -89,7 +91,7 @@ class Recorder:
         """Path or address of the recording, for `open_recording`."""
         self._writer = RecordingWriter(self.location, plain, Limits(max_episodes, max_bytes))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rl-clarity-recorder")
-        self._envs, self._seed = envs, seed
+        self._envs, self._seed, self._channels_first = envs, seed, channels_first
         self._resets_next_step, self._raises = autoreset == "next_step", on_error == "raise"
         self._new_agent: AgentSource | None = None
         self._agent: int | None = None
@@ -219,7 +221,16 @@ class Recorder:
         try:
             self._add(values, terminated, truncated, final, start, idle)
         except Exception as error:  # also of functions that were passed, and of libraries' tensors
-            self._stop(error)
+            self.stop(error)
+
+    def stop_episodes(self) -> None:
+        """End episodes under way as stopped: the environments are reset before their end."""
+        try:
+            for slot in self._slots:
+                if not self._stopped and not slot.begins:
+                    self._finish(slot, STOPPED, {})
+        except Exception as error:
+            self.stop(error)
 
     def close(self) -> None:
         """Write what is left, and end episodes under way as stopped. Calling it again does nothing."""
@@ -227,12 +238,7 @@ class Recorder:
             return
         self._closed = True
         try:
-            for slot in self._slots:
-                if slot.block is not None and not self._stopped:
-                    slot.block.finish({"end": STOPPED, **slot.result()}, {})
-            self._thin()
-        except Exception as error:
-            self._stop(error)
+            self.stop_episodes()
         finally:
             self._thread.shutdown()
             with suppress(*(() if self._raises else (Exception,))):
@@ -244,8 +250,8 @@ class Recorder:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _stop(self, error: Exception) -> None:
-        """Stop recording, with a warning, or raise the error."""
+    def stop(self, error: Exception) -> None:
+        """Stop recording because of an error, with a warning, or raise it: what `on_error` says."""
         if self._raises:
             raise error
         if not self._stopped:
@@ -281,18 +287,28 @@ class Recorder:
                 for name, value in values.items():
                     if callable(value):
                         values[name] = value()
-                slot.block.add({name: to_array(name, _item(value, index)) for name, value in values.items()})
+                arrays = {name: to_array(name, _item(value, index)) for name, value in values.items()}
+                if self._channels_first:
+                    arrays["observations"] = np.moveaxis(arrays["observations"], 0, -1)
+                slot.block.add(arrays)
                 slot.steps += 1
                 slot.total += float(slot.block.last("rewards"))
             ended = bool(_item(terminated, index))
             if ended or (truncated is not False and _item(truncated, index)):
-                if slot.block is not None:
-                    result = {"end": DONE if ended else TIME_LIMIT, **slot.result()}
-                    slot.block.finish(result, _final_arrays(final, index))
-                    slot.block = None
-                    self._thin()
-                slot.begins, slot.resets = True, self._resets_next_step and self._vector
+                self._finish(slot, DONE if ended else TIME_LIMIT, final)
+                slot.resets = self._resets_next_step and self._vector
         self._busy = any(slot.begins or slot.block is not None for slot in self._slots)
+
+    def _finish(self, slot: _Slot, end: str, final: Mapping[str, Any]) -> None:
+        """End an episode."""
+        if slot.block is not None:
+            arrays = _final_arrays(final, slot.env if self._vector else None) if final else {}
+            if self._channels_first and "final_observation" in arrays:
+                arrays["final_observation"] = np.ascontiguousarray(np.moveaxis(arrays["final_observation"], 1, -1))
+            slot.block.finish({"end": end, "steps": slot.steps, "return": slot.total}, arrays)
+            slot.block = None
+            self._thin()
+        slot.begins = self._busy = True
 
     def _set_up(self, reward: Any) -> None:
         shape = np.shape(reward)
@@ -335,9 +351,6 @@ class _Slot:
         """Whether the next step only resets."""
         self.block: EpisodeBuffer | None = None
         self.steps, self.total = 0, 0.0
-
-    def result(self) -> dict[str, Any]:
-        return {"steps": self.steps, "return": self.total}
 
 
 def _location(directory: str | os.PathLike[str], name: str | None) -> str:

@@ -350,3 +350,13 @@ def test_tensors_are_accepted(tmp_path: Path, library: str) -> None:
     assert episode.values is not None
     assert episode.values[:].tolist() == [2.0, 2.0]
     assert np.asarray(episode.policy_logits).dtype == np.float32
+
+
+def test_channels_come_last(tmp_path: Path) -> None:
+    observation = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    with Recorder(tmp_path, channels_first=True, on_error="raise") as recorder:
+        recorder.add(observation=observation, action=0, reward=0, terminated=True, final_observation=observation + 1)
+    (episode,) = open_recording(tmp_path)
+    np.testing.assert_array_equal(episode.observations[0], observation.transpose(1, 2, 0))
+    assert episode.final_observation is not None
+    np.testing.assert_array_equal(episode.final_observation, observation.transpose(1, 2, 0) + 1)

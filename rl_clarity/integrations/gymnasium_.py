@@ -1,0 +1,106 @@
+"""Record the episodes of a Gymnasium environment: `rl_clarity.RecordEpisodes`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from rl_clarity.environments.gymnasium_ import action_combos
+from rl_clarity.environments.images import ImageLayout, image_layout
+from rl_clarity.errors import EnvironmentSetupError, OptionError
+from rl_clarity.recordings.recorder import Recorder
+
+
+class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Records the episodes that are played in an environment.
+
+    The frames of an environment with `render_mode="rgb_array"` are recorded, too. Images are stored as (H, W, C) uint8.
+
+    Args:
+        env: The environment, as the agent sees it: wrap it last.
+        directory: As in `rl_clarity.Recorder`.
+        metadata: Adds to what the environment knows, or overrides it.
+        options: Of `rl_clarity.Recorder`: `every`, `max_episodes`, ...
+
+    Raises:
+        OptionError: Observations are not single arrays, or an option is invalid.
+        SamplesError: The directory cannot be written.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        directory: str | os.PathLike[str],
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        if not isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.Discrete):
+            raise OptionError(f"observations are {space}; a recording holds single arrays: wrap the environment")
+        try:
+            self._layout: ImageLayout | None = image_layout(space)
+        except EnvironmentSetupError:
+            self._layout = None
+        self._renders = env.render_mode == "rgb_array"
+        self.recorder = Recorder(directory, metadata={**_metadata(env), **(metadata or {})}, **options)
+        """Its `agent` sets the checkpoint of the episodes that begin from here on."""
+        self._outputs: dict[str, Any] = {}
+        self._before: dict[str, Any] = {}
+
+    def outputs(self, **values: Any) -> None:
+        """Set what the agent computed for the next step: `logits`, `value`, `state`, ..., as in `Recorder.add`."""
+        self._outputs = values
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.recorder.stop_episodes()
+        observation, info = super().reset(seed=seed, options=options)
+        self._before = self._shown(observation)
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        self.recorder.add(
+            **{"observation": None, **self._before, **self._outputs},
+            action=action,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            final_observation=lambda: self._converted(observation),
+        )
+        self._before, self._outputs = self._shown(observation), {}
+        return observation, reward, terminated, truncated, info
+
+    def close(self) -> None:
+        self.recorder.close()
+        super().close()
+
+    def _shown(self, observation: Any) -> dict[str, Any]:
+        """Observation and frame before the next step, if it may be recorded."""
+        if not self.recorder.recording:
+            return {}
+        try:
+            frame = {"frame": self.env.render()} if self._renders else {}
+            return {"observation": self._converted(observation), **frame}
+        except Exception as error:
+            self.recorder.stop(error)
+            return {}
+
+    def _converted(self, observation: Any) -> np.ndarray:
+        # A copy: some environments reuse one array.
+        return np.array(observation if self._layout is None else self._layout.convert(np.asarray(observation)[None])[0])
+
+
+def _metadata(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
+    name = None if env.spec is None else env.spec.id
+    metadata: dict[str, Any] = (
+        {} if name is None else {"name": name, "environment": {"kind": "gymnasium", "name": name}}
+    )
+    if isinstance(env.action_space, gymnasium.spaces.Discrete):
+        metadata["action_combos"] = action_combos(env, int(env.action_space.n))
+    return metadata

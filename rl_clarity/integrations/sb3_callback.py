@@ -1,0 +1,215 @@
+"""Record episodes while a model of Stable-Baselines3 or sb3-contrib learns: `sb3.RecorderCallback`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.monitor import Monitor
+
+from rl_clarity.environments.gymnasium_ import discrete_actions
+from rl_clarity.environments.images import ImageLayout, image_layout
+from rl_clarity.errors import EnvironmentSetupError, OptionError
+from rl_clarity.integrations.sb3 import Network, action_combos, model_metadata, policy_network
+from rl_clarity.recordings.recorder import Recorder
+
+
+class RecorderCallback(BaseCallback):
+    """Records episodes of training, for `model.learn(total_timesteps, callback=RecorderCallback("runs/exp1"))`.
+
+    Values, logits or action values, and recurrent states are those of the model for the recorded environments. A
+    checkpoint, as `model.save` writes it, is stored with recorded episodes if the model has changed since the last one.
+    Rewards are those that `Monitor` counts, if the environments are in this process, else those of the `VecEnv`;
+    `training_rewards` are those that the model learns from. Images are stored as (H, W, C) uint8.
+
+    Args:
+        directory: As in `rl_clarity.Recorder`.
+        frames: Record what the environments render, too (`render_mode="rgb_array"`).
+        checkpoints: Store checkpoints.
+        metadata: Adds to what the model knows, or overrides it.
+        options: Of `rl_clarity.Recorder`: `every`, `envs`, `max_episodes`, ...
+
+    Raises:
+        OptionError: Observations are not single arrays.
+        SamplesError: The directory cannot be written; both when training begins.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        frames: bool = False,
+        checkpoints: bool = True,
+        metadata: Mapping[str, Any] | None = None,
+        verbose: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(verbose)
+        self._directory, self._frames, self._checkpoints = directory, frames, checkpoints
+        self._metadata_options, self._options = metadata or {}, options
+        self.recorder: Recorder | None = None
+        """None before training begins."""
+
+    def _on_training_start(self) -> None:
+        space = self.model.observation_space
+        if hasattr(space, "spaces"):
+            raise OptionError(f"the model's observations are {space}; a recording holds single arrays")
+        try:
+            self._layout: ImageLayout | None = image_layout(space)
+        except EnvironmentSetupError:
+            self._layout = None
+        self._module, self._network, self._is_recurrent = self._find_network()
+        envs = self._options.get("envs", (0,))
+        self._envs = [*range(self.training_env.num_envs)] if envs is None else [*envs]
+        self._monitors = _Monitors(self.training_env, self._envs)
+        self.recorder = Recorder(self._directory, metadata=self._metadata(), **self._options)
+        try:
+            self._rendered = self._render()
+        except Exception as error:
+            self.recorder.stop(error)
+
+    def _on_rollout_start(self) -> None:
+        if self._checkpoints and self.recorder is not None:
+            self.recorder.agent(self.model.save)
+
+    def _on_step(self) -> bool:
+        assert self.recorder is not None
+        try:
+            self._record_step(self.recorder)
+        except Exception as error:
+            self.recorder.stop(error)
+        return True
+
+    def _on_training_end(self) -> None:
+        if self.recorder is not None:
+            self.recorder.close()
+
+    def _record_step(self, recorder: Recorder) -> None:
+        dones, infos, rewards = self.locals["dones"], self.locals["infos"], self.locals["rewards"]
+        truncated = dones & [bool(info.get("TimeLimit.truncated")) for info in infos]
+        game_rewards = self._monitors.rewards(rewards)
+        recorded = self._recorded(infos, truncated) if recorder.recording else {}
+        recorder.add(
+            **{"observation": None, "action": None, **recorded},
+            reward=game_rewards,
+            training_reward=rewards,
+            terminated=dones & ~truncated,
+            truncated=truncated,
+            training_step=self.num_timesteps - len(dones),
+        )
+        self._rendered = self._render()
+
+    def _recorded(self, infos: Any, truncated: np.ndarray) -> dict[str, Any]:
+        """Arguments of `Recorder.add` that are only needed where an episode is recorded, by environment."""
+        rows = self._envs
+        last = {env: infos[env]["terminal_observation"] for env in rows if "terminal_observation" in infos[env]}
+        observations = np.asarray(self.model._last_obs)[rows]
+        state = self._state()
+        outputs = self._outputs(observations, state)
+        after = outputs.pop("state", None)
+        result = {
+            "observation": self._by_env(self._converted(observations)),
+            "frame": self._rendered,
+            "action": self.locals.get("clipped_actions", self.locals["actions"]),
+            "final_observation": {env: self._converted(frame[None])[0] for env, frame in last.items()},
+            **{name: self._by_env(values) for name, values in outputs.items()},
+        }
+        if state is not None:
+            result["state"] = tuple(map(self._by_env, state))
+        if after is not None:
+            result["final_state"] = tuple(map(self._by_env, after))
+        if any(truncated[env] for env in last) and "value" in outputs:
+            final = observations.copy()
+            for env, frame in last.items():
+                final[rows.index(env)] = frame
+            values = self._outputs(final, after)["value"]
+            result["final_value"] = {env: values[rows.index(env)] for env in last if truncated[env]}
+        return result
+
+    def _outputs(self, observations: np.ndarray, state: Any) -> dict[str, Any]:
+        """Outputs of the network, by their names in `Recorder.add`; `state` is that after the step."""
+        if self._network is None:
+            return {}
+        import torch
+
+        with torch.no_grad():
+            x = torch.as_tensor(observations, device=self.model.device)
+            outputs = self._network(self._module, x, state)
+        names = {"policy_logits": "logits", "values": "value", "q_values": "q_values", "state": "state"}
+        result = {names[name]: value for name, value in outputs.items()}
+        if "value" in result:
+            result["value"] = result["value"].flatten()
+        return result
+
+    def _state(self) -> tuple[Any, ...] | None:
+        """Parts (rows, layers, units) of the recurrent states before the step, reset where an episode begins."""
+        if not self._is_recurrent:
+            return None
+        before, begins = self.model._last_lstm_states, self.locals["episode_starts"]
+        parts = (*before.pi, *(before.vf if self.model.policy.lstm_critic is not None else ()))
+        going = 1 - begins[self._envs, None, None]
+        return tuple(part[:, self._envs].transpose(0, 1) * going for part in parts)
+
+    def _by_env(self, values: Any) -> dict[int, Any]:
+        return dict(zip(self._envs, values, strict=True))
+
+    def _converted(self, observations: np.ndarray) -> np.ndarray:
+        return np.array(observations) if self._layout is None else self._layout.convert(observations)
+
+    def _render(self) -> dict[int, np.ndarray] | None:
+        """Frames of the states before the next step; None where it will not be recorded."""
+        if not self._frames or self.recorder is None or not self.recorder.recording:
+            return None
+        return self._by_env(self.training_env.env_method("render", indices=self._envs))
+
+    def _find_network(self) -> tuple[Any, Network | None, bool]:
+        try:
+            discrete_actions(self.model.action_space)
+            module, network, initial_state = policy_network(self.model.policy)
+        except (EnvironmentSetupError, OptionError):  # continuous actions, or an algorithm with other outputs
+            return None, None, False
+        return module, network, initial_state is not None
+
+    def _metadata(self) -> dict[str, Any]:
+        known = model_metadata(self.model, self._layout)
+        result: dict[str, Any] = {name: known[name] for name in ("gamma", "lambda") if name in known}
+        name = known.get("env_name")
+        result |= {"name": name, "environment": {"kind": "gymnasium", "name": name}} if name else {}
+        if self._network is not None:
+            _, num_actions = discrete_actions(self.model.action_space)
+            result["action_combos"] = action_combos(self.training_env, num_actions)
+        return {**result, **self._metadata_options}
+
+
+class _Monitors:
+    """The rewards that monitors count: wrappers above them clip and normalize rewards."""
+
+    def __init__(self, venv: Any, rows: list[int]) -> None:
+        environments = getattr(venv.unwrapped, "envs", [])
+        monitors = {row: _monitor(environments[row]) for row in rows} if environments else {}
+        self._monitors = {row: monitor for row, monitor in monitors.items() if monitor is not None}
+        self._remember()
+
+    def rewards(self, rewards: np.ndarray) -> np.ndarray:
+        """The game's own rewards (N,) of a step, after which environments may have been reset."""
+        result = np.array(rewards, np.float64)
+        for row, (counted, before) in self._counted.items():
+            result[row] = sum(counted[before:])
+        self._remember()
+        return result
+
+    def _remember(self) -> None:
+        # A monitor begins a new list when it is reset.
+        self._counted = {row: (monitor.rewards, len(monitor.rewards)) for row, monitor in self._monitors.items()}
+
+
+def _monitor(environment: Any) -> Any:
+    """The `Monitor` among the wrappers of an environment, if there is one."""
+    while not isinstance(environment, Monitor):
+        if not hasattr(environment, "env"):
+            return None
+        environment = environment.env
+    return environment
