@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+SPREAD = (0.1, 0.9)
+"""Quantiles of a channel's net attribution over frames, between which its spread lies."""
+
 
 def channel_totals(channels: np.ndarray, residual: np.ndarray | None = None) -> np.ndarray:
     """Return sums (B, K + 1, 2) float32 over positions of the positive and the negative part (<= 0), the residual last.
@@ -74,3 +77,9 @@ def variance_share(accounts: Sequence[Mapping[str, np.ndarray]]) -> float | None
 def mean_effects(totals: Sequence[np.ndarray]) -> np.ndarray:
     """Return the mean (K + 1,) of each channel over the frames of all trajectories; totals are (T, K + 1, 2) each."""
     return np.asarray(np.concatenate([frames.sum(axis=-1) for frames in totals]).mean(axis=0, dtype=np.float64))
+
+
+def effect_spread(totals: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the quantiles `SPREAD` (K + 1, 2) of each channel over the frames of all trajectories, as `mean_effects`."""
+    net = np.concatenate([frames.sum(axis=-1) for frames in totals])
+    return np.asarray(np.quantile(net, SPREAD, axis=0).T, np.float64)

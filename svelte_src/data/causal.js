@@ -30,6 +30,24 @@ export function causalNumbers(layer, output) {
   });
 }
 
+/**
+ * A feature's mean attribution to each output and its spread over frames, for bars: on one scale for all features of a layer.
+ *
+ * @returns {{bars: {output: object, value: number, low?: number, high?: number}[], limits: number[]}} without outputs whose
+ *   attribution is missing
+ */
+export function effectBars(layer, outputs, channel) {
+  const known = outputs.filter(({ id }) => layer.effects?.[id]);
+  const features = Array.from({ length: layer.channels }, (_, k) =>
+    known.map((output) => {
+      const [low, high] = layer.effect_spread?.[output.id]?.[k] ?? [];
+      return { output, value: layer.effects[output.id][k], low, high };
+    }),
+  );
+  const ends = features.flat().flatMap(({ value, low = value, high = value }) => [value, low, high]);
+  return { bars: features[channel], limits: [Math.min(0, ...ends), Math.max(0, ...ends)] };
+}
+
 /** The measures that any feature has. */
 export const measured = (numbers) => MEASURES.filter(({ key }) => numbers.some((one) => Number.isFinite(one[key])));
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { causalNumbers, framePoints, measured, sortedFeatures, spread } from "./causal.js";
+import { causalNumbers, effectBars, framePoints, measured, sortedFeatures, spread } from "./causal.js";
 
 const layer = {
   channels: 2,
@@ -16,6 +16,15 @@ test("a feature's numbers are those of its attribution, ablation and behavior", 
     [0.5, -0.4, 0.6, 0.9, undefined],
   );
   assert.deepEqual([second.achieved, second.interval], [-3, [-4, -2]]);
+});
+
+test("effects of all features of a layer share a scale, which contains their spread", () => {
+  const outputs = [{ id: "value" }, { id: "action-1" }];
+  const spread = { value: [[0, 1], [-5, 1], [-90, 90]] }; // prettier-ignore
+  const { bars, limits } = effectBars({ ...layer, effect_spread: spread }, outputs, 0);
+  assert.deepEqual(bars, [{ output: outputs[0], value: 0.5, low: 0, high: 1 }]);
+  assert.deepEqual(limits, [-5, 1], "the rest is no feature");
+  assert.deepEqual(effectBars(layer, outputs, 1).limits, [-2, 0.5], "pages without a spread");
 });
 
 test("a page without ablation has attribution only", () => {

@@ -18,7 +18,6 @@ export { default as ResourceState } from "./shell/ResourceState.svelte";
 export { default as Select } from "./shell/Select.svelte";
 export { download } from "./shell/address.js";
 export {
-  channelWord,
   factRows,
   fileName,
   formatNumber,
@@ -29,7 +28,6 @@ export {
   outputName,
 } from "./shell/format.js";
 export { PAGE } from "./shell/page.js";
-export { alternative } from "./shell/press.js";
 export { chosenLength, height, imageWidth, length, measured, ratio } from "./shell/sizes.js";
 export { default as Table } from "./table/Table.svelte";
 export { default as FilmTrack } from "./time/FilmTrack.svelte";

@@ -244,7 +244,10 @@ class _Writer:
                     arrays[f"gap.{output['id']}"] = np.stack([whole, gap, gap + 1], 1).astype(np.float32)
             totals.append(self._chunk(f"attribution/{name}/{trajectory + 1}/totals.js", arrays))
         effects = {key: np.mean(rows, 0).tolist() for key, rows in sums.items()}
-        return {"attribution": chunks, "scales": scales, "totals": totals, "effects": effects}
+        spread = {key: [[value - 1, value + 1] for value in row] for key, row in effects.items()}
+        return {
+            "attribution": chunks, "scales": scales, "totals": totals, "effects": effects, "effect_spread": spread
+        }  # fmt: skip
 
     # --- dataset examples
 

@@ -87,18 +87,25 @@ def test_few_positions_are_clipped_and_those_are_marked(synthetic: Path, open_pa
 
 
 def test_the_strongest_three_features_are_shown_alone(synthetic: Path, open_page: Open) -> None:
-    visitor = open_page(synthetic, "?layer=4a&frame=30")
+    visitor = open_page(synthetic, "?layer=4a&frame=30&overlay=0")
     for place, direction in enumerate(("pos", "neg")):
         features, _ = parts(synthetic, "4a", 0, 29, direction)
         strongest = np.argsort(-features.sum((0, 1)))[:3]
         shown = visitor.by("multiples").nth(place).locator("button")
         assert [int(one.get_attribute("data-feature") or 0) - 1 for one in shown.all()] == strongest.tolist()
         scale = visitor.page.evaluate("rlClarity.compose(0).scale")
-        alone = read_canvas(shown.first.get_by_test_id("multiple-canvas"))[..., 3]
-        assert np.abs(alone - 255 * np.minimum(1, features[..., strongest[0]] / scale)).max() < 1
+        alone = read_canvas(visitor.by("multiples-canvas").nth(place))[..., 3]
+        unit = alone.shape[0] / 3.1
+        centers = [((np.arange(8) + 0.5) / 8 * unit).astype(int), ((np.arange(8) + 0.5) / 8 * alone.shape[1]).astype(int)]
+        for index, feature in enumerate(strongest):
+            image = alone[np.ix_(centers[0] + round(1.05 * index * unit), centers[1])]
+            assert np.abs(image - 255 * np.minimum(1, features[..., feature] / scale)).max() < 1
     shown.nth(1).hover()
     visitor.page.wait_for_function("() => document.querySelector('[data-testid^=legend-].active')")
     assert shown.count() == 3, "they stay while one is isolated"
+    shown.first.click(modifiers=["Alt"])
+    assert visitor.state()["solo"]["channel"] == strongest[0]
+    visitor.press("u")
     shown.first.click()
     assert visitor.by("drawer").get_attribute("data-panel") == "feature"
 

@@ -133,6 +133,12 @@ def test_optimised_features_are_shown(tmp_path: Path, small_size: Size, open_pag
     visitor.by("legend-1").locator(".card").click()
     visitor.by("effects").wait_for()
     assert visitor.by("optimized").count() == 0
+    zeros = []
+    for feature in (1, 2):
+        visitor.click(f"viewer-channel-{feature}")
+        zeros.append(visitor.by("effects").locator(".zero").first.get_attribute("style"))
+        assert visitor.by("effects").locator(".interval").count() > 0
+    assert zeros[0] == zeros[1], "all features of a layer share a scale"
 
 
 def test_the_feature_viewer_has_the_size_that_is_asked_for(tmp_path: Path, small_size: Size, open_page: Open) -> None:

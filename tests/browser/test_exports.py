@@ -19,7 +19,8 @@ from tests.browser.generated import Generated
 from tests.browser.pages import TOLERANCE, Visitor, close, expected_image, read_canvas
 
 Open = Callable[..., Visitor]
-SIDE, GAP = 256, 4
+SIDE, GAP, ALONE = 256, 4, 83
+"""Pixels of an image, between images, and of the images of single features beside one."""
 SVG = "{http://www.w3.org/2000/svg}"
 FIRST, LAST = 30, 34
 MARGIN, HEAD = 8, 71
@@ -61,10 +62,10 @@ def frames_of(path: Path | io.BytesIO, mode: str = "RGB") -> np.ndarray:
     return np.stack(frames)
 
 
-def images_of(frames: np.ndarray, row: int = 0) -> np.ndarray:
-    """The images in figures of the page, side by side as the command writes them."""
+def images_of(frames: np.ndarray, row: int = 0, beside: int = 0) -> np.ndarray:
+    """The images in figures of the page, side by side as the command writes them; `beside`: pixels between signs."""
     top = MARGIN + HEAD + row * (SIDE + 2 * 19 + 14)
-    lefts = range(MARGIN, MARGIN + 3 * SIDE, SIDE + GAP)
+    lefts = [MARGIN + sign * (SIDE + GAP) + (beside if sign == 2 else 0) for sign in range(3)]
     return np.concatenate([frames[:, top : top + SIDE, left : left + SIDE] for left in lefts], axis=2)
 
 
@@ -91,14 +92,23 @@ def test_figures_have_a_caption_and_a_legend(synthetic: Path, open_page: Open) -
     texts = texts_of(figure)
     assert texts[0] == "CoinRun \u00b7 checkpoint coinrun.jd (SHA-256 8f14e45f)"
     assert texts[1].startswith(CAPTION)
-    assert texts[2:5] == ["observation", "positive attribution", "negative attribution"]
-    assert texts[5:] == ["1", "2", "3 coin", "4", "5", "6", "7", "8", "rest"]
+    alone = [
+        [str(e.get_attribute("data-feature")) for e in visitor.by("multiples").nth(sign).locator("button").all()]
+        for sign in (0, 1)
+    ]
+    assert texts[2:-9] == ["observation", "positive attribution", *alone[0], "negative attribution", *alone[1]]
+    assert texts[-9:] == ["1", "2", "3 coin", "4", "5", "6", "7", "8", "rest"]
     root = ElementTree.fromstring(figure.read_text())
     assert (int(root.attrib["width"]), int(root.attrib["height"])) == size, "the image is the same figure"
     images = [
         frames_of(io.BytesIO(base64.b64decode(i.attrib["href"].partition(",")[2]))) for i in root.iter(f"{SVG}image")
     ]
-    assert np.abs(np.concatenate(images, 2) - images_of(shown[None])).max() == 0
+    signs, single = [images[0], images[1], images[3]], [images[2], images[4]]
+    assert np.abs(np.concatenate(signs, 2) - images_of(shown[None], beside=ALONE + GAP)).max() == 0
+    assert {image.shape for image in single} == {(1, SIDE, ALONE, 3)}
+    left, top = MARGIN + 2 * (SIDE + GAP), MARGIN + HEAD
+    below_chips = slice(20, SIDE // 4)
+    assert np.array_equal(shown[top : top + SIDE, left : left + ALONE][below_chips], single[0][0, below_chips])
     assert (shown[MARGIN : MARGIN + 19].min((1, 2)) < 128).any(), "there is a caption"
     legend = shown[MARGIN + HEAD + SIDE :].reshape(-1, 3)
     colors = visitor.page.evaluate("rlClarity.manifest.layers.find(({ slug }) => slug === '2b').colors")
@@ -119,9 +129,12 @@ def test_figures_have_all_rows(synthetic: Path, open_page: Open) -> None:
         f"trajectory 1, frame {FIRST} \u00b7 layer 2b \u00b7 value function",
     ]
     assert {text for text in texts_of(figure) if text.endswith(":")} == {"layer 2b:", "layer 4a:"}
-    for row in range(3):
-        canvas = read_canvas(visitor.by("observation-canvas").nth(row))[..., :3]
-        assert np.array_equal(images_of(image, row)[0, 2:SIDE:4, 2:SIDE:4], canvas)
+    observations = [images_of(image, row)[0, 2:SIDE:4, 2:SIDE:4] for row in range(3)]
+    shown = [read_canvas(canvas)[..., :3] for canvas in visitor.by("observation-canvas").all()]
+    assert np.array_equal(observations[0], shown[0])
+    assert np.array_equal(observations[2], shown[1])
+    assert len(shown) == 2, "one of each trajectory"
+    assert observations[1].min() == 255
 
 
 def test_bars_are_saved(synthetic: Path, open_page: Open) -> None:

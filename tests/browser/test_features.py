@@ -112,6 +112,9 @@ def test_the_table_is_sorted(synthetic: Path, open_page: Open) -> None:
     order = buttons.evaluate_all("all => all.map(e => Number(e.dataset.testid.slice(14)))")
     assert order == (np.argsort(stability, kind="stable") + 1).tolist()
     assert "feature 3" in table.locator("tbody tr", has=visitor.by("table-feature-1")).inner_text(), "its twin"
+    visitor.by("table-feature-6").click(modifiers=["Alt"])
+    assert visitor.state()["solo"] == {"layer": 3, "channel": 5}
+    assert visitor.by("table").is_visible(), "no feature is opened"
     visitor.click("table-feature-4")
     assert visitor.by("viewer-channel-4").get_attribute("aria-pressed") == "true"
     assert visitor.state()["feature"] == {"layer": 3, "channel": 3}

@@ -49,7 +49,7 @@ def test_a_search_is_in_the_address_and_under_undo(synthetic: Path, open_page: O
     visitor.press("f")
     assert visitor.by("find-kind").input_value() == "advantage"
     assert visitor.by("find-value").input_value() == "-0.5"
-    visitor.by("find-clear").last.click()
+    visitor.by("find-clear").click()
     assert visitor.by("find-steps").count() == 0
     assert visitor.track("value").get_attribute("data-marks") == "0"
     visitor.page.get_by_role("button", name="Undo").click()
@@ -121,11 +121,12 @@ def test_a_box_has_its_attribution_over_time(generated: Generated, open_page: Op
     inside = values[:, rows][:, :, columns].sum((1, 2))
     visitor.page.wait_for_url(f"**box={'.'.join(map(str, BOX))}**")
     for frame in (20, 66):  # in both segments
-        visitor.goto(f"?layer={LAYER}&trajectory=2&frame={frame}&box={'.'.join(map(str, BOX))}")
+        visitor.goto(f"?layer={LAYER}&trajectory=2&frame={frame}&box={'.'.join(map(str, BOX))}&name={LAYER}~2~coin")
         visitor.by("box-features").uncheck()
         visitor.track("box").wait_for()
         assert shown_value(visitor, "box") == pytest.approx(inside[frame - 1].sum(), rel=6e-3, abs=1e-6)
         visitor.by("box-features").check()
+        assert visitor.track("box-2").locator(".text").inner_text() == "coin (2)"
         for k in range(inside.shape[1]):
             assert shown_value(visitor, f"box-{k + 1}") == pytest.approx(inside[frame - 1, k], rel=6e-3, abs=1e-6)
     visitor.click("remove-box")

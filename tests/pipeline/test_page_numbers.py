@@ -135,7 +135,10 @@ def test_mean_effects(results: Results) -> None:
     for layer in results.layers:
         for output, effects in results.layer(layer)["effects"].items():
             totals = np.concatenate([results.totals(layer, t)[output].totals for t in range(2)])
-            np.testing.assert_allclose(effects, totals.sum(axis=-1).mean(axis=0), rtol=1e-4, atol=1e-6)
+            net = totals.sum(axis=-1)
+            np.testing.assert_allclose(effects, net.mean(axis=0), rtol=1e-4, atol=1e-6)
+            spread = np.quantile(net, (0.1, 0.9), axis=0).T
+            np.testing.assert_allclose(results.layer(layer)["effect_spread"][output], spread, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("layer", LAYERS)

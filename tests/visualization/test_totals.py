@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl_clarity.visualization.totals import channel_totals, mean_effects, peak_positions, variance_share
+from rl_clarity.visualization.totals import channel_totals, effect_spread, mean_effects, peak_positions, variance_share
 
 
 def test_totals_are_sums_of_both_signs() -> None:
@@ -18,6 +18,13 @@ def test_effects_are_means_over_all_frames() -> None:
     short = np.array([[[4.0, -1.0]]])
     long = np.array([[[1.0, 0.0]], [[0.0, -1.0]]])
     np.testing.assert_allclose(mean_effects([short, long]), [1.0])
+
+
+def test_the_spread_of_effects_is_where_four_fifths_of_all_frames_lie() -> None:
+    totals = np.zeros((11, 2, 2))
+    totals[:, 0, 0] = np.arange(11)
+    totals[:, 1, 1] = -10
+    np.testing.assert_allclose(effect_spread([totals[:4], totals[4:]]), [[1, 9], [-10, -10]])
 
 
 def test_positions_of_peaks() -> None:

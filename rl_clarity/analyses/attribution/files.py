@@ -19,7 +19,7 @@ from rl_clarity.pages.manifest import ChunkName, ExtraImageName
 from rl_clarity.parsing import check_minimum
 from rl_clarity.visualization.colors import page_colors
 from rl_clarity.visualization.quantization import quantize
-from rl_clarity.visualization.totals import mean_effects, output_account, variance_share
+from rl_clarity.visualization.totals import effect_spread, mean_effects, output_account, variance_share
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,13 @@ def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo
     ids = [output.id for output in outputs]
     height, width, depth = layer.shape
     effects: dict[str, Any] = {}
+    spread: dict[str, Any] = {}
     sums: list[dict[str, np.ndarray]] = []
     if all(facts):
         sums = [_read_sums(subject, layer, trajectory) for trajectory in trajectories]
-        effects = {output: mean_effects([one[f"totals.{output}"] for one in sums]).tolist() for output in ids}
+        totals = {output: [one[f"totals.{output}"] for one in sums] for output in ids}
+        effects = {output: mean_effects(by_trajectory).tolist() for output, by_trajectory in totals.items()}
+        spread = {output: effect_spread(by_trajectory).tolist() for output, by_trajectory in totals.items()}
     entry = {
         "name": layer.name,
         "slug": layer.slug,
@@ -121,6 +124,7 @@ def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo
         "hues": layer.hues.tolist(),
         **({"label": layer.label} if layer.label else {}),
         "effects": effects,
+        "effect_spread": spread,
         "scales": {output: [1.0 if one is None else one["scales"][output] for one in facts] for output in ids},
         "limits": _limits([one for one in facts if one is not None], len(facts)),
         "totals": [ChunkName(totals_name(options, layer, trajectory)) for trajectory in trajectories],

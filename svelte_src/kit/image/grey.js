@@ -1,5 +1,6 @@
 // Observations in grey, over which maps are drawn.
 import { recent } from "../../data/cache.js";
+import { newCanvas } from "./canvas.js";
 
 /** Images that are kept: a frame is under several maps, and the next one is drawn ahead. */
 const KEPT = 8;
@@ -18,7 +19,7 @@ export function makeGrey(rgba, faded = false) {
 const draw = recent(
   ({ bitmap, faded }) => {
     const { width, height } = bitmap;
-    const canvas = Object.assign(document.createElement("canvas"), { width, height });
+    const canvas = newCanvas(width, height);
     const context = canvas.getContext("2d", { willReadFrequently: true });
     context.drawImage(bitmap, 0, 0);
     const pixels = context.getImageData(0, 0, width, height);

@@ -3,10 +3,11 @@ import { get } from "svelte/store";
 import { accountOf, findOutput } from "../../data/questions.js";
 import { outputSeries, totalsAt } from "../../data/series.js";
 import { encodeApng } from "../../kit/image/apng.js";
+import { newCanvas } from "../../kit/image/canvas.js";
 import { createSvg } from "../../kit/image/svg.js";
 import { outputName, toCsv } from "../../kit/shell/format.js";
 import { barsFigure, tracksFigure } from "./charts.js";
-import { frameFigure, newCanvas } from "./figure.js";
+import { frameFigure } from "./figure.js";
 import { isSaliency, saliencyTotals } from "./saliency.js";
 import { firstTarget } from "./selection.js";
 

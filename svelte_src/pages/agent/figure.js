@@ -2,11 +2,14 @@
 import { get } from "svelte/store";
 import { hasFeatures } from "../../data/manifest.js";
 import { findOutput } from "../../data/questions.js";
+import { newCanvas, putImage } from "../../kit/image/canvas.js";
+import { textOn } from "../../kit/image/colors.js";
 import { composeImage } from "../../kit/image/compose.js";
 import { drawMarks } from "../../kit/image/marks.js";
 import { greyImage } from "../../kit/image/grey.js";
 import { formatNumber, frameName, layerName, outputName } from "../../kit/shell/format.js";
-import { attributionChunks, overlayOf } from "./image.js";
+import { attributionChunks, overlayOf, strongestFeatures } from "./image.js";
+import { alone, COUNT, drawMultiples, LENGTH, rectangleAt } from "./multiples.js";
 import { isSaliency } from "./saliency.js";
 import { shownTargets } from "./selection.js";
 
@@ -44,10 +47,14 @@ export async function frameFigure(page, frame, scale) {
   const inTime = targets.filter(({ past }) => !past);
   if (!inTime.length) throw new Error(`Trajectory ${targets[0].trajectory + 1} has ended before frame ${frame + 1}.`);
   const rows = [];
-  for (const target of inTime) rows.push(await rowOf({ ...page, selection: { now } }, target, scale));
+  for (const target of inTime) {
+    const observed = !rows.some((row) => row.target.trajectory === target.trajectory);
+    rows.push(await rowOf({ ...page, selection: { now } }, target, scale, observed));
+  }
   const images = Math.max(...rows.map(({ width }) => width));
   const width = Math.max(images, ...rows.map(({ caption }) => textWidth(caption)), textWidth(captionOf(page)));
-  const legends = [...new Set(rows.filter(({ images: { length } }) => length > 1).map(({ target }) => target.layer))];
+  const explained = rows.filter(({ images: list }) => list.some(({ sign }) => sign));
+  const legends = [...new Set(explained.map(({ target }) => target.layer))];
   const blocks = [
     textBlock([captionOf(page)], true),
     ...rows.map(rowBlock),
@@ -78,8 +85,8 @@ export function rowCaption({ manifest, selection }, target, limits = []) {
   return facts.filter(Boolean).join(" \u00b7 ");
 }
 
-/** One row: its images, each with a name. */
-async function rowOf(page, target, scale) {
+/** One row: its images, each with a name and its place; without the observation, its place stays empty. */
+async function rowOf(page, target, scale, observed) {
   const { manifest, chunks, frames, selection } = page;
   const { now } = selection;
   const bitmap = await frames.get(target.trajectory, target.frame);
@@ -88,25 +95,40 @@ async function rowOf(page, target, scale) {
   await Promise.all(names.map((name) => chunks.get(name)));
   const factor = Math.max(scale, Math.ceil(NAME_WIDTH / bitmap.width));
   const size = { width: bitmap.width * factor, height: bitmap.height * factor };
-  const images = [{ name: "observation", canvas: scaled(size, [[bitmap, 1]]) }];
+  const images = observed ? [{ name: "observation", left: 0, canvas: scaled(size, [[bitmap, 1]]), chips: [] }] : [];
+  let right = size.width;
   const maps = isSaliency(manifest.layers[target.layer]);
   const signs = !names.length ? [] : maps ? ["saliency"] : now.combined ? ["abs"] : ["pos", "neg"];
+  const region = maps ? undefined : manifest.observation.region;
+  const opacity = now.overlay ? now.opacity : 1;
   let limits = [];
   for (const sign of signs) {
     const colors = get(page.colors)[target.layer];
     const options = overlayOf(page, { target, sign, isolated: null, colors });
     const image = composeImage(options);
+    const left = right + GAP;
+    right = left + size.width;
     limits = options.maps ?? [{ scale: options.scale }];
     const below = maps && !now.grey ? bitmap : greyImage(bitmap, !maps && !now.mixed);
     const layers = now.overlay ? [[below, 1]] : [];
-    const opacity = now.overlay ? now.opacity : 1;
-    const region = maps ? undefined : manifest.observation.region;
     layers.push([canvasOf(image), opacity, region]);
     if (!maps) layers.push([canvasOf(drawMarks(image)), opacity, region]);
-    images.push({ name: SIGNS[sign], canvas: scaled(size, layers) });
+    images.push({ name: SIGNS[sign], sign, left, canvas: scaled(size, layers), chips: [] });
+    if (maps || now.mixed) continue;
+    const scene = { observation: now.overlay ? bitmap : null, opacity, region };
+    images.push({ ...featuresAlone(options, size, scene, colors), left: right + GAP });
+    right += GAP + images.at(-1).canvas.width;
   }
-  const width = images.length * (size.width + GAP) - GAP;
-  return { target, images, width, caption: rowCaption(page, target, limits) };
+  return { target, images, width: right, height: size.height, caption: rowCaption(page, target, limits) };
+}
+
+/** The strongest features of an image, each alone, as beside it on the page. */
+function featuresAlone(options, size, scene, colors) {
+  const canvas = newCanvas(Math.round(size.width / LENGTH), size.height);
+  const features = strongestFeatures(options, COUNT);
+  drawMultiples(canvas, { ...scene, images: features.map((k) => composeImage(alone(options, k))) });
+  const chips = features.map((k, place) => ({ y: rectangleAt(place, canvas).y, text: `${k + 1}`, ...colors[k] }));
+  return { name: "", canvas, chips };
 }
 
 /** Images over each other, enlarged without smoothing: [image, opacity, region: the part of the size that it covers]. */
@@ -121,13 +143,7 @@ function scaled({ width, height }, layers) {
   return canvas;
 }
 
-function canvasOf({ width, height, rgba }) {
-  const canvas = newCanvas(width, height);
-  canvas.getContext("2d").putImageData(new ImageData(rgba, width, height), 0, 0);
-  return canvas;
-}
-
-export const newCanvas = (width, height) => Object.assign(document.createElement("canvas"), { width, height });
+const canvasOf = (image) => putImage(newCanvas(1, 1), image);
 
 // Blocks, which are drawn below each other: {height, draw(context, top)}.
 
@@ -157,23 +173,26 @@ export const textBlock = (lines, bold = false) => ({
   draw: (context, top) => lines.forEach((text, i) => writeText(context, text, 0, top + (i + 1) * LINE - 5, bold)),
 });
 
-export function writeText(context, text, x, y, bold = false) {
-  context.fillStyle = "#000000";
+export function writeText(context, text, x, y, bold = false, color = "#000000") {
+  context.fillStyle = color;
   context.font = `${bold ? "bold " : ""}${FONT}px ${FAMILY}`;
   context.fillText(text, x, y);
 }
 
-function rowBlock({ caption, images }) {
-  const [{ canvas }] = images;
+function rowBlock({ caption, images, height }) {
   return {
-    height: 2 * LINE + canvas.height,
+    height: 2 * LINE + height,
     draw(context, top) {
       writeText(context, caption, 0, top + LINE - 5);
-      images.forEach(({ name, canvas: image }, i) => {
-        const left = i * (image.width + GAP);
-        writeText(context, name, left, top + 2 * LINE - 5);
-        context.drawImage(image, left, top + 2 * LINE);
-      });
+      for (const { name, left, canvas, chips } of images) {
+        if (name) writeText(context, name, left, top + 2 * LINE - 5);
+        context.drawImage(canvas, left, top + 2 * LINE);
+        for (const { y, text, color } of chips) {
+          context.fillStyle = color;
+          context.fillRect(left, top + 2 * LINE + y, textWidth(text) + 4, CHIP + 3);
+          writeText(context, text, left + 2, top + 2 * LINE + y + CHIP, true, textOn(color));
+        }
+      }
     },
   };
 }

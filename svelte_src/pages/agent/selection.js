@@ -121,6 +121,12 @@ export function shownTargets(manifest, selection) {
   return rows.map((row) => rowTarget(manifest, selection, row));
 }
 
+/** Whether no earlier row shows a row's trajectory: an observation is shown once. */
+export function isFirstOfTrajectory(manifest, selection, index) {
+  const { trajectory } = rowTarget(manifest, selection, selection.rows[index]);
+  return !selection.rows.slice(0, index).some((row) => rowTarget(manifest, selection, row).trajectory === trajectory);
+}
+
 export const firstTarget = (manifest, selection) => shownTargets(manifest, selection)[0];
 
 const allOf = (layer) => Array.from({ length: layer.channels }, (_, k) => k);

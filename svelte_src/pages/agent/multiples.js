@@ -1,0 +1,48 @@
+// The strongest features of an image, each alone: small images below each other on one canvas, or beside each other.
+import { greyImage } from "../../kit/image/grey.js";
+import { newCanvas, putImage } from "../../kit/image/canvas.js";
+import { drawMarks } from "../../kit/image/marks.js";
+
+/** Images, and the gap between two as a share of one: three are as high as an image that is 3.1 times as wide. */
+export const [COUNT, GAP] = [3, 0.05];
+export const LENGTH = COUNT + (COUNT - 1) * GAP;
+
+/** What shows a feature of an image alone: both as `composeImage` takes them. */
+export const alone = (composition, k) => ({ ...composition, chosen: [k], residual: false });
+
+/** The rectangle of an image on a canvas. */
+export function rectangleAt(place, { width, height }, across) {
+  const unit = (across ? width : height) / LENGTH;
+  const [start, length] = [Math.round(place * (1 + GAP) * unit), Math.round(unit)];
+  return across ? { x: start, y: 0, width: length, height } : { x: 0, y: start, width, height: length };
+}
+
+let scratch = null;
+
+/**
+ * Draw images on a canvas, which keeps its size.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @param {object} scene
+ * @param {object[]} scene.images at most three, as `composeImage` returns them
+ * @param {ImageBitmap | null} scene.observation under each of them
+ * @param {number} scene.opacity of the images over it
+ * @param {boolean} [scene.across] beside each other
+ */
+export function drawMultiples(canvas, { images, observation, opacity, across = false }) {
+  scratch ??= newCanvas(1, 1);
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  context.imageSmoothingEnabled = false;
+  const grey = observation && greyImage(observation, true);
+  images.forEach((image, place) => {
+    const { x, y, width, height } = rectangleAt(place, canvas, across);
+    if (grey) context.drawImage(grey, x, y, width, height);
+    context.globalAlpha = grey ? opacity : 1;
+    for (const layer of image.clipped.length ? [image, drawMarks(image)] : [image]) {
+      context.drawImage(putImage(scratch, layer), x, y, width, height);
+    }
+    context.globalAlpha = 1;
+  });
+  return canvas;
+}
