@@ -17,6 +17,16 @@ Open = Callable[..., Visitor]
 Pages = Callable[[str], Path]
 STEPS, ACTIONS, FEATURES = 70, 4, 3
 COMBOS = [("LEFT",), ("LEFT", "UP"), ("RIGHT",), ()]
+_COUNT_DRAWN = """() => {
+  window.drawn = {};
+  const { prototype } = CanvasRenderingContext2D;
+  const put = prototype.putImageData;
+  prototype.putImageData = function (...parts) {
+    const { testid, direction } = this.canvas.dataset;
+    if (testid === "attribution-canvas") window.drawn[direction] = (window.drawn[direction] ?? 0) + 1;
+    return put.apply(this, parts);
+  };
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +114,10 @@ def test_the_numbers_that_are_written_add_up(page_of: Pages, open_page: Open) ->
     values = open_results(page).account(0, "2a")["output"]
     assert len(parts) == FEATURES + 4
     assert sum(parts) == pytest.approx(output, abs=1e-3 * max(1.0, np.ptp(values)) * len(parts))
+    visitor.page.evaluate(_COUNT_DRAWN)
     visitor.press("ArrowRight")
+    visitor.settle()
+    assert visitor.page.evaluate("window.drawn") == {"pos": 1, "neg": 1}, "each image is drawn once"
     assert waterfall(visitor) == pytest.approx(expected(open_results(page).account(0, "2a"), 30), rel=1e-6, abs=1e-7)
 
 

@@ -96,7 +96,10 @@ def test_the_strongest_three_features_are_shown_alone(synthetic: Path, open_page
         scale = visitor.page.evaluate("rlClarity.compose(0).scale")
         alone = read_canvas(visitor.by("multiples-canvas").nth(place))[..., 3]
         unit = alone.shape[0] / 3.1
-        centers = [((np.arange(8) + 0.5) / 8 * unit).astype(int), ((np.arange(8) + 0.5) / 8 * alone.shape[1]).astype(int)]
+        centers = [
+            ((np.arange(8) + 0.5) / 8 * unit).astype(int),
+            ((np.arange(8) + 0.5) / 8 * alone.shape[1]).astype(int),
+        ]
         for index, feature in enumerate(strongest):
             image = alone[np.ix_(centers[0] + round(1.05 * index * unit), centers[1])]
             assert np.abs(image - 255 * np.minimum(1, features[..., feature] / scale)).max() < 1

@@ -101,7 +101,9 @@ export function createKept(key, initial, clean) {
   const store = writable(read(key, initial, clean));
   const lost = writable(false);
   store.subscribe((value) => lost.set(!write(key, JSON.stringify(value), nothing)));
-  return { ...store, lost: { subscribe: lost.subscribe } };
+  // Svelte changes an entry in place and sets the same object: a copy is seen by components that compare identities.
+  const set = (value) => store.set(Array.isArray(value) ? [...value] : { ...value });
+  return { ...store, set, lost: { subscribe: lost.subscribe } };
 }
 
 function read(key, initial, clean) {

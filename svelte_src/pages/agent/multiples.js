@@ -1,7 +1,6 @@
 // The strongest features of an image, each alone: small images below each other on one canvas, or beside each other.
 import { greyImage } from "../../kit/image/grey.js";
 import { newCanvas, putImage } from "../../kit/image/canvas.js";
-import { drawMarks } from "../../kit/image/marks.js";
 
 /** Images, and the gap between two as a share of one: three are as high as an image that is 3.1 times as wide. */
 export const [COUNT, GAP] = [3, 0.05];
@@ -39,10 +38,21 @@ export function drawMultiples(canvas, { images, observation, opacity, across = f
     const { x, y, width, height } = rectangleAt(place, canvas, across);
     if (grey) context.drawImage(grey, x, y, width, height);
     context.globalAlpha = grey ? opacity : 1;
-    for (const layer of image.clipped.length ? [image, drawMarks(image)] : [image]) {
-      context.drawImage(putImage(scratch, layer), x, y, width, height);
-    }
+    context.drawImage(putImage(scratch, image), x, y, width, height);
     context.globalAlpha = 1;
+    for (const position of image.clipped) {
+      const column = position % image.width;
+      const [centerX, centerY] = [column + 0.5, (position - column) / image.width + 0.5];
+      drawDot(context, x + (centerX * width) / image.width, y + (centerY * height) / image.height);
+    }
   });
   return canvas;
+}
+
+/** What marks a position that exceeds the scale. */
+function drawDot(context, x, y) {
+  context.fillStyle = "#000000";
+  context.fillRect(Math.round(x) - 2, Math.round(y) - 2, 4, 4);
+  context.fillStyle = "#ffffff";
+  context.fillRect(Math.round(x) - 1, Math.round(y) - 1, 2, 2);
 }
