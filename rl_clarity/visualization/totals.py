@@ -80,6 +80,6 @@ def mean_effects(totals: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def effect_spread(totals: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the quantiles `SPREAD` (K + 1, 2) of each channel over the frames of all trajectories, as `mean_effects`."""
+    """Return the quantiles `SPREAD` (K + 1, 2) of each channel over all frames; totals are as for `mean_effects`."""
     net = np.concatenate([frames.sum(axis=-1) for frames in totals])
     return np.asarray(np.quantile(net, SPREAD, axis=0).T, np.float64)
