@@ -16,6 +16,13 @@ export function rectangleAt(place, { width, height }, across) {
   return across ? { x: start, y: 0, width: length, height } : { x: 0, y: start, width, height: length };
 }
 
+const partOf = ({ x, y, width, height }, [top, left, bottom, right]) => ({
+  x: x + left * width,
+  y: y + top * height,
+  width: (right - left) * width,
+  height: (bottom - top) * height,
+});
+
 let scratch = null;
 
 /**
@@ -26,17 +33,19 @@ let scratch = null;
  * @param {object[]} scene.images at most three, as `composeImage` returns them
  * @param {ImageBitmap | null} scene.observation under each of them
  * @param {number} scene.opacity of the images over it
+ * @param {number[]} [scene.region] top, left, bottom and right of the part of the observation that they cover, as shares
  * @param {boolean} [scene.across] beside each other
  */
-export function drawMultiples(canvas, { images, observation, opacity, across = false }) {
+export function drawMultiples(canvas, { images, observation, opacity, region = [0, 0, 1, 1], across = false }) {
   scratch ??= newCanvas(1, 1);
   const context = canvas.getContext("2d", { willReadFrequently: true });
   context.clearRect(0, 0, canvas.width, canvas.height);
   context.imageSmoothingEnabled = false;
   const grey = observation && greyImage(observation, true);
   images.forEach((image, place) => {
-    const { x, y, width, height } = rectangleAt(place, canvas, across);
-    if (grey) context.drawImage(grey, x, y, width, height);
+    const cell = rectangleAt(place, canvas, across);
+    if (grey) context.drawImage(grey, cell.x, cell.y, cell.width, cell.height);
+    const { x, y, width, height } = partOf(cell, region);
     context.globalAlpha = grey ? opacity : 1;
     context.drawImage(putImage(scratch, image), x, y, width, height);
     context.globalAlpha = 1;
