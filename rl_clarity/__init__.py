@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from rl_clarity.recordings.recording import Recording as Recording
     from rl_clarity.recordings.recording import open_recording as open_recording
     from rl_clarity.reduction import ChannelReduction as ChannelReduction
+    from rl_clarity.reduction.embedding import embed as embed
     from rl_clarity.training import train as train
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
 
@@ -77,6 +78,7 @@ _PUBLIC = {
     "compare": "rl_clarity.comparison",
     "convert": "rl_clarity.models",
     "edit": "rl_clarity.agents.edited_agent",
+    "embed": "rl_clarity.reduction.embedding",
     "evaluate": "rl_clarity.evaluation",
     "export": "rl_clarity.pages.export",
     "gallery": "rl_clarity.pages.gallery",

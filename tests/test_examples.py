@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rl_clarity.models import load_agent
 from rl_clarity.pages.results import open_results
+from rl_clarity.recordings.recording import open_recording
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 EXAMPLES = REPOSITORY / "examples"
@@ -69,6 +72,40 @@ def test_own_environment(tmp_path: Path) -> None:
 def test_own_network(tmp_path: Path) -> None:
     assert "layers edges, shapes" in run_example("own_network.py", tmp_path, "--size", "tiny")
     assert is_complete(tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_record_cleanrl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    printed = run_example("record_cleanrl.py", tmp_path, "--size", "tiny")
+    recording = open_recording(tmp_path / "out")
+    assert f"{len(recording)} episodes of 288 are recorded" in printed
+    assert "2016 steps: mean return" in printed
+    monkeypatch.syspath_prepend(EXAMPLES)
+    agent = runpy.run_path(str(EXAMPLES / "record_cleanrl.py"))["make_agent"](3)
+    outputs = ("policy_logits", "values")
+    for episode in recording:  # none continues after an update
+        agent.load_state_dict(torch.load(recording.checkpoint(episode)))
+        with torch.no_grad():
+            hidden = agent["network"](torch.as_tensor(np.asarray(episode.observations)).permute(0, 3, 1, 2) / 255)
+        for name, replayed in zip(outputs, (agent["actor"](hidden), agent["critic"](hidden)[:, 0]), strict=True):
+            np.testing.assert_allclose(getattr(episode, name), replayed.detach(), atol=1e-5)
+        assert len(episode) == 7
+        assert episode.final_observation is not None
+        landed = np.any(episode.final_observation[-1] != np.array([60, 90, 255]), axis=-1)
+        assert landed.any(), "the last row shows the apple or the stone"
+    assert {row["number"] % 20 for row in recording.table()} == {0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["PPO", "RecurrentPPO"])
+def test_record_sb3(tmp_path: Path, algorithm: str) -> None:
+    pytest.importorskip("sb3_contrib")
+    printed = run_example("record_sb3.py", tmp_path, "--size", "tiny", "--algorithm", algorithm)
+    recording = open_recording(tmp_path / "out")
+    assert f"{len(recording)} episodes are recorded" in printed
+    assert (recording[0].states is not None) == (algorithm == "RecurrentPPO")
+    assert all(recording.checkpoint(episode) for episode in recording)
 
 
 @pytest.mark.slow

@@ -1,0 +1,101 @@
+"""Positions in the plane for points of many dimensions, such as recurrent states: `rl_clarity.embed`.
+
+Distances between groups of t-SNE, and the groups' sizes, mean little, and small perplexities make groups of noise: see
+Wattenberg et al. 2016, "How to use t-SNE effectively", https://distill.pub/2016/misread-tsne.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from rl_clarity.errors import OptionError
+
+METHODS = ("tsne", "pca")
+NEIGHBORS = 15
+"""Fitted points whose positions decide that of another one."""
+Placement = Callable[[np.ndarray], np.ndarray]
+
+
+def embed(
+    points: np.ndarray,
+    method: Literal["tsne", "pca"] = "tsne",
+    *,
+    perplexity: float = 30,
+    seed: int = 0,
+    fitted_on: int = 5000,
+) -> tuple[np.ndarray, Placement]:
+    """Return positions (n, 2) float32 of points (n, D), and a function that places other points (m, D) among them.
+
+    The same points, options and seed give the same positions on the same machine. PCA returns the two principal
+    components. t-SNE (van der Maaten and Hinton 2008, with the approximation of Barnes and Hut and initialized by PCA)
+    is fitted on a random part of many points; others are placed at the mean position of their nearest fitted points,
+    weighted by the inverse of their distance.
+
+    Args:
+        points: Numbers, finite; further axes are flattened.
+        method: `tsne` or `pca`.
+        perplexity: Of t-SNE: the number of neighbors that a point has, about.
+        seed: Of the choice of points that t-SNE is fitted on.
+        fitted_on: The number of these points.
+
+    Raises:
+        OptionError: The points are not finite, or an option does not fit their number.
+    """
+    if method not in METHODS:
+        raise OptionError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    rows = _rows(points)
+    if not len(rows):
+        raise OptionError(f"points have the shape {np.shape(points)}: there is none")
+    if method == "pca":
+        place = _pca(rows)
+        return place(rows), place
+    count = min(len(rows), fitted_on)
+    if not 1 <= perplexity < count:
+        raise OptionError(
+            f"perplexity={perplexity} must be at least 1, and less than the number of points that t-SNE is fitted on, "
+            f"{count}"
+        )
+    chosen = np.sort(np.random.default_rng(seed).choice(len(rows), count, replace=False))
+    place = _tsne(rows[chosen], perplexity)
+    return place(rows), place
+
+
+def _rows(points: np.ndarray) -> np.ndarray:
+    rows = np.asarray(points, np.float32)
+    if rows.ndim < 2 or not np.isfinite(rows).all():
+        raise OptionError(f"points of shape {rows.shape} must be finite numbers (n, D)")
+    return rows.reshape(len(rows), math.prod(rows.shape[1:]))
+
+
+def _pca(rows: np.ndarray) -> Placement:
+    from sklearn.decomposition import PCA
+
+    components = min(2, *rows.shape)
+    with np.errstate(invalid="ignore"):  # equal points have no variance to explain
+        fitted = PCA(components, svd_solver="covariance_eigh").fit(rows.astype(np.float64))
+
+    def place(points: np.ndarray) -> np.ndarray:
+        positions = fitted.transform(_rows(points).astype(np.float64)).astype(np.float32)
+        return np.pad(positions, ((0, 0), (0, 2 - components)))
+
+    return place
+
+
+def _tsne(rows: np.ndarray, perplexity: float) -> Placement:
+    from sklearn.manifold import TSNE
+    from sklearn.neighbors import KNeighborsRegressor
+
+    # scikit-learn would scale by the deviation of the first component, which is 0 for equal points.
+    start = _pca(rows)(rows)
+    start *= np.float32(1e-4 / max(float(start[:, 0].std()), 1e-12))
+    positions = TSNE(perplexity=perplexity, init=start, random_state=0).fit_transform(rows)
+    neighbors = KNeighborsRegressor(min(NEIGHBORS, len(rows)), weights="distance").fit(rows, positions)
+
+    def place(points: np.ndarray) -> np.ndarray:
+        return np.asarray(neighbors.predict(_rows(points)), np.float32)
+
+    return place

@@ -1,0 +1,88 @@
+"""Positions of points in the plane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_clarity.errors import OptionError
+from rl_clarity.reduction.embedding import embed
+
+PER_GROUP = 40
+
+
+@pytest.fixture(scope="module")
+def groups() -> np.ndarray:
+    """Points (3 n, 10) of three Gaussian distributions."""
+    rng = np.random.default_rng(0)
+    centers = 8 * rng.normal(size=(3, 10))
+    return np.concatenate([center + rng.normal(size=(PER_GROUP, 10)) for center in centers])
+
+
+def are_separated(positions: np.ndarray) -> bool:
+    """Whether every point is closer to all points of its group than to any of another one."""
+    distances = np.linalg.norm(positions[:, None] - positions, axis=-1)
+    same = np.equal.outer(np.arange(len(positions)) // PER_GROUP, np.arange(len(positions)) // PER_GROUP)
+    return bool(distances[same].max() < distances[~same].min())
+
+
+@pytest.mark.parametrize("method", ["tsne", "pca"])
+def test_three_gaussians_are_three_groups(groups: np.ndarray, method: Any) -> None:
+    positions, _ = embed(groups, method, perplexity=15)
+    assert positions.shape == (3 * PER_GROUP, 2)
+    assert positions.dtype == np.float32
+    assert are_separated(positions)
+
+
+def test_other_points_are_placed_with_their_group(groups: np.ndarray) -> None:
+    positions, place = embed(groups[::2], perplexity=10)
+    np.testing.assert_array_equal(place(groups[::2]), positions)
+    everything = place(groups)
+    everything[::2] = positions
+    assert are_separated(everything)
+
+
+def test_a_part_of_the_points_is_fitted(groups: np.ndarray) -> None:
+    positions, _ = embed(groups, perplexity=10, fitted_on=60)
+    assert are_separated(positions)
+    other, _ = embed(groups, perplexity=10, fitted_on=60, seed=1)
+    assert not np.array_equal(positions, other)
+
+
+def test_the_same_seed_gives_the_same_bytes(groups: np.ndarray) -> None:
+    first, second = (embed(groups, perplexity=10, fitted_on=60, seed=3)[0].tobytes() for _ in range(2))
+    assert first == second
+
+
+def test_principal_components(groups: np.ndarray) -> None:
+    positions, place = embed(groups, "pca")
+    centered = groups - groups.mean(axis=0)
+    _, scales, _ = np.linalg.svd(centered, full_matrices=False)
+    np.testing.assert_allclose(np.linalg.norm(positions, axis=0), scales[:2], rtol=1e-4)
+    np.testing.assert_allclose(place(groups.mean(axis=0)[None]), 0, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["tsne", "pca"])
+@pytest.mark.parametrize("shape", [(12, 1), (12, 3, 2)])
+def test_points_that_are_equal_have_finite_positions(method: Any, shape: tuple[int, ...]) -> None:
+    positions, place = embed(np.ones(shape), method, perplexity=3)
+    assert positions.shape == (12, 2)
+    assert np.isfinite(positions).all()
+    assert np.isfinite(place(np.zeros(shape))).all()
+
+
+@pytest.mark.parametrize(
+    ("points", "options", "message"),
+    [
+        (np.zeros((5, 2)), {"perplexity": 5}, "perplexity=5 must be .* less than .* 5"),
+        (np.full((5, 2), np.nan), {}, "must be finite"),
+        (np.zeros(5), {}, r"points of shape \(5,\)"),
+        (np.zeros((0, 3)), {}, "there is none"),
+        (np.zeros((5, 2)), {"method": "umap"}, "method='umap' must be one of tsne, pca"),
+    ],
+)
+def test_what_cannot_be_embedded_is_refused(points: np.ndarray, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        embed(points, **options)
