@@ -16,7 +16,7 @@ NUMPY_2 := $(VENV)/numpy-2
 PYTEST = chromium="$$($(PY) scripts/chromium.py)" && \
 	RL_CLARITY_CHROMIUM="$$chromium" PATH="$$(cd $(VENV)/bin && pwd):$$PATH" $(PY) -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: help demo docs test test-slow test-js check lint types lint-js paths format js benchmarks constraints dist clean distclean
+.PHONY: help demo docs test test-slow test-js train-series check lint types lint-js paths format js benchmarks constraints dist clean distclean
 
 help:
 	@echo "make demo        explain the shipped model: writes $(DEMO_DIR)/interface.html in about a minute"
@@ -27,6 +27,7 @@ help:
 	@echo "make js          compile the page's script from svelte_src/"
 	@echo "make docs        build the documentation: out/site/index.html"
 	@echo "make benchmarks  measure each stage"
+	@echo "make train-series  train the series of checkpoints that is included (hours; the same command resumes it)"
 	@echo "make constraints write constraints.txt: the versions that are installed here"
 	@echo "make dist        build the wheel and the source distribution"
 	@echo "make clean       delete what was built; make distclean: the environment, too"
@@ -86,6 +87,10 @@ docs: $(INSTALLED_DEV)
 
 benchmarks: $(INSTALLED_DEV)
 	$(PY) -m benchmarks
+
+train-series: $(INSTALLED_DEV)
+	$(PY) -m scripts.make_series train out/breakout-series
+	$(PY) -m scripts.make_series ship out/breakout-series breakout-series
 
 # --- tests ---------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import rl_clarity
+from benchmarks.comparison import baby_a3c_parameters
 from rl_clarity.analyses.attribution import PerturbationGrid, perturbation_saliency
 from rl_clarity.formats import baby_a3c
 
@@ -53,15 +54,7 @@ def _seconds(function: Callable[[], object]) -> float:
 
 def _baby_a3c() -> Any:
     """The network at its published size, with random weights."""
-    shapes: dict[str, tuple[int, ...]] = {f"conv{i}": (32, 1 if i == 1 else 32, 3, 3) for i in range(1, 5)}
-    shapes |= {"actor_linear": (4, 256), "critic_linear": (1, 256)}
-    rng = np.random.default_rng(0)
-    arrays = {f"{name}.weight": rng.normal(size=shape, scale=0.05) for name, shape in shapes.items()}
-    arrays |= {f"{name}.bias": np.zeros(shape[0]) for name, shape in shapes.items()}
-    arrays |= {f"gru.weight_{kind}": rng.normal(size=(768, n), scale=0.05) for kind, n in (("ih", 800), ("hh", 256))}
-    arrays |= {f"gru.bias_{kind}": np.zeros(768) for kind in ("ih", "hh")}
-    parameters = {name: array.astype(np.float32) for name, array in arrays.items()}
-    return baby_a3c.BabyA3CAgent(baby_a3c.build_network(parameters, (80, 80, 1)))
+    return baby_a3c.BabyA3CAgent(baby_a3c.build_network(baby_a3c_parameters(), (80, 80, 1)))
 
 
 def _nature() -> Any:

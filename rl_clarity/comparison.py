@@ -29,10 +29,10 @@ from rl_clarity.page_builder import Member, PageBuilder, decisive
 from rl_clarity.pages.output import finished_page
 from rl_clarity.pages.results import Page
 from rl_clarity.parsing import parse, path_text
-from rl_clarity.playing import record
+from rl_clarity.playing import record_agent
 from rl_clarity.quiet import import_keras
 from rl_clarity.recordings.conversion import recorded_games
-from rl_clarity.recordings.options import GamesOptions
+from rl_clarity.recordings.options import GamesOptions, RecordOptions
 from rl_clarity.recordings.preview import Preview, preview_play, preview_samples
 from rl_clarity.recordings.recording import open_recording
 from rl_clarity.recordings.samples import Observations
@@ -190,9 +190,7 @@ class _Player:
         for name in recordings.names():
             if name.startswith(f"{self.name}/"):
                 recordings.remove(name)
-        record(
-            self.agent,
-            f"{recordings.location}/{self.name}",
+        play = RecordOptions(
             episodes=options.episodes,
             steps=options.episodes * options.max_steps,
             whole_games=True,
@@ -200,6 +198,7 @@ class _Player:
             greedy=options.greedy,
             full_resolution=options.full_resolution,
         )
+        record_agent(self.agent, self.checkpoint, f"{recordings.location}/{self.name}", play)
         evaluation = evaluate(
             self.agent,
             self.spec,

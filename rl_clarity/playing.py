@@ -68,7 +68,14 @@ def record(
     else:
         agent = require(checkpoint, *PLAYING, for_="checkpoint: record")
         read = formats.checkpoint_of(agent, **(metadata or {}))
-    spec = spec_from_metadata(read.metadata, num_actions=agent.num_actions)
+    return record_agent(agent, read, directory, chosen)
+
+
+def record_agent(
+    agent: Player, checkpoint: Checkpoint, directory: str | os.PathLike[str], chosen: RecordOptions
+) -> Recording:
+    """Let the agent of a checkpoint, which is built already, play in the checkpoint's environment, and record it."""
+    spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
     noise = chosen.action_noise
     if noise is None:
         noise = 0.0 if chosen.greedy else spec.epsilon_greedy
@@ -79,7 +86,7 @@ def record(
     played = dataclasses.replace(spec, epsilon_greedy=0.0, reward_scale=1.0)
     num_envs = choose_num_envs(chosen.episodes or chosen.steps or 1, MAX_ENVIRONMENTS)
     with closing(make(played, num_envs, chosen.seed, full_resolution=chosen.full_resolution)) as environment:
-        about = _metadata(read, spec, choice, environment)
+        about = _metadata(checkpoint, spec, choice, environment)
         with (
             Recorder(directory, name=None, envs=None, seed=chosen.seed, metadata=about, on_error="raise") as recorder,
             progress_bar("Recording") as report,

@@ -104,12 +104,17 @@ def ship(checkpoint: Path, target: Path) -> bool:
     if checkpoint.stat().st_size <= MAX_BYTES:
         shutil.copyfile(checkpoint, target)
         return False
-    content = read_joblib(checkpoint)
-    halves = {name: np.asarray(array, np.float16) for name, array in content["params"].items()}
-    baselines.write(target, halves, content["args"], content["extra"])
+    write_half_precision(checkpoint, target)
     if target.stat().st_size > MAX_BYTES:
         raise SystemExit(f"{checkpoint} is larger than {MAX_BYTES} bytes even in half precision")
     return True
+
+
+def write_half_precision(checkpoint: Path, target: Path) -> None:
+    """Write a checkpoint with its parameters in half precision."""
+    content = read_joblib(checkpoint)
+    halves = {name: np.asarray(array, np.float16) for name, array in content["params"].items()}
+    baselines.write(target, halves, content["args"], content["extra"])
 
 
 def evaluate_agent(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes: int) -> dict[str, Any]:
@@ -199,13 +204,13 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
     lines = [
         f"# {name}",
         "",
-        f"A network ({_network(args)}, {facts['parameters']:,} parameters) that plays {_game(args)}, trained by "
-        f"`rl_clarity.train`. {facts['note']}".rstrip(),
+        f"A network ({network_text(args)}, {facts['parameters']:,} parameters) that plays {game_text(args)}, trained "
+        f"by `rl_clarity.train`. {facts['note']}".rstrip(),
         "",
         "| evaluation | mean return | standard error | 95 % interval | episodes | mean length |",
         "|---|---|---|---|---|---|",
         *(
-            f"| {label} | {r['mean']:.2f} | {r['standard_error']:.2f} | {_interval(r)} | {r['episodes']} "
+            f"| {label} | {r['mean']:.2f} | {r['standard_error']:.2f} | {interval_text(r)} | {r['episodes']} "
             f"| {r['mean_length']:.0f} |"
             for label, r in facts["returns"].items()
         ),
@@ -339,8 +344,8 @@ def write_index(models: Path) -> None:
         returns = facts["returns"]
         cells = [
             f"[{path.stem}]({path.stem}.md)",
-            _game(facts["args"]),
-            _network(facts["args"]),
+            game_text(facts["args"]),
+            network_text(facts["args"]),
             *(_with_error(returns.get(label)) for label in ("training levels", "unseen levels", RANDOM)),
             f"{facts['timesteps'] / 1e6:.2f} million",
         ]
@@ -356,16 +361,16 @@ def _with_error(result: Mapping[str, float] | None) -> str:
     return "" if result is None else f"{result['mean']:.2f} ± {result['standard_error']:.2f}"
 
 
-def _interval(result: Mapping[str, Any]) -> str:
+def interval_text(result: Mapping[str, Any]) -> str:
     low, high = result["interval"]
     return f"{low:.2f} to {high:.2f}"
 
 
-def _network(args: Mapping[str, Any]) -> str:
+def network_text(args: Mapping[str, Any]) -> str:
     return f"`{args['cnn']}` + LSTM" if args.get("use_lstm") else f"`{args['cnn']}`"
 
 
-def _game(args: Mapping[str, Any]) -> str:
+def game_text(args: Mapping[str, Any]) -> str:
     name = args.get("env_name") or args.get("env_id")
     mode = args.get("distribution_mode")
     return f"{name} ({mode} levels)" if mode else str(name)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rl_clarity.analyses.layers import AttributionFitOptions, LayerOptions
 from rl_clarity.options import ORIGINAL, PARTS, LoadOptions, ObservationsOptions, TrajectoriesOptions
-from rl_clarity.recordings.options import EvaluationOptions, RecordOptions
+from rl_clarity.recordings.options import EvaluationOptions, GamesOptions, RecordOptions
 from rl_clarity.training.options import TrainOptions
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "options.md"
@@ -46,6 +46,7 @@ def document() -> str:
         *(section(f"`run` and `generate`: {title(part)}", part, ORIGINAL) for part in PARTS),
         section("`layer_kwargs`", LayerOptions),
         section("`nmf_attr_opts`", AttributionFitOptions, ORIGINAL["nmf_attr_opts"]),
+        section(f"`compare`: {title(GamesOptions)}", GamesOptions),
         section("`record`", RecordOptions),
         section("`evaluate`", EvaluationOptions),
         section("`train`", TrainOptions, title_of={"lambda_": "lambda"}),

@@ -62,6 +62,7 @@ class TrainingAnalysis(Analysis):
                 [reference.key, reference.decisive(SaliencyOptions), saliency_outputs(one)],
                 size=steps,
                 group=f"{self.kind}/shown",
+                after=(f"{SaliencyAnalysis.kind}/{one.info.id}",) if one is reference else (),
                 pieces=partial(_pieces, steps),
             )
         facts = subject.metadata["training"]
@@ -165,7 +166,10 @@ def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
 
 
 def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
-    """Write what a checkpoint computes from the reference trajectory, with its own state."""
+    """Write what a checkpoint computes from the reference trajectory, with its own state.
+
+    The maps of the checkpoint that played it are there already.
+    """
     trajectories, options = subject.subjects[-1].trajectories, subject.options
     steps, every, outputs = trajectories.steps(0), options.saliency_every, list(saliency_outputs(one))
     method = next(iter(options.saliency), None)
@@ -178,7 +182,7 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
         results, before, state = _follow(one, observations, firsts, state)
         seen.append(results)
         chosen = np.array(frames_with_map(part, every), int) - part.start
-        if method is not None and len(chosen):
+        if method is not None and one is not subject.subjects[-1]:
             states = None if before is None else tuple(array[chosen] for array in before)
             maps.append(compute_maps(one.agent, method, observations[chosen], outputs, states))
         work.report(part.stop / steps)
@@ -187,6 +191,9 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
         values = np.concatenate(maps, axis=1)
         frames = np.arange(0, steps, every)
         arrays |= map_arrays(frames, dict(zip(outputs, values, strict=True)))
+    elif method is not None:
+        chunks = _own_maps(one, 0)
+        arrays |= {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
     subject.files.write_chunk(name, arrays)
     return TaskResult(files=[name])
 
@@ -279,14 +286,18 @@ def _behavior(subject: Subject) -> dict[str, Any]:
     }
 
 
+def _own_maps(subject: Subject, trajectory: int) -> list[dict[str, np.ndarray]]:
+    """Chunks of the first method's maps along one of the agent's own trajectories."""
+    options = subject.options
+    count = len(segments(subject.trajectories.steps(trajectory)))
+    names = [chunk_name(options, options.saliency[0], trajectory, segment) for segment in range(count)]
+    return [subject.files.read_chunk(name) for name in names]
+
+
 def _mean_totals(subject: Subject, outputs: Sequence[str]) -> dict[str, float]:
     """Mean total of the maps along the trajectories, by output."""
-    options, played = subject.options, subject.trajectories
-    chunks = [
-        subject.files.read_chunk(chunk_name(options, options.saliency[0], trajectory, segment))
-        for trajectory in range(len(played) if outputs else 0)
-        for segment in range(len(segments(played.steps(trajectory))))
-    ]
+    rows = range(len(subject.trajectories) if outputs else 0)
+    chunks = [chunk for trajectory in rows for chunk in _own_maps(subject, trajectory)]
     return {output: float(np.concatenate([chunk[f"totals.{output}"] for chunk in chunks]).mean()) for output in outputs}
 
 

@@ -158,7 +158,7 @@ class ViewOptions:
     """Height of an observation."""
     video_width: str = "16em"
     """Width of an observation."""
-    video_speed: float = 12
+    video_speed: float = 12.0
     """Frames per second during playback."""
     policy_display_height: str = "2em"
     """Height of the bar of action probabilities."""

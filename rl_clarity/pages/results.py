@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import html
 import json
 import os
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,14 @@ class Results:
         Raises ClarityError if the page has none.
         """
         return section_data(self.manifest, kind)
+
+    def each_agent(self) -> Iterator[Results]:
+        """Results of each agent of the page, such as the checkpoints of a training: all but the others' sections."""
+        for agent in self.manifest["agents"]:
+            own = copy.copy(self)
+            sections = [section for section in self.manifest["sections"] if section.get("agent") == agent["id"]]
+            own.manifest = {**self.manifest, "agents": [agent], "sections": sections}
+            yield own
 
     @property
     def agent(self) -> dict[str, Any]:

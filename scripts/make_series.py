@@ -1,0 +1,163 @@
+"""Train a series of checkpoints, and ship it: select checkpoints, evaluate them, write folder and card in `models/`.
+
+    python -m scripts.make_series train out/breakout-series
+    python -m scripts.make_series ship out/breakout-series breakout-series --machine "2 cores of ..."
+
+Interrupted training is resumed by the same command. A shipped series is a folder of checkpoints in half precision, at
+most 8 MB together, with `progress.csv`; `series.json` there has the facts of the card `models/NAME.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import rl_clarity
+from rl_clarity.evaluation import AGENT, RANDOM, evaluate, summary
+from rl_clarity.formats import read
+from rl_clarity.training.logs import read_csv
+from scripts.curve import curve
+from scripts.make_model_card import (
+    MODELS,
+    SEED,
+    command,
+    game_text,
+    interval_text,
+    network_text,
+    rounded,
+    trained_timesteps,
+    write_half_precision,
+)
+
+MAX_BYTES = 8_000_000
+MIN_COUNT = 6
+TRAINING: Mapping[str, Any] = {
+    **{"env_kind": "atari", "env_id": "BreakoutNoFrameskip-v4", "frame_stack": 4, "reward_processing": "clip"},
+    **{"num_envs": 32, "num_steps": 128, "num_minibatches": 8, "ppo_epochs": 3, "gamma": 0.99, "lambda_": 0.95},
+    **{"learning_rate": 5e-4, "entropy_coeff": 0.01, "cnn": "impala", "stack_channels": "8_16_16", "emb_size": 128},
+    **{"timesteps_per_proc": 4e6, "save_interval": 40, "save_all": True, "tensorboard": False},
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    actions = parser.add_subparsers(dest="action", required=True)
+    train = actions.add_parser("train", help="train, or resume training")
+    train.add_argument("save_dir", type=Path)
+    ship = actions.add_parser("ship", help="select checkpoints, evaluate them, and write folder and card")
+    ship.add_argument("save_dir", type=Path)
+    ship.add_argument("name")
+    ship.add_argument("--machine", default="this machine", help="description of the machine that trained it")
+    ship.add_argument("--count", type=int, default=8, help=f"number of checkpoints, at least {MIN_COUNT}")
+    ship.add_argument("--episodes", type=int, default=100, help="games of each that its return is the mean of")
+    ship.add_argument("--models", type=Path, default=MODELS)
+    options = parser.parse_args(arguments)
+    if options.action == "train":
+        rl_clarity.train(options.save_dir, seed=SEED, **TRAINING)
+    else:
+        ship_series(options.save_dir, options.models, options.name, options.count, options.episodes, options.machine)
+
+
+def ship_series(save_dir: Path, models: Path, name: str, count: int, episodes: int, machine: str) -> None:
+    """Write folder, facts, learning curve and card of a series; a folder of that name is replaced."""
+    chosen = select(save_dir, count)
+    folder = models / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    rows = read_csv(save_dir / "progress.csv")
+    last = trained_timesteps(chosen[-1])
+    rows = [row for row in rows if int(row["timesteps"]) <= last]
+    with (folder / "progress.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["timesteps", "mean_return"], extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    checkpoints = []
+    for path in chosen:
+        target = folder / path.name
+        write_half_precision(path, target)
+        checkpoints.append(evaluate_checkpoint(target, episodes, random=path == chosen[-1]))
+    size = sum(path.stat().st_size for path in folder.glob("*.jd"))
+    if size > MAX_BYTES:
+        raise SystemExit(f"{count} checkpoints take {size} bytes; at most {MAX_BYTES}: choose fewer with --count")
+    facts = {
+        "args": dict(read(chosen[-1]).metadata),
+        "bytes": size,
+        "checkpoints": checkpoints,
+        "machine": machine,
+        "seconds": float(rows[-1]["seconds"]),
+    }
+    (folder / "series.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (models / f"{name}.svg").write_text(
+        curve(
+            [int(row["timesteps"]) for row in rows],
+            [float(row["mean_return"]) for row in rows],
+            reference=checkpoints[-1]["random"]["mean"],
+            shipped=last,
+        )
+    )
+    (models / f"{name}.md").write_text(card(name, facts))
+
+
+def select(save_dir: Path, count: int) -> list[Path]:
+    """Checkpoints at even distances in training, the first and the last among them."""
+    kept = sorted(save_dir.glob("checkpoint-*.jd"), key=trained_timesteps)
+    if not MIN_COUNT <= count <= len(kept):
+        raise SystemExit(f"{save_dir} has {len(kept)} checkpoints; --count {count} must be from {MIN_COUNT} to that")
+    return [kept[round(index * (len(kept) - 1) / (count - 1))] for index in range(count)]
+
+
+def evaluate_checkpoint(path: Path, episodes: int, *, random: bool) -> dict[str, Any]:
+    """The entry of a checkpoint in the card, with the return of a random policy in the last one."""
+    evaluations = evaluate(path, episodes=episodes, seed=SEED, unseen=False, random=random)
+    entry = {"name": path.stem, "timesteps": trained_timesteps(path), **rounded(summary(evaluations[AGENT]))}
+    return entry | ({"random": rounded(summary(evaluations[RANDOM]))} if random else {})
+
+
+def card(name: str, facts: Mapping[str, Any]) -> str:
+    """The card of a series."""
+    args, checkpoints = facts["args"], facts["checkpoints"]
+    random = {"name": "random policy", **checkpoints[-1]["random"]}
+    lines = [
+        f"# {name}",
+        "",
+        f"{len(checkpoints)} checkpoints of one training: a network ({network_text(args)}) that learns "
+        f"{game_text(args)} by `rl_clarity.train`. `rl-clarity demo --page training` shows them.",
+        "",
+        "| checkpoint | steps | mean return | standard error | 95 % interval | games |",
+        "|---|---|---|---|---|---|",
+        *(
+            f"| {one['name']} | {one.get('timesteps', '')} | {one['mean']:.2f} "
+            f"| {one['standard_error']:.2f} | {interval_text(one)} | {one['episodes']} |"
+            for one in [*checkpoints, random]
+        ),
+        "",
+        "Games are played to their end; actions are sampled from the policy. To compare the checkpoints:",
+        "",
+        "```sh",
+        f"rl-clarity compare out/{name} models:{name}",
+        "```",
+        "",
+        f"![Mean return of the last 100 episodes against environment steps]({name}.svg)",
+        "",
+        "## Training",
+        "",
+        "```python",
+        command(args, name, checkpoints[-1]["timesteps"]),
+        "```",
+        "",
+        f"`make train-series` trains and selects it. {checkpoints[-1]['timesteps']:,} environment steps took "
+        f"{facts['seconds'] / 3600:.1f} hours on {facts['machine']}. The checkpoints take {facts['bytes']:,} bytes, "
+        "with their parameters in half precision.",
+        "",
+        "License: MIT, like the project.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
