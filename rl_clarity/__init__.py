@@ -31,8 +31,11 @@ if TYPE_CHECKING:
     from rl_clarity.analyses.attribution import perturbation_saliency as perturbation_saliency
     from rl_clarity.analyses.attribution import select_layers as select_layers
     from rl_clarity.analyses.attribution import smooth_gradients as smooth_gradients
+    from rl_clarity.analyses.sanity import hint_share as hint_share
     from rl_clarity.analyses.sanity import sanity_checks as sanity_checks
+    from rl_clarity.checking import check as check
     from rl_clarity.comparison import compare as compare
+    from rl_clarity.environments.hints import ActionHints as ActionHints
     from rl_clarity.errors import ClarityError as ClarityError
     from rl_clarity.evaluation import evaluate as evaluate
     from rl_clarity.integrations.gymnasium_ import RecordEpisodes as RecordEpisodes
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "Ablate": "rl_clarity.agents.editing",
+    "ActionHints": "rl_clarity.environments.hints",
     "Agent": "rl_clarity.agents.protocol",
     "ChannelReduction": "rl_clarity.reduction",
     "ClarityError": "rl_clarity.errors",
@@ -74,6 +78,7 @@ _PUBLIC = {
     "Steer": "rl_clarity.agents.editing",
     "TorchAgent": "rl_clarity.agents.torch_agent",
     "ablate": "rl_clarity.ablation",
+    "check": "rl_clarity.checking",
     "collect": "rl_clarity.recordings.collection",
     "compare": "rl_clarity.comparison",
     "convert": "rl_clarity.models",
@@ -84,6 +89,7 @@ _PUBLIC = {
     "gallery": "rl_clarity.pages.gallery",
     "generalized_advantage_estimation": "rl_clarity.recordings.advantages",
     "generate": "rl_clarity.pipeline",
+    "hint_share": "rl_clarity.analyses.sanity",
     "input_gradients": "rl_clarity.analyses.attribution",
     "input_integrated_gradients": "rl_clarity.analyses.attribution",
     "integrated_gradients": "rl_clarity.analyses.attribution",

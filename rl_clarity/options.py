@@ -138,7 +138,11 @@ ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
 )
 """Settings of `understanding-rl-vision` where ours differ: `run(checkpoint, output_dir, **ORIGINAL)`."""
 
+CHECKED_TRAJECTORIES = TrajectoriesOptions(num_envs=8, num_steps=128)
+"""Play that saliency methods are checked on, by default."""
+
 __all__ = [
+    "CHECKED_TRAJECTORIES",
     "ORIGINAL",
     "CompareOptions",
     "InterfaceOptions",

@@ -277,11 +277,15 @@ def _analyses(options: PageOptions, kinds: Sequence[str]) -> list[tuple[Analysis
 
 
 def _plugin_keys(options: PageOptions) -> dict[str, str]:
-    """A hash of code and options of each analysis, and of the quadrature rule, that is not part of the package."""
+    """A hash of code and options of each analysis, and of the quadrature rule, that is not part of the package.
+
+    Options that `analyses` gives to an analysis of the package are hashed, too.
+    """
     sources = {kind: ANALYSES.source(kind) for kind in _kinds(options)}
     if isinstance(options, InterfaceOptions):
         sources["quadrature"] = RULES.source(options.attr_quadrature)
-    return {kind: cache_key([source, options.analyses.get(kind)]) for kind, source in sources.items() if source}
+    own = {kind: (source, options.analyses.get(kind)) for kind, source in sources.items()}
+    return {kind: cache_key(list(pair)) for kind, pair in own.items() if any(pair)}
 
 
 def _provenance(subjects: Sequence[Subject], checkpoints: Sequence[Checkpoint | None]) -> list[ProvenanceGroup]:

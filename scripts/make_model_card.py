@@ -7,6 +7,8 @@ card and index again. `--ablate LAYER` adds what the agent achieves without each
 resumed by the same command:
 
     python -m scripts.make_model_card - coinrun --only-write --ablate 2b --ablation-dir out/coinrun-2b
+
+`--checks DIRECTORY` adds what `rl-clarity check` finds; its page is written there, and resumed in the same way.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.ablation import AblationReport, ablate
+from rl_clarity.analyses.sanity import MethodReport, SanityReport
+from rl_clarity.checking import check
 from rl_clarity.evaluation import AGENT, evaluate, summary
 from rl_clarity.evaluation import RANDOM as RANDOM_POLICY
 from rl_clarity.evaluation import UNSEEN as UNSEEN_LEVELS
@@ -60,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ablation-dir", type=Path, default=Path("out/ablation"), help="directory of its page")
     parser.add_argument("--ablation-episodes", type=int, default=ABLATED_EPISODES)
     parser.add_argument("--ablation-note", default="", help="text for the card: why this layer, what it says")
+    parser.add_argument("--checks", type=Path, help="check saliency methods; directory of the page")
+    parser.add_argument("--checks-note", default="", help="text for the card: what the checks say")
     options = parser.parse_args(arguments)
     facts_path = options.models / f"{options.name}.json"
     if not options.only_write:
@@ -94,6 +100,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ),
             options.ablation_note,
         )
+        facts_path.write_text(json.dumps(facts, indent=1) + "\n")
+    if options.checks is not None:
+        facts = json.loads(facts_path.read_text())
+        untrusted = facts["args"].get("untrusted") or {}
+        load = {"temp_files": True, "metadata": untrusted}
+        report = check(options.models / f"{options.name}.jd", options.checks, seed=SEED, load_kwargs=load)
+        facts["checks"] = {**check_facts(report), "note": options.checks_note}
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
     (options.models / f"{options.name}.md").write_text(card(options.name, json.loads(facts_path.read_text())))
     write_index(options.models)
@@ -161,6 +174,20 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
     return {"layer": layer, "episodes": report.episodes, "tests": report.tests, "note": note, "rows": rows}
 
 
+def check_facts(report: SanityReport) -> dict[str, Any]:
+    """What the card says of saliency methods: numbers with four digits."""
+
+    def short(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: short(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [short(one) for one in value]
+        return round(value, 4) if isinstance(value, float) else value
+
+    values: dict[str, Any] = short(report.to_dict())
+    return values
+
+
 def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of an evaluation on the card."""
     low, high = result["interval"]
@@ -225,6 +252,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         f"![Mean return of the last 100 episodes against environment steps]({name}.svg)",
         "",
         *ablation_lines(name, facts.get("ablation")),
+        *check_lines(name, facts.get("checks")),
         "## Training",
         "",
         "```python",
@@ -291,6 +319,65 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
     ]
     command = f"rl-clarity ablate models:{name} out/{name}-{layer} --layer {layer} --episodes {facts['episodes']}"
     return [*lines, "", "To repeat it:", "", "```sh", f"{command} --nmf-features {len(rows)}", "```", ""]
+
+
+def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
+    """The section of the card on saliency methods; empty without it."""
+    if facts is None:
+        return []
+    methods = [MethodReport.from_dict(one) for one in facts["methods"]]
+    unchanged = [one for one in methods if one.randomization and not one.depends_on_parameters]
+    slow = [one for one in methods if not one.beats_random]
+    lines = [
+        "## Can saliency maps of this agent be trusted?",
+        "",
+        f"Every saliency method, checked on {facts['frames']} frames; the explained output is the {facts['output']}. "
+        "With random weights, maps of a method that explains the network change: the table has their rank correlation "
+        "and structural similarity (SSIM) with the trained network's, once all layers are random. Deletion blurs "
+        "pixels in the order of the map, insertion restores them; the numbers are areas under the change of the "
+        "output, less those of another order, with 95 % bootstrap intervals: above 0, the map's order is faster. The "
+        "gap is what a method that integrates along a path does not account for. `docs/guides/checks.md` explains the "
+        f"checks. {facts['note']}".rstrip(),
+        "",
+        _table_line(
+            *("method", "rank correlation", "SSIM", "deletion against random", "against the center"),
+            *("insertion against random", "against the center", "gap"),
+        ),
+        "|---" * 8 + "|",
+        *map(_check_row, methods),
+        "",
+    ]
+    if unchanged:
+        lines.append(
+            f"- **Fails:** the maps of {_names(unchanged)} stay similar (rank correlation of 0.5 or more) when all "
+            "weights are random: they depend little on what was learned."
+        )
+    else:
+        lines.append("- The maps of all methods change (rank correlation below 0.5) when all weights are random.")
+    if slow:
+        lines.append(
+            f"- **Fails:** removing pixels in the order of {_names(slow)} is no faster than in a random order."
+        )
+    else:
+        lines.append("- Removing pixels in the order of any method's maps changes the output faster than at random.")
+    command = f"rl-clarity check models:{name} out/{name}-check --frames {facts['frames']}"
+    return [*lines, "", "To repeat it:", "", "```sh", command, "```", ""]
+
+
+def _check_row(method: MethodReport) -> str:
+    last = method.randomization[-1]
+    orders = [one[key] for one in (method.deletion, method.insertion) for key in ("above_random", "above_center")]
+    return _table_line(
+        method.method.replace("_", " "),
+        f"{last.rank_correlation:.2f}",
+        f"{last.ssim:.2f}",
+        *(f"{one.mean:+.3f} ({one.low:+.3f} to {one.high:+.3f})" for one in orders),
+        "" if method.completeness is None else f"{method.completeness:.1%}",
+    )
+
+
+def _names(methods: Sequence[MethodReport]) -> str:
+    return ", ".join(one.method.replace("_", " ") for one in methods)
 
 
 def _shares(actions: Mapping[str, Any]) -> str:

@@ -18,6 +18,10 @@ ANALYSES: Registry[type[Analysis]] = Registry(
         "saliency": "rl_clarity.analyses.saliency:SaliencyAnalysis",
         "examples": "rl_clarity.analyses.examples:ExamplesAnalysis",
         "training": "rl_clarity.analyses.training:TrainingAnalysis",
+        "checks": "rl_clarity.analyses.checks:ChecksAnalysis",
+        "check_maps": "rl_clarity.analyses.checks:CheckMaps",
+        "check_deletion": "rl_clarity.analyses.checks:CheckDeletion",
+        "check_insertion": "rl_clarity.analyses.checks:CheckInsertion",
     },
     noun="analysis",
 )

@@ -5,6 +5,8 @@
 - Deletion and insertion (Petsiuk et al., 2018; arXiv 1806.07421): pixels are removed in the order of a map, and change
   the output faster than in a random order.
 - Completeness of methods that integrate along a path.
+- The hint test (Visualizing and Understanding Atari Agents, Greydanus et al., 2018; arXiv 1711.00138), with
+  `rl_clarity.ActionHints`: the maps of an agent that was trained to look at hints lie on them.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.analyses.attribution.saliency import SaliencyOutput, linear_scores
 from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
 from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.progress import Report
 from rl_clarity.recordings.arrays import as_trajectories
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Trajectories
@@ -66,6 +69,7 @@ class MethodReport:
 
     method: str
     randomization: Sequence[Randomization]
+    """Empty for an agent whose parameters cannot be set."""
     deletion: Mapping[str, Interval]
     """`area`, `above_random`, `above_center`; see `compare_orders`."""
     insertion: Mapping[str, Interval]
@@ -82,6 +86,39 @@ class MethodReport:
         """Whether deletion in the order of the map changes the output faster than a random order does."""
         return self.deletion["above_random"].above_zero
 
+    @property
+    def weights_text(self) -> str:
+        """Whether the maps depend on the weights, in words."""
+        if not self.randomization:
+            return "not tested with random weights, which this agent does not take"
+        correlation = f"rank correlation {self.randomization[-1].rank_correlation:.2f}"
+        if self.depends_on_parameters:
+            return f"its maps change when all weights are random ({correlation})"
+        return f"STAYS SIMILAR when all weights are random ({correlation}): its maps depend little on what was learned"
+
+    @property
+    def deletion_text(self) -> str:
+        """Whether the maps show what the output depends on, in words."""
+        against = self.deletion["above_random"]
+        numbers = f"{against.mean:+.2f}, {against.low:+.2f} to {against.high:+.2f}"
+        if self.beats_random:
+            return f"removing pixels in its order changes the output faster than in a random order ({numbers})"
+        return f"removing pixels in its order is NO FASTER than in a random order ({numbers})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        marks = {"depends_on_parameters": self.depends_on_parameters, "beats_random": self.beats_random}
+        return {**asdict(self), **marks}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> MethodReport:
+        """The report of values that `to_dict` returned."""
+        deletion, insertion = (
+            {key: Interval(**one) for key, one in values[name].items()} for name in ("deletion", "insertion")
+        )
+        stages = [Randomization(**stage) for stage in values["randomization"]]
+        return cls(values["method"], stages, deletion, insertion, values["completeness"])
+
 
 @dataclass(frozen=True)
 class SanityReport:
@@ -93,11 +130,35 @@ class SanityReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values."""
-        rows = [
-            {**asdict(one), "depends_on_parameters": one.depends_on_parameters, "beats_random": one.beats_random}
-            for one in self.methods
-        ]
-        return {"output": self.output, "frames": self.frames, "methods": rows}
+        return {"output": self.output, "frames": self.frames, "methods": [one.to_dict() for one in self.methods]}
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.methods)} saliency methods, checked on {self.frames} frames; output: {self.output}"]
+        for one in self.methods:
+            lines += [f"{one.method.replace('_', ' ')}:", f"  {one.weights_text}", f"  {one.deletion_text}"]
+            if one.completeness is not None:
+                lines.append(f"  adds up to the output but for {one.completeness:.1%}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class CheckedFrames:
+    """The frames that methods are checked on, spread over the trajectories."""
+
+    observations: np.ndarray  # (B, H, W, C)
+    state: State
+    """Before the observations."""
+    trajectories: np.ndarray  # (B,)
+    steps: np.ndarray  # (B,)
+
+    @property
+    def spread(self) -> slice:
+        """At most 16 of them, whose maps are computed again for every randomized layer."""
+        return slice(0, None, -(-len(self.observations) // RANDOMIZED_FRAMES))
+
+    def __getitem__(self, part: slice) -> CheckedFrames:
+        state = None if self.state is None else tuple(array[part] for array in self.state)
+        return CheckedFrames(self.observations[part], state, self.trajectories[part], self.steps[part])
 
 
 def sanity_checks(
@@ -122,37 +183,52 @@ def sanity_checks(
     Raises OptionError for an object that is not such an agent, an unknown method or output; SamplesError for samples
     that do not fit the agent.
     """
+    chosen = chosen_methods(agent, methods, frames)
+    checked = choose_frames(as_trajectories(agent, trajectories), int(frames))
+    reports = [check_method(agent, name, checked, output, seed)[0] for name in chosen]
+    return SanityReport(output, len(checked.observations), reports)
+
+
+def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int) -> list[str]:
+    """Names of the methods to check: all by default. Raises OptionError as `sanity_checks` does."""
     agent = require(agent, "forward", "gradients", "tails", for_="sanity_checks")
     check_count("frames", frames)
-    available = saliency_methods(agent, seed)
-    chosen = list(available) if methods is None else list(methods)
-    for name in chosen:
+    available = saliency_methods(agent)
+    for name in methods or ():
         if name not in available:
             raise OptionError(f"methods={name!r} is not one of {', '.join(available)}")
-    observations, state = _choose_frames(as_trajectories(agent, trajectories), int(frames))
-    few = slice(0, None, max(1, -(-len(observations) // RANDOMIZED_FRAMES)))
-    few_states = None if state is None else tuple(part[few] for part in state)
-    paths = path_methods(agent)
-    trained, gaps = {}, dict[str, float]()
-    for name in chosen:
-        if name in paths:
-            attribution = paths[name](agent, observations, output, state)
-            trained[name], gaps[name] = _attribution_maps(agent, attribution), _relative_gap(attribution)
-        else:
-            trained[name] = available[name](agent, observations, output, state)
-    stages: dict[str, list[Randomization]] = {name: [] for name in chosen}
+    return list(available) if methods is None else list(methods)
+
+
+def check_method(
+    agent: Agent,
+    name: str,
+    frames: CheckedFrames,
+    output: SaliencyOutput,
+    seed: int,
+    report: Report = lambda share: None,
+) -> tuple[MethodReport, np.ndarray]:
+    """Check one method.
+
+    Also returns its maps (S + 1, b, H, W) of `frames[frames.spread]`: of the trained agent, then of S randomized ones.
+    """
+    method, path = saliency_methods(agent, seed)[name], path_methods(agent).get(name)
+    observations, state, few = frames.observations, frames.state, frames[frames.spread]
+    if path is None:
+        trained, gap = method(agent, observations, output, state), None
+    else:
+        attribution = path(agent, observations, output, state)
+        trained, gap = _attribution_maps(agent, attribution), _relative_gap(attribution)
+    maps, stages, count = [trained[frames.spread]], list[Randomization](), len(randomized_layers(agent))
     for layer, randomized in _randomized(agent, seed):
-        for name in chosen:
-            maps = available[name](randomized, observations[few], output, few_states)
-            stages[name].append(Randomization(layer, *_agreement(trained[name][few], maps)))
-    reports = []
-    for name in chosen:
-        deletion, insertion = (
-            compare_orders(agent, observations, trained[name], output, insertion=insertion, state=state, seed=seed)
-            for insertion in (False, True)
-        )
-        reports.append(MethodReport(name, stages[name], deletion, insertion, gaps.get(name)))
-    return SanityReport(output, len(observations), reports)
+        maps.append(method(randomized, few.observations, output, few.state))
+        stages.append(Randomization(layer, *_agreement(maps[0], maps[-1])))
+        report(len(stages) / (count + 1))
+    deletion, insertion = (
+        compare_orders(agent, observations, trained, output, insertion=insertion, state=state, seed=seed)
+        for insertion in (False, True)
+    )
+    return MethodReport(name, stages, deletion, insertion, gap), np.stack(maps)
 
 
 def saliency_methods(agent: Agent, seed: int = 0) -> dict[str, Maps]:
@@ -211,32 +287,39 @@ def _resized(maps: np.ndarray, height: int, width: int) -> np.ndarray:
     return np.stack([np.asarray(Image.fromarray(np.float32(one)).resize((width, height), bilinear)) for one in maps])
 
 
-def _choose_frames(trajectories: Trajectories, frames: int) -> tuple[np.ndarray, State]:
-    """Frames spread over all trajectories, and the states before them."""
+def choose_frames(trajectories: Trajectories, frames: int) -> CheckedFrames:
+    """Frames spread over all trajectories. Raises SamplesError if there are none."""
     count, steps = trajectories.actions.shape
     if not count * steps:
         raise SamplesError("trajectories have no frames")
     chosen = np.unique(np.linspace(0, count * steps - 1, min(frames, count * steps)).round().astype(int))
     at = np.unravel_index(chosen, (count, steps))
     states = trajectories.states
-    return trajectories.observations[at], None if states is None else tuple(np.asarray(part[at]) for part in states)
+    state = None if states is None else tuple(np.asarray(part[at]) for part in states)
+    return CheckedFrames(trajectories.observations[at], state, *at)
+
+
+def randomized_layers(agent: Any) -> dict[str, list[str]]:
+    """Names of the parameters of each layer, from the outputs down; none for an agent whose cannot be set."""
+    layers: dict[str, list[str]] = {}
+    if has(agent, "other_parameters"):
+        for name in agent.parameters():
+            if not name.startswith("edits/"):
+                layers.setdefault(LAST_PART.sub("", name), []).append(name)
+    return dict(reversed(layers.items()))
 
 
 def _randomized(agent: Any, seed: int) -> Iterator[tuple[str, Agent]]:
     """The agent with the layers of its parameters randomized, one after another, from the outputs down.
 
     Each parameter is drawn from a normal distribution with its trained mean and standard deviation, so that activations
-    keep their scale. Nothing for an agent whose parameters cannot be set.
+    keep their scale.
     """
-    if not has(agent, "other_parameters"):
-        return
     rng = np.random.default_rng(seed)
-    trained = {name: array for name, array in agent.parameters().items() if not name.startswith("edits/")}
-    layers: dict[str, list[str]] = {}
-    for name in trained:
-        layers.setdefault(LAST_PART.sub("", name), []).append(name)
     randomized: dict[str, np.ndarray] = {}
-    for layer, names in reversed(layers.items()):
+    layers = randomized_layers(agent)
+    trained = dict(agent.parameters()) if layers else {}
+    for layer, names in layers.items():
         for name in names:
             array = np.asarray(trained[name])
             if array.dtype.kind == "f":
@@ -281,3 +364,29 @@ def _relative_gap(attribution: Attribution) -> float:
     """Mean of |completeness gap|, relative to the mean |difference from the baseline|."""
     difference = np.abs(attribution.scores - attribution.scores_at_baseline).mean()
     return float(np.abs(attribution.completeness_gap).mean() / difference) if difference else 0.0
+
+
+def hint_share(maps: np.ndarray, region: np.ndarray) -> np.ndarray:
+    """Return the share (B,) of the mass of maps that lies in a region, such as `ActionHints.region`.
+
+    Maps that are 0 everywhere have none of their mass there.
+
+    Args:
+        maps: (B, H, W) or (B, H, W, C), of any sign; or (B, gh, gw) from `perturbation_saliency` with its default sizes
+        region: (H, W) bool, of the observation
+
+    Raises SamplesError for maps of another shape.
+    """
+    region = np.asarray(region, bool)
+    grid = PerturbationGrid.for_shape(*region.shape)
+    mass = np.abs(maps)
+    if mass.ndim == 4:
+        mass = mass.sum(axis=-1)
+    elif mass.shape[1:] == grid.shape:
+        mass = grid.upsample(mass)
+    if mass.shape[1:] != region.shape:
+        raise SamplesError(
+            f"maps have the shape {np.shape(maps)}; a region of {region.shape} needs (B, *{region.shape})"
+        )
+    inside, total = mass[:, region].sum(axis=1), mass.sum(axis=(1, 2))
+    return np.divide(inside, total, out=np.zeros(len(mass)), where=total > 0)

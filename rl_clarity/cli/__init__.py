@@ -1,5 +1,5 @@
-"""The command line: `rl-clarity run | compare | record | train | demo | inspect | evaluate | ablate | export | verify |
-gallery | convert | edit`.
+"""The command line: `rl-clarity run | compare | record | train | demo | inspect | evaluate | ablate | check | export |
+verify | gallery | convert | edit`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
@@ -21,6 +21,7 @@ import rl_clarity
 from rl_clarity.cli.arguments import (
     PROGRAM,
     Ablate,
+    Check,
     CheckpointCommand,
     Compare,
     Convert,
@@ -108,7 +109,7 @@ def _main(words: Sequence[str]) -> int:
             raise
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except KeyboardInterrupt as error:
-        if isinstance(command, Ablate) or (isinstance(command, Run | Compare) and not command.dry_run):
+        if isinstance(command, Ablate) or (isinstance(command, Run | Compare | Check) and not command.dry_run):
             error.args = ("the same command resumes it",)
         return _stopped(error)
     if summary and communicator().rank == 0:
@@ -255,6 +256,26 @@ def _ablate(command: Ablate) -> Result:
     return rows, f"{report}\nThe page is {report.page.path}"
 
 
+def _check(command: Check) -> Result:
+    options: dict[str, Any] = {f.name: getattr(command.options, f.name) for f in fields(InterfaceOptions)}
+    result: Any = rl_clarity.check(
+        command.checkpoint,
+        command.output_dir,
+        methods=command.methods,
+        frames=command.frames,
+        output=command.output,
+        dry_run=command.dry_run,
+        load_kwargs=replace(command.load, metadata=command.overrides(), check=command.check),
+        trajectories_kwargs=command.trajectories,
+        recording=command.recording,
+        **{**options, "overwrite": command.force},
+    )
+    if command.dry_run:
+        return result.to_dict(), str(result)
+    page = str(result.page.path)
+    return {**result.to_dict(), "page": page}, f"{result}\nThe page is {page}"
+
+
 def _export(command: Export) -> Result:
     from rl_clarity.pages.export import export
     from rl_clarity.pages.results import open_results
@@ -356,6 +377,7 @@ RUNNERS: dict[type, Any] = {
     Record: _record,
     Evaluate: _evaluate,
     Ablate: _ablate,
+    Check: _check,
     Export: _export,
     Verify: _verify,
     Gallery: _gallery,

@@ -14,6 +14,7 @@ import tyro
 from rl_clarity.environments import override_name
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.options import (
+    CHECKED_TRAJECTORIES,
     ORIGINAL,
     CompareOptions,
     InterfaceOptions,
@@ -319,6 +320,33 @@ class Ablate(CheckpointCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Check(CheckpointCommand):
+    """Check saliency methods on an agent: do their maps depend on its weights, and show what its outputs depend on?
+    Prints the answers, and writes a page with them, example maps and a report as JSON. An interrupted command is
+    resumed by the same command.
+    """
+
+    output_dir: DirectoryPath = "out/check"
+    """Directory of the page."""
+    frames: int = 64
+    """Frames that the methods are checked on, spread over the trajectories."""
+    methods: tuple[str, ...] | None = None
+    """Methods: perturbation, jacobian, smooth_gradients, input_integrated_gradients, "integrated_gradients LAYER"; all
+    of them, with every layer, by default."""
+    output: str = "policy"
+    """Explained output: policy (all logits, or all action values), value, or greedy."""
+    load: LoadFlags = field(default_factory=LoadFlags)
+    trajectories: TrajectoriesOptions = CHECKED_TRAJECTORIES
+    options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
+    recording: str | None = None
+    """Check frames of this recording, or Minari dataset, instead of new ones."""
+    dry_run: Switch = False
+    """Only print a forecast of time, memory and disk space. Nothing is written."""
+    force: Switch = False
+    """Replace a page in the directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Export(Command):
     """Write images or numbers of a page to a file: .png, .apng, .gif, .csv or .npz. Trajectories, frames and channels
     are counted from 1, as on the page.
@@ -402,7 +430,9 @@ class Edit(CheckpointCommand):
 
 COMMANDS: dict[str, Any] = {
     kind.__name__.lower(): kind
-    for kind in (Run, Compare, Train, Demo, Inspect, Record, Evaluate, Ablate, Export, Verify, Gallery, Convert, Edit)
+    for kind in (
+        *(Run, Compare, Train, Demo, Inspect, Record, Evaluate, Ablate, Check, Export, Verify, Gallery, Convert, Edit),
+    )
 }
 
 

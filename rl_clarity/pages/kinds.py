@@ -24,6 +24,10 @@ PAGE_KINDS: Registry[PageKind] = Registry(
     {
         "agent": PageKind(("trajectories", "features", "attribution", "saliency", "examples", "ablation", "behavior")),
         "training": PageKind(("trajectories", "saliency"), ("training",), "{env_name}: training of {network}"),
+        "check": PageKind(
+            ("trajectories", "checks", "check_maps", "check_deletion", "check_insertion"),
+            title="{env_name}, {network}: checks of saliency maps",
+        ),
     },
     noun="kind of page",
 )

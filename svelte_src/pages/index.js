@@ -1,4 +1,5 @@
 // The registry of kinds of page, one line each, by `manifest.kind`.
 export * as agent from "./agent/index.js";
+export * as check from "./check/index.js";
 export * as gallery from "./gallery/index.js";
 export * as training from "./training/index.js";

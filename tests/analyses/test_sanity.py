@@ -70,7 +70,7 @@ def test_a_method_that_ignores_the_network_is_marked(monkeypatch: pytest.MonkeyP
         return np.abs(np.diff(observations.astype(float), axis=1, append=0)).sum(axis=-1)
 
     methods = {"edges": edges, "jacobian": sanity.saliency_methods(keras_agent)["jacobian"]}
-    monkeypatch.setattr(sanity, "saliency_methods", lambda agent, seed: methods)
+    monkeypatch.setattr(sanity, "saliency_methods", lambda agent, seed=0: methods)
     report = sanity_checks(keras_agent, trajectories((16, 16, 3)), frames=4, output="value")
     edges_report, jacobian_report = report.methods
     assert not edges_report.depends_on_parameters

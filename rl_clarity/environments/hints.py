@@ -1,0 +1,93 @@
+"""Hints: bars in the observation that say what an expert would do, to test whether saliency maps find them.
+
+An agent that is trained with the expert's hints can do without the rest of the frame, and the maps of a method that
+explains the agent lie on the hints; those of an agent whose hints were random do not. This is the overfitting test of
+Visualizing and Understanding Atari Agents (Greydanus, Koul, Dodge and Fern, 2018; arXiv 1711.00138).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from rl_clarity.environments.protocol import Step, VectorEnvironment
+from rl_clarity.environments.wrappers import Wrapper, generator_state, restore_generator
+from rl_clarity.errors import EnvironmentSetupError
+
+BRIGHT, DIM = 255, 64
+HEIGHT_SHARE = 1 / 16
+"""Height of the bars as a share of the observation's."""
+
+Expert = Callable[[np.ndarray], np.ndarray]
+"""From observations (N, H, W, C) without hints to actions (N,)."""
+
+
+class ActionHints(Wrapper):
+    """Paints a bar for each action at the top of the observation; the bright one is the expert's action.
+
+    Attributes:
+        region: (H, W) bool, where the bars are
+        expert_actions: (N,) the expert's actions for the current observations, to train or to judge an agent with
+    """
+
+    def __init__(self, environment: VectorEnvironment, expert: Expert, *, random: bool = False, seed: int = 0) -> None:
+        """Wrap an environment.
+
+        Args:
+            environment: of any kind; bars are painted into all its channels. Wrap it before frames are stacked
+            expert: a function from observations without hints (N, H, W, C) uint8 to actions (N,)
+            random: the bright bar is that of a random action, which tells nothing
+            seed: of random bars
+
+        Raises EnvironmentSetupError for observations that are narrower than the number of actions.
+        """
+        super().__init__(environment)
+        height, width, _ = self.observation_shape
+        if width < self.num_actions:
+            raise EnvironmentSetupError(f"observations of {width} columns are too narrow for {self.num_actions} hints")
+        self._expert, self._random = expert, random
+        self._rng = np.random.default_rng([seed % 2**63, 0x68696E74])
+        self._rows, self._columns = max(1, round(height * HEIGHT_SHARE)), width // self.num_actions
+        self.region = np.zeros((height, width), bool)
+        self.region[: self._rows, : self.num_actions * self._columns] = True
+        self.expert_actions = np.zeros(self.num_envs, np.int64)
+
+    def reset(self) -> Step:
+        return self._with_hints(self.environment.reset())
+
+    def step(self, actions: np.ndarray) -> Step:
+        return self._with_hints(self.environment.step(actions))
+
+    def _with_hints(self, step: Step) -> Step:
+        self.expert_actions = self._actions(step.observations)
+        final = {i: self._painted(one[None], self._actions(one[None]))[0] for i, one in step.final_observations.items()}
+        observations = self._painted(step.observations, self.expert_actions)
+        return dataclasses.replace(step, observations=observations, final_observations=final)
+
+    def _actions(self, observations: np.ndarray) -> np.ndarray:
+        actions = np.asarray(self._expert(observations))
+        if actions.shape != (len(observations),) or not np.isin(actions, np.arange(self.num_actions)).all():
+            raise EnvironmentSetupError(
+                f"the expert returned {actions!r}; for {len(observations)} observations it must return as many actions "
+                f"from 0 to {self.num_actions - 1}"
+            )
+        return actions.astype(np.int64)
+
+    def _painted(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Observations (N, H, W, C) with bars; the bright one is that of `actions`, or a random one."""
+        if self._random:
+            actions = self._rng.integers(self.num_actions, size=len(actions))
+        painted = observations.copy()
+        painted[:, self.region] = DIM
+        for image, action in zip(painted, actions, strict=True):
+            image[: self._rows, action * self._columns : (action + 1) * self._columns] = BRIGHT
+        return painted
+
+    def _state(self) -> dict[str, np.ndarray]:
+        return {"rng": generator_state(self._rng), "expert_actions": self.expert_actions}
+
+    def _restore_state(self, state: Mapping[str, np.ndarray]) -> None:
+        restore_generator(self._rng, state["rng"])
+        self.expert_actions = np.array(state["expert_actions"])
