@@ -368,7 +368,7 @@ def _check_row(method: MethodReport) -> str:
     last = method.randomization[-1]
     orders = [one[key] for one in (method.deletion, method.insertion) for key in ("above_random", "above_center")]
     return _table_line(
-        method.method.replace("_", " "),
+        method.label,
         f"{last.rank_correlation:.2f}",
         f"{last.ssim:.2f}",
         *(f"{one.mean:+.3f} ({one.low:+.3f} to {one.high:+.3f})" for one in orders),
@@ -377,7 +377,7 @@ def _check_row(method: MethodReport) -> str:
 
 
 def _names(methods: Sequence[MethodReport]) -> str:
-    return ", ".join(one.method.replace("_", " ") for one in methods)
+    return ", ".join(one.label for one in methods)
 
 
 def _shares(actions: Mapping[str, Any]) -> str:

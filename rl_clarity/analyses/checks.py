@@ -149,12 +149,10 @@ class CheckDeletion(Analysis):
 
     def section(self, subject: Subject, options: Any, results: Results) -> Section:
         bars = [
-            {"label": f"{_label(facts)}, {name}", "value": one["mean"], "low": one["low"], "high": one["high"]}
-            for facts in _methods(results)
-            for name, one in (
-                ("random", facts[self.measure]["above_random"]),
-                ("center", facts[self.measure]["above_center"]),
-            )
+            {"label": f"{method.label}, {name}", **{"value": one.mean, "low": one.low, "high": one.high}}
+            for method in _reports(results)
+            for name in ("random", "center")
+            for one in [getattr(method, self.measure)[f"above_{name}"]]
         ]
         data = {"bars": bars, "caption": CAPTIONS[self.kind]}
         return Section(self.kind, f"{self.measure.capitalize()} of pixels", data, panel="bars")
@@ -180,7 +178,7 @@ def _check(subject: Subject, options: ChecksOptions, name: str, slug: str, work:
     for example in range(min(EXAMPLES, len(shown.steps))):
         place = {"trajectory": int(shown.trajectories[example]), "frame": int(shown.steps[example])}
         step = slice(place["frame"], place["frame"] + 1)
-        pictures = [(name.replace("_", " "), subject.trajectory_frames(place["trajectory"], step)[0], place)]
+        pictures = [(report.label, subject.trajectory_frames(place["trajectory"], step)[0], place)]
         pictures += [(labels[stage], _picture(maps[stage, example]), {}) for stage in stages]
         for number, (label, picture, at) in enumerate(pictures, start=1):
             file = f"checks/{slug}/{example + 1}-{number}.png"
@@ -208,19 +206,18 @@ def _methods(results: Results) -> list[Mapping[str, Any]]:
 
 
 def _report(options: ChecksOptions, results: Results) -> SanityReport:
-    methods = _methods(results)
-    return SanityReport(options.output, methods[0]["frames"], [MethodReport.from_dict(facts) for facts in methods])
+    return SanityReport(options.output, _methods(results)[0]["frames"], _reports(results))
 
 
-def _label(facts: Mapping[str, Any]) -> str:
-    return str(facts["method"]).replace("_", " ")
+def _reports(results: Results) -> list[MethodReport]:
+    return [MethodReport.from_dict(facts) for facts in _methods(results)]
 
 
 def _row(method: MethodReport) -> dict[str, Any]:
     """A method's row of the table."""
     last = method.randomization[-1] if method.randomization else None
     return {
-        "method": method.method.replace("_", " "),
+        "method": method.label,
         "weights": method.weights_text,
         "deletion": method.deletion_text,
         "correlation": None if last is None else last.rank_correlation,

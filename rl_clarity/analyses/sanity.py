@@ -30,6 +30,7 @@ from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, pertu
 from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.analyses.attribution.saliency import SaliencyOutput, linear_scores
 from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
+from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.progress import Report
 from rl_clarity.recordings.arrays import as_trajectories
@@ -75,6 +76,11 @@ class MethodReport:
     insertion: Mapping[str, Interval]
     completeness: float | None
     """Mean of |gap| relative to the mean |difference| from the baseline; None for methods without a path."""
+
+    @property
+    def label(self) -> str:
+        """The method's name for readers, as on pages."""
+        return METHODS[self.method].label if self.method in METHODS else self.method.replace("_", " ", 1)
 
     @property
     def depends_on_parameters(self) -> bool:
@@ -133,9 +139,9 @@ class SanityReport:
         return {"output": self.output, "frames": self.frames, "methods": [one.to_dict() for one in self.methods]}
 
     def __str__(self) -> str:
-        lines = [f"{len(self.methods)} saliency methods, checked on {self.frames} frames; output: {self.output}"]
+        lines = [f"saliency methods: {len(self.methods)}, checked on {self.frames} frames; output: {self.output}"]
         for one in self.methods:
-            lines += [f"{one.method.replace('_', ' ')}:", f"  {one.weights_text}", f"  {one.deletion_text}"]
+            lines += [f"{one.label}:", f"  {one.weights_text}", f"  {one.deletion_text}"]
             if one.completeness is not None:
                 lines.append(f"  adds up to the output but for {one.completeness:.1%}")
         return "\n".join(lines)

@@ -7,7 +7,7 @@ export const layout = {
   navigation: ["trajectories"],
   main: ["timeline"],
   legend: [],
-  aside: ["notes", "help"],
+  aside: ["find", "notes", "trust", "help"],
 };
 
 /** Stops of the tour: panel, title, text. */
