@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.ablation import AblationReport, ablate
-from rl_clarity.analyses.sanity import MethodReport, SanityReport
+from rl_clarity.analyses.sanity import COMPLETE, MethodReport, SanityReport
 from rl_clarity.checking import check
 from rl_clarity.evaluation import AGENT, evaluate, summary
 from rl_clarity.evaluation import RANDOM as RANDOM_POLICY
@@ -360,24 +360,26 @@ def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         )
     else:
         lines.append("- Removing pixels in the order of any method's maps changes the output faster than at random.")
+    if incomplete := [one for one in methods if not one.adds_up]:
+        lines.append(f"- **Fails:** a gap of more than {COMPLETE:.0%} is left by: {_names(incomplete)}.")
     command = f"rl-clarity check models:{name} out/{name}-check --frames {facts['frames']}"
     return [*lines, "", "To repeat it:", "", "```sh", command, "```", ""]
 
 
 def _check_row(method: MethodReport) -> str:
-    last = method.randomization[-1]
+    last = method.randomization[-1] if method.randomization else None
     orders = [one[key] for one in (method.deletion, method.insertion) for key in ("above_random", "above_center")]
     return _table_line(
         method.label,
-        f"{last.rank_correlation:.2f}",
-        f"{last.ssim:.2f}",
+        "" if last is None else f"{last.rank_correlation:.2f}",
+        "" if last is None else f"{last.ssim:.2f}",
         *(f"{one.mean:+.3f} ({one.low:+.3f} to {one.high:+.3f})" for one in orders),
         "" if method.completeness is None else f"{method.completeness:.1%}",
     )
 
 
 def _names(methods: Sequence[MethodReport]) -> str:
-    return ", ".join(one.label for one in methods)
+    return "; ".join(one.label for one in methods)
 
 
 def _shares(actions: Mapping[str, Any]) -> str:

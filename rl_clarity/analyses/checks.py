@@ -110,7 +110,7 @@ class ChecksAnalysis(Analysis):
             "deletion": "removing pixels",
             "correlation": "rank correlation",
             "ssim": "SSIM",
-            "gap": "does not add up to the output by",
+            "completeness": "completeness",
         }
         data = {
             "columns": [{"key": key, "label": label} for key, label in columns.items()],
@@ -222,7 +222,7 @@ def _row(method: MethodReport) -> dict[str, Any]:
         "deletion": method.deletion_text,
         "correlation": None if last is None else last.rank_correlation,
         "ssim": None if last is None else last.ssim,
-        "gap": None if method.completeness is None else f"{method.completeness:.1%}",
+        "completeness": method.completeness_text or None,
     }
 
 

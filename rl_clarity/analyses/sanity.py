@@ -41,6 +41,8 @@ RANDOMIZED_FRAMES = 16
 """Frames whose maps are computed again for every randomized layer."""
 CHANGED = 0.5
 """Rank correlation with the trained agent's maps below which maps depend on the parameters."""
+COMPLETE = 0.1
+"""Share of the output's difference from its baseline above which what is missing is pointed out."""
 PATH_STEPS = 16
 SSIM_SIGMA = 1.5
 LAST_PART = re.compile(r"(/|\.|\[')[^/.\[]*$")
@@ -111,6 +113,22 @@ class MethodReport:
             return f"removing pixels in its order changes the output faster than in a random order ({numbers})"
         return f"removing pixels in its order is NO FASTER than in a random order ({numbers})"
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether attribution along a path adds up to the output, or the method has no path."""
+        return self.completeness is None or self.completeness <= COMPLETE
+
+    @property
+    def completeness_text(self) -> str:
+        """Whether attribution adds up to the output, in words; empty for methods without a path."""
+        if self.completeness is None:
+            return ""
+        if self.adds_up:
+            return f"adds up to the output's difference from its baseline, but for {self.completeness:.1%}"
+        return (
+            f"DOES NOT ADD UP to the output's difference from its baseline: {self.completeness:.0%} of it are missing"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values."""
         marks = {"depends_on_parameters": self.depends_on_parameters, "beats_random": self.beats_random}
@@ -143,7 +161,7 @@ class SanityReport:
         for one in self.methods:
             lines += [f"{one.label}:", f"  {one.weights_text}", f"  {one.deletion_text}"]
             if one.completeness is not None:
-                lines.append(f"  adds up to the output but for {one.completeness:.1%}")
+                lines.append(f"  {one.completeness_text}")
         return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses import checks, sanity
+from rl_clarity.analyses.attribution.deletion import Interval
 from rl_clarity.analyses.sanity import MethodReport, sanity_checks
 from rl_clarity.errors import OptionError
 from rl_clarity.pages.results import Page
@@ -126,7 +127,7 @@ def test_the_forecast_includes_the_checks(tmp_path: Path) -> None:
     [
         ({"methods": ["lime"]}, "methods='lime' is not one of perturbation, jacobian"),
         ({"output": "logits"}, "output='logits' must be one of policy, value, greedy"),
-        ({"frames": 0}, r"analyses\.checks\.frames=0 must be at least 1"),
+        ({"frames": 0}, "frames=0 must be at least 1"),
     ],
 )
 def test_invalid_options_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -134,6 +135,20 @@ def test_invalid_options_are_refused(tmp_path: Path, options: dict[str, Any], me
     with pytest.raises(OptionError, match=message):
         check_pages.write_page(tmp_path / "page", agent, checks={"methods": None, **options})
     assert not (tmp_path / "page").exists()
+
+
+def test_what_is_missing_is_pointed_out() -> None:
+    interval = Interval(0.1, -0.1, 0.3)
+    orders = {"area": interval, "above_random": interval, "above_center": interval}
+    few, many, none = (MethodReport("jacobian", [], orders, orders, gap) for gap in (0.05, 2.5, None))
+    assert (few.adds_up, many.adds_up, none.adds_up) == (True, False, True)
+    assert few.completeness_text.endswith("but for 5.0%")
+    assert many.completeness_text.startswith("DOES NOT ADD UP")
+    assert many.completeness_text.endswith("250% of it are missing")
+    assert none.completeness_text == ""
+    assert few.deletion_text == (
+        "removing pixels in its order is NO FASTER than in a random order (+0.10, -0.10 to +0.30)"
+    )
 
 
 def test_a_report_in_words() -> None:

@@ -13,13 +13,15 @@ import pytest
 
 from rl_clarity import cli
 from rl_clarity.ablation import AblationReport
+from rl_clarity.analyses.attribution.deletion import Interval
+from rl_clarity.analyses.sanity import MethodReport, Randomization, SanityReport
 from rl_clarity.formats import load_agent
 from rl_clarity.pages.results import Page
 from rl_clarity.resources import models_directory
 from rl_clarity.training import train
 from rl_clarity.training.options import train_options
 from scripts.curve import curve, ticks
-from scripts.make_model_card import INDEX, MAX_BYTES, RANDOM, command, main, ship
+from scripts.make_model_card import INDEX, MAX_BYTES, RANDOM, check_facts, check_lines, command, main, ship
 from tests.training.small import COLUMNS_ID, tiny
 
 
@@ -181,3 +183,26 @@ def test_a_card_says_what_becomes_of_the_agent_without_a_feature(
     assert "Without feature 1," not in card
     main(arguments)
     assert (models / "columns.md").read_text() == card
+
+
+def test_a_card_says_which_saliency_methods_fail_the_checks() -> None:
+    def report(method: str, correlation: float, low: float, gap: float | None) -> MethodReport:
+        interval = Interval(low + 0.1, low, low + 0.2)
+        orders = {"area": interval, "above_random": interval, "above_center": interval}
+        return MethodReport(method, [Randomization("1a", correlation, 0.25)], orders, orders, gap)
+
+    good = report("jacobian", 0.4, 0.1, None)
+    bad = report("perturbation", 0.7, 0.1, None)
+    slow = report("integrated_gradients 2b", 0.2, -0.05, 0.5)
+    facts = check_facts(SanityReport("policy", 64, [good, bad, slow])) | {"note": "A note."}
+    card = "\n".join(check_lines("coinrun", json.loads(json.dumps(facts))))
+    assert "checked on 64 frames" in card
+    assert "A note." in card
+    assert "| integrated gradients 2b | 0.20 | 0.25 | +0.050 (-0.050 to +0.150) |" in card
+    assert "- **Fails:** the maps of perturbation stay similar" in card
+    assert "- **Fails:** removing pixels in the order of integrated gradients 2b is no faster" in card
+    assert "- **Fails:** a gap of more than 10% is left by: integrated gradients 2b." in card
+    assert "rl-clarity check models:coinrun out/coinrun-check --frames 64" in card
+    passed = check_facts(SanityReport("policy", 64, [good])) | {"note": ""}
+    assert "Fails" not in "\n".join(check_lines("coinrun", passed))
+    assert check_lines("coinrun", None) == []
