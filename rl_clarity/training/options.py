@@ -76,6 +76,8 @@ class TrainOptions:
     """Keep every checkpoint, as `checkpoint-<update>.jd`."""
     tensorboard: bool = True
     """Write TensorBoard event files to `tensorboard/`."""
+    record_every: int = 0
+    """Record every n-th episode of the first environment in `tensorboard/`, with its checkpoint; 0 for none."""
     value_loss_coeff: float = 0.5
     """Coefficient of the value loss."""
     max_grad_norm: float = 0.5
@@ -125,7 +127,7 @@ class TrainOptions:
             self._require(name, 0 <= getattr(self, name) <= 1, "must be from 0 to 1")
         for name in ("learning_rate", "clip_range", "max_grad_norm", "timesteps_per_proc"):
             self._require(name, 0 < getattr(self, name) < math.inf, "must be above 0 and finite")
-        for name in ("save_interval", "seed"):
+        for name in ("record_every", "save_interval", "seed"):
             self._require(name, getattr(self, name) >= 0, "must not be negative")
         self._require("value_loss_coeff", 0 <= self.value_loss_coeff < math.inf, "must be finite and not negative")
         self._require("entropy_coeff", math.isfinite(self.entropy_coeff), "must be finite")

@@ -13,6 +13,7 @@ import numpy as np
 
 from rl_clarity.environments.protocol import Resumable, Step, VectorEnvironment, snapshot
 from rl_clarity.recordings.advantages import generalized_advantage_estimation
+from rl_clarity.recordings.recorder import Recorder
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -131,12 +132,18 @@ class Runner:
     """Plays environments; an episode continues from one rollout to the next."""
 
     def __init__(
-        self, environment: VectorEnvironment, rewards: RewardProcessor, rng: np.random.Generator, timer: Timer
+        self,
+        environment: VectorEnvironment,
+        rewards: RewardProcessor,
+        rng: np.random.Generator,
+        timer: Timer,
+        recorder: Recorder | None = None,
     ) -> None:
         self._environment = environment
         self._process = rewards
         self._rng = rng
         self._timer = timer
+        self._recorder = recorder
         self._observations = environment.reset().observations
         self._firsts = np.ones(environment.num_envs, bool)
         self._state: Arrays | None = None
@@ -169,8 +176,8 @@ class Runner:
         self._returns, self._lengths = state["returns"].copy(), state["lengths"].copy()
         return True
 
-    def play(self, policy: Policy, num_steps: int) -> Rollout:
-        """Play `num_steps` steps with actions sampled from the policy."""
+    def play(self, policy: Policy, num_steps: int, *, first_step: int = 0) -> Rollout:
+        """Play `num_steps` steps with actions sampled from the policy; `first_step` of training is for recordings."""
         n = self._environment.num_envs
         shape = (num_steps, n)
         observations = np.empty((*shape, *self._environment.observation_shape), np.uint8)
@@ -182,6 +189,7 @@ class Runner:
         for t in range(num_steps):
             observations[t], firsts[t] = self._observations, self._firsts
             with self._timer.time("acting"):
+                before = state
                 logits, values[t], state = policy.act(observations[t], firsts[t], state)
                 actions[t], log_probs[t] = sample(logits, self._rng)
             with self._timer.time("environment"):
@@ -192,6 +200,23 @@ class Runner:
             if last:
                 truncated[t], final_values[t] = self._final_values(policy, last, state)
             self._count(step, episodes)
+            if self._recorder is not None:
+                going = ~firsts[t][:, None]
+                self._recorder.add(
+                    observation=observations[t],
+                    action=actions[t],
+                    reward=step.rewards,
+                    training_reward=rewards[t],
+                    terminated=step.firsts & ~step.truncated,
+                    truncated=step.truncated,
+                    logits=logits,
+                    value=values[t] * np.float32(self._process.unit),  # as the checkpoint's
+                    state=tuple(part * going for part in before),
+                    final_observation=step.final_observations,
+                    final_state=state,
+                    training_step=first_step + t * n,
+                    idle=step.idle,
+                )
         with self._timer.time("acting"):
             last_values = policy.act(self._observations, self._firsts, state)[1]
         self._state = state

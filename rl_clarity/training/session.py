@@ -10,19 +10,23 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from rl_clarity.environments import make
+from rl_clarity.environments import VectorEnvironment, make
 from rl_clarity.errors import CheckpointError, ClarityError, DependencyError, OptionError, OutputError
 from rl_clarity.files import UNFINISHED
 from rl_clarity.jobs import Communicator, communicator, locked
 from rl_clarity.quiet import import_keras
+from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.training.logs import CsvLog, EventLog, Log, ProgressLog
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.trainer import CHECKPOINT, COLUMNS, DAMAGED, STATE, Trainer, TrainingState, environment_seed
 
+EVENTS = "tensorboard"
+"""Log directory of TensorBoard's event files and of the recording."""
 CHANGEABLE = frozenset(
     (
         *("clip_range", "clip_vf", "entropy_coeff", "learning_rate", "max_grad_norm", "num_minibatches", "ppo_epochs"),
-        *("precision", "save_all", "save_interval", "tensorboard", "timesteps_per_proc", "value_loss_coeff"),
+        *("precision", "record_every", "save_all", "save_interval", "tensorboard", "timesteps_per_proc"),
+        "value_loss_coeff",
     )
 )
 """Options that may change when training is resumed."""
@@ -70,7 +74,10 @@ def _run(save_dir: Path | None, options: TrainOptions, ranks: Communicator, over
         stack.enter_context(compute_precision(options.precision))
         seed = environment_seed(options, updates, ranks.rank)
         environment = stack.enter_context(closing(make(options.environment(), options.num_envs, seed)))
-        trainer = Trainer(options, environment, ranks)
+        recorder = _recorder(save_dir, options, environment) if ranks.rank == 0 else None
+        if recorder is not None:
+            stack.enter_context(recorder)
+        trainer = Trainer(options, environment, ranks, recorder)
         if saved is not None and save_dir is not None:
             _restore(trainer, saved, save_dir / STATE)
         _train(trainer, _Saver(trainer, save_dir), _logs(stack, save_dir, trainer) if ranks.rank == 0 else [])
@@ -200,8 +207,21 @@ def _logs(stack: ExitStack, save_dir: Path | None, trainer: Trainer) -> list[Log
         save_dir.mkdir(parents=True, exist_ok=True)
         logs.append(CsvLog(save_dir / "progress.csv", COLUMNS))
         if trainer.options.tensorboard:
-            logs.append(stack.enter_context(closing(EventLog(save_dir / "tensorboard"))))
+            logs.append(stack.enter_context(closing(EventLog(save_dir / EVENTS))))
     return logs
+
+
+def _recorder(save_dir: Path | None, options: TrainOptions, environment: VectorEnvironment) -> Recorder | None:
+    if save_dir is None or not options.record_every:
+        return None
+    metadata = {
+        "name": options.environment().name,
+        "environment": options.environment(),
+        "action_combos": environment.action_combos,
+        "gamma": options.gamma,
+        "lambda": options.lambda_,
+    }
+    return Recorder(save_dir / EVENTS, every=options.record_every, seed=options.seed, metadata=metadata)
 
 
 def _require_tensorflow() -> None:

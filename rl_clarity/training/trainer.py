@@ -21,6 +21,7 @@ from rl_clarity.files import write_atomically
 from rl_clarity.formats import baselines
 from rl_clarity.formats.architectures import build
 from rl_clarity.jobs import Communicator, SingleProcess
+from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.training.learner import STATISTICS, Learner, LossOptions, Minibatch, normalize
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.rollout import Episode, RewardProcessor, Rollout, Runner, Timer, advantages
@@ -95,7 +96,11 @@ class Trainer:
     """
 
     def __init__(
-        self, options: TrainOptions, environment: VectorEnvironment, ranks: Communicator | None = None
+        self,
+        options: TrainOptions,
+        environment: VectorEnvironment,
+        ranks: Communicator | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.options = options
         self.ranks = ranks or SingleProcess()
@@ -120,7 +125,8 @@ class Trainer:
             sequence=options.num_steps,
             average=self.ranks.average,
         )
-        self.runner = Runner(environment, self.rewards, self.rng, self.timer)
+        self.recorder = recorder
+        self.runner = Runner(environment, self.rewards, self.rng, self.timer, recorder)
         self.updates = 0
         self.episodes = 0
         self.seconds = 0.0
@@ -129,7 +135,9 @@ class Trainer:
     def update(self) -> dict[str, Any]:
         """Play and learn; return a row of `COLUMNS`."""
         start = time.perf_counter()
-        rollout = self.runner.play(self.learner, self.options.num_steps)
+        if self.recorder is not None:
+            self.recorder.agent(lambda path: self.save_checkpoint(Path(f"{path}.jd")))
+        rollout = self.runner.play(self.learner, self.options.num_steps, first_step=self.timesteps)
         with self.timer.time("learning"):
             statistics = self._learn(rollout)
         elapsed = time.perf_counter() - start
@@ -227,14 +235,21 @@ class Trainer:
 
     def save(self, save_dir: Path, state: TrainingState) -> None:
         """Write the checkpoint of a state that this trainer was in, then the state."""
-        updates = state.values["updates"]
+        parameters = state.part("learner/parameters")
+        unit, updates = state.values["reward_unit"], state.values["updates"]
+        if self.options.save_all:
+            self._write(save_dir / f"checkpoint-{updates}.jd", parameters, unit, updates)
+        self._write(save_dir / CHECKPOINT, parameters, unit, updates)
+        state.save(save_dir / STATE)
+
+    def save_checkpoint(self, path: Path) -> None:
+        """Write the checkpoint of this moment; unlike `state`, this needs no other ranks."""
+        self._write(path, self.learner.network.parameters(), self.rewards.unit, self.updates)
+
+    def _write(self, path: Path, parameters: Mapping[str, np.ndarray], unit: float, updates: int) -> None:
         args = {**self.options.checkpoint_args(), "observation_shape": list(self.observation_shape)}
         extra = {"updates": updates, "timesteps": updates * self.options.steps_per_update}
-        parameters = scale_values(state.part("learner/parameters"), state.values["reward_unit"])
-        if self.options.save_all:
-            baselines.write(save_dir / f"checkpoint-{updates}.jd", parameters, args, extra)
-        baselines.write(save_dir / CHECKPOINT, parameters, args, extra)
-        state.save(save_dir / STATE)
+        baselines.write(path, scale_values(parameters, unit), args, extra)
 
 
 def scale_values(parameters: Mapping[str, np.ndarray], unit: float) -> dict[str, np.ndarray]:

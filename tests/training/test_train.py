@@ -15,6 +15,7 @@ import pytest
 from rl_clarity.errors import OptionError, OutputError
 from rl_clarity.formats import load_agent, read
 from rl_clarity.jobs import locked
+from rl_clarity.recordings.recording import open_recording
 from rl_clarity.training import train
 from rl_clarity.training.logs import ProgressLog, read_csv
 from rl_clarity.training.options import TrainOptions
@@ -90,6 +91,39 @@ def test_event_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         scalars = {value.tag: value.simple_value for value in event.summary.value}
         assert scalars.keys() == row.keys() - {"update", "timesteps"}
         assert scalars["mean_return"] == pytest.approx(float(row["mean_return"]), rel=1e-5, nan_ok=True)
+
+
+@pytest.mark.parametrize("use_lstm", [False, True])
+def test_episodes_are_recorded_with_their_agents(tmp_path: Path, use_lstm: bool) -> None:
+    options = tiny(5, use_lstm=use_lstm, record_every=2)
+    train(tmp_path, **options)
+    recording = open_recording(tmp_path / "tensorboard")
+    assert {row["number"] % 2 for row in recording.table()} == {0}
+    assert recording.metadata["action_combos"]
+    compared = 0
+    for episode in recording:
+        start = int(episode.facts["start_step"])
+        assert episode.facts["training_step"] == start
+        rows = slice(0, options["num_steps"] - start // options["num_envs"] % options["num_steps"])  # before an update
+        agent: Any = load_agent(recording.checkpoint(episode) or "")
+        states = None if episode.states is None else tuple(part[rows] for part in episode.states)
+        observations = episode.observations[rows]
+        outputs, _ = agent.step(observations, states, np.zeros(len(observations), bool))
+        assert episode.policy_logits is not None
+        assert episode.values is not None
+        np.testing.assert_allclose(episode.policy_logits[rows], outputs.policy_logits, atol=1e-5)
+        np.testing.assert_allclose(episode.values[rows], outputs.values, atol=1e-5)
+        assert (episode.states is not None) == use_lstm
+        compared += len(observations)
+    assert compared > 8
+
+
+def test_recording_does_not_change_training(tmp_path: Path) -> None:
+    train(tmp_path / "a", **tiny(3))
+    train(tmp_path / "b", **tiny(3, record_every=1))
+    a, b = (read(tmp_path / name / "checkpoint.jd").parameters for name in "ab")
+    for name, array in a.items():
+        np.testing.assert_array_equal(array, b[name])
 
 
 def test_an_empty_directory_name_is_refused() -> None:
