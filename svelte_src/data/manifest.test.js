@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { missingParts, problemWith, readManifest } from "./manifest.js";
+import { hasFeatures, missingParts, problemWith, readManifest } from "./manifest.js";
 
 const trajectory = (t) => ({ series: `s${t}`, scrub: [`strip${t}`], frames: [`f${t}`], images: [`p${t}`] });
 const layer = (name) => ({
@@ -110,4 +110,28 @@ test("pages that cannot be shown say why", () => {
   assert.match(problemWith({ format: "other" }, kinds), /not a page of rl-clarity/);
   assert.match(problemWith({ ...page(), version: 3 }, kinds), /version 3.*rl-clarity run/);
   assert.match(problemWith({ ...page(), kind: "training" }, kinds), /kind “training”/);
+});
+
+const METHOD = {
+  name: "perturbation",
+  label: "perturbation",
+  outputs: [
+    { id: "policy", label: "policy" },
+    { id: "value", label: "value" },
+  ],
+  rows: 16,
+  columns: 12,
+  maps: [["m1", "m2"], ["m3"]],
+};
+
+test("methods of saliency are layers, whose channels are outputs", () => {
+  const saliency = { kind: "saliency", notes: [{ title: "t", text: "x" }], data: { every: 4, methods: [METHOD] } };
+  const { layers, methods } = readManifest(page(TRAJECTORIES, saliency), ["trajectories", "saliency"]);
+  const [{ kind, key, slug, height, width, channels, names, every }] = layers;
+  assert.deepEqual([kind, key, slug, height, width], ["saliency", "perturbation", "perturbation", 16, 12]);
+  assert.deepEqual([channels, names, every], [2, ["policy", "value"], 4]);
+  assert.equal(hasFeatures(layers[0]), false);
+  assert.deepEqual(methods, saliency.notes);
+  const unfinished = { layers, trajectories: [{}, {}], missing: ["m2"] };
+  assert.equal(missingParts(unfinished), "saliency by perturbation on trajectory 1");
 });

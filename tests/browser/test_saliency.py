@@ -180,6 +180,22 @@ def test_values_at_a_position(page: Path, open_page: Open) -> None:
     assert f"value {maps['value'].values[1, 3, 2]:.3g}"[:9] in text
 
 
+def test_a_box_sums_the_positions_inside(page: Path, open_page: Open) -> None:
+    visitor = open_page(page, "?layer=perturbation&frame=5&box=0.16.24.40")
+    maps = open_results(page).saliency(0, output="value")
+    inside = (maps.rows >= 0.25) & (maps.rows < 0.625), maps.columns < 0.375
+    wanted = maps.values[1][np.ix_(*inside)].sum()
+    visitor.page.wait_for_function(
+        """(wanted) => {
+          const track = document.querySelector('[data-track="saliency-value"] canvas');
+          return Math.abs(Number(track?.ariaLabel.split(": ")[1]) - wanted) < 0.01;
+        }""",
+        arg=float(wanted),
+    )
+    visitor.click("remove-box")
+    visitor.page.wait_for_url("**layer=perturbation&trajectory=1&frame=5")
+
+
 def test_frames_of_strong_saliency_are_found(page: Path, open_page: Open) -> None:
     maps = open_results(page).saliency(1, output="value")
     limit = round(float(np.median(maps.totals)), 2)
@@ -188,6 +204,9 @@ def test_frames_of_strong_saliency_are_found(page: Path, open_page: Open) -> Non
     visitor.press("f")
     assert visitor.by("find-kind").input_value() == "saliency"
     assert visitor.text("find-count").startswith(f"{int((held > limit).sum())} frames match")
+    visitor.by("find-channel").select_option(label="policy")
+    visitor.click("find-go")
+    visitor.page.wait_for_url(f"**find=saliency%7Eabove%7E{limit}%7Eperturbation%7Epolicy**")
 
 
 def test_exports_have_the_maps(page: Path, open_page: Open, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ function conditionToText({ layers }, { kind, compare, value, output, layer, chan
   const asked = kindOf({ kind });
   if (kind === "action") return `action~${value}`;
   if (kind === "bookmark") return `bookmark~${which}`;
-  const parts = [asked.channel ? "feature" : kind];
+  const parts = [kind === "channel" ? "feature" : kind];
   if (asked.compare) parts.push(compare, value);
   if (asked.output) parts.push(output);
   if (asked.channel)

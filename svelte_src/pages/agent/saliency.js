@@ -78,14 +78,30 @@ export function saliencyValues(page, target) {
 /**
  * The sum of an output's map at every step of a trajectory; a step without a map has that of the last one before it.
  *
+ * @param {import("./box.js").Box | null} [box] only of the cells whose centers are inside
  * @returns {Promise<Float32Array>} (T)
  */
-export async function saliencyTotals({ manifest, chunks }, layer, output, trajectory) {
+export async function saliencyTotals({ manifest, chunks }, layer, output, trajectory, box = null) {
   const { steps } = manifest.trajectories[trajectory];
   const totals = new Float32Array(steps);
+  const cells = box && cellsIn(box, manifest.observation, layer);
+  const sumOf = (chunk, i) => {
+    if (!cells) return chunk.arrays[`totals.${output}`].data[i];
+    const map = saliencyMap(chunk, output, i);
+    return map ? cells.reduce((sum, cell) => sum + map.data[cell], 0) : 0;
+  };
   for (const name of layer.maps[trajectory]) {
-    const { arrays } = await chunks.get(name);
-    arrays.steps.data.forEach((step, i) => totals.fill(arrays[`totals.${output}`].data[i], step));
+    const chunk = await chunks.get(name);
+    chunk.arrays.steps.data.forEach((step, i) => totals.fill(sumOf(chunk, i), step));
   }
   return totals;
+}
+
+/** The cells of a map, row by row, whose centers are in a box. */
+export function cellsIn({ left, top, right, bottom }, { frame_width: width, frame_height: height }, { centers }) {
+  const within = (list, low, high) => [...list.keys()].filter((i) => list[i] >= low && list[i] < high);
+  const columns = within(centers.columns, left / width, right / width);
+  return within(centers.rows, top / height, bottom / height).flatMap((row) =>
+    columns.map((column) => row * centers.columns.length + column),
+  );
 }

@@ -149,3 +149,19 @@ test("a feature is soloed, and the choice before comes back", () => {
     assert.equal(fromQuery(MANIFEST, `?solo=${text}`).solo, null, text);
   }
 });
+
+test("a search for saliency names the method and the output", () => {
+  const outputs = [{ id: "policy" }, { id: "value" }];
+  const layers = [
+    { slug: "2b", channels: 8, kind: "layer" },
+    { slug: "perturbation", channels: 2, kind: "saliency", outputs },
+  ];
+  const manifest = { layers, outputs: [{ id: "value", kind: "value" }], actions: [], trajectories: [{}] };
+  const text = "saliency~above~0.5~perturbation~value";
+  const search = searchFromText(manifest, text);
+  assert.deepEqual(search.conditions, [{ kind: "saliency", compare: "above", value: 0.5, layer: 1, channel: 1 }]);
+  assert.equal(searchToText(manifest, search), text);
+  assert.equal(searchFromText(manifest, "saliency~above~0.5~2b~value"), null);
+  assert.equal(searchFromText(manifest, "saliency~above~0.5~perturbation~greedy"), null);
+  assert.equal(searchFromText(manifest, "feature~above~0.5~value~perturbation~1"), null);
+});
