@@ -164,10 +164,16 @@ export function hatch(context, { ink }) {
   return context.createPattern(tile, "repeat");
 }
 
-/** Where a level is drawn, in per cent from the top. */
-export const edge = (level, least, most) => 100 * (1 - Math.min(1, Math.max(0, (level - least) / (most - least))));
+/** Pixels that a waterfall is high. */
+export const HEIGHT = 72;
 
-/** How a step of the waterfall is drawn: as CSS. */
+/** Where a level is drawn, in pixels from the top. */
+export const edge = (level, least, most) => HEIGHT * (1 - Math.min(1, Math.max(0, (level - least) / (most - least))));
+
+/**
+ * How a step of the waterfall is drawn: as places of backgrounds, in CSS, since boxes, transforms and clips that change with
+ * every frame cost several times as much.
+ */
 export function waterfallColumn({ name, channel, value, from, to }, least, most, palette) {
   const [top, bottom] = [edge(Math.max(from, to), least, most), edge(Math.min(from, to), least, most)];
   return {
@@ -176,9 +182,13 @@ export function waterfallColumn({ name, channel, value, from, to }, least, most,
     value,
     color: palette[channel]?.color ?? null,
     word: name.startsWith("feature") ? String(channel + 1) : name,
-    clip: `inset(${top.toFixed(1)}% 0 ${(100 - bottom).toFixed(1)}% 0)`,
-    level: `translateY(${edge(to, least, most).toFixed(1)}%)`,
+    top: `${top.toFixed(1)}px`,
+    size: `100% ${(bottom - top).toFixed(1)}px`,
+    level: levelAt(to, least, most),
     overUp: Math.max(from, to) > most,
     overDown: Math.min(from, to) < least,
   };
 }
+
+/** The same of a level. */
+export const levelAt = (level, least, most) => `${(edge(level, least, most) - 0.5).toFixed(1)}px`;
