@@ -113,7 +113,8 @@ def select(save_dir: Path, count: int) -> list[Path]:
 
 def evaluate_checkpoint(path: Path, episodes: int, *, random: bool) -> dict[str, Any]:
     """The entry of a checkpoint in the card, with the return of a random policy in the last one."""
-    evaluations = evaluate(path, episodes=episodes, seed=SEED, unseen=False, random=random)
+    own = read(path).metadata.get("untrusted")  # the environment's module: the checkpoint is that of whoever runs this
+    evaluations = evaluate(path, metadata=own, episodes=episodes, seed=SEED, unseen=False, random=random)
     entry = {"name": path.stem, "timesteps": trained_timesteps(path), **rounded(summary(evaluations[AGENT]))}
     return entry | ({"random": rounded(summary(evaluations[RANDOM]))} if random else {})
 
