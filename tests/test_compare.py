@@ -21,6 +21,7 @@ from rl_clarity.analyses.trajectories import softmax
 from rl_clarity.cli import main
 from rl_clarity.comparison import RECORDINGS
 from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.pages.manifest_check import check_manifest
 from rl_clarity.pages.results import Results
 from tests.fakes import TinyAgent
 from tests.pipeline.small import REPOSITORY, read_files, record_tasks
@@ -157,6 +158,17 @@ def test_every_checkpoint_sees_the_reference_with_its_own_state(results: Results
     mean = np.mean(policies, axis=0)
     middle = -(mean * np.log(mean)).sum(-1) - np.mean([-(one * np.log(one)).sum(-1) for one in policies], axis=0)
     assert divergence == pytest.approx(middle, abs=1e-5)
+
+
+def test_a_damaged_section_of_any_checkpoint_is_refused(results: Results) -> None:
+    manifest = json.loads(json.dumps(results.manifest))
+    check_manifest(manifest)
+    section = next(one for one in manifest["sections"] if one["agent"] == "agent-2" and one["kind"] == "saliency")
+    section["data"]["methods"][0]["maps"].pop()
+    with pytest.raises(
+        ClarityError, match="saliency 'perturbation' must have maps for each segment of each trajectory"
+    ):
+        check_manifest(manifest)
 
 
 def test_agents_with_action_values(compare: Callable[..., Path], tmp_path: Path) -> None:

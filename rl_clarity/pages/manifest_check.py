@@ -26,6 +26,7 @@ _SECTIONS: Mapping[str, Any] = {
     "attribution": {"outputs": [_OUTPUT], "layers": [_LAYER]},
     "features": {"layers": {VALUES: {}}},
     "saliency": {"every": int, "methods": [_METHOD]},
+    "training": {"checkpoints": [{"agent": str, "name": str}], "reference": {"agent": str, "shown": [str]}},
 }
 _MANIFEST = {
     **{"id": str, "title": str, "numpy_precision": int, "view": {}},
@@ -38,18 +39,27 @@ _NAMES = {bool: "true or false", str: "text", int: "an integer", float: "a numbe
 def check_manifest(manifest: Mapping[str, Any]) -> None:
     """Raise ClarityError, with the place, for a manifest (as dicts) with missing or contradictory parts."""
     _check(manifest, _MANIFEST, "manifest")
-    sections = {section["kind"]: section for section in reversed(manifest["sections"])}
-    for kind, shape in _SECTIONS.items():
-        if kind in sections:
-            _check(sections[kind], {"data": shape}, kind)
     _require(1 <= manifest["numpy_precision"] <= 17, "numpy_precision must be from 1 to 17")
     _require(bool(manifest["agents"]), "agents is empty")
     weight = manifest["view"].get("attribution_weight", 1)
     _require(_is_a(weight, float) and 0 <= weight <= 1, "view.attribution_weight must be from 0 to 1")
+    agents = {agent.get("id"): agent for agent in manifest["agents"]}
+    groups: dict[Any, dict[str, Any]] = {}  # the first section of each kind, by the agent
+    for section in manifest["sections"]:
+        groups.setdefault(section.get("agent"), {}).setdefault(section["kind"], section)
+    for id_, sections in groups.items():
+        _check_sections(sections, agents.get(id_, manifest["agents"][0]))
+
+
+def _check_sections(sections: Mapping[str, Any], agent: Mapping[str, Any]) -> None:
+    """Check the sections of an agent, by kind."""
+    for kind, shape in _SECTIONS.items():
+        if kind in sections:
+            _check(sections[kind], {"data": shape}, kind)
     if "trajectories" in sections:
         segments = _check_trajectories(sections["trajectories"]["data"])
         if "attribution" in sections:
-            _check_attribution(sections["attribution"]["data"], manifest["agents"][0], segments)
+            _check_attribution(sections["attribution"]["data"], agent, segments)
         if "saliency" in sections:
             _check_saliency(sections["saliency"]["data"], segments)
 
