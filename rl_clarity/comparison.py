@@ -77,7 +77,7 @@ def compare(
 
     Each checkpoint plays games of the same seeds, which are recorded in `.rl-clarity/recordings/` of the page and
     reused by later calls, and further games for its mean return. Saliency maps are computed along its own games, and
-    along the first game of the last checkpoint, which is shown to every checkpoint.
+    along one game, by default the first of the last checkpoint, which is shown to every checkpoint.
 
     Args:
         checkpoints: files, folders of them, patterns such as `runs/coinrun/checkpoint-*.jd`, addresses, or names of
@@ -107,6 +107,9 @@ def compare(
     with team() as workers, ExitStack() as files:
         ranks = workers.ranks
         series = read_series(checkpoints, overrides, steps_per_number, files)
+        number = page_options.reference_checkpoint
+        if number is not None and number > len(series):
+            raise OptionError(f"reference_checkpoint={number} must be at most {len(series)}, the number of checkpoints")
         facts = _training_facts(series, log, columns)
 
         def made_from(num_actions: int) -> list[Any]:

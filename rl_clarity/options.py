@@ -20,10 +20,12 @@ from rl_clarity.analyses.feature_names import FeatureNameOptions
 from rl_clarity.analyses.features import ExampleOptions, FeatureOptions, check_defaults
 from rl_clarity.analyses.layers import LayersOptions, ReductionOptions
 from rl_clarity.analyses.saliency import SaliencyOptions
+from rl_clarity.analyses.training import ReferenceOptions
 from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOptions
 from rl_clarity.keys import to_plain
 from rl_clarity.pages.manifest import ViewOptions
 from rl_clarity.pages.output import OutputOptions
+from rl_clarity.parsing import check_option
 from rl_clarity.recordings.options import GamesOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.registry import source_hash
 
@@ -77,7 +79,15 @@ class InterfaceOptions(
 
 
 COMPARE_PARTS = (
-    *(SubjectOptions, GamesOptions, SaliencyOptions, AnalysesOptions, AdvantageOptions, TrajectoryPageOptions),
+    *(
+        SubjectOptions,
+        GamesOptions,
+        ReferenceOptions,
+        SaliencyOptions,
+        AnalysesOptions,
+        AdvantageOptions,
+        TrajectoryPageOptions,
+    ),
     *(OutputOptions, ViewOptions),
 )
 """The classes that `CompareOptions` combines, in the order of the documentation."""
@@ -91,6 +101,7 @@ class CompareOptions(
     AdvantageOptions,
     AnalysesOptions,
     SaliencyOptions,
+    ReferenceOptions,
     GamesOptions,
     SubjectOptions,
 ):
@@ -104,6 +115,8 @@ class CompareOptions(
     def __post_init__(self) -> None:
         for part in COMPARE_PARTS:
             getattr(part, "__post_init__", lambda options: None)(self)
+        played = self.reference_episode <= self.episodes
+        check_option(self, "reference_episode", played, f"must be at most episodes={self.episodes}")
 
 
 def options_as_data(options: InterfaceOptions | CompareOptions) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_clarity.analyses.layers import AttributionFitOptions, LayerOptions
+from rl_clarity.analyses.training import ReferenceOptions
 from rl_clarity.options import ORIGINAL, PARTS, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.recordings.options import EvaluationOptions, GamesOptions, RecordOptions
 from rl_clarity.training.options import TrainOptions
@@ -46,7 +47,7 @@ def document() -> str:
         *(section(f"`run` and `generate`: {title(part)}", part, ORIGINAL) for part in PARTS),
         section("`layer_kwargs`", LayerOptions),
         section("`nmf_attr_opts`", AttributionFitOptions, ORIGINAL["nmf_attr_opts"]),
-        section(f"`compare`: {title(GamesOptions)}", GamesOptions),
+        *(section(f"`compare`: {title(part)}", part) for part in (GamesOptions, ReferenceOptions)),
         section("`record`", RecordOptions),
         section("`evaluate`", EvaluationOptions),
         section("`train`", TrainOptions, title_of={"lambda_": "lambda"}),

@@ -182,6 +182,20 @@ def test_agents_with_action_values(compare: Callable[..., Path], tmp_path: Path)
     assert results.section("training")["curve_source"] == "returns of the checkpoints"
 
 
+def test_another_game_can_be_shown_to_all(compare: Callable[..., Path]) -> None:
+    options: dict[str, Any] = {"max_steps": 20, "episodes": 2, "saliency_every": 8}
+    results = rl_clarity.open_results(compare(reference_checkpoint=1, reference_episode=2, **options))
+    reference = results.section("training")["reference"]
+    assert (reference["agent"], reference["recording"], reference["trajectory"]) == ("agent-1", "recording-1", 1)
+    agent = next(results.each_agent())
+    shown = results.chunk(reference["shown"][0])
+    assert shown["values"] == pytest.approx(agent.series(1)["values"], abs=1e-5)
+    assert (shown["codes.value"] / 255 * shown["scales.value"][:, None, None]) == pytest.approx(
+        agent.saliency(1, output="value").values
+    )
+    assert results.section("training")["checkpoints"][2]["correlation"]["value"] == pytest.approx(1)
+
+
 def test_without_saliency_the_rest_is_there(compare: Callable[..., Path]) -> None:
     results = rl_clarity.open_results(compare(saliency=(), max_steps=20))
     assert {section["kind"] for section in results.manifest["sections"]} == {"trajectories", "training"}
@@ -333,6 +347,8 @@ def test_agents_that_see_or_do_something_else_are_refused(series: Path, tmp_path
         ({"episode": 2}, r"unknown option 'episode'; did you mean 'episodes'\?"),
         ({"max_steps": 0}, "max_steps=0 must be at least 1"),
         ({"saliency": ("perturbations",)}, "saliency='perturbations' is not one of perturbation, "),
+        ({"reference_checkpoint": 4}, "reference_checkpoint=4 must be at most 3"),
+        ({"reference_episode": 2}, "reference_episode=2 must be at most episodes=1"),
         ({"log": "nowhere.csv"}, "cannot read nowhere.csv"),
         ({"log_columns": ("steps",)}, "must be two names of columns"),
         ({"metadata": {"env_name": "a"}, "env_name": "b"}, "contradict each other"),

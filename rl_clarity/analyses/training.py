@@ -25,6 +25,7 @@ from rl_clarity.analyses.trajectories import softmax
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import segments
 from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.parsing import check_minimum
 
 CURVE, DIVERGENCE = "training/curve.js", "training/divergence.js"
 POINTS = 256
@@ -45,21 +46,34 @@ class TrainingFacts:
     curve_source: str = "returns of the checkpoints"
 
 
+@dataclass(frozen=True)
+class ReferenceOptions:
+    """The game that is shown to every checkpoint."""
+
+    reference_checkpoint: int | None = None
+    """Number of the checkpoint that plays it, counted from 1 in the order of training; by default the last."""
+    reference_episode: int = 1
+    """Number of the game among those of that checkpoint that the page shows."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "reference_checkpoint", "reference_episode")
+
+
 class TrainingAnalysis(Analysis):
     """The checkpoints of a training side by side; its subject has one subject for each."""
 
     kind = "training"
-    Options = SaliencyOptions
+    Options = ReferenceOptions
 
     def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
-        reference = subject.subjects[-1]
-        steps = reference.trajectories.steps(0)
+        reference, game = _reference(subject)
+        steps = reference.trajectories.steps(game)
         for number, one in enumerate(subject.subjects, start=1):
             yield self.task(
                 one,
                 f"{self.kind}/shown/{number}",
                 partial(_show, subject, one, shown_name(number)),
-                [reference.key, reference.decisive(SaliencyOptions), saliency_outputs(one)],
+                [reference.key, reference.decisive(SaliencyOptions, ReferenceOptions), saliency_outputs(one)],
                 size=steps,
                 group=f"{self.kind}/shown",
                 after=(f"{SaliencyAnalysis.kind}/{one.info.id}",) if one is reference else (),
@@ -71,14 +85,15 @@ class TrainingAnalysis(Analysis):
             subject,
             f"{self.kind}/numbers",
             partial(_compare, subject),
-            [[one.key for one in subject.subjects], subject.decisive(SaliencyOptions), curve],
+            [[one.key for one in subject.subjects], subject.decisive(SaliencyOptions, ReferenceOptions), curve],
             size=len(subject.subjects) * steps,
             after=(f"{self.kind}/shown", SaliencyAnalysis.kind),
             pieces=lambda sample, batch: (),  # it only reads small files
         )
 
     def section(self, subject: Subject, options: Any, results: Results) -> Section:
-        reference, facts = subject.subjects[-1].info.id, subject.metadata["training"]
+        (one, game), facts = _reference(subject), subject.metadata["training"]
+        reference = one.info.id
         numbers = results[f"{self.kind}/numbers"]["checkpoints"]
         checkpoints = [
             {
@@ -99,8 +114,8 @@ class TrainingAnalysis(Analysis):
             "reference": {
                 "agent": reference,
                 "recording": reference.replace("agent", "recording"),
-                "trajectory": 0,
-                "every": options.saliency_every,
+                "trajectory": game,
+                "every": subject.options.saliency_every,
                 "shown": [ChunkName(shown_name(number)) for number in range(1, len(checkpoints) + 1)],
                 "divergence": ChunkName(DIVERGENCE),
             },
@@ -121,6 +136,12 @@ NOTES = (
         "cells of a checkpoint's saliency map and those of the last checkpoint's.",
     },
 )
+
+
+def _reference(subject: Subject) -> tuple[Subject, int]:
+    """The checkpoint whose game is shown to all, and the index of the game."""
+    number = subject.options.reference_checkpoint or len(subject.subjects)
+    return subject.subjects[number - 1], subject.options.reference_episode - 1
 
 
 def shown_name(number: int) -> str:
@@ -170,19 +191,20 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
 
     The maps of the checkpoint that played it are there already.
     """
-    trajectories, options = subject.subjects[-1].trajectories, subject.options
-    steps, every, outputs = trajectories.steps(0), options.saliency_every, list(saliency_outputs(one))
+    (reference, game), options = _reference(subject), subject.options
+    trajectories = reference.trajectories
+    steps, every, outputs = trajectories.steps(game), options.saliency_every, list(saliency_outputs(one))
     method = next(iter(options.saliency), None)
     seen: list[Outputs] = []
     maps: list[np.ndarray] = []
     state = initial_state(one.agent, 1)
     for part in segments(steps):
-        observations = np.asarray(trajectories.observations[0, slice(part.start, part.stop)])
-        firsts = np.asarray(trajectories.firsts[0, slice(part.start, part.stop)])
+        observations = np.asarray(trajectories.observations[game, slice(part.start, part.stop)])
+        firsts = np.asarray(trajectories.firsts[game, slice(part.start, part.stop)])
         results, before, state = _follow(one, observations, firsts, state)
         seen.append(results)
         chosen = np.array(frames_with_map(part, every), int) - part.start
-        if method is not None and one is not subject.subjects[-1]:
+        if method is not None and one is not reference:
             states = None if before is None else tuple(array[chosen] for array in before)
             maps.append(compute_maps(one.agent, method, observations[chosen], outputs, states))
         work.report(part.stop / steps)
@@ -192,7 +214,7 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
         frames = np.arange(0, steps, every)
         arrays |= map_arrays(frames, dict(zip(outputs, values, strict=True)))
     elif method is not None:
-        chunks = _own_maps(one, 0)
+        chunks = _own_maps(one, game)
         arrays |= {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
     subject.files.write_chunk(name, arrays)
     return TaskResult(files=[name])
