@@ -8,8 +8,8 @@ import { composeImage } from "../../kit/image/compose.js";
 import { drawMarks } from "../../kit/image/marks.js";
 import { greyImage } from "../../kit/image/grey.js";
 import { formatNumber, frameName, layerName, outputName } from "../../kit/shell/format.js";
-import { attributionChunks, overlayOf, strongestFeatures } from "./image.js";
-import { alone, COUNT, drawMultiples, LENGTH, rectangleAt } from "./multiples.js";
+import { attributionChunks, overlayOf } from "./image.js";
+import { featuresAlone } from "./multiples.js";
 import { isSaliency } from "./saliency.js";
 import { shownTargets } from "./selection.js";
 
@@ -120,15 +120,6 @@ async function rowOf(page, target, scale, observed) {
     right += GAP + images.at(-1).canvas.width;
   }
   return { target, images, width: right, height: size.height, caption: rowCaption(page, target, limits) };
-}
-
-/** The strongest features of an image, each alone, as beside it on the page. */
-function featuresAlone(options, size, scene, colors) {
-  const canvas = newCanvas(Math.round(size.width / LENGTH), size.height);
-  const features = strongestFeatures(options, COUNT);
-  drawMultiples(canvas, { ...scene, images: features.map((k) => composeImage(alone(options, k))) });
-  const chips = features.map((k, place) => ({ y: rectangleAt(place, canvas).y, text: `${k + 1}`, ...colors[k] }));
-  return { name: "", canvas, chips };
 }
 
 /** Images over each other, enlarged without smoothing: [image, opacity, region: the part of the size that it covers]. */

@@ -1,6 +1,8 @@
 // The strongest features of an image, each alone: small images below each other on one canvas, or beside each other.
 import { greyImage } from "../../kit/image/grey.js";
 import { newCanvas, putImage } from "../../kit/image/canvas.js";
+import { composeImage } from "../../kit/image/compose.js";
+import { strongestFeatures } from "./image.js";
 
 /** Images, and the gap between two as a share of one: three are as high as an image that is 3.1 times as wide. */
 export const [COUNT, GAP] = [3, 0.05];
@@ -64,4 +66,13 @@ function drawDot(context, x, y) {
   context.fillRect(Math.round(x) - 2, Math.round(y) - 2, 4, 4);
   context.fillStyle = "#ffffff";
   context.fillRect(Math.round(x) - 1, Math.round(y) - 1, 2, 2);
+}
+
+/** The strongest features of an image, each alone, for a figure: a canvas, and what is written on it. */
+export function featuresAlone(options, size, scene, colors) {
+  const canvas = newCanvas(Math.round(size.width / LENGTH), size.height);
+  const features = strongestFeatures(options, COUNT);
+  drawMultiples(canvas, { ...scene, images: features.map((k) => composeImage(alone(options, k))) });
+  const chips = features.map((k, place) => ({ y: rectangleAt(place, canvas).y, text: `${k + 1}`, ...colors[k] }));
+  return { name: "", canvas, chips };
 }
