@@ -35,6 +35,12 @@ def check(
 
 @overload
 def check(
+    checkpoint: str | os.PathLike[str] | Agent, output_dir: str | os.PathLike[str], *, dry_run: bool, **options: Any
+) -> CheckReport | Forecast: ...
+
+
+@overload
+def check(
     checkpoint: str | os.PathLike[str] | Agent,
     output_dir: str | os.PathLike[str],
     *,

@@ -174,21 +174,23 @@ def _check(subject: Subject, options: ChecksOptions, name: str, slug: str, work:
     layers = [name.replace("/", ".") for name in short_names([stage.layer for stage in report.randomization])]
     correlations = [f"{stage.rank_correlation:.2f}" for stage in report.randomization]
     labels = ["trained", *(f"random to {pair[0]}: {pair[1]}" for pair in zip(layers, correlations, strict=True))]
-    images = []
+    images: list[dict[str, Any]] = []
     for example in range(min(EXAMPLES, len(shown.steps))):
         place = {"trajectory": int(shown.trajectories[example]), "frame": int(shown.steps[example])}
         step = slice(place["frame"], place["frame"] + 1)
-        pictures = [(report.label, subject.trajectory_frames(place["trajectory"], step)[0], place)]
-        pictures += [(labels[stage], _picture(maps[stage, example]), {}) for stage in stages]
-        for number, (label, picture, at) in enumerate(pictures, start=1):
+        row: list[tuple[str, np.ndarray, dict[str, int]]] = [
+            (report.label, subject.trajectory_frames(place["trajectory"], step)[0], place)
+        ]
+        row += [(labels[stage], _map_image(maps[stage, example]), {}) for stage in stages]
+        for number, (label, image, at) in enumerate(row, start=1):
             file = f"checks/{slug}/{example + 1}-{number}.png"
-            subject.files.write_image(file, picture)
+            subject.files.write_image(file, image)
             images.append({"image": file, "label": label, **at})
     facts = {**report.to_dict(), "frames": len(frames.steps), "images": images, "columns": 1 + len(stages)}
     return TaskResult(facts, [one["image"] for one in images])
 
 
-def _picture(image: np.ndarray) -> np.ndarray:
+def _map_image(image: np.ndarray) -> np.ndarray:
     """A map (H, W) as a gray image (H, W, 1), white where it is largest."""
     peak = float(image.max())
     return to_bytes(image[..., None] / peak if peak > 0 else image[..., None])

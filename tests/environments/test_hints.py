@@ -112,6 +112,6 @@ def test_actions_that_do_not_exist_are_refused(actions: list[float]) -> None:
 
 def test_observations_that_are_too_narrow_are_refused() -> None:
     narrow = Counter()
-    narrow.num_actions = 17  # type: ignore[misc]
+    narrow.num_actions = 17
     with pytest.raises(EnvironmentSetupError, match="16 columns are too narrow for 17 hints"):
         rl_clarity.ActionHints(narrow, time_shown)
