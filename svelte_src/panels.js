@@ -22,6 +22,10 @@ export * as play from "./pages/training/Play.svelte";
 export * as curve from "./pages/training/Curve.svelte";
 export * as returns from "./pages/training/Returns.svelte";
 export * as films from "./pages/training/Films.svelte";
+export * as regions from "./pages/training/Regions.svelte";
+export * as steps from "./pages/training/Steps.svelte";
+export * as reference from "./pages/training/Reference.svelte";
+export * as numbers from "./pages/training/Numbers.svelte";
 
 // Generic panels, which draw the sections of any analysis that name them; they get the section's data as properties.
 export * as bars from "./kit/graph/Bars.svelte";

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -211,3 +212,174 @@ def test_an_episode_that_a_checkpoint_lacks_is_said(open_page: Open, tmp_path: P
     write_training_page(tmp_path, ((20, 12), (16,)))
     visitor = open_page(tmp_path, "?episode=2", wait=False)
     assert "half a million has no episode 2." in visitor.text("film-2")
+
+
+def test_regions_are_drawn_named_and_removed(open_training: Open, training: TrainingPage) -> None:
+    visitor = open_training("?checkpoints=4&step=21")
+    visitor.by("region-area").scroll_into_view_if_needed()
+    box = visitor.by("region-area").bounding_box()
+    assert box
+    for start, end in (((0.05, 0.05), (0.5, 0.52)), ((0.5, 0.5), (0.95, 0.98))):
+        visitor.page.mouse.move(box["x"] + start[0] * box["width"], box["y"] + start[1] * box["height"])
+        visitor.page.mouse.down()
+        visitor.page.mouse.move(box["x"] + end[0] * box["width"], box["y"] + end[1] * box["height"])
+        visitor.page.mouse.up()
+    visitor.by("region-name").fill("the sky")
+    visitor.by("region-name").press("Tab")
+    state = visitor.state()
+    assert len(state["regions"]["boxes"]) == 2
+    assert (state["region"], state["regions"]["names"]) == (1, {"1": "the sky"})
+    assert visitor.text("region-2") == "the sky"
+    visitor.by("box-bottom").fill("100")
+    visitor.by("box-bottom").press("Tab")
+    visitor.by("box-right").fill("100")
+    visitor.by("box-right").press("Tab")
+    expected = training.shares(3, 0, "value", [(HALVES[1], HALVES[1])])
+    shown = visitor.page.evaluate("rlClarity.shares(3)")
+    np.testing.assert_allclose(shown["value"][1], expected[0], atol=1e-9)
+    visitor.page.wait_for_url("**name=2%7Ethe+sky*")
+    visitor.click("remove-box")
+    assert len(visitor.state()["regions"]["boxes"]) == 1
+    visitor.press("z")
+    assert visitor.text("region-2") == "the sky", "undo"
+    visitor.click("grid")
+    assert visitor.by("region-4").count() == 1
+
+
+def test_the_heat_map_and_the_bars_show_the_shares(open_training: Open, training: TrainingPage) -> None:
+    visitor = open_training("?checkpoints=4&step=21&grid=1x2")
+    columns = [(slice(0, 16), half) for half in HALVES]
+    expected = training.shares(3, 0, "value", columns)
+    image = read_canvas(visitor.track("heat-4").locator("canvas"))
+    ground, mark = (np.array(color) for color in ((255, 255, 255), (47, 91, 183)))
+    for m in (1, 10, 30):
+        x = round((m * EVERY + 1.5) * image.shape[1] / LENGTHS[3][0])
+        for region in (0, 1):
+            pixel = image[round((region + 0.75) * image.shape[0] / 2), x, :3]
+            wanted = ground + expected[region, m] * (mark - ground)
+            np.testing.assert_allclose(pixel, wanted, atol=2)
+    for output in ("policy", "value"):
+        bars = visitor.by("histogram-4").locator(f"[data-output={output}]")
+        shares = bars.evaluate_all("bars => bars.map((bar) => Number(bar.dataset.share))")
+        np.testing.assert_allclose(shares, training.shares(3, 0, output, columns)[:, 5], atol=1e-9)
+
+
+def test_the_rolling_mean_is_that_of_numpy(open_training: Open, training: TrainingPage) -> None:
+    visitor = open_training("?checkpoints=4&window=5&region=2")
+    shares = training.shares(3, 0, "policy", QUADRANTS)[1]
+    expected = np.array([shares[max(0, m - 4) : m + 1].mean() for m in range(len(shares))])
+    path = visitor.by("rolling-4").locator("[data-line=policy]").get_attribute("d")
+    assert path
+    points = np.array([[float(x) for x in point.split()] for point in path[1:].split("L")])
+    assert len(points) == len(expected)
+    heights = 76 - (76 - 8) * expected  # the chart is 110 pixels high, with its margins
+    np.testing.assert_allclose(points[:, 1], heights, atol=0.06)
+
+
+def brush_axis(visitor: Visitor, key: str, low: float, high: float) -> None:
+    """Drag along an axis between two shares of its height, from the top."""
+    axis = visitor.by(f"axis-{key}")
+    axis.scroll_into_view_if_needed()
+    box = axis.bounding_box()
+    assert box
+    x = box["x"] + box["width"] / 2
+    visitor.page.mouse.move(x, box["y"] + low * box["height"])
+    visitor.page.mouse.down()
+    visitor.page.mouse.move(x, box["y"] + high * box["height"])
+    visitor.page.mouse.up()
+
+
+def test_brushes_on_several_axes_hold_together(open_training: Open, training: TrainingPage) -> None:
+    visitor = open_training("?checkpoints=4.1")
+    canvas = visitor.by("steps-canvas")
+    assert canvas.get_attribute("data-lines") == str(LENGTHS[3][0] + LENGTHS[0][0])
+    brush_axis(visitor, "value", 0, 0.5)
+    brush_axis(visitor, "entropy", 0.3, 1)
+    brushes = visitor.state()["brushes"]
+    held = 0
+    for index in (3, 0):
+        series = training.series[index][0]
+        probabilities = series["probabilities"].astype(np.float64)
+        entropy = -(probabilities * np.log(np.maximum(probabilities, 1e-30))).sum(1)
+        low, high = brushes["value"]
+        inside = (series["values"] >= low) & (series["values"] <= high)
+        inside &= (entropy >= brushes["entropy"][0]) & (entropy <= brushes["entropy"][1])
+        held += int(inside.sum())
+        marked = np.flatnonzero(np.diff(np.r_[0, inside.astype(int), 0]) == 1)
+        assert visitor.track(f"policy-{index + 1}").get_attribute("data-marks") == str(len(marked))
+    assert 0 < held < LENGTHS[3][0]
+    assert canvas.get_attribute("data-lines") == str(held)
+    visitor.by("axis-value").click()
+    assert list(visitor.state()["brushes"]) == ["entropy"], "a click clears the axis"
+    visitor.press("z")
+    assert len(visitor.state()["brushes"]) == 2
+
+
+def test_axes_are_brushed_and_moved_without_a_pointer(open_training: Open) -> None:
+    visitor = open_training()
+    visitor.by("axis").select_option("reward")
+    visitor.by("axis-from").fill("1")
+    visitor.by("axis-from").press("Tab")
+    assert visitor.state()["brushes"] == {"reward": [1, 1]}
+    visitor.click("axis-back")
+    assert visitor.state()["axes"][-3:] == ["reward", "probability", "return"]
+    visitor.click("axis-clear")
+    assert visitor.state()["brushes"] == {}
+
+
+def test_an_axis_is_dragged_to_another_place(open_training: Open) -> None:
+    visitor = open_training()
+    name = visitor.by("axis-name-value")
+    name.scroll_into_view_if_needed()
+    start, end = name.bounding_box(), visitor.by("axis-name-step").bounding_box()
+    assert start
+    assert end
+    visitor.page.mouse.move(start["x"] + 5, start["y"] + 8)
+    visitor.page.mouse.down()
+    visitor.page.mouse.move(end["x"] - 10, end["y"] + 8, steps=3)
+    visitor.page.mouse.up()
+    assert visitor.state()["axes"][:2] == ["value", "step"]
+
+
+def test_all_checkpoints_are_shown_the_same_play(open_training: Open, training: TrainingPage) -> None:
+    visitor = open_training("?step=41")
+    assert visitor.text("reference-frame") == "41"
+    action = training.series[3][0]["actions"][40]
+    for index in range(4):
+        shown = training.shown[index]
+        text = visitor.text(f"eye-{index + 1}")
+        assert f"value {shown['values'][40]:.3g}".replace("-", "\u2212") in text
+        percent = float(text.split("%")[0].split()[-1])
+        np.testing.assert_allclose(percent, 100 * shown["probabilities"][40, action], atol=0.6)
+        frame = visitor.by(f"eye-{index + 1}").get_by_test_id("training-observation")
+        assert frame.get_attribute("data-frame") == "0/40"
+        saliency = visitor.by(f"eye-{index + 1}").get_by_test_id("saliency-canvas")
+        assert saliency.get_attribute("data-step") == "40"
+    assert visitor.by("shown-value").locator("[data-line]").count() == 4
+    visitor.click("disagreement")
+    assert visitor.state()["step"] == int(training.divergence.argmax())
+
+
+def test_numbers_are_sorted_and_saved(open_training: Open, training: TrainingPage) -> None:
+    visitor = open_training()
+    table = visitor.by("panel-numbers")
+    names = table.locator("tbody td:first-child")
+    table.get_by_role("button", name="return", exact=True).click()
+    table.get_by_role("button", name="return").first.click()
+    assert names.all_inner_texts() == ["the end", "one million", "half a million", "start"]
+    with visitor.page.expect_download() as download:
+        visitor.click("numbers-csv")
+    with Path(download.value.path()).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["Checkpoint"] for row in rows] == ["start", "half a million", "one million", "the end"]
+    shares = training.shares(2, 0, "value", QUADRANTS).mean(1)
+    for name, share in zip(("top left", "top right", "bottom left", "bottom right"), shares, strict=True):
+        np.testing.assert_allclose(float(rows[2][f"{name}, value"]), share, atol=1e-9)
+    assert rows[0]["correlation with last, policy"] == ""
+
+
+def test_checks_and_provenance_are_in_trust(open_training: Open) -> None:
+    visitor = open_training()
+    visitor.press("t")
+    assert "No checks were made" in visitor.text("drawer")
+    assert "half a million.jd" in visitor.text("drawer")

@@ -31,7 +31,7 @@ export const sections = ["trajectories", "saliency", "training"];
 /** Panels by slot; `aside` opens at the side. */
 export const layout = {
   navigation: ["checkpoints"],
-  main: ["play", "curve", "returns", "films"],
+  main: ["play", "curve", "returns", "films", "regions", "steps", "reference", "numbers"],
   legend: [],
   aside: ["notes", "trust", "help"],
 };
