@@ -3,6 +3,7 @@ export { default as Bars } from "./graph/Bars.svelte";
 export { default as Chart } from "./graph/Chart.svelte";
 export { default as GraphTrack } from "./graph/GraphTrack.svelte";
 export { default as Chip } from "./image/Chip.svelte";
+export { default as ClipForm } from "./image/ClipForm.svelte";
 export { default as FrameButton } from "./image/FrameButton.svelte";
 export { default as Observation } from "./image/Observation.svelte";
 export { default as Overlay } from "./image/Overlay.svelte";

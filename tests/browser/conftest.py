@@ -11,6 +11,8 @@ from playwright.sync_api import Browser, Page
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import write_page
+from svelte3.errors import ToolchainError
+from svelte3.toolchain import install
 from tests.browser.generated import Generated, generate_page
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_synthetic_page
@@ -22,6 +24,15 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("page")
     write_synthetic_page(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe-core, which checks accessibility."""
+    try:
+        return (install() / "node_modules/axe-core/axe.min.js").read_text()
+    except ToolchainError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

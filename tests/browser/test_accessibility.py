@@ -7,20 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from svelte3.errors import ToolchainError
-from svelte3.toolchain import install
 from tests.browser.pages import Visitor
 
 Open = Callable[..., Visitor]
 QUERY = "?layer=2b&frame=30&rows=value,value~4a"
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    try:
-        return (install() / "node_modules/axe-core/axe.min.js").read_text()
-    except ToolchainError as error:
-        pytest.skip(str(error))
 
 
 def violations(visitor: Visitor, axe: str) -> list[str]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.browser.pages import Visitor, read_canvas
+from tests.browser.test_accessibility import violations
 from tests.browser.training_pages import EVERY, LENGTHS, TrainingPage, write_training_page
 
 Open = Callable[..., Visitor]
@@ -66,7 +69,7 @@ def test_a_click_on_a_marker_chooses_a_and_with_shift_adds(open_training: Open) 
     visitor.press("z")
     assert visitor.state()["chosen"] == [1, 3, 2], "undo"
     visitor.page.go_back()
-    visitor.page.wait_for_function("rlClarity.state().chosen.length === 2")
+    visitor.page.wait_for_function("() => rlClarity.state().chosen.length === 2")
 
 
 def test_bars_of_total_saliency_have_the_heights_of_its_numbers(open_training: Open, training: TrainingPage) -> None:
@@ -195,7 +198,7 @@ def test_a_selection_in_the_address_is_shown(open_training: Open, scheme: str) -
     assert visitor.by("overlay").input_value() == "value"
     assert visitor.by("episode").input_value() == "1"
     assert visitor.text("sure-number") == "0.50"
-    assert visitor.by("peak-path").count() == 3
+    assert visitor.by("panel-films").get_by_test_id("peak-path").count() == 3
     assert visitor.track("film-2").get_attribute("data-marks") == "1"
     letters = [visitor.by(f"film-{k}").locator(".letter").inner_text() for k in (2, 4, 1)]
     assert letters == ["A", "B", "C"]
@@ -216,10 +219,10 @@ def test_an_episode_that_a_checkpoint_lacks_is_said(open_page: Open, tmp_path: P
 
 def test_regions_are_drawn_named_and_removed(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4&step=21")
-    visitor.by("region-area").scroll_into_view_if_needed()
-    box = visitor.by("region-area").bounding_box()
-    assert box
     for start, end in (((0.05, 0.05), (0.5, 0.52)), ((0.5, 0.5), (0.95, 0.98))):
+        visitor.by("region-area").scroll_into_view_if_needed()
+        box = visitor.by("region-area").bounding_box()
+        assert box
         visitor.page.mouse.move(box["x"] + start[0] * box["width"], box["y"] + start[1] * box["height"])
         visitor.page.mouse.down()
         visitor.page.mouse.move(box["x"] + end[0] * box["width"], box["y"] + end[1] * box["height"])
@@ -302,7 +305,8 @@ def test_brushes_on_several_axes_hold_together(open_training: Open, training: Tr
         probabilities = series["probabilities"].astype(np.float64)
         entropy = -(probabilities * np.log(np.maximum(probabilities, 1e-30))).sum(1)
         low, high = brushes["value"]
-        inside = (series["values"] >= low) & (series["values"] <= high)
+        values = series["values"].astype(np.float64)
+        inside = (values >= low) & (values <= high)
         inside &= (entropy >= brushes["entropy"][0]) & (entropy <= brushes["entropy"][1])
         held += int(inside.sum())
         marked = np.flatnonzero(np.diff(np.r_[0, inside.astype(int), 0]) == 1)
@@ -383,3 +387,45 @@ def test_checks_and_provenance_are_in_trust(open_training: Open) -> None:
     visitor.press("t")
     assert "No checks were made" in visitor.text("drawer")
     assert "half a million.jd" in visitor.text("drawer")
+
+
+def test_what_is_shown_is_saved(open_training: Open, training: TrainingPage) -> None:
+    visitor = open_training("?checkpoints=4.1&step=21&brush=step%7E11%7E40")
+    visitor.press("e")
+
+    def saved(name: str) -> Path:
+        with visitor.page.expect_download() as download:
+            visitor.click(f"export-{name}")
+        return Path(download.value.path())
+
+    arrays = np.load(saved("npz"))
+    np.testing.assert_array_equal(arrays["A/rewards"], training.series[3][0]["rewards"])
+    np.testing.assert_array_equal(arrays["B/maps/codes.value"], training.codes[0][0]["value"])
+    shares = training.shares(3, 0, "policy", QUADRANTS)
+    np.testing.assert_allclose(arrays["A/shares/policy/top right"], shares[1], atol=1e-9)
+    with saved("csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == LENGTHS[3][0] + LENGTHS[0][0]
+    assert [row["brushed"] for row in rows[8:12]] == ["0", "0", "1", "1"]
+    image = np.asarray(Image.open(saved("png")))
+    assert image.shape[1] > 2 * 4 * 64
+    for name in ("svg", "tracks", "charts"):
+        assert ElementTree.parse(saved(name)).getroot().tag.endswith("svg")
+    assert np.asarray(Image.open(saved("lines"))).shape[0] == 250
+    visitor.by("export-from").fill("20")
+    visitor.by("export-to").fill("22")
+    assert getattr(Image.open(saved("apng")), "n_frames", 0) == 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(open_training: Open, axe: str, scheme: str) -> None:
+    visitor = open_training("?checkpoints=4.1&step=21&boxes=0.1%7E0.1%7E0.5%7E0.5", color_scheme=scheme)
+    assert violations(visitor, axe) == []
+    visitor.press("e")
+    assert violations(visitor, axe) == []
+
+
+def test_a_narrow_window_is_not_wider_than_itself(open_training: Open, axe: str) -> None:
+    visitor = open_training("?step=21", viewport={"width": 390, "height": 844})
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert violations(visitor, axe) == []

@@ -32,6 +32,13 @@ export function createSvg(width, height) {
     moveTo: (x, y) => path.push(`M${place(x, y)}`),
     lineTo: (x, y) => path.push(`L${place(x, y)}`),
     rect: (x, y, w, h) => path.push(`M${place(x, y)}h${number(w)}v${number(h)}h${number(-w)}z`),
+    /** Whole circles only. */
+    arc(x, y, radius) {
+      const r = number(radius);
+      path.push(
+        `M${place(x - radius, y)}a${r} ${r} 0 1 0 ${number(2 * radius)} 0a${r} ${r} 0 1 0 ${number(-2 * radius)} 0z`,
+      );
+    },
     closePath: () => path.push("z"),
     setLineDash: (list) => (dashes = list),
     fill: () => add("path", { d: path.join(""), fill: state.fillStyle }),

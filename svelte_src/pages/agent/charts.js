@@ -1,21 +1,17 @@
 // Figures of bars and tracks.
 import { get } from "svelte/store";
-import { CANVAS } from "../../kit/image/colors.js";
+import { cutText, FONT, stacked, textBlock, textWidth, writeText } from "../../kit/image/figure.js";
 import { formatNumber } from "../../kit/shell/format.js";
-import { drawMarks, stepToX } from "../../kit/time/draw.js";
+import { figureOfTracks } from "../../kit/time/figure.js";
 import { hatch, targetAccount, waterfall, waterfallRange } from "./account.js";
-import { captionOf, FONT, rowCaption, stacked, textBlock, textWidth, writeText } from "./figure.js";
+import { captionOf, rowCaption } from "./figure.js";
 import { shownTargets } from "./selection.js";
 
 /** Pixels of a column, of its bar and of the words below it. */
 const [COLUMN, BARS, WORDS] = [72, 150, 40];
 const LEAST = 480;
-/** Pixels for a track's name and number. */
-const LABEL = 150;
-/** Pixels for its smallest and largest number. */
-const LIMIT = 60;
 
-/** The waterfalls of every row at the selected frame. @returns {Promise<import("./figure.js").Figure>} */
+/** The waterfalls of every row at the selected frame. @returns {Promise<import("../../kit/image/figure.js").Figure>} */
 export async function barsFigure(page) {
   const { manifest, chunks } = page;
   const blocks = [textBlock([captionOf(page)], true)];
@@ -67,49 +63,15 @@ function waterfallBlock({ manifest, colors, names }, target, account) {
         if (name) context.fillRect(left + 10, top + high, COLUMN - 20, low - high);
         context.fillStyle = "#000000";
         context.fillRect(left + (name ? COLUMN / 2 : 0), top + toY(to) - 0.5, COLUMN, name ? 1 : 2);
-        writeText(context, cut(word, COLUMN - 4), left + 2, top + BARS + FONT);
+        writeText(context, cutText(word, COLUMN - 4), left + 2, top + BARS + FONT);
         writeText(context, formatNumber(value), left + 2, top + BARS + 2.4 * FONT, !name);
       });
     },
   };
 }
 
-/** A text that is not wider than so many pixels. */
-function cut(text, width) {
-  let shown = text;
-  while (shown.length > 1 && textWidth(shown) > width) shown = `${shown.replace("\u2026", "").slice(0, -1)}\u2026`;
-  return shown;
-}
-
-/** The tracks that the page shows, as wide as there. @returns {import("./figure.js").Figure} */
+/** The tracks that the page shows, as wide as there. */
 export function tracksFigure(page) {
-  const tracks = [...page.tracks]
-    .map((describe) => describe())
-    .filter(({ view }) => view.width > 0)
-    .sort((a, b) => (a.element.compareDocumentPosition(b.element) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
-  if (!tracks.length) throw new Error("The page shows no tracks.");
   const target = shownTargets(page.manifest, page.selection.now)[0];
-  const tokens = CANVAS[get(page.theme)];
-  const caption = textBlock([captionOf(page), rowCaption(page, target)]);
-  const blocks = tracks.map((track) => trackBlock(track, tokens));
-  return stacked([caption, ...blocks], LABEL + Math.max(...tracks.map(({ view }) => view.width)) + LIMIT);
-}
-
-function trackBlock({ label, value, view, paint, range, marks }, tokens) {
-  return {
-    height: view.height,
-    draw(context, top) {
-      writeText(context, cut(label, LABEL - 8), 0, top + FONT, true);
-      writeText(context, value, 0, top + 2.4 * FONT);
-      context.begin(LABEL, top, view.width, view.height);
-      paint(context, view, tokens);
-      drawMarks(context, view, marks, tokens.mark);
-      context.fillStyle = tokens.playhead;
-      context.fillRect(stepToX(view, view.frame) - 0.5, 0, 1, view.height);
-      context.end();
-      range?.forEach((limit, i) =>
-        writeText(context, formatNumber(limit, 2), LABEL + view.width + 4, top + (i ? FONT : view.height - 2)),
-      );
-    },
-  };
+  return figureOfTracks(page, [captionOf(page), rowCaption(page, target)]);
 }

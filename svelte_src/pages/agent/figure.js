@@ -2,9 +2,9 @@
 import { get } from "svelte/store";
 import { hasFeatures } from "../../data/manifest.js";
 import { findOutput } from "../../data/questions.js";
-import { newCanvas, putImage } from "../../kit/image/canvas.js";
 import { textOn } from "../../kit/image/colors.js";
 import { composeImage } from "../../kit/image/compose.js";
+import { LINE, GAP, pixelCanvas, scaled, stacked, textBlock, textWidth, writeText } from "../../kit/image/figure.js";
 import { drawMarks } from "../../kit/image/marks.js";
 import { greyImage } from "../../kit/image/grey.js";
 import { formatNumber, frameName, layerName, outputName } from "../../kit/shell/format.js";
@@ -13,10 +13,6 @@ import { featuresAlone } from "./multiples.js";
 import { isSaliency } from "./saliency.js";
 import { shownTargets } from "./selection.js";
 
-/** Height of text, of a line of it; pixels between images, between rows, and around all. */
-export const [FONT, LINE, GAP, SPACE, MARGIN] = [13, 19, 4, 14, 8];
-/** The font of figures. */
-export const FAMILY = "sans-serif";
 /** Pixels for the name of an image. */
 const NAME_WIDTH = 160;
 const CHIP = 12;
@@ -32,14 +28,7 @@ const SCALES = {
   all: "one scale for all trajectories",
 };
 
-/**
- * @typedef {object} Figure
- * @property {number} width
- * @property {number} height
- * @property {(context: CanvasRenderingContext2D) => void} draw also with the context of svg.js
- */
-
-/** A frame with all rows. @returns {Promise<Figure>} */
+/** A frame with all rows. @returns {Promise<import("../../kit/image/figure.js").Figure>} */
 export async function frameFigure(page, frame, scale) {
   const { manifest } = page;
   const now = { ...page.selection.now, frame };
@@ -111,8 +100,8 @@ async function rowOf(page, target, scale, observed) {
     limits = options.maps ?? [{ scale: options.scale }];
     const below = maps && !now.grey ? bitmap : greyImage(bitmap, !maps && !now.mixed);
     const layers = now.overlay ? [[below, 1]] : [];
-    layers.push([canvasOf(image), opacity, region]);
-    if (!maps) layers.push([canvasOf(drawMarks(image)), opacity, region]);
+    layers.push([pixelCanvas(image), opacity, region]);
+    if (!maps) layers.push([pixelCanvas(drawMarks(image)), opacity, region]);
     images.push({ name: SIGNS[sign], sign, left, canvas: scaled(size, layers), chips: [] });
     if (maps || now.mixed) continue;
     const scene = { observation: now.overlay ? bitmap : null, opacity, region };
@@ -120,54 +109,6 @@ async function rowOf(page, target, scale, observed) {
     right += GAP + images.at(-1).canvas.width;
   }
   return { target, images, width: right, height: size.height, caption: rowCaption(page, target, limits) };
-}
-
-/** Images over each other, enlarged without smoothing: [image, opacity, region: the part of the size that it covers]. */
-function scaled({ width, height }, layers) {
-  const canvas = newCanvas(width, height);
-  const context = canvas.getContext("2d");
-  context.imageSmoothingEnabled = false;
-  for (const [image, opacity, [top, left, bottom, right] = [0, 0, 1, 1]] of layers) {
-    context.globalAlpha = opacity;
-    context.drawImage(image, left * width, top * height, (right - left) * width, (bottom - top) * height);
-  }
-  return canvas;
-}
-
-const canvasOf = (image) => putImage(newCanvas(1, 1), image);
-
-// Blocks, which are drawn below each other: {height, draw(context, top)}.
-
-/** @returns {Figure} */
-export function stacked(blocks, width) {
-  const height = blocks.reduce((sum, block) => sum + block.height + SPACE, -SPACE);
-  return {
-    width: Math.ceil(width) + 2 * MARGIN,
-    height: Math.ceil(height) + 2 * MARGIN,
-    draw(context) {
-      context.fillStyle = "#ffffff";
-      context.fillRect(0, 0, Math.ceil(width) + 2 * MARGIN, Math.ceil(height) + 2 * MARGIN);
-      context.translate(MARGIN, MARGIN);
-      let top = 0;
-      for (const block of blocks) {
-        block.draw(context, top);
-        top += block.height + SPACE;
-      }
-      context.translate(-MARGIN, -MARGIN);
-    },
-  };
-}
-
-/** Lines of text. */
-export const textBlock = (lines, bold = false) => ({
-  height: lines.length * LINE,
-  draw: (context, top) => lines.forEach((text, i) => writeText(context, text, 0, top + (i + 1) * LINE - 5, bold)),
-});
-
-export function writeText(context, text, x, y, bold = false, color = "#000000") {
-  context.fillStyle = color;
-  context.font = `${bold ? "bold " : ""}${FONT}px ${FAMILY}`;
-  context.fillText(text, x, y);
 }
 
 function rowBlock({ caption, images, height }) {
@@ -236,11 +177,4 @@ function drawHatch(context, x, y) {
     context.lineTo(x + x1, y + y1);
   }
   context.stroke();
-}
-
-/** With a reserve, as a viewer of figures may have another font. */
-export function textWidth(text) {
-  const context = newCanvas(1, 1).getContext("2d");
-  context.font = `bold ${FONT}px ${FAMILY}`;
-  return 1.1 * context.measureText(text).width;
 }

@@ -20,10 +20,11 @@ import { mapOutputs, sharesOf } from "./maps.js";
 import { argmax } from "./numbers.js";
 import { changed } from "./selection.js";
 import { frameAt, stepOf } from "./time.js";
+import * as files from "./Export.svelte";
 import * as trust from "./Trust.svelte";
 
 /** Panels of this page in place of others of the same name. */
-export const panels = { trust };
+export const panels = { trust, export: files };
 
 /** Kinds of sections that this page's own panels draw. */
 export const sections = ["trajectories", "saliency", "training"];
@@ -33,7 +34,7 @@ export const layout = {
   navigation: ["checkpoints"],
   main: ["play", "curve", "returns", "films", "regions", "steps", "reference", "numbers"],
   legend: [],
-  aside: ["notes", "trust", "help"],
+  aside: ["notes", "trust", "export", "help"],
 };
 
 export const labels = { navigation: "Checkpoints", skip: "Skip to the player" };
@@ -119,7 +120,7 @@ export function create(shell, query) {
     explanations: [...EXPLANATIONS, ...shell.manifest.explanations],
     feature: readable(null),
     names: { subscribe: readable({ given: {} }).subscribe, add() {} },
-    hasPanel: (name) => !["find", "export"].includes(name) && (name !== "reference" || reference !== null),
+    hasPanel: (name) => name !== "find" && (name !== "reference" || reference !== null),
     facts: [manifest.env_name, `${checkpoints.length} checkpoints`],
   };
   page.views = checkpoints.map((checkpoint) => checkpointView(page, checkpoint));

@@ -106,7 +106,9 @@ function drawGlyph(context, left, top, boxes, k, color, tokens) {
   const toY = (y) => top + ((y - y0) / (y1 - y0)) * GLYPH;
   context.strokeStyle = tokens.line;
   context.lineWidth = 1;
-  context.strokeRect(left + 0.5, top + 0.5, GLYPH - 1, GLYPH - 1);
+  context.beginPath();
+  context.rect(left + 0.5, top + 0.5, GLYPH - 1, GLYPH - 1);
+  context.stroke();
   const [low, near, high, far] = boxes[k];
   context.fillStyle = color;
   context.fillRect(toX(near), toY(low), Math.max(2, toX(far) - toX(near)), Math.max(2, toY(high) - toY(low)));

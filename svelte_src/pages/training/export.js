@@ -1,0 +1,158 @@
+// Files of what is shown.
+import { get } from "svelte/store";
+import { encodeNpz } from "../../data/npz.js";
+import {
+  figurePng,
+  figureSvg,
+  pixelCanvas,
+  scaled,
+  stacked,
+  textBlock,
+  textWidth,
+  writeText,
+} from "../../kit/image/figure.js";
+import { FONT, GAP, LINE } from "../../kit/image/figure.js";
+import { toCsv } from "../../kit/shell/format.js";
+import { figureOfTracks } from "../../kit/time/figure.js";
+import { axesOf, maskOf, playColumns } from "./axes.js";
+import { letterOf, methodNamed } from "./checkpoints.js";
+import { mapOutputs, regionName, sharesOf } from "./maps.js";
+import { overlayImage } from "./overlay.js";
+import { frameAt } from "./time.js";
+
+/** The frames of the chosen checkpoints at a step, with their maps, side by side. */
+export async function stepFigure(page, step, scale) {
+  const { selection, views, manifest } = page;
+  const now = selection.now;
+  const images = [];
+  for (const [place, index] of now.chosen.entries()) {
+    const view = views[index];
+    const { steps } = view.manifest.trajectories[now.episode] ?? {};
+    if (!steps) continue;
+    const frame = frameAt(now.sync, step, steps, manifest.lengths[now.episode]);
+    const canvas = await frameCanvas(page, index, frame, scale);
+    images.push({ canvas, lines: [`${letterOf(place)} ${view.checkpoint.name}`, `step ${frame + 1} of ${steps}`] });
+  }
+  if (!images.length) throw new Error("No chosen checkpoint has this episode.");
+  const maps = {
+    both: "maps of the policy (blue) and the value (red)",
+    policy: "maps of the policy",
+    value: "maps of the value",
+  };
+  const caption = [manifest.title, `episode ${now.episode + 1}`, maps[now.overlay]].filter(Boolean).join(" · ");
+  const widths = images.map(({ canvas, lines }) => Math.max(canvas.width, ...lines.map(textWidth)) + GAP);
+  const width = widths.reduce((sum, one) => sum + one, -GAP);
+  const block = {
+    height: 2 * LINE + Math.max(...images.map(({ canvas }) => canvas.height)),
+    draw(context, top) {
+      images.reduce((left, { canvas, lines }, i) => {
+        lines.forEach((line, k) => writeText(context, line, left, top + k * LINE + FONT, k === 0));
+        context.drawImage(canvas, left, top + 2 * LINE);
+        return left + widths[i];
+      }, 0);
+    },
+  };
+  return stacked([textBlock([caption], true), block], Math.max(width, textWidth(caption)));
+}
+
+async function frameCanvas({ views, plays, selection }, index, frame, scale) {
+  const { frames, checkpoint, manifest } = views[index];
+  const { episode, method: name } = selection.now;
+  const bitmap = await frames.get(episode, frame);
+  const method = methodNamed(checkpoint, name);
+  const chunk = get(plays)[index].maps;
+  const about = {
+    chunk,
+    method,
+    frame,
+    trajectory: episode,
+    selection: selection.now,
+    observation: manifest.observation,
+  };
+  const map = chunk && method ? overlayImage(about) : null;
+  const layers = [[bitmap, 1], ...(map ? [[pixelCanvas(map.image), selection.now.opacity]] : [])];
+  return scaled({ width: bitmap.width * scale, height: bitmap.height * scale }, layers);
+}
+
+const here = (page, scale) => stepFigure(page, page.selection.now.step, scale);
+
+/** @returns {Promise<Blob>} */
+export const stepPng = async (page, scale) => figurePng(await here(page, scale));
+export const stepSvg = async (page, scale) => figureSvg(await here(page, scale));
+
+export const tracksSvg = (page) => figureSvg(figureOfTracks(page, [page.manifest.title]));
+
+const STYLES = ["fill", "stroke", "stroke-width", "opacity", "font-size", "font-family", "text-anchor"];
+
+/** The charts of the page, one below the other. */
+export function chartsSvg() {
+  const charts = [...document.querySelectorAll("svg[data-chart]")].filter(({ clientWidth }) => clientWidth > 0);
+  let top = 0;
+  const parts = charts.map((chart) => {
+    const copy = chart.cloneNode(true);
+    const [originals, copies] = [chart, copy].map((one) => [...one.querySelectorAll("*")]);
+    copies.forEach((element, i) => {
+      const style = getComputedStyle(originals[i]);
+      element.setAttribute("style", STYLES.map((name) => `${name}: ${style.getPropertyValue(name)}`).join("; "));
+    });
+    const [width, height] = [chart.clientWidth, chart.clientHeight];
+    const heading = document.createElementNS("http://www.w3.org/2000/svg", "text");
+    heading.textContent = chart.getAttribute("aria-label");
+    heading.setAttribute("style", `font: 13px sans-serif; transform: translate(8px, ${top + 14}px)`);
+    copy.setAttribute("y", top + 20);
+    top += height + 32;
+    return { width, text: heading.outerHTML + copy.outerHTML };
+  });
+  const width = Math.max(...parts.map((part) => part.width));
+  const ground = getComputedStyle(document.body).getPropertyValue("--surface");
+  const frame = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" style="background: ${ground}">`;
+  return new Blob([frame, ...parts.map(({ text }) => text), "</svg>\n"], { type: "image/svg+xml" });
+}
+
+/** The lines of the panel Steps, as they are drawn. @returns {Promise<Blob>} */
+export const linesPng = () =>
+  new Promise((resolve) => document.querySelector("[data-testid=steps-canvas]").toBlob(resolve, "image/png"));
+
+/** Every step of the chosen checkpoints with all numbers of the panel Steps, and whether the brushes hold it. */
+export function stepsCsv({ manifest, selection, plays }) {
+  const now = selection.now;
+  const axes = axesOf(now).filter(({ key }) => key !== "step");
+  const rows = now.chosen.flatMap((index) => {
+    const columns = playColumns(manifest, now, get(plays), index);
+    if (!columns) return [];
+    const mask = maskOf(columns, now.brushes);
+    const { name } = manifest.checkpoints[index];
+    const { actions } = manifest.checkpoints[index].manifest;
+    const taken = get(plays)[index].series.actions.data;
+    return Array.from(taken, (action, t) => [
+      name,
+      t + 1,
+      mask[t],
+      actions[action]?.label ?? action,
+      ...axes.map(({ key }) => (Number.isNaN(columns[key]?.[t]) ? "" : columns[key]?.[t])),
+    ]);
+  });
+  const header = ["checkpoint", "step", "brushed", "action", ...axes.map(({ label }) => label)];
+  return new Blob([toCsv([header, ...rows])], { type: "text/csv" });
+}
+
+/** Series, maps and shares of the chosen checkpoints as arrays. */
+export function arraysNpz({ manifest, selection, plays }) {
+  const { chosen, method: name, regions } = selection.now;
+  const arrays = {};
+  for (const [place, index] of chosen.entries()) {
+    const { series, maps } = get(plays)[index];
+    const method = methodNamed(manifest.checkpoints[index], name);
+    const add = (all, prefix) =>
+      Object.entries(all).forEach(([key, array]) => (arrays[`${letterOf(place)}/${prefix}${key}`] = array));
+    if (series) add(series, "");
+    if (!maps || !method) continue;
+    add(maps.arrays, "maps/");
+    for (const output of mapOutputs(maps)) {
+      sharesOf(maps, output, method.centers, regions).forEach((data, k) =>
+        add({ [regionName(regions, k)]: { data, shape: [data.length] } }, `shares/${output}/`),
+      );
+    }
+  }
+  return new Blob([encodeNpz(arrays)], { type: "application/octet-stream" });
+}
