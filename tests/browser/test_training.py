@@ -307,7 +307,7 @@ def test_brushes_on_several_axes_hold_together(open_training: Open, training: Tr
         low, high = brushes["value"]
         values = series["values"].astype(np.float64)
         inside = (values >= low) & (values <= high)
-        inside &= (entropy >= brushes["entropy"][0]) & (entropy <= brushes["entropy"][1])
+        inside &= (entropy >= brushes["entropy"][0] - 1e-9) & (entropy <= brushes["entropy"][1] + 1e-9)
         held += int(inside.sum())
         marked = np.flatnonzero(np.diff(np.r_[0, inside.astype(int), 0]) == 1)
         assert visitor.track(f"policy-{index + 1}").get_attribute("data-marks") == str(len(marked))
