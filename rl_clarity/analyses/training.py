@@ -233,7 +233,7 @@ def _follow(
         before.append(state)
         result, state = subject.agent.step(observations[now], state, firsts[now])
         outputs.append(result)
-    joined = {
+    joined: dict[str, Any] = {
         name: np.concatenate([getattr(one, name) for one in outputs])
         for name in ("policy_logits", "values", "q_values")
         if getattr(outputs[0], name) is not None

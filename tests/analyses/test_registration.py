@@ -55,7 +55,8 @@ class Scene(TinyEnvironment):
 
     def __init__(self, observation: np.ndarray) -> None:
         super().__init__([100])
-        self.observation_shape = observation.shape  # type: ignore[assignment]
+        height, width, channels = observation.shape
+        self.observation_shape = height, width, channels
         self.observation = observation
 
     def _observe(self) -> np.ndarray:
