@@ -60,6 +60,10 @@ export function countLines(positions, xs, { width, height }, mask = null) {
   return counts;
 }
 
+/** The lines of several groups as one layer. @param {Uint16Array[]} list */
+export const sumCounts = (list) =>
+  Uint16Array.from(list[0] ?? [], (_, i) => list.reduce((sum, counts) => sum + counts[i], 0));
+
 /**
  * Layers of lines over each other, as the bytes of an ImageData: a pixel is the more opaque the more lines cross it.
  *
