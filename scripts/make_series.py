@@ -37,10 +37,26 @@ from scripts.make_model_card import (
 MAX_BYTES = 8_000_000
 MIN_COUNT = 6
 TRAINING: Mapping[str, Any] = {
-    **{"env_kind": "atari", "env_id": "BreakoutNoFrameskip-v4", "frame_stack": 4, "reward_processing": "clip"},
-    **{"num_envs": 32, "num_steps": 128, "num_minibatches": 8, "ppo_epochs": 3, "gamma": 0.99, "lambda_": 0.95},
-    **{"learning_rate": 5e-4, "entropy_coeff": 0.01, "cnn": "impala", "stack_channels": "8_16_16", "emb_size": 128},
-    **{"timesteps_per_proc": 4e6, "save_interval": 40, "save_all": True, "tensorboard": False},
+    "env_kind": "atari",
+    "env_id": "BreakoutNoFrameskip-v4",
+    "frame_stack": 4,
+    "reward_processing": "clip",
+    "num_envs": 32,
+    "num_steps": 128,
+    "num_minibatches": 8,
+    "ppo_epochs": 3,
+    "gamma": 0.99,
+    "lambda_": 0.95,
+    "learning_rate": 5e-4,
+    "entropy_coeff": 0.01,
+    "cnn": "impala",
+    "stack_channels": "8_16_16",
+    "emb_size": 128,
+    "precision": "bfloat16",
+    "timesteps_per_proc": 245_760,
+    "save_interval": 10,
+    "save_all": True,
+    "tensorboard": False,
 }
 
 
