@@ -160,7 +160,7 @@ def test_layers_side_by_side(synthetic: Path, open_page: Open) -> None:
     visitor.press("ArrowRight")
     visitor.settle()
     frames = visitor.by("observation-canvas").evaluate_all("all => all.map(c => c.dataset.frame)")
-    assert frames == ["0/30", "0/30", "1/30"], "they scrub together"
+    assert frames == ["0/30", "1/30"], "they scrub together, and rows of one trajectory share its observation"
     visitor.click("more-options")
     visitor.by("columns").check()
     tops = visitor.by("row").evaluate_all("all => all.map(r => r.getBoundingClientRect().left)")
@@ -233,7 +233,7 @@ def test_exports(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
         return path.read_bytes()
 
     image = np.asarray(Image.open(io.BytesIO(saved("export-png"))).convert("RGB"))
-    assert image.shape[1:] == (3 * 256 + 2 * 4 + 2 * FIGURE_MARGIN, 3)
+    assert image.shape[1] >= 3 * 256 + 2 * 4 + 2 * FIGURE_MARGIN, "beside the images are the strongest features alone"
     observation = read_canvas(visitor.by("observation-canvas"))[..., :3]
     assert np.array_equal(first_image(image), observation)
     visitor.by("export-from").fill("10")

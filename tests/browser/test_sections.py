@@ -186,7 +186,7 @@ def test_bars(page: tuple[Path, Sections], open_page: Open) -> None:
     visitor = open_page(page[0])
     bars = visitor.by("bars")
     assert [" ".join(text.split()) for text in bars.locator(".number").all_inner_texts()] == [
-        "2.00 points 1.00 to 4.00",
+        "2.00 points 1.0 to 4.0",
         "−1.00 points",
     ]
     boxes = [bars.locator(".bar").nth(i).bounding_box() for i in (0, 1)]

@@ -1,6 +1,6 @@
 import pytest
 
-from rl_clarity.analyses import ablation
+from rl_clarity.analyses import ablation, saliency
 from rl_clarity.analyses.attribution.files import chunk_name, totals_name
 from rl_clarity.analyses.attribution.images import image_names
 from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
@@ -33,6 +33,7 @@ def all_names(options: InterfaceOptions) -> list[str]:
         totals_name(options, PAGE_LAYER, 0),
         ablation.chunk_name(options, PAGE_LAYER, 0),
         path_in(options.behavior_subdir, "report.json"),
+        saliency.chunk_name(options, "jacobian", 0, 0),
         examples_name(options, PAGE_LAYER),
         image_name(options, PAGE_LAYER, 0, 0.25, 4),
         optimized_name(options, PAGE_LAYER, 0),

@@ -321,6 +321,20 @@ def discounts(results: Results, small_run: SmallRun) -> None:
     np.testing.assert_allclose(results.series(0)["advantages"], [*one_step, 0], atol=1e-5)
 
 
+@case(saliency=["jacobian"])
+def saliency(results: Results, small_run: SmallRun) -> None:
+    assert results.saliency(0, "jacobian").steps.tolist() == [*range(0, 24, 4)]
+
+
+@case(saliency=["jacobian"], saliency_every=10)
+def saliency_every(results: Results, small_run: SmallRun) -> None:
+    maps = results.saliency(0, "jacobian", "value")
+    assert maps.steps.tolist() == [0, 10, 20]
+    frames = page_frames(small_run)[[0, 10, 20]]
+    totals = rl_clarity.jacobian_saliency(small_run.agent, frames, "value").sum(axis=(1, 2, 3))
+    np.testing.assert_allclose(maps.totals, totals, rtol=1e-3)
+
+
 @case(trajectory_bookmarks=1)
 def one_bookmark(results: Results, small_run: SmallRun) -> None:
     assert [len(marks) for marks in results.section("trajectories")["bookmarks"].values()] == [1, 1]

@@ -96,14 +96,14 @@ def test_a_second_run_names_the_process_of_the_first(explain: Explain, tmp_path:
 def test_a_page_that_another_run_finishes_first_is_not_replaced(
     explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rl_clarity import pipeline
+    from rl_clarity import page_builder
 
     def run_another_first(*arguments: Any) -> Any:
-        monkeypatch.setattr(pipeline, "open_job", open_job)
+        monkeypatch.setattr(page_builder, "open_job", open_job)
         explain(title="First")
         return open_job(*arguments)
 
-    monkeypatch.setattr(pipeline, "open_job", run_another_first)
+    monkeypatch.setattr(page_builder, "open_job", run_another_first)
     with pytest.raises(OutputError, match=r"already holds a page \(First\)"):
         explain(title="Second")
     assert explain(title="First").manifest["title"] == "First"

@@ -48,6 +48,7 @@ DIRECTORIES = {
     "features_grids_subdir": "grids/",
     "attribution_totals_subdir": "totals/",
     "ablation_subdir": "ablated/",
+    "saliency_subdir": "maps/",
 }
 TESTED_ELSEWHERE = {
     *("seed", "batch_size", "overwrite", "page_kind", "analyses", "feature_names", "equivalent_actions"),
@@ -84,7 +85,7 @@ def test_other_graph_colors_keep_their_defaults(explain: Explain) -> None:
 
 
 def test_directories(explain: Explain, tmp_path: Path) -> None:
-    results = explain(**DIRECTORIES, attr_images=True, feature_images=True)
+    results = explain(**DIRECTORIES, attr_images=True, feature_images=True, saliency=["jacobian"])
     files = page_files(tmp_path / "page") - {"interface.html"}
     used = {name for name in DIRECTORIES.values() if any(file.startswith(name.strip("/") + "/") for file in files)}
     assert used == {*DIRECTORIES.values()}

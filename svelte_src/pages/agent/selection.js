@@ -123,7 +123,9 @@ export function shownTargets(manifest, selection) {
 
 /** Whether no earlier row shows a row's trajectory: an observation is shown once. */
 export function isFirstOfTrajectory(manifest, selection, index) {
-  const { trajectory } = rowTarget(manifest, selection, selection.rows[index]);
+  const row = selection.rows[index];
+  if (!row) return false; // it has been removed, and its component is about to be
+  const { trajectory } = rowTarget(manifest, selection, row);
   return !selection.rows.slice(0, index).some((row) => rowTarget(manifest, selection, row).trajectory === trajectory);
 }
 
