@@ -125,7 +125,7 @@ class TrainingAnalysis(Analysis):
 
 NOTES = (
     {
-        "title": "The same play, shown to every checkpoint",
+        "title": "One episode, every checkpoint",
         "text": "Each checkpoint sees the observations of one trajectory, whatever it would have done itself; a "
         "recurrent one has the state that it gets from seeing them. The divergence of the checkpoints is the "
         "Jensen-Shannon divergence of their policies: the entropy of the mean policy less the mean entropy (Lin 1991).",

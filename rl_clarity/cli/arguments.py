@@ -228,7 +228,7 @@ class Run(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(Command):
-    """Compare the checkpoints of a training: let them play, look at the same play, and write a page. An interrupted
+    """Compare the checkpoints of a training: let each play, show all of them the same episode, and write a page. An interrupted
     command is resumed by the same command.
     """
 

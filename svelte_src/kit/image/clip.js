@@ -24,6 +24,9 @@ async function* figures(figureAt, { first, last }) {
   }
 }
 
+/** The browser captures a canvas when it paints: after the second frame from now, that has happened. */
+const painted = () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+
 /** A range of frames as a video, recorded while it plays: MP4 where the browser can, else WebM. @returns {Promise<Blob>} */
 export async function video(figureAt, range, onProgress) {
   const type = VIDEO_TYPES.find((candidate) => globalThis.MediaRecorder?.isTypeSupported(candidate));
@@ -41,7 +44,7 @@ export async function video(figureAt, range, onProgress) {
       recorder.ondataavailable = ({ data }) => parts.push(data);
       recorder.start();
     }
-    await new Promise((resolve) => setTimeout(resolve, 1000 / range.fps));
+    await Promise.all([painted(), new Promise((resolve) => setTimeout(resolve, 1000 / range.fps))]);
     recorder.pause(); // while the next figure is made
     onProgress((count += 1) / (range.last - range.first + 1));
   }

@@ -69,7 +69,7 @@ export const tour = [
   ["steps", "Steps", "Every step is a line. Drag along any axis: all panels keep bright what you have brushed."],
   [
     "reference",
-    "The same play, all eyes",
+    "One episode, every checkpoint",
     "One episode, shown to every checkpoint: only the network differs. Press ? at any time for help.",
   ],
 ];
@@ -80,8 +80,8 @@ const EXPLANATIONS = [
     text: "A saliency map shows where a change of the image would change an output most: the policy (blue) or the value (red). It says how strongly the output depends on a place, not whether what is there is good or bad, nor whether the network is right to look there. Total saliency grows with the size of an output, too: compare shapes and shares before sizes.",
   },
   {
-    title: "Playing and being shown",
-    text: "In most panels each checkpoint plays its own episode, so that images differ as well as networks. In “The same play, all eyes” all see the same images.",
+    title: "Own episodes and the same episode",
+    text: "In most panels each checkpoint plays its own episode, so that images differ as well as networks. In “One episode, every checkpoint” all see the same images.",
   },
 ];
 
