@@ -228,8 +228,8 @@ class Run(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(Command):
-    """Compare the checkpoints of a training: let each play, show all of them the same episode, and write a page. An interrupted
-    command is resumed by the same command.
+    """Compare the checkpoints of a training: let each play, show all of them the same episode, and write a page. An
+    interrupted command is resumed by the same command.
     """
 
     output_dir: DirectoryPath

@@ -109,8 +109,8 @@ test("the table has means of shares, and no columns that no checkpoint has", () 
   const [header, cells] = tableCells(table);
   assert.deepEqual(header, [
     "Checkpoint",
-    "of left",
-    "of right",
+    "entropy of left",
+    "entropy of right",
     "total saliency, policy",
     "left, policy",
     "right, policy",
