@@ -30,22 +30,26 @@ def names() -> list[str]:
 
 def series_names() -> list[str]:
     """Names of the included series of checkpoints of one training."""
-    return sorted({path.parent.name for path in models_directory().glob(f"*/*{SUFFIX}")})
+    return sorted({path.parent.name for path in _series_checkpoints()})
 
 
 def path_of(name: str) -> Path:
-    """Return the checkpoint of an included agent, or the folder of a series of checkpoints.
+    """Return the checkpoint of an included agent, the folder of a series, or one of its checkpoints (`SERIES/NAME`).
 
     Raises CheckpointError, with the nearest name, for an unknown one.
     """
     available = [*names(), *series_names()]
     if name in series_names():
         return models_directory() / name
-    if name not in available:
+    if name not in available and name not in [f"{path.parent.name}/{path.stem}" for path in _series_checkpoints()]:
         near = difflib.get_close_matches(name, available, n=1)
         hint = f"did you mean {PREFIX}{near[0]}?" if near else f"available: {', '.join(available) or 'none'}"
         raise CheckpointError(f"unknown agent {PREFIX}{name}; {hint}")
     return models_directory() / f"{name}{SUFFIX}"
+
+
+def _series_checkpoints() -> list[Path]:
+    return list(models_directory().glob(f"*/*{SUFFIX}"))
 
 
 def load_agent(

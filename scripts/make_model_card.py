@@ -362,7 +362,7 @@ def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         lines.append("- Removing pixels in the order of any method's maps changes the output faster than at random.")
     if incomplete := [one for one in methods if not one.adds_up]:
         lines.append(f"- **Fails:** a gap of more than {COMPLETE:.0%} is left by: {_names(incomplete)}.")
-    command = f"rl-clarity check models:{name} out/{name}-check --frames {facts['frames']}"
+    command = f"rl-clarity check models:{name} out/{name.replace('/', '-')}-check --frames {facts['frames']}"
     return [*lines, "", "To repeat it:", "", "```sh", command, "```", ""]
 
 

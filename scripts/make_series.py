@@ -2,9 +2,11 @@
 
     python -m scripts.make_series train out/breakout-series
     python -m scripts.make_series ship out/breakout-series breakout-series --machine "2 cores of ..."
+    python -m scripts.make_series check breakout-series out/breakout-check
 
 Interrupted training is resumed by the same command. A shipped series is a folder of checkpoints in half precision, at
-most 8 MB together, with `progress.csv`; `series.json` there has the facts of the card `models/NAME.md`.
+most 8 MB together, with `progress.csv`; `series.json` there has the facts of the card `models/NAME.md`. `check` adds
+what `rl-clarity check` finds on the last checkpoint; its page is written to the directory.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from scripts.curve import curve
 from scripts.make_model_card import (
     MODELS,
     SEED,
+    check_facts,
+    check_lines,
     command,
     game_text,
     interval_text,
@@ -72,9 +76,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ship.add_argument("--count", type=int, default=8, help=f"number of checkpoints, at least {MIN_COUNT}")
     ship.add_argument("--episodes", type=int, default=100, help="games of each that its return is the mean of")
     ship.add_argument("--models", type=Path, default=MODELS)
+    check = actions.add_parser("check", help="check saliency methods on the last checkpoint, for the card")
+    check.add_argument("name")
+    check.add_argument("page", type=Path, help="directory of the page")
+    check.add_argument("--models", type=Path, default=MODELS)
     options = parser.parse_args(arguments)
     if options.action == "train":
         rl_clarity.train(options.save_dir, seed=SEED, **TRAINING)
+    elif options.action == "check":
+        check_series(options.models, options.name, options.page)
     else:
         ship_series(options.save_dir, options.models, options.name, options.count, options.episodes, options.machine)
 
@@ -107,7 +117,7 @@ def ship_series(save_dir: Path, models: Path, name: str, count: int, episodes: i
         "machine": machine,
         "seconds": float(rows[-1]["seconds"]),
     }
-    (folder / "series.json").write_text(json.dumps(facts, indent=1) + "\n")
+    write_facts(models, name, facts)
     (models / f"{name}.svg").write_text(
         curve(
             [int(row["timesteps"]) for row in rows],
@@ -116,6 +126,19 @@ def ship_series(save_dir: Path, models: Path, name: str, count: int, episodes: i
             shipped=last,
         )
     )
+
+
+def check_series(models: Path, name: str, page: Path) -> None:
+    """Add what the sanity checks find on the last checkpoint to the card."""
+    facts = json.loads((models / name / "series.json").read_text())
+    last = facts["checkpoints"][-1]["name"]
+    report = rl_clarity.check(models / name / f"{last}.jd", page, seed=SEED, load_kwargs={"temp_files": True})
+    write_facts(models, name, facts | {"checks": {**check_facts(report), "note": ""}})
+
+
+def write_facts(models: Path, name: str, facts: Mapping[str, Any]) -> None:
+    """Write the facts of a series and its card."""
+    (models / name / "series.json").write_text(json.dumps(facts, indent=1) + "\n")
     (models / f"{name}.md").write_text(card(name, facts))
 
 
@@ -171,6 +194,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         f"{facts['seconds'] / 3600:.1f} hours on {facts['machine']}. The checkpoints take {facts['bytes']:,} bytes, "
         "with their parameters in half precision.",
         "",
+        *check_lines(f"{name}/{checkpoints[-1]['name']}", facts.get("checks")),
         "License: MIT, like the project.",
     ]
     return "\n".join(lines) + "\n"

@@ -118,3 +118,6 @@ def test_a_folder_of_the_included_agents_is_a_series(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(models, "models_directory", lambda: tmp_path)
     assert models.series_names() == ["tiny-series"]
     assert [one.name for one in read("models:tiny-series")] == ["agent-1", "agent-2"]
+    assert models.resolve("models:tiny-series/agent-2") == tmp_path / "tiny-series" / "agent-2.jd"
+    with pytest.raises(CheckpointError, match="unknown agent models:tiny-series/agent-3"):
+        models.resolve("models:tiny-series/agent-3")
