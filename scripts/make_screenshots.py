@@ -1,6 +1,9 @@
-"""Take the screenshots and the animation of the page in docs/images/: `python -m scripts.make_screenshots [PAGE]`.
+"""Take the screenshots and the animation of the pages in docs/images/.
 
-Without a directory of a page, the included CoinRun agent is explained first (some minutes; needs Procgen).
+    python -m scripts.make_screenshots [PAGE] [--training PAGE]
+
+Without a directory of a page, the included CoinRun agent is explained first, and the included series is compared (some
+minutes; they need Procgen and Atari).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ LAYER = "2b"
 ROWS = "?layer={layer}&trajectory={trajectory}&frame={frame}"
 ANIMATION_SIZE = (1080, 780)
 ANIMATION_FRAMES = 40
+TRAINING_CHECKPOINTS = "1.7"
 READY = """() => {
   const canvases = [...document.querySelectorAll('[data-testid=attribution-canvas], [data-testid=observation-canvas]')];
   const frame = window.rlClarity?.state().frame;
@@ -68,9 +72,10 @@ SCREENSHOTS = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", nargs="?", type=Path, help="directory of a page")
-    directory = parser.parse_args().page
+    parser.add_argument("--training", type=Path, help="directory of a page of a training")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        take(directory or make_page(Path(temporary)))
+        take(options.page or make_page(Path(temporary)), options.training or make_training(Path(temporary)))
 
 
 def make_page(directory: Path) -> Path:
@@ -88,8 +93,15 @@ def make_page(directory: Path) -> Path:
     return directory / "page"
 
 
-def take(directory: Path) -> None:
-    """Take all screenshots of the page in a directory."""
+def make_training(directory: Path) -> Path:
+    from rl_clarity.demo import demo
+
+    demo(directory / "training", page="training")
+    return directory / "training"
+
+
+def take(directory: Path, training: Path) -> None:
+    """Take all screenshots of the pages in two directories."""
     results = open_results(directory)
     arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
     with sync_playwright() as playwright:
@@ -97,6 +109,7 @@ def take(directory: Path) -> None:
         for screenshot in SCREENSHOTS:
             take_one(browser, directory, screenshot, position(results))
         animate(browser, directory, position(results))
+        take_training(browser, training)
         browser.close()
 
 
@@ -139,6 +152,23 @@ def animate(browser: Browser, directory: Path, address: dict[str, Any]) -> None:
     page.context.close()
     target = IMAGES / "page.webp"
     images[0].save(target, save_all=True, append_images=images[1:], duration=125, loop=0, quality=70, method=6)
+    print(f"{target.name}: {target.stat().st_size // 1024} KB")
+
+
+def take_training(browser: Browser, directory: Path) -> None:
+    """The panels Side by side and One episode, every checkpoint, of the step on which checkpoints disagree most."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1040}, reduced_motion="reduce")
+    page.add_init_script(TOURED.format(id=open_results(directory).manifest["id"]))
+    page.goto((directory / "interface.html").resolve().as_uri() + f"?checkpoints={TRAINING_CHECKPOINTS}")
+    page.get_by_test_id("disagreement").click()
+    page.mouse.move(0, 0)
+    page.get_by_test_id("panel-films").evaluate("panel => window.scrollTo(0, panel.offsetTop - 165)")
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(1000)
+    target = IMAGES / "training.png"
+    page.screenshot(path=target)
+    with Image.open(target) as image:
+        image.convert("RGB").save(target, optimize=True)
     print(f"{target.name}: {target.stat().st_size // 1024} KB")
 
 
