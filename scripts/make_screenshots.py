@@ -187,7 +187,7 @@ def open_page(browser: Browser, directory: Path, screenshot: Screenshot, address
 
 def wait_until_drawn(page: Page) -> None:
     page.wait_for_function(READY)
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.wait_for_timeout(500)  # thumbnails of bookmarks
 
 
 if __name__ == "__main__":
