@@ -103,7 +103,7 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> LocalDirectory:
 
 def test_the_script_loads_manifest_chunks_and_images(directory: LocalDirectory, tab: Page, messages: list[str]) -> None:
     tab.goto((directory.path / "interface.html").as_uri())
-    tab.wait_for_function("window.loaded", timeout=60_000)
+    tab.wait_for_function("() => window.loaded", timeout=60_000)
     assert messages == []
     assert tab.title() == tab.inner_text("#app") == "a </script> \N{SNOWMAN}"
     results = open_results(directory.path)
@@ -119,7 +119,7 @@ def test_the_script_loads_manifest_chunks_and_images(directory: LocalDirectory, 
 
 def test_requests_and_other_scripts_are_blocked(directory: LocalDirectory, tab: Page, messages: list[str]) -> None:
     tab.goto((directory.path / "interface.html").as_uri())
-    tab.wait_for_function("window.loaded", timeout=60_000)
+    tab.wait_for_function("() => window.loaded", timeout=60_000)
     outcome = tab.evaluate("fetch('https://example.org').then(() => 'sent', () => 'refused')")
     assert outcome == "refused"
     tab.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))")
@@ -134,9 +134,9 @@ def test_the_saved_theme_is_applied_before_the_script(
     address = (directory.path / "interface.html").as_uri()
     for settings, theme in (('{"theme": "dark"}', "dark"), ('{"theme": "system"}', None), ("{", None)):
         tab.goto(address)
-        tab.wait_for_function("window.loaded", timeout=60_000)  # reloading earlier would print an error
+        tab.wait_for_function("() => window.loaded", timeout=60_000)  # reloading earlier would print an error
         tab.evaluate("(text) => localStorage.setItem('rl-clarity:0123abcd:settings', text)", settings)
         tab.reload()
-        tab.wait_for_function("window.loaded", timeout=60_000)
+        tab.wait_for_function("() => window.loaded", timeout=60_000)
         assert tab.evaluate("window.loaded.theme") == theme
     assert messages == []
