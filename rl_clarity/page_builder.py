@@ -101,13 +101,13 @@ class _Part:
 
     def _own(self, results: Results) -> Results:
         """The facts of this agent's tasks, by the names that its analyses gave them."""
-        parts = {name: name.split("/") for name in results}
-        return {
-            "/".join([stage, *rest]): results[name]
-            for name, (stage, *folders) in parts.items()
-            if folders[:1] == [self.folder]
-            for rest in [folders[1:]]
-        }
+        own = {}
+        for name, facts in results.items():
+            stage, _, rest = name.partition("/")
+            folder, slash, rest = rest.partition("/")
+            if folder == self.folder:
+                own[f"{stage}{slash}{rest}"] = facts
+        return own
 
 
 class PageBuilder:

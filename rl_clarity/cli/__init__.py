@@ -159,7 +159,7 @@ def _discard_output() -> None:
 
 
 def _run(command: Run) -> Result:
-    options: dict[str, Any] = {f.name: getattr(command.options, f.name) for f in fields(InterfaceOptions)}
+    options = _values(command.options, InterfaceOptions)
     result: Any = rl_clarity.run(
         command.checkpoint,
         command.output_dir,
@@ -173,8 +173,13 @@ def _run(command: Run) -> Result:
     return (result.to_dict(), str(result)) if command.dry_run else _page(result)
 
 
+def _values(options: Any, kind: type) -> dict[str, Any]:
+    """The fields of a class of options, without what a subclass adds for the command line."""
+    return {one.name: getattr(options, one.name) for one in fields(kind)}
+
+
 def _compare(command: Compare) -> Result:
-    options: dict[str, Any] = {f.name: getattr(command.options, f.name) for f in fields(CompareOptions)}
+    options = _values(command.options, CompareOptions)
     result: Any = rl_clarity.compare(
         command.checkpoints,
         command.output_dir,
@@ -189,7 +194,7 @@ def _compare(command: Compare) -> Result:
 
 
 def _train(command: Train) -> Result:
-    options = {f.name: getattr(command.options, f.name) for f in fields(TrainOptions)}
+    options = _values(command.options, TrainOptions)
     summary = rl_clarity.train(command.save_dir, overwrite=command.force, **options)
     return asdict(summary), f"The agent is in {command.save_dir}"
 
@@ -241,7 +246,7 @@ def _evaluate(command: Evaluate) -> Result:
 
 
 def _ablate(command: Ablate) -> Result:
-    options: dict[str, Any] = {f.name: getattr(command.options, f.name) for f in fields(InterfaceOptions)}
+    options = _values(command.options, InterfaceOptions)
     report = rl_clarity.ablate(
         command.checkpoint,
         command.output_dir,
@@ -257,7 +262,7 @@ def _ablate(command: Ablate) -> Result:
 
 
 def _check(command: Check) -> Result:
-    options: dict[str, Any] = {f.name: getattr(command.options, f.name) for f in fields(InterfaceOptions)}
+    options = _values(command.options, InterfaceOptions)
     result: Any = rl_clarity.check(
         command.checkpoint,
         command.output_dir,
