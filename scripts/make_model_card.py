@@ -456,7 +456,8 @@ def interval_text(result: Mapping[str, Any]) -> str:
 
 
 def network_text(args: Mapping[str, Any]) -> str:
-    return f"`{args['cnn']}` + LSTM" if args.get("use_lstm") else f"`{args['cnn']}`"
+    recurrent = " + LSTM" if args.get("use_lstm") else f" + GRU of {units}" if (units := args.get("gru_units")) else ""
+    return f"`{args['cnn']}`{recurrent}"
 
 
 def game_text(args: Mapping[str, Any]) -> str:

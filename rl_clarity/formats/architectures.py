@@ -1,4 +1,4 @@
-"""The networks that `train` makes and Baselines' checkpoints hold: a convolutional body, an optional LSTM, two heads.
+"""The networks that `train` makes and Baselines' checkpoints hold: convolutions, an optional LSTM or GRU, two heads.
 
 Their tensors have the names that OpenAI Baselines gave them in TensorFlow 1.
 """
@@ -18,6 +18,8 @@ from rl_clarity.registry import Registry
 
 SCOPE = "ppo2_model"
 LSTM_SCOPE = f"{SCOPE}/pi/lstm"
+GRU_SCOPE = f"{SCOPE}/pi/gru"
+INITIAL_STATE = f"{GRU_SCOPE}/initial:0"
 LSTM_UNITS = 256
 MAX_CHANNELS = 65536
 MAX_BLOCKS = 16
@@ -173,9 +175,42 @@ def lstm(builder: NetworkBuilder, x: Any, units: int = LSTM_UNITS) -> tuple[Any,
     return hidden_after, [(cell, cell_after, zeros), (hidden, hidden_after, zeros)]
 
 
+def gru(builder: NetworkBuilder, x: Any, units: int) -> tuple[Any, list[StatePart]]:
+    """One step of PyTorch's GRU: its output (B, units), and the state h, whose initial value is a parameter.
+
+    `r, z, n = split(x wx + bx)`, `r', z', n' = split(h wh + bh)`, `u = sigmoid(z + z')`,
+    `h' = (1 - u) tanh(n + sigmoid(r + r') n') + u h`.
+    """
+    import keras
+    from keras import ops
+
+    h = builder.input((units,), "gru_h")
+    (reset_x, update_x, new_x), (reset_h, update_h, new_h) = (
+        ops.split(
+            builder.dense(
+                y,
+                3 * units,
+                f"{GRU_SCOPE}/{name}",
+                kernel=f"{GRU_SCOPE}/w{name}:0",
+                bias=f"{GRU_SCOPE}/b{name}:0",
+                initializer=builder.orthogonal(1.0),
+            ),
+            3,
+            axis=-1,
+        )
+        for y, name in ((x, "x"), (h, "h"))
+    )
+    update = ops.sigmoid(update_x + update_h)
+    h_after = (1 - update) * ops.tanh(new_x + ops.sigmoid(reset_x + reset_h) * new_h) + update * h
+    builder.expect(INITIAL_STATE, (units,))
+    builder.store(INITIAL_STATE, keras.Variable(np.zeros(units, np.float32), name="gru_initial"))
+    return h_after, [(h, h_after, builder.tensors[INITIAL_STATE].read())]
+
+
 def observed_gates(model: Any) -> Any:
-    """The part of the LSTM's gates that depends on the observation, x wx + b, as a symbolic tensor (B, 4 units)."""
-    return model.get_layer(keras_name(f"{LSTM_SCOPE}/x")).output
+    """The part of the recurrent layer's gates that depends on the observation, x wx + b: a symbolic tensor (B, n)."""
+    names = {keras_name(f"{scope}/x") for scope in (LSTM_SCOPE, GRU_SCOPE)}
+    return next(layer.output for layer in model.layers if layer.name in names)
 
 
 ARCHITECTURES: Registry[Architecture] = Registry(
@@ -203,7 +238,7 @@ def build(
 
     Args:
         observation_shape: (H, W, C)
-        options: a checkpoint's metadata; `use_lstm` and the architecture's own options are read from it
+        options: a checkpoint's metadata; `use_lstm`, `gru_units` and the architecture's own options are read from it
 
     Raises CheckpointError for an unknown name, and for parameters that do not fit, naming the tensor and both shapes.
     """
@@ -217,6 +252,8 @@ def build(
     states: list[StatePart] = []
     if options.get("use_lstm"):
         features, states = lstm(builder, features)
+    elif options.get("gru_units"):
+        features, states = gru(builder, features, int(options["gru_units"]))
     heads = {
         head: builder.dense(
             features,

@@ -54,6 +54,7 @@ FIELDS: Mapping[str, Check] = {
     "stack_channels": ANYTHING,
     "emb_size": SIZE,
     "use_lstm": ("true or false", lambda value: value in (0, 1)),
+    "gru_units": (f"an integer from 0 to {MAX_SIZE}", lambda value: value == 0 or _integer(value, MAX_SIZE)),
     "observation_shape": (
         f"three integers from 1 to {MAX_SIDE}: height, width, channels",
         lambda value: (

@@ -15,7 +15,7 @@ import numpy as np
 
 from rl_clarity.adam import Adam
 from rl_clarity.agents.network import Network
-from rl_clarity.formats.architectures import observed_gates
+from rl_clarity.formats.architectures import INITIAL_STATE, observed_gates
 
 Tensor = Any
 Arrays = tuple[np.ndarray, ...]
@@ -123,7 +123,8 @@ class Learner:
 
     def initial_state(self, n: int) -> Arrays:
         """Recurrent state before the first step of n environments; () for networks without one."""
-        return tuple(np.repeat(part[None], n, axis=0) for part in self.network.initial_state)
+        parts = () if self._recurrence is None else self._recurrence.initial
+        return tuple(np.repeat(np.asarray(part)[None], n, axis=0) for part in parts)
 
     def act(self, observations: np.ndarray, firsts: np.ndarray, state: Arrays) -> tuple[np.ndarray, np.ndarray, Arrays]:
         """Policy logits (N, A), values (N,) of observations (N, H, W, C) uint8, and the next state.
@@ -178,17 +179,18 @@ class Learner:
 
 
 class Recurrence:
-    """Compiled steps of a recurrent network (`use_lstm`): one when acting, whole sequences when learning.
+    """Compiled steps of a recurrent network: one when acting, whole sequences when learning.
 
-    When learning, the network's body and heads see all steps at once, and only the LSTM goes through a sequence step
-    by step. The state is reset where an episode begins.
+    When learning, the network's body and heads see all steps at once, and only the LSTM or GRU goes through a sequence
+    step by step. The state is reset where an episode begins; gradients reach a learned initial state there.
     """
 
     def __init__(self, network: Network, sequence: int) -> None:
         import keras
 
         self._sequence = sequence
-        self._initial = network.initial_state
+        learned = network.tensors.get(INITIAL_STATE)
+        self.initial = network.initial_state if learned is None else (learned.variable.value,)
         self._model = network.model
         gates, state = observed_gates(network.model), network.model.inputs[1:]
         heads, after = network.model.outputs[:2], network.model.outputs[2:]
@@ -207,7 +209,8 @@ class Recurrence:
 
         def step(before: tuple[Tensor, ...], inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
             gates, begins = inputs
-            return tuple(self._cell([gates, *self._reset(begins, before)], training=False))
+            after = self._cell([gates, *self._reset(begins, before)], training=False)
+            return tuple(tf.nest.flatten(after))  # Keras returns a single output without its list
 
         by_step = self._by_step(self._body(observations, training=False)), self._by_step(firsts)  # (T, S, ...)
         output = tf.scan(step, by_step, initializer=tuple(states))[-1]  # (T, S, n)
@@ -217,7 +220,7 @@ class Recurrence:
     def _reset(self, firsts: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         import tensorflow as tf
 
-        return tuple(tf.where(firsts[:, None], first, part) for first, part in zip(self._initial, state, strict=True))
+        return tuple(tf.where(firsts[:, None], first, part) for first, part in zip(self.initial, state, strict=True))
 
     def _by_step(self, steps: Tensor) -> Tensor:
         """Transpose consecutive sequences (S * T, ...) to (T, S, ...)."""

@@ -56,6 +56,8 @@ class TrainOptions:
     """Network: `clear`, `impala`, `nature`."""
     use_lstm: bool = False
     """Add an LSTM of 256 units after the network's body."""
+    gru_units: int = 0
+    """Add a GRU of that many units, with a learned initial state, after the network's body; 0 for none."""
     stack_channels: str = "16_32_32"
     """Channels of the residual blocks of `impala`."""
     emb_size: int = 256
@@ -117,6 +119,7 @@ class TrainOptions:
         self._check_numbers()
         for name, choices in (("reward_processing", REWARD_PROCESSING), ("precision", PRECISIONS)):
             self._require(name, getattr(self, name) in choices, f"must be one of {', '.join(choices)}")
+        self._require("gru_units", not (self.use_lstm and self.gru_units), "and use_lstm=True: choose one of them")
         self._check_minibatches()
         self._check_kind()
 
@@ -127,7 +130,7 @@ class TrainOptions:
             self._require(name, 0 <= getattr(self, name) <= 1, "must be from 0 to 1")
         for name in ("learning_rate", "clip_range", "max_grad_norm", "timesteps_per_proc"):
             self._require(name, 0 < getattr(self, name) < math.inf, "must be above 0 and finite")
-        for name in ("record_every", "save_interval", "seed"):
+        for name in ("gru_units", "record_every", "save_interval", "seed"):
             self._require(name, getattr(self, name) >= 0, "must not be negative")
         self._require("value_loss_coeff", 0 <= self.value_loss_coeff < math.inf, "must be finite and not negative")
         self._require("entropy_coeff", math.isfinite(self.entropy_coeff), "must be finite")
@@ -139,10 +142,10 @@ class TrainOptions:
             raise OptionError(
                 f"num_minibatches={self.num_minibatches} does not divide num_envs x num_steps = {self.steps_per_update}"
             )
-        if self.use_lstm and self.num_envs % self.num_minibatches:
+        if (self.use_lstm or self.gru_units) and self.num_envs % self.num_minibatches:
             raise OptionError(
-                f"num_minibatches={self.num_minibatches} does not divide num_envs={self.num_envs}: with use_lstm, a "
-                "minibatch consists of whole environments"
+                f"num_minibatches={self.num_minibatches} does not divide num_envs={self.num_envs}: a minibatch of a "
+                "recurrent agent consists of whole environments"
             )
 
     def _check_kind(self) -> None:

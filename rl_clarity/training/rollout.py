@@ -185,7 +185,8 @@ class Runner:
         log_probs, values, rewards, final_values = np.zeros((4, *shape), np.float32)
         firsts, dones, truncated = np.zeros((3, *shape), bool)
         episodes: list[Episode] = []
-        state = states = policy.initial_state(n) if self._state is None else self._state
+        initial = policy.initial_state(n)
+        state = states = initial if self._state is None else self._state
         for t in range(num_steps):
             observations[t], firsts[t] = self._observations, self._firsts
             with self._timer.time("acting"):
@@ -201,7 +202,7 @@ class Runner:
                 truncated[t], final_values[t] = self._final_values(policy, last, state)
             self._count(step, episodes)
             if self._recorder is not None:
-                going = ~firsts[t][:, None]
+                begins = firsts[t][:, None]
                 self._recorder.add(
                     observation=observations[t],
                     action=actions[t],
@@ -211,7 +212,7 @@ class Runner:
                     truncated=step.truncated,
                     logits=logits,
                     value=values[t] * np.float32(self._process.unit),  # as the checkpoint's
-                    state=tuple(part * going for part in before),
+                    state=tuple(np.where(begins, *parts) for parts in zip(initial, before, strict=True)),
                     final_observation=step.final_observations,
                     final_state=state,
                     training_step=first_step + t * n,

@@ -25,6 +25,7 @@ ORIGINAL_DEFAULTS = {
     "timesteps_per_proc": 1e9,
     "cnn": "clear",
     "use_lstm": False,
+    "gru_units": 0,
     "stack_channels": "16_32_32",
     "emb_size": 256,
     "epsilon_greedy": 0,

@@ -1,4 +1,4 @@
-"""Recurrent agents (`use_lstm`): acting and learning use the same states, and agents learn to use their memory."""
+"""Recurrent agents (`use_lstm`, `gru_units`): acting and learning use the same states, and agents learn to use their memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from rl_clarity.training.options import TrainOptions, train_options
 from rl_clarity.training.trainer import Trainer, minibatches
 from tests.training.toys import Columns, bright_column
 
-OPTIONS: dict[str, Any] = {"num_envs": 6, "num_steps": 10, "num_minibatches": 3, "ppo_epochs": 1, "use_lstm": True}
+OPTIONS: dict[str, Any] = {"num_envs": 6, "num_steps": 10, "num_minibatches": 3, "ppo_epochs": 1}
+KINDS: list[dict[str, Any]] = [{"use_lstm": True}, {"gru_units": 24}]
 
 
 class Remember(Columns):
@@ -42,6 +43,11 @@ class Remember(Columns):
         return dark
 
 
+@pytest.fixture(params=KINDS, ids=["lstm", "gru"])
+def kind(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return dict(request.param)
+
+
 def make_trainer(environment: type[Columns] = Columns, **changes: Any) -> Trainer:
     options = TrainOptions(env_name="columns", **{**OPTIONS, **changes})
     return Trainer(options, environment(options.num_envs, seed=1))
@@ -52,8 +58,8 @@ def log_probabilities(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
     return log_policy[np.arange(len(actions)), actions]
 
 
-def test_replaying_rollouts_reproduces_their_states() -> None:
-    trainer = make_trainer()
+def test_replaying_rollouts_reproduces_their_states(kind: dict[str, Any]) -> None:
+    trainer = make_trainer(**kind)
     first = trainer.runner.play(trainer.learner, 10)
     second = trainer.runner.play(trainer.learner, 10)
     assert first.dones.any()
@@ -72,8 +78,8 @@ def test_replaying_rollouts_reproduces_their_states() -> None:
     assert values[i] == pytest.approx(second.values[t + 1, i], abs=1e-6)
 
 
-def test_learning_uses_the_states_of_acting() -> None:
-    trainer = make_trainer()
+def test_learning_uses_the_states_of_acting(kind: dict[str, Any]) -> None:
+    trainer = make_trainer(**kind)
     trainer.runner.play(trainer.learner, 7)  # the next rollout starts in the middle of episodes
     rollout = trainer.runner.play(trainer.learner, 10)
     assert any(np.abs(state).max() > 0 for state in rollout.states)
@@ -88,8 +94,8 @@ def test_learning_uses_the_states_of_acting() -> None:
             np.testing.assert_allclose(log_probs, batch.log_probs, atol=1e-5)
 
 
-def test_padding_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = make_trainer(num_minibatches=1)
+def test_padding_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]) -> None:
+    trainer = make_trainer(num_minibatches=1, **kind)
     rollout = trainer.runner.play(trainer.learner, 10)
     (batch,) = minibatches(rollout, rollout.rewards, trainer.options, np.random.default_rng(0))
     (chunk,) = chunks(batch, 10)
@@ -100,7 +106,7 @@ def test_padding_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(learner, "SEQUENCES_CHUNK", 45)
     parts = list(chunks(batch, 10))
     assert [len(part.actions) for part in parts] == [40, 40]  # four sequences each, of which the last two are padding
-    assert [len(state) for part in parts for state in part.states] == [4, 4, 4, 4]
+    assert {len(state) for part in parts for state in part.states} == {4}
     assert sum(part.weights.sum() for part in parts) == pytest.approx(1)
     padded, padded_norm = trainer.learner.learn(batch)
     np.testing.assert_allclose(padded, statistics, rtol=1e-4, atol=1e-6)
@@ -108,8 +114,8 @@ def test_padding_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("use_lstm", [True, False])
-def test_only_recurrent_agents_learn_to_remember(use_lstm: bool) -> None:
+@pytest.mark.parametrize("kind", [*KINDS, {}], ids=["lstm", "gru", "none"])
+def test_only_recurrent_agents_learn_to_remember(kind: dict[str, Any]) -> None:
     settings: dict[str, Any] = {
         "num_envs": 32,
         "num_steps": 12,
@@ -117,14 +123,14 @@ def test_only_recurrent_agents_learn_to_remember(use_lstm: bool) -> None:
         "ppo_epochs": 3,
         "learning_rate": 2e-3,
     }
-    trainer = make_trainer(Remember, **settings, gamma=0.9, use_lstm=use_lstm)
+    trainer = make_trainer(Remember, **settings, gamma=0.9, **kind)
     returns = [trainer.update()["mean_return"] for _ in range(60)]
     assert returns[0] < 0.55  # a third by chance
-    assert max(returns) > 0.8 if use_lstm else max(returns) < 0.55
+    assert max(returns) > 0.8 if kind else max(returns) < 0.55
 
 
-def test_a_checkpoint_can_be_loaded_as_a_recurrent_agent(tmp_path: Path) -> None:
-    trainer = make_trainer()
+def test_a_checkpoint_can_be_loaded_as_a_recurrent_agent(tmp_path: Path, kind: dict[str, Any]) -> None:
+    trainer = make_trainer(**kind)
     trainer.update()
     trainer.save(tmp_path, trainer.state())
     # The toy environment is not a registered kind; its shape is in the metadata.
@@ -135,6 +141,23 @@ def test_a_checkpoint_can_be_loaded_as_a_recurrent_agent(tmp_path: Path) -> None
         outputs, state = agent.step(rollout.observations[t], state, rollout.firsts[t])
         assert outputs.values is not None
         np.testing.assert_allclose(outputs.values, rollout.values[t], atol=1e-5)
+
+
+def test_the_initial_state_of_a_gru_is_learned(tmp_path: Path) -> None:
+    trainer = make_trainer(gru_units=24)
+    assert not trainer.learner.initial_state(1)[0].any()
+    trainer.update()
+    (learned,) = trainer.learner.initial_state(2)
+    assert np.abs(learned).max() > 0
+    rollout = trainer.runner.play(trainer.learner, 10)
+    # It is used at the start of every episode, not only of the first.
+    t, i = next((t, i) for t, i in np.argwhere(rollout.firsts) if t)
+    _, values, _ = trainer.learner.act(rollout.observations[t], np.zeros(6, bool), (np.repeat(learned[:1], 6, axis=0),))
+    assert values[i] == pytest.approx(rollout.values[t, i], abs=1e-6)
+    trainer.save(tmp_path, trainer.state())
+    agent = load_agent(tmp_path / "checkpoint.jd")
+    (loaded,) = agent.initial_state(1)
+    np.testing.assert_array_equal(loaded, trainer.learner.initial_state(1)[0])
 
 
 def test_minibatches_must_consist_of_whole_environments() -> None:

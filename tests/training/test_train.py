@@ -93,9 +93,9 @@ def test_event_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert scalars["mean_return"] == pytest.approx(float(row["mean_return"]), rel=1e-5, nan_ok=True)
 
 
-@pytest.mark.parametrize("use_lstm", [False, True])
-def test_episodes_are_recorded_with_their_agents(tmp_path: Path, use_lstm: bool) -> None:
-    options = tiny(5, use_lstm=use_lstm, record_every=2)
+@pytest.mark.parametrize("recurrent", [{}, {"use_lstm": True}, {"gru_units": 8}], ids=["none", "lstm", "gru"])
+def test_episodes_are_recorded_with_their_agents(tmp_path: Path, recurrent: dict[str, Any]) -> None:
+    options = tiny(5, **recurrent, record_every=2)
     train(tmp_path, **options)
     recording = open_recording(tmp_path / "tensorboard")
     assert {row["number"] % 2 for row in recording.table()} == {0}
@@ -113,7 +113,7 @@ def test_episodes_are_recorded_with_their_agents(tmp_path: Path, use_lstm: bool)
         assert episode.values is not None
         np.testing.assert_allclose(episode.policy_logits[rows], outputs.policy_logits, atol=1e-5)
         np.testing.assert_allclose(episode.values[rows], outputs.values, atol=1e-5)
-        assert (episode.states is not None) == use_lstm
+        assert (episode.states is not None) == bool(recurrent)
         compared += len(observations)
     assert compared > 8
 
