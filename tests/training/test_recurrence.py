@@ -1,4 +1,4 @@
-"""Recurrent agents (`use_lstm`, `gru_units`): acting and learning use the same states, and agents learn to use their memory."""
+"""Recurrent agents: acting and learning use the same states, and agents learn to use their memory."""
 
 from __future__ import annotations
 
