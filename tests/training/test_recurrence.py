@@ -155,7 +155,7 @@ def test_the_initial_state_of_a_gru_is_learned(tmp_path: Path) -> None:
     _, values, _ = trainer.learner.act(rollout.observations[t], np.zeros(6, bool), (np.repeat(learned[:1], 6, axis=0),))
     assert values[i] == pytest.approx(rollout.values[t, i], abs=1e-6)
     trainer.save(tmp_path, trainer.state())
-    agent = load_agent(tmp_path / "checkpoint.jd")
+    agent: Any = load_agent(tmp_path / "checkpoint.jd")
     (loaded,) = agent.initial_state(1)
     np.testing.assert_array_equal(loaded, trainer.learner.initial_state(1)[0])
 
