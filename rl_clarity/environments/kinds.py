@@ -29,7 +29,7 @@ class EnvironmentSpec:
     """What to make, from a checkpoint's metadata or a user's options."""
 
     kind: str = DEFAULT_KIND
-    """Name of a kind in `KINDS`: `procgen`, `coinrun_old`, `atari`, `gymnasium`."""
+    """Name of a kind in `KINDS`: `procgen`, `coinrun_old`, `atari`, `gymnasium`, `light_switch`."""
     name: str = ""
     """Game or Gymnasium id; only `gymnasium` is case-sensitive."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -93,6 +93,7 @@ KINDS: Registry[EnvironmentKind] = Registry(
         "coinrun_old": "rl_clarity.environments.coinrun_old:KIND",
         "atari": "rl_clarity.environments.atari:KIND",
         "gymnasium": "rl_clarity.environments.gymnasium_:KIND",
+        "light_switch": "rl_clarity.environments.light_switch:KIND",
     },
     noun="kind of environment",
     error=EnvironmentSetupError,

@@ -1,4 +1,4 @@
-"""How much a layer's features depend on the seed of their factorization."""
+"""How much components depend on the seed of their factorization, and on the data."""
 
 from __future__ import annotations
 
@@ -18,16 +18,28 @@ def stability(reduction: ChannelReduction, attribution: np.ndarray, seed: int = 
     Those start from random numbers, with rows of the same attribution (..., c). Components are paired one to one, so
     that the sum of their cosine similarities is largest; the result is the mean over the fits.
     """
-    from scipy.optimize import linear_sum_assignment
-
     count = len(reduction.components)
     total = np.zeros(count)
     for fit in range(1, FITS + 1):
         other = ChannelReduction.fit(attribution, count, seed + fit, max_rows=ROWS, random_start=True)
-        similarity = _unit(reduction.components) @ _unit(other.components).T
-        rows, columns = linear_sum_assignment(similarity, maximize=True)
-        total[rows] += similarity[rows, columns]
+        total += matched_similarity(reduction.components, other.components)
     return np.asarray(np.clip(total / FITS, 0, 1))
+
+
+def matched_similarity(components: np.ndarray, others: np.ndarray, *, absolute: bool = False) -> np.ndarray:
+    """Return the cosine similarity (K,) of components (K, c) with their counterparts among others (L, c).
+
+    They are paired one to one, so that the sum of similarities, or of their absolute values, is largest; it is 0 for
+    components without a counterpart.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    similarity = _unit(components) @ _unit(others).T
+    similarity = np.abs(similarity) if absolute else similarity
+    rows, columns = linear_sum_assignment(similarity, maximize=True)
+    result = np.zeros(len(components))
+    result[rows] = similarity[rows, columns]
+    return np.clip(result, 0, 1) if absolute else result
 
 
 def _unit(components: np.ndarray) -> np.ndarray:

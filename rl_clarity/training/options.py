@@ -29,7 +29,7 @@ class TrainOptions:
     env_id: str | None = None
     """Environment id instead of a name: `procgen:procgen-coinrun-v0`, `BreakoutNoFrameskip-v4`, `CarRacing-v3`."""
     env_kind: str = "procgen"
-    """Kind of environment: `procgen`, `coinrun_old`, `atari`, `gymnasium`."""
+    """Kind of environment: `procgen`, `coinrun_old`, `atari`, `gymnasium`, `light_switch`."""
     num_envs: int = 64
     """Parallel environments of each MPI process."""
     learning_rate: float = 5e-4

@@ -121,7 +121,7 @@ def test_redefined_kinds_have_another_source_key() -> None:
         ("procgen", None, "env_name='coinrun'"),
         ("atari", None, "env_name='BreakoutNoFrameskip-v4'"),
         ("gymnasium", None, "env_name='CarRacing-v3'"),
-        (None, None, r"env_name='NAME'.*env_kind \(procgen, coinrun_old, atari, gymnasium"),
+        (None, None, r"env_name='NAME'.*env_kind \(procgen, coinrun_old, atari, gymnasium, light_switch"),
     ],
 )
 def test_names_are_checked(kind: str | None, name: str | None, message: str) -> None:

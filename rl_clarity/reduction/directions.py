@@ -1,0 +1,316 @@
+"""Directions in the space of recurrent states: `rl_clarity.fit_directions`.
+
+A state h (H,) is standardized with the mean and scale of the states that the directions are fitted to, and written as a
+combination of D directions, the rows of `basis` (D, H):
+
+    s = ((h - mean) / scale) pinv(basis),    h ~ mean + scale (s basis).
+
+Coordinates s are those of the nearest point that the directions span (least squares), for every method.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from rl_clarity.errors import OptionError
+from rl_clarity.reduction.nmf import ChannelReduction
+from rl_clarity.reduction.stability import matched_similarity
+
+Method = Literal["pca", "ica", "nmf", "nmf_positive", "units", "classifier"]
+METHODS = ("pca", "ica", "nmf", "nmf_positive", "units", "classifier")
+FIT_ROWS = 20_000
+"""Rows that directions are fitted to; a random part of more states."""
+CHECK_ROWS = 5_000
+"""Rows of the fits that stability is measured with."""
+HELD_OUT = 0.25
+"""Share of the rows that a classifier is tested on."""
+MAX_ITERATIONS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """D directions in the space of states (H,), and the statistics that states are standardized with."""
+
+    mean: np.ndarray  # (H,)
+    scale: np.ndarray  # (H,): above 0
+    basis: np.ndarray  # (D, H): of standardized states
+    method: str = "pca"
+    names: tuple[str, ...] = ()
+    """A name for each direction; by default its index, counted from 0."""
+    seed_stability: np.ndarray | None = None  # (D,)
+    """|cosine| with the matching direction of fits with other seeds, from 0 to 1."""
+    half_stability: np.ndarray | None = None  # (D,)
+    """|cosine| with the matching direction of fits to each half of the data."""
+    explained: np.ndarray | None = None  # (D,)
+    """Of principal components: the share of the variance of standardized states."""
+    auc: np.ndarray | None = None  # (D,)
+    """Of classifiers: area under the ROC curve on the part of the data that they were not fitted to."""
+    dropped: int = 0
+    """Rows that were left out of the fit as outliers."""
+
+    def __post_init__(self) -> None:
+        mean, scale = (np.asarray(values, np.float64) for values in (self.mean, self.scale))
+        basis = np.asarray(self.basis, np.float64)
+        if basis.ndim != 2 or mean.shape != basis.shape[1:] or scale.shape != mean.shape:
+            raise OptionError(
+                f"mean {mean.shape}, scale {scale.shape} and basis {basis.shape} must be (H,), (H,) and (D, H)"
+            )
+        if not (all(np.isfinite(values).all() for values in (mean, scale, basis)) and (scale > 0).all()):
+            raise OptionError("mean, scale and basis must be finite, and scale above 0")
+        for name, values in (("mean", mean), ("scale", scale), ("basis", basis)):
+            object.__setattr__(self, name, values)
+        if not self.names:
+            object.__setattr__(self, "names", tuple(map(str, range(len(basis)))))
+
+    def __len__(self) -> int:
+        return len(self.basis)
+
+    @functools.cached_property
+    def vectors(self) -> np.ndarray:
+        """(D, H): by how much a state changes where a coordinate grows by 1."""
+        return self.scale * self.basis
+
+    @functools.cached_property
+    def readout(self) -> np.ndarray:
+        """(H, D): the gradient of each coordinate with respect to the state."""
+        return np.linalg.pinv(self.basis) / self.scale[:, None]
+
+    def to(self, states: np.ndarray) -> np.ndarray:
+        """Return coordinates (..., D) of states (..., H)."""
+        return np.asarray((self._checked(states) - self.mean) @ self.readout)
+
+    def back(self, coordinates: np.ndarray) -> np.ndarray:
+        """Return states (..., H) of coordinates (..., D)."""
+        return np.asarray(self.mean + np.asarray(coordinates, np.float64) @ self.vectors)
+
+    def pull(self, gradient: np.ndarray) -> np.ndarray:
+        """Return the gradient (..., D) with respect to coordinates from that (..., H) with respect to the state.
+
+        The chain rule for `back`: df/ds = df/dh (scale basis)^T.
+        """
+        return np.asarray(self._checked(gradient) @ self.vectors.T)
+
+    @property
+    def stability(self) -> np.ndarray:
+        """(D,): the smaller of `seed_stability` and `half_stability`; NaN where they were not measured."""
+        parts = [part for part in (self.seed_stability, self.half_stability) if part is not None]
+        return np.min(parts, axis=0) if parts else np.full(len(self), np.nan)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all that defines the directions, as arrays by name, for `Directions.from_arrays`."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: np.asarray(value) for name, value in values.items() if value is not None}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Directions:
+        """Return the directions that `arrays` describe."""
+        plain: dict[str, Any] = dict(arrays)
+        texts = {"method": str(plain["method"]), "names": tuple(map(str, plain["names"]))}
+        return cls(**{**plain, **texts, "dropped": int(plain["dropped"])})
+
+    def _checked(self, states: np.ndarray) -> np.ndarray:
+        states = np.asarray(states, np.float64)
+        if states.shape[-1:] != self.mean.shape:
+            raise OptionError(f"states of shape {states.shape} must be (..., {len(self.mean)}), as those of the fit")
+        return states
+
+
+def fit_directions(
+    states: np.ndarray,
+    method: Method = "ica",
+    count: int | float = 16,
+    seed: int = 0,
+    *,
+    labels: Mapping[str, np.ndarray] | np.ndarray | None = None,
+    outliers: float | None = None,
+) -> Directions:
+    """Fit directions to recurrent states (N, H).
+
+    The same states, options and seed give the same directions. They have at most as many directions as states have
+    dimensions.
+
+    - `pca`: principal components of standardized states, orthonormal.
+    - `ica`: independent components: FastICA (Hyvärinen 1999, "Fast and robust fixed-point algorithms for independent
+      component analysis") of the first `count` principal components, whitened. Coordinates have unit variance, and the
+      least Gaussian ones come first, with a positive skewness.
+    - `nmf`: non-negative factors of states minus their minimum; `nmf_positive`: of the positive part of states.
+    - `units`: the units of the state with the largest variance.
+    - `classifier`: a logistic regression for each of `labels`; the coordinate is its logit without the bias, and `auc`
+      says how well it separates states that it was not fitted to, the last quarter of the rows.
+
+    Stability is measured by fits with two other seeds, and to the first and the second half of the rows. Directions are
+    matched one to one, so that the sum of the |cosines| of `vectors` is largest.
+
+    Args:
+        states: Finite numbers, in the order of time if they have one: halves are then of different episodes. An array
+            on disk is read only where rows are chosen.
+        method: `pca`, `ica`, `nmf`, `nmf_positive`, `units` or `classifier`.
+        count: Number of directions; a share below 1: the fewest principal components with that share of the variance
+            (`pca` and `ica`).
+        seed: Of the choice of rows, and of the fit.
+        labels: (N,) true or false for each state, or several by name. Needed by `classifier` alone.
+        outliers: Leave out states whose distance to the nearest other one is more than this multiple of the median of
+            these distances; `dropped` counts them.
+
+    Raises:
+        OptionError: The states are not finite, too few or constant, or an option is out of range.
+    """
+    if method not in METHODS:
+        raise OptionError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    if np.ndim(states) != 2 or len(states) < 4:
+        raise OptionError(f"states have the shape {np.shape(states)}; (N, H) with at least 4 states is needed")
+    is_share = isinstance(count, float) and 0 < count < 1
+    if not is_share and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
+        raise OptionError(f"count={count!r} must be a positive integer, or a share of the variance below 1")
+    if is_share and method not in ("pca", "ica"):
+        raise OptionError(f"count={count!r}: a share of the variance needs method='pca' or 'ica', not {method!r}")
+    named = _named_labels(labels, len(states))
+    if (method == "classifier") != bool(named):
+        raise OptionError(f"method={method!r} and labels=: 'classifier' needs labels, the other methods take none")
+    chosen = np.arange(len(states))
+    if len(chosen) > FIT_ROWS:
+        chosen = np.sort(np.random.default_rng(seed).choice(len(states), FIT_ROWS, replace=False))
+    rows = np.asarray(states[chosen], np.float64)
+    if not np.isfinite(rows).all():
+        raise OptionError("states must be finite numbers")
+    kept = np.ones(len(rows), bool) if outliers is None else _inliers(rows, outliers)
+    rows, named = rows[kept], {name: values[chosen][kept] for name, values in named.items()}
+
+    def fit(part: slice, fit_seed: int, amount: int | float) -> Directions:
+        selected = {name: values[part] for name, values in named.items()}
+        return _fit(rows[part], method, amount, fit_seed, selected)
+
+    directions = fit(slice(None), seed, count)
+    seeds, halves = _stability(directions, fit, len(rows), seed)
+    dropped = int(len(kept) - kept.sum())
+    return dataclasses.replace(directions, seed_stability=seeds, half_stability=halves, dropped=dropped)
+
+
+def _stability(
+    directions: Directions, fit: Callable[[slice, int, int | float], Directions], rows: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """|cosine| (D,) with the matching directions of fits with other seeds, and of fits to each half of the rows."""
+
+    def similarity(part: slice, other_seed: int) -> np.ndarray:
+        try:
+            other = fit(part, other_seed, len(directions))
+        except OptionError:  # a half may be constant, or have labels of one kind only
+            return np.zeros(len(directions))
+        return matched_similarity(directions.vectors, other.vectors, absolute=True)
+
+    middle, step = rows // 2, max(1, rows // CHECK_ROWS)
+    seeds = [similarity(slice(None, None, step), seed + i) for i in (1, 2)]
+    halves = [similarity(part, seed) for part in (slice(0, middle), slice(middle, None))]
+    return np.mean(seeds, axis=0), np.mean(halves, axis=0)
+
+
+def _fit(rows: np.ndarray, method: str, count: int | float, seed: int, labels: Mapping[str, np.ndarray]) -> Directions:
+    mean, scale = rows.mean(axis=0), rows.std(axis=0)
+    varies = scale > 1e-9 * max(1.0, float(np.abs(rows).max()))
+    if not varies.any():
+        raise OptionError("the states are all the same: they have no directions")
+    scale = np.where(varies, scale, 1.0)
+    standardized = np.where(varies, (rows - mean) / scale, 0.0)
+    if method in ("pca", "ica"):
+        shares, axes = _principal_components(standardized)
+        number = int(np.searchsorted(np.cumsum(shares), count - 1e-12) + 1) if isinstance(count, float) else count
+        shares, axes = shares[:number], axes[:number]
+        if method == "pca":
+            return Directions(mean, scale, axes, method, explained=shares)
+        deviations = np.sqrt(shares * varies.sum())
+        unmixing = _independent_components(standardized @ axes.T / deviations, seed)  # (D, D), orthogonal
+        return Directions(mean, scale, unmixing @ (deviations[:, None] * axes), method)
+    if method == "units":
+        order = np.argsort(-np.where(varies, rows.std(axis=0), -1), kind="stable")[: min(int(count), int(varies.sum()))]
+        names = tuple(f"unit {i}" for i in order)
+        return Directions(mean, scale, np.eye(rows.shape[1])[order], method, names)
+    if method == "classifier":
+        return _classifiers(mean, scale, standardized, labels)
+    # The zero of non-negative factors is the origin of their coordinates.
+    origin = rows.min(axis=0) if method == "nmf" else np.zeros(rows.shape[1])
+    reduction = ChannelReduction.fit(
+        np.maximum(rows - origin, 0).astype(np.float32), int(count), seed, max_rows=None, random_start=seed > 0
+    )
+    used = reduction.components[np.any(reduction.components > 0, axis=1)]
+    if not len(used):
+        raise OptionError("the states have no positive values: use method='nmf'")
+    return Directions(origin, np.ones(rows.shape[1]), used, method)
+
+
+def _principal_components(standardized: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the variance (K,) and axes (K, H) of the K components with any; the largest weight is positive."""
+    covariance = standardized.T @ standardized / len(standardized)
+    values, vectors = np.linalg.eigh(covariance)
+    values, axes = values[::-1], vectors.T[::-1]
+    used = values > 1e-10 * values[0]
+    values, axes = values[used], axes[used]
+    signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
+    return values / np.trace(covariance), axes * signs[:, None]
+
+
+def _independent_components(whitened: np.ndarray, seed: int) -> np.ndarray:
+    """The rotation (D, D) of whitened rows (n, D) to independent components."""
+    from sklearn.decomposition import FastICA
+    from sklearn.exceptions import ConvergenceWarning
+
+    count = whitened.shape[1]
+    start = np.linalg.qr(np.random.default_rng(seed).normal(size=(count, count)))[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # its stability says how far a component can be relied on
+        fitted = FastICA(whiten=False, w_init=start, max_iter=MAX_ITERATIONS, tol=1e-5).fit(whitened)
+    rotation = np.asarray(fitted.components_)
+    sources = whitened @ rotation.T
+    kurtosis = (sources**4).mean(axis=0) - 3
+    signs = np.where((sources**3).mean(axis=0) < 0, -1.0, 1.0)
+    order = np.argsort(-np.abs(kurtosis), kind="stable")
+    return (signs[:, None] * rotation)[order]
+
+
+def _classifiers(
+    mean: np.ndarray, scale: np.ndarray, standardized: np.ndarray, labels: Mapping[str, np.ndarray]
+) -> Directions:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import roc_auc_score
+
+    end = round(len(standardized) * (1 - HELD_OUT))
+    weights, areas = [], []
+    for name, values in labels.items():
+        if not all(0 < values[part].mean() < 1 for part in (slice(0, end), slice(end, None))):
+            raise OptionError(
+                f"labels={name!r} are the same for all states of the first {1 - HELD_OUT:.0%} of the rows, or of the "
+                "rest: both must have both kinds"
+            )
+        fitted = LogisticRegression(max_iter=MAX_ITERATIONS).fit(standardized[:end], values[:end])
+        weights.append(fitted.coef_[0])
+        areas.append(roc_auc_score(values[end:], standardized[end:] @ fitted.coef_[0]))
+    # Coordinates are the logits: the pseudoinverse of the basis is the matrix of weights.
+    basis = np.linalg.pinv(np.array(weights)).T
+    return Directions(mean, scale, basis, "classifier", tuple(labels), auc=np.array(areas))
+
+
+def _named_labels(labels: Mapping[str, np.ndarray] | np.ndarray | None, count: int) -> dict[str, np.ndarray]:
+    if labels is None:
+        return {}
+    named = {str(k): v for k, v in labels.items()} if isinstance(labels, Mapping) else {"label": labels}
+    arrays = {name: np.asarray(values) for name, values in named.items()}
+    for name, values in arrays.items():
+        if values.shape != (count,) or not np.isin(values, (0, 1)).all():
+            raise OptionError(f"labels={name!r} have the shape {values.shape}; {count} of true and false are needed")
+    return {name: values.astype(bool) for name, values in arrays.items()}
+
+
+def _inliers(rows: np.ndarray, factor: float) -> np.ndarray:
+    """Which rows (n,) have a neighbor no farther than `factor` times the median of these distances."""
+    from sklearn.neighbors import NearestNeighbors
+
+    if not factor >= 1:
+        raise OptionError(f"outliers={factor!r} must be at least 1: a multiple of the median distance")
+    distances = NearestNeighbors(n_neighbors=1).fit(rows).kneighbors()[0][:, 0]
+    return np.asarray(distances <= factor * np.median(distances))
