@@ -2,13 +2,24 @@
 export { default as Bars } from "./graph/Bars.svelte";
 export { default as Chart } from "./graph/Chart.svelte";
 export { default as GraphTrack } from "./graph/GraphTrack.svelte";
+export { default as Policy } from "./graph/Policy.svelte";
 export { default as Chip } from "./image/Chip.svelte";
 export { default as ClipForm } from "./image/ClipForm.svelte";
 export { default as FrameButton } from "./image/FrameButton.svelte";
 export { default as Observation } from "./image/Observation.svelte";
+export { default as MapFrame } from "./image/MapFrame.svelte";
 export { default as Overlay } from "./image/Overlay.svelte";
 export { cellArea, cellMiddle, cellUnder } from "./image/cells.js";
-export { CANVAS, graphColor, hexOf, SAFE_HUES, saliencyColor, textOn, trajectoryColor } from "./image/colors.js";
+export {
+  CANVAS,
+  graphColor,
+  hexOf,
+  outputColor,
+  SAFE_HUES,
+  saliencyColor,
+  textOn,
+  trajectoryColor,
+} from "./image/colors.js";
 export { composeSaliency, overlaySize } from "./image/saliency.js";
 export { valuesAt } from "./image/values.js";
 export { default as Icon } from "./shell/Icon.svelte";
@@ -16,6 +27,7 @@ export { default as Panel } from "./shell/Panel.svelte";
 export { default as Place } from "./shell/Place.svelte";
 export { default as Provenance } from "./shell/Provenance.svelte";
 export { default as ResourceState } from "./shell/ResourceState.svelte";
+export { default as Scope } from "./shell/Scope.svelte";
 export { default as Select } from "./shell/Select.svelte";
 export { download } from "./shell/address.js";
 export {
@@ -27,6 +39,7 @@ export {
   frameName,
   layerName,
   outputName,
+  stepsText,
 } from "./shell/format.js";
 export { PAGE } from "./shell/page.js";
 export { chosenLength, height, imageWidth, length, measured, ratio } from "./shell/sizes.js";

@@ -18,6 +18,14 @@ const OUTPUTS = {
   safe: { policy: "#0072b2", value: "#e69f00" },
 };
 
+/** Colors of the outputs as lines and bars, which read on each theme. */
+const LINES = {
+  light: { policy: "#3a3ad6", value: "#c9302c" },
+  dark: { policy: "#9a9aff", value: "#ff8f87" },
+};
+
+export const outputColor = (output, theme) => LINES[theme][output === "policy" ? "policy" : "value"];
+
 /** The color of an output of a saliency method: blue for the policy, red for the value or the largest action value. */
 export const saliencyColor = (output, palette = "standard") => {
   const { policy, value } = OUTPUTS[palette] ?? OUTPUTS.standard;

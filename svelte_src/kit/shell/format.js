@@ -57,6 +57,13 @@ export const fileName = (text) => text.match(/[\p{L}\p{N}_.]+/gu)?.join("-") ?? 
 /** "frame 12 of trajectory 3", counted from 1. */
 export const frameName = ({ trajectory, frame }) => `trajectory ${trajectory + 1}, frame ${frame + 1}`;
 
+/** "20 M steps" */
+export function stepsText(step, unit = "steps") {
+  if (step === null || step === undefined) return "";
+  const [size, suffix] = step >= 1e6 ? [1e6, " M"] : step >= 1e4 ? [1e3, " k"] : [1, ""];
+  return `${Number((step / size).toPrecision(4))}${suffix} ${unit}`;
+}
+
 // Comma-separated values (RFC 4180).
 
 const quoted = (cell) => {

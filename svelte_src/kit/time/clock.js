@@ -1,6 +1,7 @@
 // Clocks say which {episode, frame} is shown and how many steps around it (window). Tracks and players take one; a page may
 // have several, which move apart.
 import { derived, writable } from "svelte/store";
+import { frameAt, stepOf } from "./align.js";
 
 /**
  * A clock of its own.
@@ -58,6 +59,46 @@ export const within = (clock, episode) => ({
   subscribe: derived(clock, (now) => ({ ...now, episode })).subscribe,
   steps: () => clock.steps(episode),
 });
+
+/**
+ * The clock of one of several episodes that a page's clock moves together; its frames are the episode's own.
+ *
+ * @param {object} clock the page's, in steps of the longest episode
+ * @param {object} selection a store, and its value as `now`, with `sync`
+ * @param {object} own {steps: (episode) => number, checkpoint}
+ */
+export function alignedClock(clock, selection, { steps, checkpoint = "" }) {
+  const toFrame = ({ episode, frame }, { sync }) => frameAt(sync, frame, steps(episode), clock.steps(episode));
+  const toStep = (episode, frame) => stepOf(selection.now.sync, frame, steps(episode), clock.steps(episode));
+  const timeOf = (now, by) => ({ ...now, frame: toFrame(now, by) });
+  const under = derived([clock.hovered, clock, selection], ([step, { episode }, { sync }]) =>
+    step === null ? null : frameAt(sync, step, sync === "step" ? Infinity : steps(episode), clock.steps(episode)),
+  );
+  return {
+    ...clock,
+    checkpoint,
+    subscribe: derived([clock, selection], ([now, by]) => timeOf(now, by)).subscribe,
+    get now() {
+      return timeOf(clock.now, selection.now);
+    },
+    hovered: {
+      subscribe: under.subscribe,
+      set: (frame) => clock.hovered.set(frame === null ? null : toStep(clock.now.episode, frame)),
+    },
+    go: ({ episode, frame }) => clock.go({ episode, frame: toStep(episode, frame) }),
+    toFrame: (frame) => clock.toFrame(toStep(clock.now.episode, frame)),
+  };
+}
+
+/** The frames of episodes that stay at their last one. @param {(trajectory: number) => number} steps of an episode */
+export function heldFrames(frames, steps) {
+  const last = (trajectory, frame) => Math.min(frame, steps(trajectory) - 1);
+  return {
+    ...frames,
+    get: (trajectory, frame, ...more) => frames.get(trajectory, last(trajectory, frame), ...more),
+    peek: (trajectory, frame, ...more) => frames.peek(trajectory, last(trajectory, frame), ...more),
+  };
+}
 
 /** Plays a clock: frames per second, forwards or backwards, in step with the screen. */
 export function createPlayer(clock, framesPerSecond = 12) {

@@ -126,3 +126,42 @@ export function drawMarks(context, view, ranges, color) {
     if (to >= 0 && from <= view.width) context.fillRect(from - 1, 0, to - from + 2, 7);
   }
 }
+
+/** Cover the steps that brushes leave out. @param {number[][] | null} ranges those that they hold; null: all */
+export function veil(context, view, ranges, surface) {
+  if (!ranges) return;
+  context.fillStyle = surface;
+  context.globalAlpha = 0.72;
+  let from = -0.5;
+  for (const [first, last] of [...ranges, [view.steps, view.steps]]) {
+    const [left, right] = [stepToX(view, from), stepToX(view, first - 0.5)];
+    if (right > left) context.fillRect(left, 0, right - left, view.height);
+    from = last + 0.5;
+  }
+  context.globalAlpha = 1;
+}
+
+/** A white dot in the middle of the taken action's part, or a line where steps are narrow. */
+export function drawTaken(context, view, { data, shape: [, count] }, actions) {
+  const unit = pixelsPerStep(view);
+  const wide = Math.max(1, Math.min(5, unit - 1));
+  for (let t = firstVisible(view); t <= lastVisible(view); t += 1) {
+    let above = 0;
+    for (let k = 0; k < actions[t]; k += 1) above += data[t * count + k];
+    const middle = (above + data[t * count + actions[t]] / 2) * view.height;
+    for (const [edge, color] of [
+      [1, "#000000"],
+      [0, "#ffffff"],
+    ]) {
+      context.fillStyle = color;
+      context.fillRect(stepToX(view, t) - wide / 2 - edge, middle - 1.5 - edge, wide + 2 * edge, 3 + 2 * edge);
+    }
+  }
+}
+
+/** A line where an episode ends. */
+export function drawEnd(context, view, tokens) {
+  context.fillStyle = tokens.line;
+  const x = Math.round(stepToX(view, view.steps - 0.5));
+  context.fillRect(x, 0, 2, view.height);
+}

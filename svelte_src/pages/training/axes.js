@@ -4,7 +4,7 @@ import { mapIndex } from "../../data/saliency.js";
 import { brushOf } from "../../kit/time/brush.js";
 import { methodNamed } from "./checkpoints.js";
 import { regionName, sharesOf } from "./maps.js";
-import { commonRange, entropies, largest, returnsToCome, valuesOf } from "./numbers.js";
+import { commonRange, entropies, largest, returnsToCome, valuesOf } from "../../kit/time/numbers.js";
 import { regionCount } from "./selection.js";
 
 const data = (array) => array?.data ?? null;

@@ -61,18 +61,3 @@ const COLORS = {
 };
 
 export const checkpointColor = (place, theme) => COLORS[theme][place % COLORS[theme].length];
-
-/** Colors of the outputs as lines and bars, which read on each theme. */
-const OUTPUT_COLORS = {
-  light: { policy: "#3a3ad6", value: "#c9302c" },
-  dark: { policy: "#9a9aff", value: "#ff8f87" },
-};
-
-export const outputColor = (output, theme) => OUTPUT_COLORS[theme][output === "policy" ? "policy" : "value"];
-
-/** "20 M steps" */
-export function stepsText(step, unit = "steps") {
-  if (step === null || step === undefined) return "";
-  const [size, suffix] = step >= 1e6 ? [1e6, " M"] : step >= 1e4 ? [1e3, " k"] : [1, ""];
-  return `${Number((step / size).toPrecision(4))}${suffix} ${unit}`;
-}

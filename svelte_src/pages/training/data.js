@@ -1,7 +1,7 @@
 // The numbers and maps of every checkpoint's episode, loaded one checkpoint after another, the chosen ones first.
 import { writable } from "svelte/store";
+import { joinMaps } from "../../data/saliency.js";
 import { methodNamed } from "./checkpoints.js";
-import { joinMaps } from "./maps.js";
 
 /**
  * @typedef {object} Play

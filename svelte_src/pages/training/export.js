@@ -1,6 +1,7 @@
 // Files of what is shown.
 import { get } from "svelte/store";
 import { encodeNpz } from "../../data/npz.js";
+import { mapOutputs } from "../../data/saliency.js";
 import {
   figurePng,
   figureSvg,
@@ -12,13 +13,13 @@ import {
   writeText,
 } from "../../kit/image/figure.js";
 import { FONT, GAP, LINE } from "../../kit/image/figure.js";
+import { overlayImage } from "../../kit/image/overlay.js";
 import { toCsv } from "../../kit/shell/format.js";
+import { frameAt } from "../../kit/time/align.js";
 import { figureOfTracks } from "../../kit/time/figure.js";
 import { axesOf, maskOf, playColumns } from "./axes.js";
 import { letterOf, methodNamed } from "./checkpoints.js";
-import { mapOutputs, regionName, sharesOf } from "./maps.js";
-import { overlayImage } from "./overlay.js";
-import { frameAt } from "./time.js";
+import { regionName, sharesOf } from "./maps.js";
 
 /** The frames of the chosen checkpoints at a step, with their maps, side by side. */
 export async function stepFigure(page, step, scale) {

@@ -1,9 +1,11 @@
 // The page of an agent's training: checkpoints side by side, with one selection.
 import { derived, get, readable } from "svelte/store";
 import { createFrames } from "../../data/frames.js";
-import { mapIndex } from "../../data/saliency.js";
+import { mapIndex, mapOutputs } from "../../data/saliency.js";
 import { createSelection } from "../../kit/shell/page.js";
-import { clockOf, createPlayer } from "../../kit/time/clock.js";
+import { alignedClock, clockOf, createPlayer, heldFrames } from "../../kit/time/clock.js";
+import { argmax } from "../../kit/time/numbers.js";
+import { stepOf } from "../../kit/time/align.js";
 import { EMPTY } from "../../kit/time/brush.js";
 import * as codec from "./address.js";
 import { brushedSteps } from "./axes.js";
@@ -16,10 +18,8 @@ import {
   trainingData,
 } from "./checkpoints.js";
 import { createPlays, createShown } from "./data.js";
-import { mapOutputs, sharesOf } from "./maps.js";
-import { argmax } from "./numbers.js";
+import { sharesOf } from "./maps.js";
 import { changed } from "./selection.js";
-import { frameAt, stepOf } from "./time.js";
 import * as files from "./Export.svelte";
 import * as trust from "./Trust.svelte";
 
@@ -148,48 +148,15 @@ const selectionPatch = ({ episode, frame, window }) => ({
 
 /** The page as components of the kit know it, for one checkpoint alone: with its clock, frames and actions. */
 function checkpointView(page, checkpoint) {
-  const { selection, clock } = page;
   const { lengths, unit } = page.manifest;
   const manifest = { ...checkpoint.manifest, lengths, unit };
   const own = (episode) => manifest.trajectories[episode]?.steps ?? 1;
-  const longest = (episode) => lengths[episode];
-  const stepIn = (episode, frame) => stepOf(selection.now.sync, frame, own(episode), longest(episode));
-  const timeOf = ({ sync, episode, step, visible }) => ({
-    episode,
-    frame: frameAt(sync, step, own(episode), longest(episode)),
-    window: visible ?? longest(episode),
-  });
-  const change = ({ episode = selection.now.episode, frame, ...patch }, kind) => {
-    const time = frame === undefined ? {} : { step: stepIn(episode, frame) };
-    selection.change({ episode, ...selectionPatch(patch), ...time }, kind);
-  };
-  const hovered = {
-    subscribe: derived([clock.hovered, selection], ([step, { sync, episode }]) =>
-      step === null ? null : frameAt(sync, step, sync === "step" ? Infinity : own(episode), longest(episode)),
-    ).subscribe,
-    set: (frame) => clock.hovered.set(frame === null ? null : stepIn(selection.now.episode, frame)),
-  };
-  const frames = createFrames(manifest, page.chunks, 16 * 2 ** 20);
-  const last = (trajectory, frame) => Math.min(frame, own(trajectory) - 1);
   return {
     ...page,
     manifest,
     checkpoint,
-    clock: Object.assign(
-      clockOf({
-        checkpoint: checkpoint.agent,
-        lengths,
-        subscribe: derived(selection, timeOf).subscribe,
-        read: () => timeOf(selection.now),
-        change,
-      }),
-      { hovered },
-    ),
-    frames: {
-      ...frames,
-      get: (trajectory, frame, ...more) => frames.get(trajectory, last(trajectory, frame), ...more),
-      peek: (trajectory, frame, ...more) => frames.peek(trajectory, last(trajectory, frame), ...more),
-    },
+    clock: alignedClock(page.clock, page.selection, { steps: own, checkpoint: checkpoint.agent }),
+    frames: heldFrames(createFrames(manifest, page.chunks, 16 * 2 ** 20), own),
     /** A frame in words. */
     describe: ({ trajectory, frame }) =>
       frame < own(trajectory) ? `${checkpoint.name} · step ${frame + 1}` : `${checkpoint.name} · ended`,

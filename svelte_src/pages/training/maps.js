@@ -1,39 +1,6 @@
-// The saliency maps of an episode: one chunk of all its segments, and what they say of regions of the image.
+// What the saliency maps of an episode say of regions of the image.
 import { memoized } from "../../data/cache.js";
-
-/**
- * The chunks of an episode's segments as one (docs/page-format.md, "Section saliency").
- *
- * @param {{arrays: Object<string, {data: ArrayLike<number>, shape: number[]}>}[]} chunks
- * @returns {{arrays: object} | null}
- */
-export function joinMaps(chunks) {
-  if (chunks.length < 2) return chunks[0] ?? null;
-  const keys = Object.keys(chunks[0].arrays);
-  return { arrays: Object.fromEntries(keys.map((key) => [key, joined(chunks.map(({ arrays }) => arrays[key]))])) };
-}
-
-function joined(parts) {
-  const data = new parts[0].data.constructor(parts.reduce((length, part) => length + part.data.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    data.set(part.data, at);
-    at += part.data.length;
-  }
-  const [, ...rest] = parts[0].shape;
-  return { data, shape: [parts.reduce((count, { shape }) => count + shape[0], 0), ...rest] };
-}
-
-/** The outputs that maps are of. */
-export const mapOutputs = ({ arrays }) =>
-  Object.keys(arrays)
-    .filter((key) => key.startsWith("codes."))
-    .map((key) => key.slice("codes.".length));
-
-/** The output of the maps that stands for the policy or the value: agents with action values have the largest one. */
-export const storedOutput = ({ arrays }, output) => (output === "policy" || arrays["codes.value"] ? output : "greedy");
-
-// Regions.
+import { storedOutput } from "../../data/saliency.js";
 
 /** The edges of cells along one side, as shares of the frame: halfway between centers. */
 export function cellEdges(centers) {

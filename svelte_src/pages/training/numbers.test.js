@@ -1,7 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import {
+  commonRange,
+  cumulative,
+  entropies,
+  largest,
+  ofActions,
+  returnsToCome,
+  valuesOf,
+} from "../../kit/time/numbers.js";
 import { mapPeaks, passes, regionBoxes, regionCells, regionName, regionShares, rolling } from "./maps.js";
-import { commonRange, cumulative, entropies, largest, ofActions, returnsToCome, valuesOf } from "./numbers.js";
 
 const array = (Type, shape, ...data) => ({ data: Type.from(data), shape });
 const CENTERS = { rows: [0.1, 0.3, 0.5, 0.7], columns: [0.25, 0.75] };

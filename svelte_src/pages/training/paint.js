@@ -1,27 +1,5 @@
 // What is drawn on the tracks of a checkpoint.
-import {
-  drawBand,
-  drawEvents,
-  drawGraph,
-  firstVisible,
-  lastVisible,
-  pixelsPerStep,
-  stepToX,
-} from "../../kit/time/draw.js";
-
-/** Cover the steps that brushes leave out. @param {number[][] | null} ranges those that they hold; null: all */
-export function veil(context, view, ranges, surface) {
-  if (!ranges) return;
-  context.fillStyle = surface;
-  context.globalAlpha = 0.72;
-  let from = -0.5;
-  for (const [first, last] of [...ranges, [view.steps, view.steps]]) {
-    const [left, right] = [stepToX(view, from), stepToX(view, first - 0.5)];
-    if (right > left) context.fillRect(left, 0, right - left, view.height);
-    from = last + 0.5;
-  }
-  context.globalAlpha = 1;
-}
+import { drawBand, drawEnd, drawEvents, drawGraph, drawTaken, pixelsPerStep, stepToX } from "../../kit/time/draw.js";
 
 /** Action probabilities stacked, the taken action, and cumulative reward on an axis of its own. */
 export function drawPolicy(context, view, { probabilities, actions, colors, rewards, range, tokens }) {
@@ -33,35 +11,11 @@ export function drawPolicy(context, view, { probabilities, actions, colors, rewa
   drawGraph(context, view, { values: rewards, firsts: [], range, color: tokens.playhead, wide: 1.75 });
 }
 
-/** A white dot in the middle of the taken action's part, or a line where steps are narrow. */
-function drawTaken(context, view, { data, shape: [, count] }, actions) {
-  const unit = pixelsPerStep(view);
-  const wide = Math.max(1, Math.min(5, unit - 1));
-  for (let t = firstVisible(view); t <= lastVisible(view); t += 1) {
-    let above = 0;
-    for (let k = 0; k < actions[t]; k += 1) above += data[t * count + k];
-    const middle = (above + data[t * count + actions[t]] / 2) * view.height;
-    for (const [edge, color] of [
-      [1, "#000000"],
-      [0, "#ffffff"],
-    ]) {
-      context.fillStyle = color;
-      context.fillRect(stepToX(view, t) - wide / 2 - edge, middle - 1.5 - edge, wide + 2 * edge, 3 + 2 * edge);
-    }
-  }
-}
-
 /** The value, with rewards, and a line where the episode ends. */
 export function drawValue(context, view, { values, rewards, range, color, tokens }) {
   drawEnd(context, view, tokens);
   if (values) drawGraph(context, view, { values, firsts: [], range, color, zero: tokens.zero });
   drawEvents(context, view, { firsts: [], rewards, line: tokens.zero, ...tokens });
-}
-
-export function drawEnd(context, view, tokens) {
-  context.fillStyle = tokens.line;
-  const x = Math.round(stepToX(view, view.steps - 0.5));
-  context.fillRect(x, 0, 2, view.height);
 }
 
 /** Pixels of a lane of moments and of a small grid in it. */

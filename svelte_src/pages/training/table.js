@@ -1,6 +1,7 @@
 // The numbers of the checkpoints as a table.
-import { mapOutputs, regionName, sharesOf } from "./maps.js";
-import { entropyTerm } from "./numbers.js";
+import { mapOutputs } from "../../data/saliency.js";
+import { entropyTerm } from "../../kit/time/numbers.js";
+import { regionName, sharesOf } from "./maps.js";
 import { methodNamed } from "./checkpoints.js";
 import { regionCount } from "./selection.js";
 

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { joinMaps } from "../../data/saliency.js";
+import { stepsText } from "../../kit/shell/format.js";
+import { frameAt, hasEnded, stepOf } from "../../kit/time/align.js";
 import { fromQuery, notePlaces, toQuery } from "./address.js";
 import { axesOf, brushedSteps, maskOf, playColumns } from "./axes.js";
-import { episodeLengths, letterOf, methodsOf, readCheckpoints, readReference, stepsText } from "./checkpoints.js";
-import { joinMaps } from "./maps.js";
+import { episodeLengths, letterOf, methodsOf, readCheckpoints, readReference } from "./checkpoints.js";
 import { brush, changed, choose, initialSelection } from "./selection.js";
-import { frameAt, hasEnded, stepOf } from "./time.js";
 
 const array = (Type, shape, ...data) => ({ data: Type.from(data), shape });
 const CENTERS = { rows: [0.1, 0.3, 0.5, 0.7], columns: [0.25, 0.75] };

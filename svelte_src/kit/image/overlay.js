@@ -1,9 +1,8 @@
 // The saliency maps that a frame shows, as an image over it.
 import { recent } from "../../data/cache.js";
-import { mapIndex, saliencyMap, saliencyScale } from "../../data/saliency.js";
-import { saliencyColor } from "../../kit/image/colors.js";
-import { composeSaliency, overlaySize } from "../../kit/image/saliency.js";
-import { storedOutput } from "./maps.js";
+import { mapIndex, saliencyMap, saliencyScale, storedOutput } from "../../data/saliency.js";
+import { saliencyColor } from "./colors.js";
+import { composeSaliency, overlaySize } from "./saliency.js";
 
 /** Images that are kept: those of a few checkpoints. */
 const KEPT = 24;

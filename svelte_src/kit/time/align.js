@@ -1,4 +1,4 @@
-// The page's step, and the frame of each checkpoint's episode that it stands for.
+// The page's step, and the frame of each of several episodes that it stands for.
 
 /**
  * The frame of an episode of `own` steps at a step of the page's time.
