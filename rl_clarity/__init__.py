@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from rl_clarity.environments.hints import ActionHints as ActionHints
     from rl_clarity.errors import ClarityError as ClarityError
     from rl_clarity.evaluation import evaluate as evaluate
+    from rl_clarity.explaining import explain_recording as explain_recording
+    from rl_clarity.explaining import read_explanations as read_explanations
     from rl_clarity.integrations.gymnasium_ import RecordEpisodes as RecordEpisodes
     from rl_clarity.models import convert as convert
     from rl_clarity.models import load_agent as load_agent
@@ -85,6 +87,7 @@ _PUBLIC = {
     "edit": "rl_clarity.agents.edited_agent",
     "embed": "rl_clarity.reduction.embedding",
     "evaluate": "rl_clarity.evaluation",
+    "explain_recording": "rl_clarity.explaining",
     "export": "rl_clarity.pages.export",
     "gallery": "rl_clarity.pages.gallery",
     "generalized_advantage_estimation": "rl_clarity.recordings.advantages",
@@ -100,6 +103,7 @@ _PUBLIC = {
     "open_recording": "rl_clarity.recordings.recording",
     "open_results": "rl_clarity.pages.results",
     "perturbation_saliency": "rl_clarity.analyses.attribution",
+    "read_explanations": "rl_clarity.explaining",
     "record": "rl_clarity.playing",
     "recompile_js": "rl_clarity.pages.document",
     "render_attribution": "rl_clarity.visualization.rendering",

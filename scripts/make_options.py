@@ -11,6 +11,7 @@ from typing import Any
 
 from rl_clarity.analyses.layers import AttributionFitOptions, LayerOptions
 from rl_clarity.analyses.training import ReferenceOptions
+from rl_clarity.explaining import ExplainOptions
 from rl_clarity.options import ORIGINAL, PARTS, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.recordings.options import EvaluationOptions, GamesOptions, RecordOptions
 from rl_clarity.training.options import TrainOptions
@@ -49,6 +50,7 @@ def document() -> str:
         section("`nmf_attr_opts`", AttributionFitOptions, ORIGINAL["nmf_attr_opts"]),
         *(section(f"`compare`: {title(part)}", part) for part in (GamesOptions, ReferenceOptions)),
         section("`record`", RecordOptions),
+        section("`explain_recording`", ExplainOptions),
         section("`evaluate`", EvaluationOptions),
         section("`train`", TrainOptions, title_of={"lambda_": "lambda"}),
     ]

@@ -30,7 +30,7 @@ LAYERS = (
     ("models",),
     ("page_builder", "series"),
     ("pipeline",),
-    ("ablation", "checking", "comparison", "demo", "evaluation", "inspection", "integrations", "playing"),
+    ("ablation", "checking", "comparison", "demo", "evaluation", "explaining", "inspection", "integrations", "playing"),
     ("cli",),
     ("__init__", "__main__"),
 )

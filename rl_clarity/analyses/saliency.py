@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.protocol import Agent, FrameRegion, State
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.input_integrated_gradients import input_integrated_gradients
 from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
@@ -143,9 +143,14 @@ class SaliencyAnalysis(Analysis):
 
 def saliency_outputs(subject: Subject) -> dict[str, str]:
     """The outputs that have maps, and what the page calls them."""
-    if subject.info.kind == "action_values":
+    return output_labels(subject.info.kind == "action_values", subject.trajectories.values is not None)
+
+
+def output_labels(has_action_values: bool, has_value: bool) -> dict[str, str]:
+    """The outputs of an agent that have maps, and what the page calls them."""
+    if has_action_values:
         return {POLICY: "action values", "greedy": "best action value"}
-    return {POLICY: "policy"} | ({} if subject.trajectories.values is None else {"value": "value"})
+    return {POLICY: "policy"} | ({"value": "value"} if has_value else {})
 
 
 def frames_with_map(part: range, every: int) -> range:
@@ -211,8 +216,12 @@ def write_maps(subject: Subject, method: str, trajectory: int, segment: int, wor
     values = np.concatenate(maps, axis=1)
     name = chunk_name(subject.options, method, trajectory, segment)
     subject.files.write_chunk(name, map_arrays(frames, dict(zip(outputs, values, strict=True))))
-    peaks = {output: _peaks(one).tolist() for output, one in zip(outputs, values, strict=True)}
-    return TaskResult({"peaks": peaks}, [name])
+    return TaskResult({"peaks": map_peaks(dict(zip(outputs, values, strict=True)))}, [name])
+
+
+def map_peaks(maps: dict[str, np.ndarray]) -> dict[str, list[float]]:
+    """The largest value of each map (m, gh, gw), by output."""
+    return {output: _peaks(values).tolist() for output, values in maps.items()}
 
 
 def map_arrays(frames: np.ndarray, maps: dict[str, np.ndarray]) -> dict[str, np.ndarray | bytes]:
@@ -238,7 +247,7 @@ def _peaks(maps: np.ndarray) -> np.ndarray:
 
 def method_entry(subject: Subject, name: str, results: Results) -> dict[str, Any]:
     """What the section says of a method; maps that are not finished yet do not count in its scales."""
-    method, played = METHODS[name], subject.trajectories
+    played = subject.trajectories
     count = len(played)
     parts = [range(len(segments(played.steps(trajectory)))) for trajectory in range(count)]
     outputs = saliency_outputs(subject)
@@ -248,8 +257,21 @@ def method_entry(subject: Subject, name: str, results: Results) -> dict[str, Any
             facts = results.get(task_name(name, trajectory, segment))
             for output, values in ({} if facts is None else facts["peaks"]).items():
                 peaks[output][trajectory] += values
-    rows, columns = grid_centers(subject.agent, name)
-    top, left, bottom, right = subject.info.observation.region or (0.0, 0.0, 1.0, 1.0)
+    return {
+        **describe_method(name, subject.agent, outputs, subject.info.observation.region),
+        "maps": [[ChunkName(chunk_name(subject.options, name, t, s)) for s in parts[t]] for t in range(count)],
+        "scales": {output: [max(one, default=0.0) for one in lists] for output, lists in peaks.items()},
+        "percentile": {output: peak_percentile(lists) for output, lists in peaks.items()},
+    }
+
+
+def describe_method(
+    name: str, agent: Agent, outputs: Mapping[str, str], region: FrameRegion | None = None
+) -> dict[str, Any]:
+    """What a section says of a method, whatever was explained; `region` is the part of a frame that the agent sees."""
+    method = METHODS[name]
+    rows, columns = grid_centers(agent, name)
+    top, left, bottom, right = region or (0.0, 0.0, 1.0, 1.0)
     return {
         "name": name,
         "label": method.label,
@@ -262,13 +284,11 @@ def method_entry(subject: Subject, name: str, results: Results) -> dict[str, Any
             "rows": (top + (bottom - top) * rows).tolist(),
             "columns": (left + (right - left) * columns).tolist(),
         },
-        "maps": [[ChunkName(chunk_name(subject.options, name, t, s)) for s in parts[t]] for t in range(count)],
-        "scales": {output: [max(one, default=0.0) for one in lists] for output, lists in peaks.items()},
-        "percentile": {output: _percentile(lists) for output, lists in peaks.items()},
     }
 
 
-def _percentile(lists: Sequence[Sequence[float]]) -> float:
+def peak_percentile(lists: Sequence[Sequence[float]]) -> float:
+    """The 99th percentile of the largest values of maps."""
     values = [value for one in lists for value in one]
     return float(np.percentile(values, PERCENTILE)) if values else 0.0
 

@@ -1,5 +1,5 @@
-"""The command line: `rl-clarity run | compare | record | train | demo | inspect | evaluate | ablate | check | export |
-verify | gallery | convert | edit`.
+"""The command line: `rl-clarity run | compare | record | explain | train | demo | inspect | evaluate | ablate | check |
+export | verify | gallery | convert | edit`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
@@ -28,6 +28,7 @@ from rl_clarity.cli.arguments import (
     Demo,
     Edit,
     Evaluate,
+    Explain,
     Export,
     Gallery,
     Inspect,
@@ -109,7 +110,9 @@ def _main(words: Sequence[str]) -> int:
             raise
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except KeyboardInterrupt as error:
-        if isinstance(command, Ablate) or (isinstance(command, Run | Compare | Check) and not command.dry_run):
+        if isinstance(command, Ablate | Explain) or (
+            isinstance(command, Run | Compare | Check) and not command.dry_run
+        ):
             error.args = ("the same command resumes it",)
         return _stopped(error)
     if summary and communicator().rank == 0:
@@ -223,6 +226,15 @@ def _record(command: Record) -> Result:
     options = asdict(command.options)
     recording = rl_clarity.record(command.checkpoint, command.directory, metadata=command.overrides(), **options)
     return describe_recording(recording)
+
+
+def _explain(command: Explain) -> Result:
+    from rl_clarity.explaining import ExplainOptions
+
+    options = _values(command.options, ExplainOptions)
+    reports = rl_clarity.explain_recording(command.path, command.agent, **options)
+    recordings = {report.location: asdict(report) for report in reports}
+    return {"recordings": recordings}, "\n".join(map(str, reports))
 
 
 def _inspect(command: Inspect) -> Result:
@@ -380,6 +392,7 @@ RUNNERS: dict[type, Any] = {
     Demo: _demo,
     Inspect: _inspect,
     Record: _record,
+    Explain: _explain,
     Evaluate: _evaluate,
     Ablate: _ablate,
     Check: _check,

@@ -13,6 +13,7 @@ import tyro
 
 from rl_clarity.environments import override_name
 from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.explaining import ExplainOptions
 from rl_clarity.options import (
     CHECKED_TRAJECTORIES,
     ORIGINAL,
@@ -180,6 +181,17 @@ class RecordFlags(RecordOptions):
     """Take the most likely action instead of sampling one, and no random actions (epsilon_greedy)."""
 
 
+@dataclass(frozen=True)
+class ExplainFlags(ExplainOptions):
+    """Options of explaining, with their names on the command line."""
+
+    refit: Switch = False
+    """Fit the maps again, on the episodes that are there now. By default new episodes are placed on the existing map,
+    whose points stay where they are."""
+    watch: Switch = False
+    """Go on as episodes appear, newest first and at low priority, until interrupted (Ctrl-C)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Command:
     """Options of all commands."""
@@ -290,6 +302,19 @@ class Record(CheckpointCommand):
     directory: DirectoryPath
     """Directory of the recording; episodes are appended to one of the same agent."""
     options: Annotated[RecordFlags, tyro.conf.arg(name="")] = field(default_factory=RecordFlags)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(Command):
+    """Compute saliency maps and state maps of recorded episodes, beside the recordings. Each episode is explained with
+    the checkpoint that it was recorded with. An interrupted command is resumed by the same command.
+    """
+
+    path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="LOGDIR")]
+    """Log directory, whose recordings are explained, and those of the runs below it; or a recording."""
+    agent: str | None = None
+    """Checkpoint, or included agent (models:coinrun), that explains all episodes instead."""
+    options: Annotated[ExplainFlags, tyro.conf.arg(name="")] = field(default_factory=ExplainFlags)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,7 +456,23 @@ class Edit(CheckpointCommand):
 COMMANDS: dict[str, Any] = {
     kind.__name__.lower(): kind
     for kind in (
-        *(Run, Compare, Train, Demo, Inspect, Record, Evaluate, Ablate, Check, Export, Verify, Gallery, Convert, Edit),
+        *(
+            Run,
+            Compare,
+            Train,
+            Demo,
+            Inspect,
+            Record,
+            Explain,
+            Evaluate,
+            Ablate,
+            Check,
+            Export,
+            Verify,
+            Gallery,
+            Convert,
+            Edit,
+        ),
     )
 }
 

@@ -71,6 +71,17 @@ class WorkStore:
         present = ((name, checksum) for name, checksum in self.written().items() if name in self._sizes)
         return {name for name, checksum in present if Checksum.of(self._files.read(name)) != checksum}
 
+    def entries(self) -> dict[str, dict[str, Any]]:
+        """Facts of all finished tasks by name, whatever their keys, and their files: `{"facts": ..., "files": ...}`."""
+        entries = {}
+        for file in self._sizes:
+            if _ENTRY.fullmatch(file):
+                with contextlib.suppress(*UNREADABLE):
+                    entry = json.loads(self._files.read(file))
+                    if all(self._sizes.get(name) == size for name, (size, _) in entry["files"].items()):
+                        entries[entry["name"]] = {"facts": entry["facts"], "files": [*entry["files"]]}
+        return entries
+
     def withdraw(self, name: str) -> None:
         """Remove a task's entry, before its files change."""
         self._files.remove(_entry(name))

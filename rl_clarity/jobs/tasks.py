@@ -140,18 +140,22 @@ def run_tasks(
     *,
     memory: int = 2**33,
     results: Results | None = None,
+    largest_first: bool = True,
     started: Callable[[str], None] = lambda name: None,
     finished: Callable[[str, float], None] = lambda name, seconds: None,
 ) -> dict[str, Mapping[str, Any]]:
     """Run tasks that do not depend on one another, and return the facts of each, earlier finished ones included.
 
     All ranks call it together. Which rank runs a task decides nothing: files and facts are the same for any number of
-    ranks. `started` and `finished` are called for the tasks that this rank runs, with the seconds each took.
+    ranks. The largest task starts first, or the first one that is listed. `started` and `finished` are called for the
+    tasks that this rank runs, with the seconds each took.
     """
     keys = {task.name: task.key for task in tasks}
     store.refresh()
     pending = ranks.broadcast([task.name for task in tasks if store.finished(task.name, keys[task.name]) is None])
-    waiting = sorted((task for task in tasks if task.name in set(pending)), key=lambda task: -task.size)
+    waiting = [task for task in tasks if task.name in set(pending)]
+    if largest_first:
+        waiting.sort(key=lambda task: -task.size)
     total = sum(task.size for task in waiting)
     with ranks.counter() as next_index:
         while (index := next_index()) < len(waiting):

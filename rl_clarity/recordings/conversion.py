@@ -76,8 +76,17 @@ def recorded_games(recording: Recording) -> Trajectories:
             episodes.setdefault(episode.facts["environment"], []).append(episode)
     if not episodes:
         raise SamplesError(f"{recording.location} has no steps")
+    return _in_rows(recording, [parts for _, parts in sorted(episodes.items())])
+
+
+def recorded_episode(recording: Recording, episode: Episode) -> Trajectories:
+    """Return an episode as a single trajectory; images are read where they are indexed."""
+    return _in_rows(recording, [[episode]])
+
+
+def _in_rows(recording: Recording, episodes: Sequence[Sequence[Episode]]) -> Trajectories:
     rows = []
-    for _, parts in sorted(episodes.items()):
+    for parts in episodes:
         numbers = [_read(part, slice(None), IMAGES) | _flags(part, slice(None)) for part in parts]
         row: dict[str, Any] = {name: _join(recording, name, numbers) for name in _common(numbers)}
         images = {name: [getattr(part, name) for part in parts] for name in IMAGES}

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -426,6 +427,19 @@ def _recordings_at(location: str | os.PathLike[str]) -> list[str]:
         return [files.location]
     names = (f"{PLUGIN}/{name}" for name in files.names(PLUGIN))
     return [files.path(name) for name in names if files.exists(f"{name}/{METADATA}")]
+
+
+def find_recordings(location: str | os.PathLike[str]) -> list[str]:
+    """Return the recording at a location, or those of a log directory and, if it is local, of all runs below it."""
+    folder = local_path(os.fspath(location))
+    if folder is None or (folder / METADATA).exists():
+        return _recordings_at(location)
+    found = []
+    for place, folders, _ in os.walk(folder):
+        if Path(place).as_posix().endswith(f"/{PLUGIN}"):
+            found += [str(Path(place) / name) for name in folders if (Path(place) / name / METADATA).exists()]
+            folders.clear()
+    return sorted(found)
 
 
 def is_recording(location: str | os.PathLike[str]) -> bool:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
+from rl_clarity.errors import DependencyError, OptionError
 
-METHODS = ("tsne", "pca")
+Method = Literal["tsne", "pca", "umap"]
+FITTED_ON = 5000
+"""Points that t-SNE and UMAP are fitted on at most, by default."""
 NEIGHBORS = 15
 """Fitted points whose positions decide that of another one."""
 Placement = Callable[[np.ndarray], np.ndarray]
@@ -22,31 +24,32 @@ Placement = Callable[[np.ndarray], np.ndarray]
 
 def embed(
     points: np.ndarray,
-    method: Literal["tsne", "pca"] = "tsne",
+    method: Method = "tsne",
     *,
     perplexity: float = 30,
     seed: int = 0,
-    fitted_on: int = 5000,
+    fitted_on: int = FITTED_ON,
 ) -> tuple[np.ndarray, Placement]:
     """Return positions (n, 2) float32 of points (n, D), and a function that places other points (m, D) among them.
 
     The same points, options and seed give the same positions on the same machine. PCA returns the two principal
-    components. t-SNE (van der Maaten and Hinton 2008, with the approximation of Barnes and Hut and initialized by PCA)
-    is fitted on a random part of many points; others are placed at the mean position of their nearest fitted points,
-    weighted by the inverse of their distance.
+    components. t-SNE (van der Maaten and Hinton 2008, with the approximation of Barnes and Hut) and UMAP (McInnes et
+    al. 2018, of the package umap-learn) start from these, and are fitted on a random part of many points; others are
+    placed at the mean position of their nearest fitted points, weighted by the inverse of their distance.
 
     Args:
         points: Numbers, finite; further axes are flattened.
-        method: `tsne` or `pca`.
-        perplexity: Of t-SNE: the number of neighbors that a point has, about.
-        seed: Of the choice of points that t-SNE is fitted on.
+        method: `tsne`, `pca` or `umap`.
+        perplexity: Of t-SNE: the number of neighbors that a point has, about. For UMAP it is that number.
+        seed: Of the choice of points that t-SNE and UMAP are fitted on, and of UMAP.
         fitted_on: The number of these points.
 
     Raises:
         OptionError: The points are not finite, or an option does not fit their number.
+        DependencyError: umap-learn is not installed.
     """
-    if method not in METHODS:
-        raise OptionError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    if method not in get_args(Method):
+        raise OptionError(f"method={method!r} must be one of {', '.join(get_args(Method))}")
     rows = _rows(points)
     if not len(rows):
         raise OptionError(f"points have the shape {np.shape(points)}: there is none")
@@ -56,12 +59,31 @@ def embed(
     count = min(len(rows), fitted_on)
     if not 1 <= perplexity < count:
         raise OptionError(
-            f"perplexity={perplexity} must be at least 1, and less than the number of points that t-SNE is fitted on, "
+            f"perplexity={perplexity} must be at least 1, and less than the number of points that it is fitted on, "
             f"{count}"
         )
     chosen = np.sort(np.random.default_rng(seed).choice(len(rows), count, replace=False))
-    place = _tsne(rows[chosen], perplexity)
+    fitted = rows[chosen]
+    positions = _tsne(fitted, perplexity) if method == "tsne" else _umap(fitted, perplexity, seed)
+    place = place_among(fitted, positions)
     return place(rows), place
+
+
+def usable_perplexity(perplexity: float, count: int) -> float:
+    """The perplexity for a map that is fitted on `count` points, which must have about three times as many."""
+    return min(perplexity, max(1.0, (count - 1) / 3))
+
+
+def place_among(fitted: np.ndarray, positions: np.ndarray) -> Placement:
+    """Return the function that places points among fitted ones (n, D), whose positions (n, 2) are known."""
+    from sklearn.neighbors import KNeighborsRegressor
+
+    neighbors = KNeighborsRegressor(min(NEIGHBORS, len(fitted)), weights="distance").fit(_rows(fitted), positions)
+
+    def place(points: np.ndarray) -> np.ndarray:
+        return np.asarray(neighbors.predict(_rows(points)), np.float32)
+
+    return place
 
 
 def _rows(points: np.ndarray) -> np.ndarray:
@@ -85,17 +107,21 @@ def _pca(rows: np.ndarray) -> Placement:
     return place
 
 
-def _tsne(rows: np.ndarray, perplexity: float) -> Placement:
+def _tsne(rows: np.ndarray, perplexity: float) -> np.ndarray:
     from sklearn.manifold import TSNE
-    from sklearn.neighbors import KNeighborsRegressor
 
     # scikit-learn would scale by the deviation of the first component, which is 0 for equal points.
     start = _pca(rows)(rows)
     start *= np.float32(1e-4 / max(float(start[:, 0].std()), 1e-12))
-    positions = TSNE(perplexity=perplexity, init=start, random_state=0).fit_transform(rows)
-    neighbors = KNeighborsRegressor(min(NEIGHBORS, len(rows)), weights="distance").fit(rows, positions)
+    return np.asarray(TSNE(perplexity=perplexity, init=start, random_state=0).fit_transform(rows), np.float32)
 
-    def place(points: np.ndarray) -> np.ndarray:
-        return np.asarray(neighbors.predict(_rows(points)), np.float32)
 
-    return place
+def _umap(rows: np.ndarray, neighbors: float, seed: int) -> np.ndarray:
+    try:
+        from umap import UMAP
+    except ImportError as error:
+        raise DependencyError(f'method="umap" needs umap-learn ({error}): pip install "rl-clarity[umap]"') from None
+    start: Any = _pca(rows)(rows)
+    start *= 10 / max(float(np.abs(start).max()), 1e-12)
+    fitted = UMAP(n_neighbors=max(2, min(round(neighbors), len(rows) - 1)), init=start, random_state=seed, n_jobs=1)
+    return np.asarray(fitted.fit_transform(rows), np.float32)

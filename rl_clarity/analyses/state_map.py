@@ -1,0 +1,272 @@
+"""The state map: recurrent states, or what a layer computes, at each step, as points in the plane."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, get_args
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent, Site, State
+from rl_clarity.agents.sites import feature_maps, find_site
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.layers import sample_frames
+from rl_clarity.analyses.trajectories import compute_advantages
+from rl_clarity.errors import OptionError
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
+from rl_clarity.pages.files import check_subdirectories, path_in
+from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.parsing import check_minimum
+from rl_clarity.recordings.samples import Trajectories
+from rl_clarity.reduction.embedding import FITTED_ON, Method, embed, usable_perplexity
+
+STATE = "state"
+"""The source of a map of recurrent states; that of others is the name of a layer."""
+MOST_POINTS = 20_000
+"""Steps that a map shows at most, at even distances."""
+MEASURED_POINTS = 500
+"""Points that are embedded to measure the time."""
+LABELS = {
+    "value": "value",
+    "action": "action",
+    "time": "time in the episode",
+    "episode": "episode",
+    "reward": "reward",
+    "return_to_come": "return to come",
+    "advantage": "advantage",
+    "training_step": "training step",
+}
+"""What points can be colored by, in order."""
+
+
+@dataclass(frozen=True)
+class StateMapOptions:
+    """A map of recurrent states, or of what a layer computes."""
+
+    state_map: bool = False
+    """Show the steps of all trajectories as points in the plane, close together where the agent's state is similar."""
+    state_map_layer: str | None = None
+    """Layer whose activations are mapped (means over positions); by default the recurrent state, or the last dense
+    layer before the policy."""
+    state_map_methods: tuple[str, ...] = ("tsne", "pca")
+    """Methods: `tsne`, `pca`, `umap`."""
+    state_map_perplexity: float = 30
+    """Perplexity of t-SNE: the number of neighbors that a point has, about."""
+    state_map_subdir: str = "state_map/"
+    """Directory of state maps."""
+
+    def __post_init__(self) -> None:
+        check_methods("state_map_methods", self.state_map_methods)
+        check_minimum(self, 1, "state_map_perplexity")
+        check_subdirectories(self)
+
+
+def check_methods(name: str, methods: Sequence[str]) -> None:
+    """Raise OptionError for methods that `embed` does not have."""
+    for method in methods:
+        if method not in get_args(Method):
+            raise OptionError(f"{name}={method!r} is not one of {', '.join(get_args(Method))}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a map is of: the recurrent state, or a layer."""
+
+    name: str
+    """`state`, or the name of a layer."""
+    label: str
+    site: Site | None = None
+
+    def vectors(self, agent: Agent | None, observations: np.ndarray, state: State) -> np.ndarray:
+        """Return vectors (B, D) float32: parts of the state side by side, or activations, averaged over positions."""
+        if self.site is None:
+            assert state is not None
+            return np.concatenate([np.reshape(part, (len(part), -1)) for part in state], axis=1).astype(np.float32)
+        assert agent is not None
+        values = agent.activations(observations, self.site.name, state)  # (B, *shape)
+        return np.asarray(values.mean(axis=(1, 2)) if values.ndim == 4 else values.reshape(len(values), -1), np.float32)
+
+
+def find_source(agent: Agent | None, layer: str | None, observations: np.ndarray, state: State) -> Source:
+    """The layer of that name; without one the recurrent state, if there is one, else the last dense layer.
+
+    That is the last dense layer that the policy's logits, or the action values, depend on. A network without dense
+    layers is mapped by its last feature map. `observations` (B, H, W, C) are a few, to find out what depends on what.
+
+    Raises OptionError for an unknown layer.
+    """
+    if layer is None and state is not None:
+        return Source(STATE, "recurrent state")
+    assert agent is not None
+    site = _last_dense(agent, observations, state) if layer is None else find_site(agent.sites, layer)
+    name = layer or site.name
+    return Source(name, f"layer {name}", site)
+
+
+def _last_dense(agent: Agent, observations: np.ndarray, state: State) -> Site:
+    outputs = {(1,), (agent.num_actions,)}
+    for site in reversed(agent.sites):
+        inner = len(site.shape) == 1 and site.kind not in ("input", "state", "head") and site.shape not in outputs
+        if inner and np.any(agent.gradients(observations, site.name, [*range(agent.num_actions)], state=state)):
+            return site
+    maps = feature_maps(agent.sites)
+    if not maps:
+        raise OptionError("the agent has neither a recurrent state nor layers to map")
+    return maps[-1]
+
+
+def map_colors(played: Trajectories, advantages: np.ndarray | None, row: int = 0) -> dict[str, np.ndarray]:
+    """What the points of a trajectory can be colored by, each (T,); `advantages` (T,) of its steps, if known."""
+    rewards = np.asarray(played.rewards[row], np.float64)
+    firsts = np.asarray(played.firsts[row], bool)
+    steps = np.arange(len(rewards))
+    starts = np.maximum.accumulate(np.where(firsts, steps, 0))
+    remaining = np.cumsum(rewards[::-1])[::-1]  # sum from here to the end of the trajectory
+    later = np.append(np.flatnonzero(firsts), len(steps))
+    ends = later[np.searchsorted(later, steps, side="right")]
+    colors = {
+        "time": steps - starts,
+        "reward": rewards,
+        "return_to_come": remaining - np.append(remaining, 0)[ends],
+    }
+    if advantages is not None:
+        colors["advantage"] = advantages
+    if played.values is not None:
+        colors["value"] = np.asarray(played.values[row])
+    elif played.q_values is not None:
+        colors["value"] = np.asarray(played.q_values[row]).max(axis=-1)
+    actions = np.asarray(played.actions[row])
+    if actions.ndim == 1 and actions.dtype.kind in "iu":
+        colors["action"] = actions
+    return colors
+
+
+def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """What the section says of colors; those with names of their values are categories."""
+    present = set(keys)
+    return [
+        {"key": key, "label": label, **({"kind": "category", "names": names[key]} if key in names else {})}
+        | ({} if key in names else {"kind": "number"})
+        for key, label in LABELS.items()
+        if key in present
+    ]
+
+
+def map_arrays(positions: np.ndarray, colors: Mapping[str, np.ndarray], **places: np.ndarray) -> dict[str, Any]:
+    """Arrays of a chunk of points (n, 2); docs/page-format.md describes them."""
+    arrays = {"x": positions[:, 0], "y": positions[:, 1]} | places
+    kinds = {"trajectory": np.int32, "frame": np.int32, "color.action": np.int32}
+    arrays |= {f"color.{key}": colors[key] for key in LABELS if key in colors}
+    return {key: np.asarray(values, kinds.get(key, np.float32)) for key, values in arrays.items()}
+
+
+def map_entry(source: Source, method: str, chunk: str, perplexity: float, fitted_on: int) -> dict[str, Any]:
+    """What the section says of a map."""
+    return {
+        "source": source.name,
+        "label": source.label,
+        "method": method,
+        "chunk": ChunkName(chunk),
+        "perplexity": perplexity if method == "tsne" else None,
+        "fitted_on": fitted_on,
+    }
+
+
+class StateMapAnalysis(Analysis):
+    """A map of all trajectories' steps."""
+
+    kind = "state_map"
+    Options = StateMapOptions
+    needs_all = False
+
+    def check(self, agent: Agent, options: Any) -> None:
+        if options.state_map and options.state_map_layer is not None:
+            find_site(agent.sites, options.state_map_layer)
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        if not options.state_map:
+            return
+        points = sum(len(one) for one in mapped_steps(subject.trajectories))
+        yield self.task(
+            subject,
+            f"{self.kind}/map",
+            partial(write_map, subject),
+            [subject.decisive(StateMapOptions), subject.options.seed],
+            size=50 * points,
+            pieces=partial(_pieces, points),
+        )
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
+        facts = results.get(f"{self.kind}/map")
+        if not options.state_map or facts is None:
+            return None
+        maps = [{**one, "chunk": ChunkName(one["chunk"])} for one in facts["maps"]]
+        return Section(self.kind, "State map", {"maps": maps, "colors": facts["colors"]})
+
+
+def mapped_steps(played: Trajectories) -> list[range]:
+    """Steps of each trajectory that the map shows."""
+    lengths = [played.steps(one) for one in range(len(played))]
+    every = math.ceil(sum(lengths) / MOST_POINTS)
+    return [range(0, length, every) for length in lengths]
+
+
+def write_map(subject: Subject, work: Work) -> TaskResult:
+    """Write a chunk for each method. Facts: what the section says."""
+    played, options = subject.trajectories, subject.options
+    steps = mapped_steps(played)
+    source = find_source(subject.agent, options.state_map_layer, *sample_frames(subject, 4))
+    vectors = []
+    for trajectory, chosen in enumerate(steps):
+        for part in slices(len(chosen), work.frames):
+            frames = np.array(chosen[part])
+            observations = np.asarray(played.observations[trajectory, frames])
+            vectors.append(source.vectors(subject.agent, observations, subject.states(trajectory, frames)))
+        work.report(0.5 * (trajectory + 1) / len(steps))
+    points = np.concatenate(vectors)
+    advantages = compute_advantages(subject)
+    rows = [
+        {key: values[chosen] for key, values in map_colors(played, advantages[t], t).items()} | {"episode": [t] * n}
+        for t, chosen in enumerate(np.array(one) for one in steps)
+        for n in [len(chosen)]
+    ]
+    colors = {key: np.concatenate([row[key] for row in rows]) for key in rows[0]}
+    places = {"trajectory": colors["episode"], "frame": np.concatenate([np.array(one) for one in steps])}
+    fitted_on = min(len(points), FITTED_ON)
+    perplexity = usable_perplexity(options.state_map_perplexity, fitted_on)
+    maps = []
+    for index, method in enumerate(dict.fromkeys(options.state_map_methods)):
+        positions, _ = embed(points, method, perplexity=perplexity, seed=options.seed)
+        name = path_in(options.state_map_subdir, f"{method}.js")
+        subject.files.write_chunk(name, map_arrays(positions, colors, **places))
+        maps.append(map_entry(source, method, name, perplexity, fitted_on))
+        work.report(0.5 + 0.5 * (index + 1) / len(options.state_map_methods))
+    names = {
+        "action": [action.label for action in subject.info.actions],
+        "episode": [f"trajectory {number}" for number in range(1, len(steps) + 1)],
+    }
+    facts = {"maps": maps, "colors": color_entries(colors, names)}
+    return TaskResult(facts, [one["chunk"] for one in maps])
+
+
+def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """Activations of a batch, and a map of a few random points, whose time grows little faster than their number."""
+    options = sample.options
+    seen, state = sample_frames(sample, batch)
+    source = find_source(sample.agent, options.state_map_layer, seen[:4], _head(state, 4))
+    vectors = source.vectors(sample.agent, seen, state)
+    yield Piece(partial(source.vectors, sample.agent, seen, state), points / len(seen))
+    count = min(points, MEASURED_POINTS)
+    few = np.random.default_rng(0).normal(size=(count, vectors.shape[1]))
+    perplexity = usable_perplexity(options.state_map_perplexity, count)
+    fitted = min(points, FITTED_ON)
+    growth = fitted * math.log(fitted + 1) / (count * math.log(count + 1))
+    for method in options.state_map_methods:
+        yield Piece(partial(embed, few, method, perplexity=perplexity), growth)
+
+
+def _head(state: State, count: int) -> State:
+    return None if state is None else tuple(part[:count] for part in state)

@@ -1,0 +1,7 @@
+"""Explain recorded episodes: saliency and maps of states beside a recording, while an agent learns or afterwards."""
+
+from rl_clarity.explaining.files import Explanations, read_explanations
+from rl_clarity.explaining.options import ExplainOptions
+from rl_clarity.explaining.recordings import ExplainedRecording, explain_recording
+
+__all__ = ["ExplainOptions", "ExplainedRecording", "Explanations", "explain_recording", "read_explanations"]

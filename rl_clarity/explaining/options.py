@@ -1,0 +1,44 @@
+"""Options of `rl_clarity.explain_recording`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rl_clarity.analyses.saliency import METHODS
+from rl_clarity.analyses.state_map import check_methods
+from rl_clarity.errors import OptionError
+from rl_clarity.pages.files import SEGMENT
+from rl_clarity.parsing import check_minimum, check_option
+
+
+@dataclass(frozen=True)
+class ExplainOptions:
+    """What is computed for recorded episodes."""
+
+    methods: tuple[str, ...] = ("perturbation",)
+    """Methods of saliency maps: `perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`."""
+    every: int = 2
+    """Explain every n-th step: 1 for all steps."""
+    embeddings: tuple[str, ...] = ("tsne", "pca")
+    """Methods of the state map: `tsne`, `pca`, `umap`."""
+    layer: str | None = None
+    """Layer whose activations are mapped (means over positions); by default the recurrent state, or the last dense
+    layer before the policy."""
+    perplexity: float = 30
+    """Perplexity of t-SNE: the number of neighbors that a point has, about."""
+    seed: int = 0
+    """Seed of the choice of steps that a map is fitted on."""
+    refit: bool = False
+    """Fit the maps again, on the episodes that are there now. By default new episodes are placed on the existing map,
+    whose points stay where they are."""
+    watch: bool = False
+    """Go on as episodes appear, newest first and at low priority, until interrupted."""
+
+    def __post_init__(self) -> None:
+        for name in self.methods:
+            if name not in METHODS:
+                raise OptionError(f"methods={name!r} is not one of {', '.join(METHODS)}")
+        check_methods("embeddings", self.embeddings)
+        check_option(self, "every", 1 <= self.every <= SEGMENT, f"must be from 1 to {SEGMENT}")
+        check_minimum(self, 1, "perplexity")
+        check_minimum(self, 0, "seed")

@@ -1,0 +1,342 @@
+"""`rl_clarity.explain_recording` and `rl-clarity explain`.
+
+The work on each episode consists of tasks, which are finished when their entries are written (`jobs/store.py`): a
+stopped call goes on where it was, and ranks share the work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import frame_region
+from rl_clarity.analyses.saliency import (
+    METHODS,
+    compute_maps,
+    describe_method,
+    frames_with_map,
+    map_arrays,
+    map_peaks,
+    output_labels,
+)
+from rl_clarity.errors import ClarityError, OptionError, SamplesError, Terminated
+from rl_clarity.explaining.agents import AgentChoice, Agents, episode_states, state_rows
+from rl_clarity.explaining.files import EXPLAINED, SALIENCY, STATE_MAP
+from rl_clarity.explaining.options import ExplainOptions
+from rl_clarity.explaining.state_maps import StateMaps
+from rl_clarity.jobs.directory import open_directory
+from rl_clarity.jobs.job import Team, team
+from rl_clarity.jobs.store import WorkStore, locked
+from rl_clarity.jobs.tasks import Task, TaskResult, Work, run_tasks, slices
+from rl_clarity.keys import code_version
+from rl_clarity.pages.files import PageFiles, segments
+from rl_clarity.parsing import parse, path_text
+from rl_clarity.progress import progress_bar
+from rl_clarity.recordings.layout import GOING
+from rl_clarity.recordings.recording import Episode, StoredRecording, find_recordings
+
+PLACED, FITTED = "placed", "fitted"
+"""Names of finished work beside those in `files`: `placed/MAP/EPISODE`, `fitted/MAP`."""
+FEWEST_POINTS = 1000
+"""While watching, a map is fitted once there are so many points: one of the first episodes alone would be poor."""
+WATCH_SECONDS = 2.0
+NICENESS = 10
+NO_CHECKPOINT = (
+    "no checkpoint is known: call Recorder.agent(checkpoint) in the training loop, or pass an agent "
+    "(agent=, rl-clarity explain --agent)"
+)
+
+
+@dataclass
+class ExplainedRecording:
+    """What `explain_recording` did with a recording; `rl_clarity.read_explanations` reads the results."""
+
+    location: str
+    episodes: int = 0
+    """Complete episodes that the recording has."""
+    explained: int = 0
+    """Those of them for which everything is computed, by this call or an earlier one."""
+    skipped: dict[int, str] = field(default_factory=dict)
+    """Why others were not explained, or only in part, by their index in the recording."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.location}: {self.explained} of {self.episodes} complete episodes are explained"]
+        reasons: dict[str, list[int]] = {}
+        for index, reason in sorted(self.skipped.items()):
+            reasons.setdefault(reason, []).append(index)
+        for reason, indices in reasons.items():
+            word = "episode" if len(indices) == 1 else "episodes"
+            lines.append(f"  not {word} {', '.join(map(str, indices))}: {reason}")
+        return "\n".join(lines)
+
+
+def explain_recording(
+    path: str | os.PathLike[str],
+    agent: AgentChoice = None,
+    methods: Sequence[str] = ("perturbation",),
+    every: int = 2,
+    embeddings: Sequence[str] = ("tsne", "pca"),
+    **options: Any,
+) -> list[ExplainedRecording]:
+    """Compute saliency maps and state maps of recorded episodes, and write them beside the recording.
+
+    Each complete episode is explained with the checkpoint that it began with (`Recorder.agent`). A stopped call is
+    resumed by calling it again. Under mpiexec all ranks call it and share the work.
+
+    Args:
+        path: A recording, or a log directory: then all recordings in it and in the runs below it are explained.
+        agent: Explains all episodes instead of their checkpoints: an agent, a checkpoint of any supported format, an
+            included one (`models:coinrun`), or a function that loads the agent of a recorded checkpoint from its path.
+        methods: Methods of saliency maps; may be empty.
+        every: Explain every n-th step.
+        embeddings: Methods of the state map: `tsne`, `pca`, `umap`; may be empty.
+        options: `layer`, `perplexity`, `seed`, `refit` and `watch`; see `ExplainOptions`.
+
+    Raises:
+        OptionError: An option has an invalid value, or there is no recording.
+        SamplesError: A recording is damaged; damaged episodes are skipped.
+        CheckpointError: The checkpoint that is passed cannot be read; recorded ones that cannot are skipped.
+        OutputError: The folder cannot be written, or another process explains the same recording.
+    """
+    chosen = parse(
+        ExplainOptions, {"methods": tuple(methods), "every": every, "embeddings": tuple(embeddings), **options}
+    )
+    text = path_text(path, "path")
+    if not find_recordings(text) and not chosen.watch:
+        raise OptionError(
+            f"path={text!r}: there is no recording there; rl_clarity.Recorder, RecordEpisodes and "
+            "integrations.sb3.RecorderCallback write them to LOGDIR/plugins/rl_clarity/NAME"
+        )
+    with team() as workers, ExitStack() as context:
+        workers.share()
+        if chosen.watch and hasattr(os, "nice"):
+            os.nice(NICENESS)
+        agents = Agents(agent, context)
+        explainers: dict[str, _Explainer] = {}
+        try:
+            while True:
+                busy = False
+                for location in workers.ranks.broadcast(find_recordings(text)):
+                    if location not in explainers:
+                        if workers.leads:
+                            context.enter_context(locked(f"{location}/{EXPLAINED}"))
+                        explainers[location] = _Explainer(location, chosen, agents, workers)
+                    busy = explainers[location].advance() or busy
+                if not chosen.watch:
+                    break
+                if not busy:
+                    wait()
+        except KeyboardInterrupt as error:
+            # This is how watching ends; other ranks would wait for this one, so there it ends the job.
+            if isinstance(error, Terminated) or not chosen.watch or workers.ranks.size > 1:
+                raise
+        return [explainer.report for explainer in explainers.values()]
+
+
+def wait() -> None:
+    """Wait until recordings are looked at again."""
+    time.sleep(WATCH_SECONDS)
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A fitted map."""
+
+    name: str
+    facts: Mapping[str, Any]
+
+
+class _Explainer:
+    """Explains one recording; every rank has one."""
+
+    def __init__(self, location: str, options: ExplainOptions, agents: Agents, workers: Team) -> None:
+        self._options, self._agents, self._workers = options, agents, workers
+        self._recording = StoredRecording(location)
+        directory = open_directory(f"{location}/{EXPLAINED}")
+        self._files, self._store = PageFiles(directory), WorkStore(directory)
+        self._maps = StateMaps(self._recording, options, agents, self._files)
+        self._code = code_version()
+        self._done: list[int] | None = None
+        """The episodes that were there when all was done."""
+        self.report = ExplainedRecording(location)
+        if workers.leads:
+            self._forget()
+        workers.ranks.barrier()
+
+    def _forget(self) -> None:
+        """Forget maps that are to be fitted again, and failures, whose causes may be gone."""
+        for name, entry in self._store.entries().items():
+            is_map = name.partition("/")[0] in (FITTED, PLACED, STATE_MAP)
+            if "problem" in entry["facts"] or (is_map and self._options.refit):
+                self._store.withdraw(name)
+
+    def advance(self) -> bool:
+        """Explain all complete episodes, while watching only the newest; return whether there was anything to do."""
+        ranks = self._workers.ranks
+        rows = self._recording.refresh().table()
+        indices = ranks.broadcast([row["episode"] for row in rows if row["end"] != GOING and row["steps"]])
+        if indices == self._done:
+            return False
+        self._remove_others(indices)
+        self.report.episodes, self.report.skipped = len(indices), {}
+        newest = self._open({row["episode"]: i for i, row in enumerate(rows)}, indices[::-1])
+        fitted = self._fit(newest) if self._options.embeddings else None
+        tasks = {episode.index: self._tasks(episode, fitted) for episode in newest}
+        facts = {index: [self._store.finished(task.name, task.key) for task in own] for index, own in tasks.items()}
+        pending = ranks.broadcast([index for index in tasks if None in facts[index]])
+        chosen = pending[: ranks.size] if self._options.watch else pending
+        if chosen:
+            facts |= self._run(tasks, chosen, len(pending))
+        if fitted is not None:
+            self._write_map(fitted, tasks)
+        for index, own in facts.items():
+            problem = next((one["problem"] for one in own if one is not None and "problem" in one), None)
+            if problem is not None:
+                self.report.skipped[index] = problem
+        unfinished = {index for index, own in facts.items() if None in own}
+        self.report.explained = len(set(facts) - unfinished - set(self.report.skipped))
+        self._done = None if unfinished else indices
+        return bool(chosen)
+
+    def _open(self, positions: Mapping[int, int], indices: Sequence[int]) -> list[Episode]:
+        """Episodes by their index; those that are damaged are skipped."""
+        episodes = []
+        for index in indices:
+            try:
+                episodes.append(self._recording[positions[index]])
+            except SamplesError as error:
+                self.report.skipped[index] = error.message
+        return episodes
+
+    def _run(self, tasks: Mapping[int, Sequence[Task]], chosen: Sequence[int], pending: int) -> dict[int, Any]:
+        """Run the tasks of episodes, in this order; return their facts."""
+        leads, location = self._workers.leads, self.report.location
+        if leads:
+            count = f"{pending} episodes" if len(chosen) == pending else f"episode {chosen[0]}, {pending} to do"
+            print(f"{location}: explaining {count}", file=sys.stderr, flush=True)
+        wanted = [task for index in chosen for task in tasks[index]]
+        with progress_bar("Explaining", shown=leads) as report:
+            facts = run_tasks(
+                wanted, self._store, self._workers.ranks, report, largest_first=False, started=self._workers.doing
+            )
+        return {index: [facts[task.name] for task in tasks[index]] for index in chosen}
+
+    def _remove_others(self, kept: Sequence[int]) -> None:
+        """Remove what was computed for episodes that the recorder has removed since."""
+        self._store.refresh()
+        if self._workers.leads:
+            for name, entry in self._store.entries().items():
+                kind, *_, last = name.split("/")
+                if kind in (SALIENCY, PLACED) and int(last) not in kept:
+                    self._store.withdraw(name)
+                    for file in entry["files"]:
+                        self._files.directory.remove(file)
+        self._workers.ranks.barrier()
+
+    def _tasks(self, episode: Episode, fitted: _Fitted | None) -> list[Task]:
+        """The work on an episode, as far as its agent is known."""
+        options, agent = self._options, self._agents.key(self._recording, episode)
+        inputs = [episode.facts[name] for name in ("number", "start_time", "steps", "return")]
+        inputs += [options.every, self._code]
+        steps = len(self._maps.steps(episode))
+        tasks = []
+        if agent is None:
+            self.report.skipped[episode.index] = NO_CHECKPOINT
+        else:
+            for method in dict.fromkeys(options.methods):
+                name, run = f"{SALIENCY}/{method}/{episode.index}", partial(self._explain, episode, method)
+                tasks.append(Task(name, partial(_guarded, run), [*inputs, agent], METHODS[method].passes * steps))
+        own = agent if self._maps.needs_agent(episode) else STATES
+        if fitted is not None and own is not None:
+            name, run = f"{PLACED}/{fitted.name}/{episode.index}", partial(self._maps.place, episode, fitted.facts)
+            tasks.append(Task(name, partial(_guarded, run), [*inputs, own, fitted.facts], steps))
+        return tasks
+
+    def _explain(self, episode: Episode, method: str, work: Work) -> TaskResult:
+        """Write the saliency maps of an episode, one chunk for each segment. Facts: what a section says of them."""
+        agent, every = self._agents.load(self._recording, episode), self._options.every
+        states = episode_states(agent, episode)
+        outputs = agent.forward(np.asarray(episode.observations[:1]), state_rows(states, slice(0, 1)))
+        labels = output_labels(outputs.policy_logits is None, outputs.values is not None)
+        peaks: dict[str, list[float]] = {output: [] for output in labels}
+        names = []
+        for number, part in enumerate(segments(len(episode)), start=1):
+            frames = np.array(frames_with_map(part, every), int)
+            maps = []
+            for some in slices(len(frames), work.frames):
+                observations = np.asarray(episode.observations[frames[some]])
+                maps.append(compute_maps(agent, method, observations, [*labels], state_rows(states, frames[some])))
+            values = dict(zip(labels, np.concatenate(maps, axis=1), strict=True))
+            names.append(f"{episode.index:05}/{method}-{number}.js")
+            self._files.write_chunk(names[-1], map_arrays(frames, values))
+            peaks = {output: peaks[output] + one for output, one in map_peaks(values).items()}
+            work.report(part.stop / len(episode))
+        about = describe_method(method, agent, labels, None if episode.frames is None else frame_region(agent))
+        return TaskResult({"peaks": peaks, "method": about, "every": every}, names)
+
+    def _fit(self, episodes: Sequence[Episode]) -> _Fitted | None:
+        """Fit the maps, unless that is done; None while there is too little to fit them on."""
+        options, ranks = self._options, self._workers.ranks
+        usable = [
+            one
+            for one in episodes
+            if not self._maps.needs_agent(one) or self._agents.key(self._recording, one) is not None
+        ]
+        if not usable:
+            return None
+        name = self._maps.name(usable[0])
+        usable = [one for one in usable if self._maps.name(one) == name]
+        task = Task(
+            f"{FITTED}/{name}",
+            partial(_guarded, partial(self._maps.fit, usable)),
+            [options.embeddings, options.perplexity, options.seed, self._code],
+        )
+        points = sum(len(self._maps.steps(one)) for one in usable)
+        is_done = self._store.finished(task.name, task.key) is not None
+        if not ranks.broadcast(is_done or points >= (FEWEST_POINTS if options.watch else 2)):
+            return None
+        if self._workers.leads and not is_done:
+            print(f"{self.report.location}: fitting the state map", file=sys.stderr, flush=True)
+        facts = run_tasks([task], self._store, ranks, started=self._workers.doing)[task.name]
+        if "problem" in facts:
+            self.report.skipped |= {one.index: facts["problem"] for one in usable}
+            return None
+        return _Fitted(name, facts)
+
+    def _write_map(self, fitted: _Fitted, tasks: Mapping[int, Sequence[Task]]) -> None:
+        """Write the maps of all episodes that are placed on them."""
+        placed = {}
+        for index, own in tasks.items():
+            for task in own:
+                facts = self._store.finished(task.name, task.key) if task.stage == PLACED else None
+                if facts is not None and "problem" not in facts:
+                    placed[index] = facts, task.key
+        placed = self._workers.ranks.broadcast(placed)
+        if placed:
+            points = {index: facts for index, (facts, _) in placed.items()}
+            task = Task(
+                f"{STATE_MAP}/{fitted.name}",
+                lambda work: self._maps.write(fitted.name, fitted.facts, points),
+                [fitted.facts, [[index, key] for index, (_, key) in sorted(placed.items())]],
+            )
+            run_tasks([task], self._store, self._workers.ranks, started=self._workers.doing)
+
+
+STATES = "states"
+"""In place of the hash of an agent, for points that are recorded states."""
+
+
+def _guarded(run: Callable[[Work], TaskResult], work: Work) -> TaskResult:
+    """Do an episode's work. If it fails, the others go on, and a later call tries it again."""
+    try:
+        return run(work)
+    except ClarityError as error:
+        return TaskResult({"problem": error.message})

@@ -1,0 +1,183 @@
+"""Maps of the states of a recording's episodes: fitted once, so that points stay where they are; others are placed."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.sites import find_site
+from rl_clarity.analyses.analysis import action_label
+from rl_clarity.analyses.state_map import (
+    MOST_POINTS,
+    STATE,
+    Source,
+    color_entries,
+    find_source,
+    map_arrays,
+    map_colors,
+    map_entry,
+)
+from rl_clarity.analyses.trajectories import GAMMA, LAMBDA
+from rl_clarity.errors import SamplesError
+from rl_clarity.explaining.agents import Agents, episode_states, state_rows
+from rl_clarity.explaining.options import ExplainOptions
+from rl_clarity.jobs.tasks import MAX_FRAMES, TaskResult, Work, slices
+from rl_clarity.pages.files import PageFiles, slugs
+from rl_clarity.recordings.advantages import compute_advantages
+from rl_clarity.recordings.conversion import recorded_episode
+from rl_clarity.recordings.recording import Episode, Recording
+from rl_clarity.reduction.embedding import FITTED_ON, Placement, embed, place_among, usable_perplexity
+
+FITTED_EPISODES = 32
+"""Episodes that a map is fitted on at most, at even distances: each may need the agent of another checkpoint."""
+
+
+@dataclass(frozen=True)
+class StateMaps:
+    """Maps of one recording, by all methods, of its recurrent states or of a layer."""
+
+    recording: Recording
+    options: ExplainOptions
+    agents: Agents
+    files: PageFiles
+
+    def needs_agent(self, episode: Episode) -> bool:
+        """Whether the points of an episode are activations, rather than recorded states."""
+        return self.options.layer is not None or episode.states is None
+
+    def name(self, episode: Episode) -> str:
+        """Name of the map that an episode belongs to, in names of files."""
+        if self.options.layer is not None:
+            return f"layer-{slugs([self.options.layer])[0]}"
+        return "layer" if self.needs_agent(episode) else STATE
+
+    def fit(self, episodes: Sequence[Episode], work: Work) -> TaskResult:
+        """Fit the maps on steps of episodes that are spread over those given. Facts: what was fitted."""
+        options = self.options
+        chosen = [episodes[i] for i in np.unique(np.linspace(0, len(episodes) - 1, FITTED_EPISODES).astype(int))]
+        steps = np.array([(i, step) for i, one in enumerate(chosen) for step in self.steps(one)])  # (n, 2)
+        count = min(len(steps), FITTED_ON)
+        rows = np.random.default_rng(options.seed).choice(len(steps), count, replace=False)
+        steps = steps[np.sort(rows)]
+        source = self._find_source(chosen[0])
+        vectors = np.concatenate(
+            [self._vectors(one, source, steps[steps[:, 0] == i, 1]) for i, one in enumerate(chosen)]
+        )
+        perplexity = usable_perplexity(options.perplexity, count)
+        arrays: dict[str, np.ndarray | bytes] = {"vectors": vectors}
+        for method in dict.fromkeys(options.embeddings):
+            arrays[method], _ = embed(vectors, method, perplexity=perplexity, seed=options.seed)  # type: ignore[arg-type]
+        file = f"maps/{self.name(chosen[0])}-fitted.js"
+        self.files.write_chunk(file, arrays)
+        digest = hashlib.sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in arrays.values())).hexdigest()
+        site = None if source.site is None else source.site.name
+        facts = {"source": source.name, "label": source.label, "site": site, "perplexity": perplexity}
+        return TaskResult({**facts, "fitted_on": count, "digest": digest, "file": file}, [file])
+
+    def steps(self, episode: Episode) -> range:
+        """The steps of an episode that are points."""
+        return range(0, len(episode), self.options.every)
+
+    def place(self, episode: Episode, fitted: Mapping[str, Any], work: Work) -> TaskResult:
+        """Place the steps of an episode on the fitted maps. Facts: the colors that its points can have."""
+        agent = self.agents.load(self.recording, episode) if self.needs_agent(episode) else None
+        site = None if agent is None or fitted["site"] is None else find_site(agent.sites, fitted["site"])
+        frames = np.array(self.steps(episode))
+        vectors = self._vectors(episode, Source(fitted["source"], fitted["label"], site), frames)
+        known = self.files.read_chunk(fitted["file"])
+        if vectors.shape[1] != known["vectors"].shape[1]:
+            raise SamplesError(
+                f"its {fitted['label']} has {vectors.shape[1]} numbers, that of the state map has "
+                f"{known['vectors'].shape[1]}: explain with refit=True (--refit), or record other agents elsewhere"
+            )
+        colors = {key: values[frames] for key, values in self._colors(episode).items()}
+        arrays: dict[str, np.ndarray | bytes] = {"frame": frames.astype(np.int32)}
+        for method in dict.fromkeys(self.options.embeddings):
+            arrays[f"positions.{method}"] = _placement(method, known)(vectors)
+        arrays |= {f"color.{key}": np.asarray(values, np.float32) for key, values in colors.items()}
+        file = f"{episode.index:05}/points-{self.name(episode)}.js"
+        self.files.write_chunk(file, arrays)
+        return TaskResult({"colors": [*colors], "points": len(frames), "file": file}, [file])
+
+    def write(self, name: str, fitted: Mapping[str, Any], placed: Mapping[int, Mapping[str, Any]]) -> TaskResult:
+        """Write the chunks of the maps of all placed episodes (facts of `place` by index); large maps are thinned.
+
+        Facts: what the section says.
+        """
+        every = max(1, math.ceil(sum(one["points"] for one in placed.values()) / MOST_POINTS))
+        keys = set.intersection(*(set(one["colors"]) for one in placed.values()))
+        parts = []
+        for index, one in sorted(placed.items()):
+            arrays = {key: values[::every] for key, values in self.files.read_chunk(one["file"]).items()}
+            parts.append({**arrays, "trajectory": np.full(len(arrays["frame"]), index)})
+        joined = {
+            key: np.concatenate([part[key] for part in parts]) for key in parts[0] if all(key in p for p in parts)
+        }
+        colors = {key: joined[f"color.{key}"] for key in keys}
+        maps = []
+        for method in dict.fromkeys(self.options.embeddings):
+            file = f"maps/{name}-{method}.js"
+            places = {"trajectory": joined["trajectory"], "frame": joined["frame"]}
+            self.files.write_chunk(file, map_arrays(joined[f"positions.{method}"], colors, **places))
+            source = Source(fitted["source"], fitted["label"])
+            maps.append(map_entry(source, method, file, fitted["perplexity"], fitted["fitted_on"]))
+        facts = {"maps": maps, "colors": color_entries(keys, self._names(colors))}
+        return TaskResult(facts, [one["chunk"] for one in maps])
+
+    def _find_source(self, episode: Episode) -> Source:
+        if not self.needs_agent(episode):
+            return find_source(None, None, np.zeros(0), episode_parts(episode, slice(0, 1)))
+        agent = self.agents.load(self.recording, episode)
+        rows = slice(0, 4)
+        states = state_rows(episode_states(agent, episode), rows)
+        # Without a layer, an agent with a state would be mapped by that; here the episode has not recorded it.
+        return find_source(agent, self.options.layer, np.asarray(episode.observations[rows]), states)
+
+    def _vectors(self, episode: Episode, source: Source, frames: np.ndarray) -> np.ndarray:
+        """Vectors (n, D) of some steps (n,) of an episode."""
+        if source.site is None and not self.needs_agent(episode):
+            return source.vectors(None, np.zeros(0), episode_parts(episode, frames))
+        agent = self.agents.load(self.recording, episode)
+        states = episode_states(agent, episode)
+        parts = [
+            source.vectors(agent, np.asarray(episode.observations[frames[part]]), state_rows(states, frames[part]))
+            for part in slices(len(frames), MAX_FRAMES)
+        ]
+        return np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
+
+    def _colors(self, episode: Episode) -> dict[str, np.ndarray]:
+        played, metadata = recorded_episode(self.recording, episode), self.recording.metadata
+        gamma, decay = (
+            default if metadata.get(name) is None else float(metadata[name])
+            for name, default in (("gamma", GAMMA), ("lambda", LAMBDA))
+        )
+        advantages = None
+        if played.values is not None or played.q_values is not None:
+            advantages = compute_advantages(played, gamma, decay)[0]
+        colors = map_colors(played, advantages) | {"episode": np.full(len(episode), episode.number)}
+        step = episode.facts["training_step"]
+        return colors if step is None else colors | {"training_step": np.full(len(episode), step)}
+
+    def _names(self, colors: Mapping[str, np.ndarray]) -> dict[str, list[str]]:
+        if "action" not in colors:
+            return {}
+        combos = self.recording.metadata.get("action_combos")
+        if combos:
+            return {"action": [action_label([*map(str, combo)]) for combo in combos]}
+        return {"action": [str(action) for action in range(int(colors["action"].max(initial=0)) + 1)]}
+
+
+def episode_parts(episode: Episode, frames: Any) -> tuple[np.ndarray, ...]:
+    """Parts of the recorded states before some steps."""
+    return tuple(np.asarray(part[frames]) for part in episode.states or ())
+
+
+def _placement(method: str, fitted: Mapping[str, np.ndarray]) -> Placement:
+    if method == "pca":
+        return embed(fitted["vectors"], "pca")[1]
+    return place_among(fitted["vectors"], fitted[method])

@@ -1,0 +1,309 @@
+"""Saliency maps and state maps of recorded episodes, beside the recording."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.analyses.saliency import compute_maps
+from rl_clarity.errors import OptionError, OutputError
+from rl_clarity.explaining import recordings, state_maps
+from rl_clarity.explaining.files import EXPLAINED
+from rl_clarity.jobs.store import locked
+from rl_clarity.pages.chunks import decode_chunk, parse_script
+from rl_clarity.recordings.recording import open_recording
+from tests.explaining.recordings import LENGTHS, OPTIONS, explain, load, record
+from tests.fakes import TinyAgent
+from tests.pipeline.small import read_files, record_tasks
+from tests.recordings.episodes import SHAPE, make_recording
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    location = tmp_path_factory.mktemp("explained") / "recording"
+    record(location)
+    explain(location)
+    return location
+
+
+def read(location: Path) -> rl_clarity.explaining.Explanations:
+    explanations = rl_clarity.read_explanations(location)
+    assert explanations is not None
+    return explanations
+
+
+def chunk(location: Path, name: str) -> dict[str, np.ndarray]:
+    return decode_chunk(parse_script(read(location).path(name).read_bytes(), name))
+
+
+def points(location: Path, method: str = "tsne") -> dict[str, np.ndarray]:
+    maps = read(location).state_map
+    assert maps is not None
+    (name,) = [one["chunk"] for one in maps["maps"] if one["method"] == method]
+    return chunk(location, name)
+
+
+def positions(location: Path, method: str = "tsne") -> dict[tuple[int, int], tuple[float, float]]:
+    arrays = points(location, method)
+    places = zip(arrays["trajectory"].tolist(), arrays["frame"].tolist(), strict=True)
+    return dict(zip(places, zip(arrays["x"].tolist(), arrays["y"].tolist(), strict=True), strict=True))
+
+
+def test_maps_are_those_of_each_episodes_checkpoint(explained: Path) -> None:
+    explanations = read(explained)
+    (method,) = explanations.saliency
+    assert [one["id"] for one in method["outputs"]] == ["policy", "value"]
+    assert "maps" not in method
+    assert "scales" not in method
+    assert explanations.every == {"jacobian": 2}
+    assert [*explanations.episodes] == [0, 1, 2]
+    recording = open_recording(explained)
+    for episode in recording:
+        checkpoint = recording.checkpoint(episode)
+        assert checkpoint is not None
+        entry = explanations.episodes[episode.index]["jacobian"]
+        assert len(entry["maps"]) == (2 if len(episode) > 64 else 1)
+        maps = compute_maps(load(checkpoint), "jacobian", np.asarray(episode.observations)[::2], ["policy", "value"])
+        chunks = [chunk(explained, name) for name in entry["maps"]]
+        steps = np.concatenate([one["steps"] for one in chunks])
+        assert steps.tolist() == [*range(0, len(episode), 2)]
+        for output, values in zip(("policy", "value"), maps, strict=True):
+            codes, scales = (np.concatenate([one[f"{key}.{output}"] for one in chunks]) for key in ("codes", "scales"))
+            np.testing.assert_allclose(codes / 255 * scales[:, None, None], values, atol=values.max() / 255)
+            assert entry["scales"][output] == pytest.approx(values.max())
+
+
+def test_all_episodes_share_a_map_of_their_recurrent_states(explained: Path) -> None:
+    maps = read(explained).state_map
+    assert maps is not None
+    steps = [(episode, step) for episode, length in enumerate(LENGTHS) for step in range(0, length, 2)]
+    for one, method in zip(maps["maps"], ("tsne", "pca"), strict=True):
+        about = {"source": "state", "label": "recurrent state", "method": method, "fitted_on": len(steps)}
+        assert about.items() <= one.items()
+        assert one["perplexity"] == (5 if method == "tsne" else None)
+        assert [*positions(explained, method)] == steps
+        assert len(set(positions(explained, method).values())) == len(steps)
+    arrays = points(explained)
+    recording = open_recording(explained)
+    second = arrays["trajectory"] == 1
+    values = np.asarray(recording[1].values)
+    np.testing.assert_allclose(arrays["color.value"][second], values[::2])
+    np.testing.assert_array_equal(arrays["color.action"][second], np.asarray(recording[1].actions)[::2])
+    np.testing.assert_array_equal(arrays["color.time"][second], np.arange(0, 70, 2))
+    rewards = np.asarray(recording[1].rewards)
+    np.testing.assert_allclose(arrays["color.return_to_come"][second], rewards[::-1].cumsum()[::-1][::2])
+    keys = [one["key"] for one in maps["colors"]]
+    assert keys == ["value", "action", "time", "episode", "reward", "return_to_come", "advantage"]
+    assert {f"color.{key}" for key in keys} == {key for key in arrays if key.startswith("color.")}
+    assert [one for one in maps["colors"] if one["kind"] == "category"] == [
+        {"key": "action", "label": "action", "kind": "category", "names": ["0", "1", "2", "3", "4"]}
+    ]
+
+
+def test_a_second_call_computes_only_what_is_new(explained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = read_files(explained / EXPLAINED)
+    with record_tasks(monkeypatch) as tasks:
+        report = explain(explained)
+    assert tasks == []
+    assert (report.explained, report.episodes, report.skipped) == (3, 3, {})
+    assert read_files(explained / EXPLAINED) == before
+
+
+def test_new_episodes_are_placed_among_points_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    location = tmp_path / "recording"
+    record(location)
+    explain(location)
+    before = positions(location)
+    record(location, (20,), first=3)
+    with record_tasks(monkeypatch) as tasks:
+        explain(location)
+    assert tasks == ["saliency/jacobian/3", "placed/state/3", "state_map/state"]
+    after = positions(location)
+    assert {place: after[place] for place in before} == before
+    assert len(after) == len(before) + 10
+    explain(location, refit=True)
+    assert {place: positions(location)[place] for place in before} != before
+
+
+def test_newest_episodes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path / "recording")
+    with record_tasks(monkeypatch) as tasks:
+        explain(tmp_path / "recording")
+    assert [name for name in tasks if name.startswith("saliency")] == [f"saliency/jacobian/{i}" for i in (2, 1, 0)]
+
+
+def test_an_interrupted_call_is_resumed_with_the_same_bytes(
+    explained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = tmp_path / "recording"
+    record(location)
+    calls = []
+
+    def interrupt(agent: Any, *arguments: Any) -> Any:
+        calls.append(agent)
+        if len(calls) == 3:  # in the second episode
+            raise KeyboardInterrupt
+        return compute_maps(agent, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recordings, "compute_maps", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            explain(location)
+    assert [*read(location).episodes] == [2]
+    with record_tasks(monkeypatch) as tasks:
+        explain(location)
+    assert "saliency/jacobian/2" not in tasks
+    names = [name for name in read_files(explained / EXPLAINED) if not name.startswith(".rl-clarity")]
+    assert names == [name for name in read_files(location / EXPLAINED) if not name.startswith(".rl-clarity")]
+    files = [read_files(one / EXPLAINED) for one in (explained, location)]
+    assert all(files[0][name] == files[1][name] for name in names)
+
+
+def test_episodes_without_a_checkpoint_are_named(tmp_path: Path) -> None:
+    make_recording(tmp_path, (9, 5))
+    (report,) = rl_clarity.explain_recording(tmp_path, embeddings=[])
+    assert (report.explained, report.episodes) == (0, 2)
+    assert "not episodes 0, 1: no checkpoint is known: call Recorder.agent" in str(report)
+    assert rl_clarity.read_explanations(tmp_path) is None
+    agent = TinyAgent(observation_shape=SHAPE, num_actions=5, patch=4)
+    (report,) = rl_clarity.explain_recording(tmp_path, agent, **OPTIONS)
+    assert (report.explained, report.skipped) == (2, {})
+
+
+def test_states_are_mapped_without_an_agent(tmp_path: Path) -> None:
+    make_recording(tmp_path, (9, 5))
+    (report,) = rl_clarity.explain_recording(tmp_path, every=1, perplexity=3)
+    assert report.explained == 0
+    assert len(positions(tmp_path)) == 14
+    assert read(tmp_path).episodes == {}
+
+
+def test_a_layer_is_mapped(explained: Path, tmp_path: Path) -> None:
+    location = tmp_path / "recording"
+    record(location)
+    explain(location, methods=[], layer="2a", embeddings=["pca"])
+    maps = read(location).state_map
+    assert maps is not None
+    assert maps["maps"][0].items() >= {"source": "2a", "label": "layer 2a", "perplexity": None}.items()
+    episode = open_recording(location)[0]
+    activations = load(str(tmp_path / "0.txt")).activations(np.asarray(episode.observations), "tiny/2a/Relu")
+    vectors = activations.mean(axis=(1, 2))[::2]
+    shown = np.array([position for (index, _), position in positions(location, "pca").items() if index == 0])
+    distances = [np.linalg.norm(one[:, None] - one, axis=-1).ravel() for one in (vectors, shown)]
+    assert np.corrcoef(*distances)[0, 1] > 0.5
+
+
+def test_a_failure_skips_an_episode_until_the_next_call(tmp_path: Path) -> None:
+    location = tmp_path / "recording"
+    record(location)
+    checkpoint = open_recording(location).checkpoint(open_recording(location)[1])
+    assert checkpoint is not None
+
+    def fail(path: str) -> TinyAgent:
+        if path == checkpoint and not (tmp_path / "repaired").exists():
+            raise OptionError("no such network")
+        return load(path)
+
+    report = explain(location, agent=fail)
+    assert report.skipped == {1: "no such network"}
+    assert [*read(location).episodes] == [0, 2]
+    (tmp_path / "repaired").touch()
+    assert explain(location, agent=fail).explained == 3
+
+
+def test_explanations_of_removed_episodes_are_removed(tmp_path: Path) -> None:
+    location = tmp_path / "recording"
+    record(location, (6, 6, 6, 6))
+    explain(location)
+    record(location, (6,) * 4, first=4, max_episodes=4)
+    explain(location)
+    kept = [episode.index for episode in open_recording(location)]
+    assert [*read(location).episodes] == kept
+    assert {index for index, _ in positions(location)} == set(kept)
+    folders = [folder.name for folder in (location / EXPLAINED).glob("0*") if any(folder.iterdir())]
+    assert sorted(folders) == [f"{index:05}" for index in kept]
+
+
+def test_all_recordings_below_a_log_directory(tmp_path: Path) -> None:
+    for run in ("runs/a", "runs/b/c"):
+        (tmp_path / run).mkdir(parents=True)
+        make_recording(tmp_path / run, (4,), name="training")
+    reports = rl_clarity.explain_recording(tmp_path / "runs", methods=[], embeddings=["pca"])
+    names = [Path(report.location).relative_to(tmp_path / "runs").as_posix() for report in reports]
+    assert names == ["a/plugins/rl_clarity/training", "b/c/plugins/rl_clarity/training"]
+
+
+def test_watching_explains_episodes_as_they_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    location = tmp_path / "recording"
+    niceness: list[int] = []
+    monkeypatch.setattr(os, "nice", niceness.append)
+    monkeypatch.setattr(recordings, "FEWEST_POINTS", 60)
+
+    def wait() -> None:
+        """What happens while `explain_recording` waits."""
+        count = len(open_recording(location)) if location.exists() else 0
+        if count == 2:
+            raise KeyboardInterrupt
+        if count == 1:
+            explanations = read(location)
+            assert [*explanations.episodes] == [0]
+            assert explanations.state_map is None, "too few points"
+        record(location, (70,), first=count)
+
+    monkeypatch.setattr(recordings, "wait", wait)
+    report = explain(location, watch=True)
+    assert niceness == [10]
+    assert (report.explained, report.skipped) == (2, {})
+    assert {index for index, _ in positions(location)} == {0, 1}
+
+
+def test_a_recording_is_explained_by_one_process(explained: Path) -> None:
+    with locked(f"{explained}/{EXPLAINED}"), pytest.raises(OutputError, match="is in use by process"):
+        explain(explained)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": ["guess"]}, "methods='guess' is not one of perturbation"),
+        ({"embeddings": ["som"]}, "embeddings='som' is not one of tsne, pca, umap"),
+        ({"every": 0}, "every=0 must be from 1 to 64"),
+        ({"agent": 3}, "needs an agent with .*, which int does not have"),
+        ({"agent": "models:nobody"}, "unknown agent models:nobody"),
+        ({"layer": "9z"}, None),
+    ],
+)
+def test_invalid_options(explained: Path, options: dict[str, Any], message: str | None) -> None:
+    if message is None:
+        assert "unknown layer '9z'" in explain(explained, **options).skipped[0]
+        return
+    with pytest.raises(ValueError, match=message):
+        explain(explained, **options)
+
+
+def test_no_recording(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="there is no recording there"):
+        rl_clarity.explain_recording(tmp_path)
+
+
+def test_reading_needs_no_framework(explained: Path) -> None:
+    program = (
+        f"import sys, rl_clarity; assert rl_clarity.read_explanations({str(explained)!r}).episodes; "
+        "print(*[name for name in ('tensorflow', 'torch', 'keras', 'sklearn', 'mpi4py') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == []
+
+
+def test_large_maps_are_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_recording(tmp_path, (40, 20))
+    monkeypatch.setattr(state_maps, "MOST_POINTS", 20)
+    rl_clarity.explain_recording(tmp_path, methods=[], every=1, embeddings=["pca"])
+    assert [frame for index, frame in positions(tmp_path, "pca") if index == 1] == [*range(0, 20, 3)]
