@@ -5,8 +5,6 @@ import { firstVisible, lastVisible, pixelsPerStep, stepToX } from "../../kit/tim
 
 /** Parts of an account after the features, in order. */
 const OTHERS = ["rest", "memory", "gap"];
-/** The share of waterfalls that fit the scale of a trajectory at each end. */
-const USUAL = 0.9;
 
 /** The account of a target, from its layer's totals and the numbers along its trajectory; null where the page lacks them. */
 export function targetAccount(manifest, totals, { layer, output }, series) {
@@ -50,21 +48,18 @@ export function waterfall(account, frame) {
   });
 }
 
-/** Levels between which most waterfalls of a trajectory lie: [low, high], less the baseline. */
+/** Smallest and largest level of the waterfalls of a trajectory: [low, high], less the baseline. */
 export const waterfallRange = memoized((account) => {
-  const parts = partsOf(account).map(({ values }) => values);
-  const ends = Array.from(account.output, (_, t) => {
-    let [level, low, high] = [0, 0, 0];
-    for (const values of parts) {
+  let [low, high] = [0, 0];
+  for (let t = 0; t < account.output.length; t += 1) {
+    let level = 0;
+    for (const { values } of partsOf(account)) {
       level += values[t];
       low = Math.min(low, level);
       high = Math.max(high, level);
     }
-    return [low, high];
-  });
-  const within = (list) => Float64Array.from(list).sort()[Math.floor(USUAL * (list.length - 1))];
-  const [low, high] = [-within(ends.map(([least]) => -least)), within(ends.map(([, most]) => most))];
-  return high - low > 0 ? [low, high] : [low - 0.5, high + 0.5];
+  }
+  return high > low ? [low, high] : [low - 0.5, high + 0.5];
 });
 
 /** Sums of the parts that raise and of those that lower the output, at every step: {raised, lowered}, from the baseline. */
@@ -168,7 +163,7 @@ export function hatch(context, { ink }) {
 export const HEIGHT = 72;
 
 /** Where a level is drawn, in pixels from the top. */
-export const edge = (level, least, most) => HEIGHT * (1 - Math.min(1, Math.max(0, (level - least) / (most - least))));
+export const edge = (level, least, most) => HEIGHT * (1 - (level - least) / (most - least));
 
 /**
  * How a step of the waterfall is drawn: as places of backgrounds, in CSS, since boxes, transforms and clips that change with
@@ -185,8 +180,6 @@ export function waterfallColumn({ name, channel, value, from, to }, least, most,
     top: `${top.toFixed(1)}px`,
     size: `100% ${(bottom - top).toFixed(1)}px`,
     level: levelAt(to, least, most),
-    overUp: Math.max(from, to) > most,
-    overDown: Math.min(from, to) < least,
   };
 }
 

@@ -42,15 +42,12 @@ test("steps of a waterfall begin where the last one ended, and lead to the outpu
   assert.equal(ACCOUNT.baseline[0] + steps.at(-1).to, ACCOUNT.output[0]);
 });
 
-test("the scale of waterfalls is that of the trajectory, without its outliers", () => {
-  const steps = 100;
-  const constant = (value) => new Float64Array(steps).fill(value);
-  const rising = constant(1).map((_, t) => (t < 5 ? 50 : 2));
-  const account = { ...ACCOUNT, baseline: constant(3), features: [rising, constant(-3)], output: constant(2) };
-  for (const name of ["rest", "memory", "gap"]) account[name] = constant(0);
-  assert.deepEqual(waterfallRange(account), [-1, 2]);
-  const nothing = { ...account, features: [constant(0), constant(0)] };
-  assert.deepEqual(waterfallRange(nothing), [-0.5, 0.5]);
+test("the scale of waterfalls is that of all levels along the trajectory", () => {
+  assert.deepEqual(waterfallRange(ACCOUNT), [-1, 2]);
+  const zeros = list(0, 0);
+  const rare = { ...ACCOUNT, features: [list(2, 50), list(-3, 0)], rest: zeros, memory: zeros, gap: zeros };
+  assert.deepEqual(waterfallRange(rare), [-1, 50]);
+  assert.deepEqual(waterfallRange({ ...rare, features: [zeros, zeros] }), [-0.5, 0.5]);
 });
 
 test("a stack has what raises the output above the baseline, and what lowers it below", () => {

@@ -46,14 +46,21 @@ export function boxFromText({ frame_width: width, frame_height: height }, text) 
 }
 
 /**
- * The positions of a layer whose centres are in a box, at least the one at the box's centre.
+ * The positions of a layer whose centers are in a box, at least the one at the center of what the observation shows of it.
  *
  * @param {Box} box
- * @returns {number[]} first row, first column, row after the last, column after the last
+ * @param {object} observation `region`: what part of a frame it shows, which the layer divides
+ * @returns {number[] | null} first row, first column, row after the last, column after the last; null where the observation
+ *   shows nothing of the box
  */
-export function positionsIn({ left, top, right, bottom }, { frame_width: width, frame_height: height }, layer) {
-  const [firstRow, lastRow] = range(top / height, bottom / height, layer.height);
-  const [firstColumn, lastColumn] = range(left / width, right / width, layer.width);
+export function positionsIn({ left, top, right, bottom }, observation, layer) {
+  const [above, before, below, after] = observation.region ?? [0, 0, 1, 1];
+  const share = (pixels, length, from, to) => clamp((pixels / length - from) / (to - from), 0, 1);
+  const [low, high] = [top, bottom].map((y) => share(y, observation.frame_height, above, below));
+  const [start, end] = [left, right].map((x) => share(x, observation.frame_width, before, after));
+  if (low === high || start === end) return null;
+  const [firstRow, lastRow] = range(low, high, layer.height);
+  const [firstColumn, lastColumn] = range(start, end, layer.width);
   return [firstRow, firstColumn, lastRow, lastColumn];
 }
 

@@ -51,7 +51,7 @@ function waterfallBlock({ manifest, colors, names }, target, account) {
       })),
     { word: ofInput ? "sum" : "output", from: output - baseline, to: output - baseline, value: output },
   ];
-  const toY = (level) => 6 + (BARS - 12) * (1 - Math.min(1, Math.max(0, (level - least) / (most - least))));
+  const toY = (level) => 6 + (BARS - 12) * (1 - (level - least) / (most - least));
   return {
     width: columns.length * COLUMN,
     height: BARS + WORDS,

@@ -106,6 +106,18 @@ test("a box has the positions whose centres are inside, and at least one", () =>
   assert.deepEqual(positions(63, 31, 64, 32, coarse), [3, 7, 4, 8]);
 });
 
+test("a layer divides the part of a frame that an observation shows", () => {
+  // 32 x 16 of 64 x 32 pixels: columns from 16 to 48, rows from 8 to 24; a position has 4 x 4 pixels
+  const observation = { ...OBSERVATION, region: [0.25, 0.25, 0.75, 0.75] };
+  const positions = (left, top, right, bottom) =>
+    positionsIn({ left, top, right, bottom }, observation, { height: 4, width: 8 });
+  assert.deepEqual(positions(0, 0, 64, 32), [0, 0, 4, 8]);
+  assert.deepEqual(positions(20, 8, 28, 16), [0, 1, 2, 3]);
+  assert.deepEqual(positions(45, 22, 64, 32), [3, 7, 4, 8], "what is outside does not count");
+  assert.deepEqual(positions(17, 9, 18, 10), [0, 0, 1, 1]);
+  assert.equal(positions(0, 0, 16, 32), null, "beside it");
+});
+
 test("sums over a region are those of the decoded values", () => {
   const shape = [2, 2, 3, 2];
   const codes = Int8Array.from({ length: 24 }, (_, i) => ((i * 37) % 255) - 127);
