@@ -10,6 +10,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.pages.results import open_results
+from tests.browser.generated import Generated
 from tests.browser.pages import Visitor
 from tests.fakes import TinyAgent
 
@@ -187,6 +188,29 @@ def test_an_action_is_asked_for_rather_than_the_mean(page_of: Pages, open_page: 
     count = int((numbers > limit).sum())
     visitor.by("find-count").wait_for()
     assert visitor.text("find-count").startswith(f"{count} frame")
+
+
+_OVERLAPS = """account => {
+  const texts = [...account.querySelectorAll('.word, .number')].map((element) => {
+    const range = document.createRange();
+    range.selectNodeContents(element.querySelector(':scope > :not(.hidden-text)') ?? element);
+    return { text: element.innerText, own: element.getBoundingClientRect(), ...range.getBoundingClientRect().toJSON() };
+  });
+  const cut = texts.filter(({ left, right, own }) => left < own.left - 1 || right > own.right + 1);
+  const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+  const pairs = texts.flatMap((a, i) => texts.slice(0, i).filter((b) => !apart(a, b)).map((b) => [a.text, b.text]));
+  return [...cut.map(({ text }) => text), ...pairs];
+}"""
+
+
+@pytest.mark.parametrize(("rows", "width"), [("value", 1366), ("value,action-2&columns=1", 1366), ("value", 390)])
+def test_numbers_of_the_waterfall_do_not_overlap(generated: Generated, open_page: Open, rows: str, width: int) -> None:
+    visitor = open_page(generated.directory, f"?frame=20&rows={rows}", viewport={"width": width, "height": 844})
+    account = visitor.by("account").first
+    assert account.locator("[data-part]").count() == 12
+    assert account.evaluate(_OVERLAPS) == []
+    columns = account.locator(".columns")
+    assert columns.evaluate("e => e.scrollWidth <= e.clientWidth"), "all of them are visible"
 
 
 def test_a_layer_that_says_little_of_an_output_is_marked(with_layer_data: Callable[..., Path], open_page: Open) -> None:

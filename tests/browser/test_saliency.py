@@ -167,6 +167,40 @@ def test_layers_cover_the_region_that_observations_show(page: Path, open_page: O
     assert actual == pytest.approx([top, left, bottom - top, right - left], abs=0.02)
 
 
+def test_boxes_and_examples_respect_the_region_that_observations_show(page: Path, open_page: Open) -> None:
+    visitor = open_page(page, "?layer=2a&frame=6&box=6.22.18.34&feature=2")
+    values = open_results(page).attribution("2a", 0, "value", [5])
+    inside = [values.channels[0, 2:6, 2:6].sum(), values.residual[0, 2:6, 2:6].sum()]  # positions of 3 x 3 pixels
+    assert "rows 3 to 6, columns 3 to 6" in visitor.text("box-tracks")
+    box = visitor.track("box").locator(".value")
+    box.wait_for()
+    assert float(box.inner_text().replace("\N{MINUS SIGN}", "-")) == pytest.approx(sum(inside), rel=6e-3, abs=1e-6)
+    visitor.page.evaluate("rlClarity.select({box: {left: 50, top: 0, right: 64, bottom: 64}})")
+    assert "does not observe" in visitor.text("box-tracks")
+    assert visitor.track("box").count() == 0
+    visitor.click("tab-raises")
+    visitor.page.wait_for_function("() => document.querySelectorAll('[data-testid=example][data-box]').length")
+    for example in visitor.by("example").all():
+        left, top, width, height = map(float, (example.get_attribute("data-crop") or "").split())
+        assert min(left, top) >= 0
+        assert max(left + width, top + height) <= 48, "inside of what the agent sees"
+
+
+def test_rows_of_a_trajectory_show_its_observation_once(page: Path, open_page: Open) -> None:
+    for columns in (0, 1):
+        visitor = open_page(page, f"?layer=2a&frame=6&rows=value,value&columns={columns}")
+        first, second = visitor.by("row").all()
+        assert first.get_by_test_id("observation-canvas").count() == 1
+        assert second.get_by_test_id("observation-canvas").count() == 0
+        positive, other = visitor.overlay("pos", 0).bounding_box(), visitor.overlay("pos", 1).bounding_box()
+        left = second.bounding_box()
+        assert positive
+        assert other
+        assert left
+        assert other["x"] - left["x"] < 40, "no room is empty"
+        assert other["width"] >= positive["width"] - 1
+
+
 def test_values_at_a_position(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation&frame=5")
     canvas = visitor.overlay("saliency")
