@@ -59,7 +59,13 @@ if TYPE_CHECKING:
     from rl_clarity.recordings.recording import Recording as Recording
     from rl_clarity.recordings.recording import open_recording as open_recording
     from rl_clarity.reduction import ChannelReduction as ChannelReduction
+    from rl_clarity.reduction.directions import Directions as Directions
+    from rl_clarity.reduction.directions import fit_directions as fit_directions
     from rl_clarity.reduction.embedding import embed as embed
+    from rl_clarity.reduction.swapping import SwapDirections as SwapDirections
+    from rl_clarity.states.correlation import consistency as consistency
+    from rl_clarity.states.correlation import lagged_correlation as lagged_correlation
+    from rl_clarity.states.influence import influence as influence
     from rl_clarity.training import train as train
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
 
@@ -69,34 +75,40 @@ _PUBLIC = {
     "Agent": "rl_clarity.agents.protocol",
     "ChannelReduction": "rl_clarity.reduction",
     "ClarityError": "rl_clarity.errors",
+    "Directions": "rl_clarity.reduction.directions",
+    "Episode": "rl_clarity.recordings.recording",
     "JaxAgent": "rl_clarity.agents.jax_agent",
     "KerasAgent": "rl_clarity.agents.keras_agent",
     "ORIGINAL": "rl_clarity.options",
-    "Episode": "rl_clarity.recordings.recording",
     "Outputs": "rl_clarity.agents.protocol",
     "RecordEpisodes": "rl_clarity.integrations.gymnasium_",
     "Recorder": "rl_clarity.recordings.recorder",
     "Recording": "rl_clarity.recordings.recording",
     "Steer": "rl_clarity.agents.editing",
+    "SwapDirections": "rl_clarity.reduction.swapping",
     "TorchAgent": "rl_clarity.agents.torch_agent",
     "ablate": "rl_clarity.ablation",
     "check": "rl_clarity.checking",
     "collect": "rl_clarity.recordings.collection",
     "compare": "rl_clarity.comparison",
+    "consistency": "rl_clarity.states.correlation",
     "convert": "rl_clarity.models",
     "edit": "rl_clarity.agents.edited_agent",
     "embed": "rl_clarity.reduction.embedding",
     "evaluate": "rl_clarity.evaluation",
     "explain_recording": "rl_clarity.explaining",
     "export": "rl_clarity.pages.export",
+    "fit_directions": "rl_clarity.reduction.directions",
     "gallery": "rl_clarity.pages.gallery",
     "generalized_advantage_estimation": "rl_clarity.recordings.advantages",
     "generate": "rl_clarity.pipeline",
     "hint_share": "rl_clarity.analyses.sanity",
+    "influence": "rl_clarity.states.influence",
     "input_gradients": "rl_clarity.analyses.attribution",
     "input_integrated_gradients": "rl_clarity.analyses.attribution",
     "integrated_gradients": "rl_clarity.analyses.attribution",
     "jacobian_saliency": "rl_clarity.analyses.attribution",
+    "lagged_correlation": "rl_clarity.states.correlation",
     "load_agent": "rl_clarity.models",
     "memory_saliency": "rl_clarity.analyses.attribution",
     "multi_path_attribution": "rl_clarity.analyses.attribution",

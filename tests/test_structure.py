@@ -28,7 +28,7 @@ LAYERS = (
     ("options",),
     ("training",),
     ("models",),
-    ("page_builder", "series"),
+    ("page_builder", "series", "states"),
     ("pipeline",),
     ("ablation", "checking", "comparison", "demo", "evaluation", "explaining", "inspection", "integrations", "playing"),
     ("cli",),

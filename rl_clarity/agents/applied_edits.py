@@ -7,18 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from rl_clarity.agents.differentiation import Function
-from rl_clarity.agents.editing import Edit
-from rl_clarity.agents.operations import Operations
+from rl_clarity.agents.editing import Edit, StateEdit
+from rl_clarity.agents.operations import NUMPY, Operations
 from rl_clarity.agents.protocol import Site, Tensor
 from rl_clarity.agents.sites import find_site
 from rl_clarity.errors import OptionError
+
+BEFORE, AFTER = "state/", "after/"
 
 
 class AppliedEdits:
     """Edits of sites, by full name, in the order in which they are made at a site.
 
     What takes the place of activations, for each observation (`Edit.replacements`), are further inputs of the network,
-    `edit/0`, `edit/1`, ..., by the number of the edit.
+    `edit/0`, `edit/1`, ..., by the number of the edit. Edits of the state after a step have the names `after/0`, ...
     """
 
     def __init__(self, edits: Sequence[tuple[str, Edit]] = ()) -> None:
@@ -38,13 +40,13 @@ class AppliedEdits:
         added = []
         for edit in edits:
             if not isinstance(edit, Edit):
-                raise OptionError(f"{edit!r} is not an edit: use rl_clarity.Ablate or rl_clarity.Steer")
+                raise OptionError(f"{edit!r} is not an edit: use rl_clarity.Ablate, Steer or SwapDirections")
             site = find_site(sites, edit.layer)
             if site.kind == "head":
                 raise OptionError(f"layer {edit.layer!r} is an output of the agent; edits change layers before it")
             edit.check(site)
             if edit.changes:
-                added.append((site.name, edit))
+                added.append((site.name.replace(BEFORE, AFTER) if isinstance(edit, StateEdit) else site.name, edit))
         return AppliedEdits((*self._edits, *added))
 
     @property
@@ -77,7 +79,15 @@ class AppliedEdits:
 
             return change
 
-        return {site: function(site) for site, _ in self._edits}
+        return {site: function(site) for site, edit in self._edits if not isinstance(edit, StateEdit)}
+
+    def of_state(self, name: str, values: Mapping[str, Tensor], operations: Operations = NUMPY) -> Tensor:
+        """The tensor of that name; a part of the state after a step is edited, given that before it among `values`."""
+        result = values[name]
+        for site, edit in self._edits:
+            if site == name and isinstance(edit, StateEdit):
+                result = edit.apply_to_state(values[name.replace(AFTER, BEFORE)], result, operations=operations)
+        return result
 
     def of_input(self, site: str, values: np.ndarray, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         """Values (B, *shape) of the input or a part of the state, edited."""

@@ -20,6 +20,7 @@ from rl_clarity.agents.capabilities import check_observations, check_state, rese
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Outputs, Score, Site, State, Tensor, Written
+from rl_clarity.agents.recurrence import state_gradients
 from rl_clarity.agents.scores import pad, padded_size
 from rl_clarity.agents.sites import INPUT, find_site, layer_shapes
 from rl_clarity.errors import OptionError, SamplesError
@@ -318,6 +319,13 @@ class BatchedAgent(ABC):
             gradients.append(self._backend.array(gradient)[0])
         return np.concatenate(values), np.concatenate(gradients)
 
+    def state_gradients(self, observations: np.ndarray, state: State, weights: np.ndarray) -> np.ndarray:
+        """Return the gradients (S, B, H) of combinations of the state after a step with respect to the state before it.
+
+        H is the number of values of all parts of the state, side by side; `weights` (B, S, H) are the S combinations.
+        """
+        return state_gradients(self, observations, state, weights)
+
     @property
     def _states(self) -> tuple[str, ...]:
         return tuple(f"state/{i}" for i in range(len(self._initial_state)))
@@ -350,7 +358,7 @@ class BatchedAgent(ABC):
             functions = {site: edit for site, edit in functions.items() if site not in (*self._inputs, *names)}
             computed = self._section(names, results, functions)(*(values[name] for name in names))
             values |= dict(zip(results, computed, strict=True))
-            return [values[name] for name in wanted]
+            return [self._edits.of_state(name, values, self._backend.operations) for name in wanted]
 
         return run
 

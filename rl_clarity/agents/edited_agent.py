@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from rl_clarity.agents.applied_edits import AppliedEdits
+from rl_clarity.agents.applied_edits import AFTER, BEFORE, AppliedEdits
 from rl_clarity.agents.capabilities import before_step, has, parameters, require
-from rl_clarity.agents.editing import Edit
+from rl_clarity.agents.editing import Edit, StateEdit
 from rl_clarity.agents.protocol import Agent, Outputs, State, Written
 from rl_clarity.agents.sites import find_site
 from rl_clarity.errors import OptionError
@@ -30,13 +31,13 @@ def edit(agent: AgentT, *edits: Edit) -> AgentT:
 
     Args:
         agent: an agent with `forward` and `sites`
-        edits: `Ablate` and `Steer`
+        edits: `Ablate`, `Steer` and `SwapDirections`
 
     Raises OptionError for an unknown layer, and for an edit that does not fit its layer.
     """
     require(agent, "sites", "forward", for_="edit")
     if not edits:
-        raise OptionError("edit() needs at least one edit: rl_clarity.Ablate or rl_clarity.Steer")
+        raise OptionError("edit() needs at least one edit: rl_clarity.Ablate, Steer or SwapDirections")
     if has(agent, "with_edits"):
         return agent.with_edits(edits)  # type: ignore[attr-defined]
     return EditedAgent(agent, edits)  # type: ignore[return-value]
@@ -77,10 +78,19 @@ class EditedAgent:
         written = {find_site(self._agent.sites, name).name: values for name, values in (write or {}).items()}
         edits: dict[str, Written] = {}
         for site, change in self._edits:
+            if isinstance(change, StateEdit):
+                continue
             edits[site] = _then(edits.get(site), _function(change, observations))
         for site, values in written.items():
             edits[site] = _then(edits.get(site), values) if callable(values) else values
-        return self._agent.forward(observations, state, read=read, write=edits)
+        outputs = self._agent.forward(observations, state, read=read, write=edits)
+        if outputs.state is None:
+            return outputs
+        before = self._agent.initial_state(len(observations)) if state is None else state
+        parts = {f"{BEFORE}{i}": part for i, part in enumerate(before or ())}
+        parts |= {f"{AFTER}{i}": part for i, part in enumerate(outputs.state)}
+        after = tuple(self._edits.of_state(f"{AFTER}{i}", parts) for i in range(len(outputs.state)))
+        return dataclasses.replace(outputs, state=after)
 
     def activations(self, observations: np.ndarray, site: str, state: State = None) -> np.ndarray:
         return self.forward(observations, state, read=[site]).sites[site]

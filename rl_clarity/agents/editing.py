@@ -35,7 +35,7 @@ DAMPING = 1e-5
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Edit(ABC):
-    """A change of a layer's activations; see `Ablate` and `Steer`."""
+    """A change of a layer's activations or of the state; see `Ablate`, `Steer` and `SwapDirections`."""
 
     layer: str = dataclasses.field(kw_only=False)
 
@@ -91,6 +91,17 @@ class Edit(ABC):
             name: np.frombuffer(str(array).encode(), np.uint8) if array.dtype.kind == "U" else array
             for name, array in {"kind": kind, **defined}.items()
         }
+
+
+class StateEdit(Edit):
+    """A change of a part of the recurrent state after each step, which the next step reads; see `SwapDirections`."""
+
+    @abstractmethod
+    def apply_to_state(self, before: Tensor, after: Tensor, *, operations: Operations = NUMPY) -> Tensor:
+        """Return the edited state after a step (B, n), from the states before and after it."""
+
+    def apply(self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY) -> Tensor:
+        return self.apply_to_state(values, values, operations=operations)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -108,7 +108,7 @@ class Agent(Protocol):
     state that a step starts from where episodes do not begin in the initial state; `parameters()`, arrays by name,
     which tell two agents apart in cache keys; `frame_region`, a `FrameRegion`, the part of an environment's frame that
     an observation shows, where `preprocess` crops it; `with_edits(edits)`, the agent with edits in its gradients, too;
-    and `gradient_of_direction`, for features by optimization.
+    `gradient_of_direction`, for features by optimization; and `state_gradients`, through the recurrent cell.
     """
 
     @property

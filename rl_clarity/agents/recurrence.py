@@ -1,0 +1,71 @@
+"""The recurrent cell of an agent: gradients from the state after a step to the state before it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rl_clarity.agents.differentiation import GradientStep
+from rl_clarity.agents.protocol import State, Tensor
+from rl_clarity.agents.scores import pad
+from rl_clarity.agents.sites import INPUT
+from rl_clarity.errors import OptionError
+
+if TYPE_CHECKING:
+    from rl_clarity.agents.batched import BatchedAgent
+
+SMALLEST_BATCH = 16
+
+
+def join_state(state: State) -> np.ndarray:
+    """Return the parts of a state (n, ...) side by side, (n, H)."""
+    if state is None:
+        raise OptionError("the agent has no recurrent state")
+    return np.concatenate([np.reshape(part, (len(part), -1)) for part in state], axis=1)
+
+
+def split_state(values: np.ndarray, initial: State) -> State:
+    """Return the parts of a state, shaped as those of `initial`, from values (n, H)."""
+    if initial is None:
+        raise OptionError("the agent has no recurrent state")
+    ends = np.cumsum([int(np.prod(part.shape[1:])) for part in initial])
+    parts = np.split(np.asarray(values), ends[:-1], axis=1)
+    return tuple(
+        part.reshape(len(part), *like.shape[1:]).astype(like.dtype) for part, like in zip(parts, initial, strict=True)
+    )
+
+
+def state_gradients(agent: BatchedAgent, observations: np.ndarray, state: State, weights: np.ndarray) -> np.ndarray:
+    """See `BatchedAgent.state_gradients`."""
+    sizes = [part.shape[1:] for part in agent.initial_state(1) or ()]
+    if not sizes or any(len(size) != 1 for size in sizes):
+        raise OptionError(f"the state has the parts {sizes}; gradients need parts (n,) of one axis")
+    ends = np.cumsum([0, *(size[0] for size in sizes)]).tolist()
+    if np.ndim(weights) != 3 or np.shape(weights)[::2] != (len(observations), ends[-1]):
+        raise OptionError(
+            f"weights have the shape {np.shape(weights)}; ({len(observations)}, S, {ends[-1]}) is needed: S "
+            "combinations of the state for each observation"
+        )
+    backend, names = agent._backend, [f"state/{i}" for i in range(len(sizes))]
+
+    def make() -> GradientStep:
+        section = agent._edited(agent._inputs, tuple(f"after/{i}" for i in range(len(sizes))))
+
+        def after(point: Tensor, inputs: Tensor, *others: Tensor) -> Tensor:
+            parts = [point[:, start:end] for start, end in itertools.pairwise(ends)]
+            return backend.concatenate(section(inputs, *parts, *others))
+
+        return backend.gradient_step(after)
+
+    step = agent._cached(("state gradients",), make)
+    results = []
+    for rows, arrays in agent._batches(observations, state, agent.gradient_batch_size, SMALLEST_BATCH):
+        point = np.concatenate([arrays[name] for name in names], axis=1).astype(np.float32)
+        selection = pad(np.asarray(weights[rows], np.float32), len(point))
+        others = [arrays[name] for name in agent._edits.names]
+        one, total = np.float32(1), backend.zeros(selection.shape[1], point)
+        gradients = step(total, point, one, one, selection, arrays[INPUT], *others)[0]
+        results.append(backend.array(gradients)[:, : rows.stop - rows.start])
+    return np.concatenate(results, axis=1)  # (S, B, H)

@@ -1,0 +1,167 @@
+"""Which coordinates of a state go with which later ones: correlation over time, and its agreement with influence.
+
+Matrices (D, D) have one order everywhere: entry [i, j] relates coordinate i at a step t to coordinate j at t + lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.errors import OptionError
+
+LEVEL = 0.05
+"""Intervals and nulls cover 1 - LEVEL."""
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """How often influence and correlation have the same sign, for each of L lags (and K clusters)."""
+
+    share: np.ndarray  # (..., L): NaN where no entry is large enough
+    null: np.ndarray  # (..., L, 2): 95 % of the shares with entries in random order lie between them
+    p: np.ndarray  # (..., L): share of random orders that agree at least as often
+    count: np.ndarray  # (..., L): entries that are compared
+
+
+def lagged_correlation(s: np.ndarray, lags: Sequence[int], by: np.ndarray | None = None) -> np.ndarray:
+    """Return the correlation (L, D, D) of coordinate i at t with coordinate j at t + lag.
+
+    Pearson's: both are centered and scaled over the pairs of steps that are counted. 0 where one does not vary.
+
+    Args:
+        s: (N, T, D) coordinates of N sequences of T steps; steps that are NaN are left out, as after an episode's end
+        lags: L numbers of steps, from 0 to T - 1
+        by: labels of clusters, (N,) of sequences or (N, T) of steps: the result is then (K, L, D, D), for the sorted
+            labels. A pair belongs to the cluster of its earlier step, and is compared within that cluster only.
+
+    Raises:
+        OptionError: Another shape, a lag that is out of range or has no pairs of steps.
+    """
+    values, labels = _checked(s, lags, by)
+    groups = [None] if labels is None else list(np.unique(labels))
+    result = np.stack(
+        [[_correlation(_moments(values, lag, labels, group).sum(axis=0)) for lag in lags] for group in groups]
+    )
+    return result[0] if labels is None else result
+
+
+def correlation_intervals(
+    s: np.ndarray,
+    lags: Sequence[int],
+    by: np.ndarray | None = None,
+    *,
+    resamples: int = 200,
+    seed: int = 0,
+) -> np.ndarray:
+    """Return bootstrap intervals (L, D, D, 2) of `lagged_correlation`, or (K, L, D, D, 2): 95 %, percentiles.
+
+    Sequences are drawn again, and not steps, because the steps of one are not independent.
+    """
+    values, labels = _checked(s, lags, by)
+    groups = [None] if labels is None else list(np.unique(labels))
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(len(values), np.full(len(values), 1 / len(values)), size=resamples)
+
+    def interval(group: Any, lag: int) -> np.ndarray:
+        moments = _moments(values, lag, labels, group)  # (N, M)
+        drawn = np.stack([_correlation(one @ moments) for one in counts])
+        return np.moveaxis(np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2], axis=0), 0, -1)
+
+    result = np.stack([[interval(group, lag) for lag in lags] for group in groups])
+    return result[0] if labels is None else result
+
+
+def consistency(
+    influence: np.ndarray, correlation: np.ndarray, permutations: int = 200, seed: int = 0, *, threshold: float = 0.0
+) -> Consistency:
+    """Return how often entries of influence and correlation, both (L, D, D) or (K, L, D, D), have the same sign.
+
+    Entries of 0 have no sign and are not counted. The null is the same share with the entries of the influence in
+    random order, which keeps how many are positive.
+
+    Args:
+        influence: as `rl_clarity.influence` returns it.
+        correlation: as `lagged_correlation` returns it.
+        permutations: Random orders.
+        seed: Of these.
+        threshold: Count entries of at least this share of the largest magnitude of their matrix, in both, only.
+
+    Raises:
+        OptionError: Shapes that differ, or an option out of range.
+    """
+    first, second = np.asarray(influence, np.float64), np.asarray(correlation, np.float64)
+    if first.shape != second.shape or first.ndim < 3:
+        raise OptionError(f"influence {first.shape} and correlation {second.shape} must have the same shape (L, D, D)")
+    if permutations < 1 or not 0 <= threshold <= 1:
+        raise OptionError(f"permutations={permutations} must be at least 1, threshold={threshold} from 0 to 1")
+    rng = np.random.default_rng(seed)
+    shape = first.shape[:-2]
+    share, p, count = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, np.int64)
+    null = np.full((*shape, 2), np.nan)
+    for index in np.ndindex(*shape):
+        a, b = first[index].ravel(), second[index].ravel()
+        large = [np.abs(x) >= threshold * np.nanmax(np.abs(x), initial=0) for x in (a, b)]
+        used = large[0] & large[1] & (a * b != 0) & np.isfinite(a * b)
+        count[index] = used.sum()
+        if not used.any():
+            continue
+        signs, others = np.sign(a[used]), np.sign(b[used])
+        share[index] = np.mean(signs == others)
+        orders = np.array([np.mean(rng.permutation(signs) == others) for _ in range(permutations)])
+        null[index] = np.quantile(orders, [LEVEL / 2, 1 - LEVEL / 2])
+        p[index] = (1 + (orders >= share[index] - 1e-12).sum()) / (1 + permutations)
+    return Consistency(share, null, p, count)
+
+
+def _checked(s: np.ndarray, lags: Sequence[int], by: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    values = np.asarray(s, np.float64)
+    if values.ndim != 3:
+        raise OptionError(f"s has the shape {values.shape}; (N, T, D) is needed: N sequences of T steps")
+    wrong = [lag for lag in lags if isinstance(lag, bool) or lag != int(lag) or not 0 <= lag < values.shape[1]]
+    if wrong or not len(lags):
+        raise OptionError(f"lags={list(lags)} must be from 0 to {values.shape[1] - 1}, for sequences of that length")
+    if by is None:
+        return values, None
+    labels = np.asarray(by)
+    if labels.shape == values.shape[:1]:
+        labels = np.repeat(labels[:, None], values.shape[1], axis=1)
+    if labels.shape != values.shape[:2]:
+        raise OptionError(f"by has the shape {labels.shape}; {values.shape[:1]} or {values.shape[:2]} is needed")
+    return values, labels
+
+
+def _moments(values: np.ndarray, lag: int, labels: np.ndarray | None, group: Any) -> np.ndarray:
+    """Sums over the pairs of each sequence (N, 1 + 4 D + D D): count, sums, squares, products.
+
+    Values are standardized over all sequences first, so that sums of squares keep their precision; those that do not
+    vary are 0.
+    """
+    center, scale = np.nanmean(values, axis=(0, 1)), np.nanstd(values, axis=(0, 1))
+    varies = scale > 1e-9 * np.abs(center)
+    values = (values - center) / np.where(varies, scale, np.inf)
+    earlier, later = values[:, : values.shape[1] - lag], values[:, lag:]
+    valid = np.isfinite(earlier).all(axis=2) & np.isfinite(later).all(axis=2)
+    if labels is not None:
+        valid &= labels[:, : values.shape[1] - lag] == group
+    a, b = (np.where(valid[..., None], part, 0) for part in (earlier, later))
+    sums = [valid.sum(axis=1, keepdims=True), a.sum(axis=1), b.sum(axis=1), (a * a).sum(axis=1), (b * b).sum(axis=1)]
+    products = np.einsum("nti,ntj->nij", a, b, optimize=True).reshape(len(values), -1)
+    return np.concatenate([*sums, products], axis=1)
+
+
+def _correlation(moments: np.ndarray) -> np.ndarray:
+    """The correlations (D, D) of summed moments (1 + 4 D + D D,)."""
+    dimensions = round((len(moments) + 3) ** 0.5) - 2
+    count, rest = moments[0], moments[1:]
+    if count < 2:
+        return np.zeros((dimensions, dimensions))
+    first, second, first_squares, second_squares = rest[: 4 * dimensions].reshape(4, dimensions) / count
+    products = rest[4 * dimensions :].reshape(dimensions, dimensions) / count
+    variances = np.outer(first_squares - first**2, second_squares - second**2)
+    deviations = np.sqrt(np.maximum(variances, 0))
+    covariance = products - np.outer(first, second)
+    return np.divide(covariance, deviations, out=np.zeros_like(covariance), where=deviations > 1e-9)

@@ -1,0 +1,139 @@
+"""The states of a recording as rows, with what is known of each step; frames stay on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.errors import OptionError
+from rl_clarity.recordings.recording import Episode, Recording
+
+
+@dataclass(frozen=True, eq=False)
+class StateData:
+    """n steps of a recording, one episode after another."""
+
+    recording: Recording
+    states: np.ndarray  # (n, H) float32: before each step, all parts side by side
+    episode: np.ndarray  # (n,) int: position of the episode in the recording
+    time: np.ndarray  # (n,) int: step in the episode, from 0
+    length: np.ndarray  # (n,) int: steps of the episode
+    actions: np.ndarray  # (n,)
+    rewards: np.ndarray  # (n,) float32
+    logits: np.ndarray | None = None  # (n, A) float32: of the policy, without noise; or action values
+    values: np.ndarray | None = None  # (n,) float32: or the largest action value
+    parts: tuple[int, ...] = ()
+    """Sizes of the parts of the state."""
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    @property
+    def starts(self) -> np.ndarray:
+        """(E,) the row at which each episode begins."""
+        return np.flatnonzero(self.time == 0)
+
+    @property
+    def returns(self) -> np.ndarray:
+        """(n,) the return of the episode."""
+        totals = np.bincount(np.cumsum(self.time == 0) - 1, self.rewards)
+        return np.asarray(totals[np.cumsum(self.time == 0) - 1])
+
+    @property
+    def log_probabilities(self) -> np.ndarray | None:
+        """(n, A) of the agent's own policy; None for action values."""
+        if self.logits is None or self._has_q_values:
+            return None
+        logits = self.logits.astype(np.float64)
+        shifted = logits - logits.max(axis=1, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+
+    @property
+    def _has_q_values(self) -> bool:
+        return len(self.recording) > 0 and self.recording[int(self.episode[0])].policy_logits is None
+
+    def observations(self, rows: np.ndarray) -> np.ndarray:
+        """Read the observations (len(rows), H, W, C) uint8 of some steps."""
+        return self._read(rows, lambda episode: episode.observations)
+
+    def frames(self, rows: np.ndarray) -> np.ndarray:
+        """Read what to show of some steps, (len(rows), H', W', C) uint8."""
+        return self._read(rows, lambda episode: episode.observations if episode.frames is None else episode.frames)
+
+    def sequences(self, values: np.ndarray) -> np.ndarray:
+        """Return values (n, ...) of all steps by episode, (E, T, ...) float64, NaN after an episode's end."""
+        result = np.full((len(self.starts), int(self.length.max()), *values.shape[1:]), np.nan)
+        result[np.cumsum(self.time == 0) - 1, self.time] = values
+        return result
+
+    def _read(self, rows: np.ndarray, field: Any) -> np.ndarray:
+        rows = np.asarray(rows)
+        result: np.ndarray | None = None
+        for number in np.unique(self.episode[rows]):
+            here = np.flatnonzero(self.episode[rows] == number)
+            order = here[np.argsort(self.time[rows[here]], kind="stable")]  # blocks are decompressed once
+            values = np.asarray(field(self.recording[int(number)])[self.time[rows[order]]])
+            if result is None:
+                result = np.empty((len(rows), *values.shape[1:]), values.dtype)
+            result[order] = values
+        if result is None:
+            raise OptionError("no steps are chosen")
+        return result
+
+
+def read_states(recording: Recording, *, part: int | None = None) -> StateData:
+    """Read the states of a recording's episodes, and what is known of each step.
+
+    States and numbers are in memory (100,000 states of 64 units: 26 MB); frames are read where they are asked for.
+
+    Args:
+        recording: With states; episodes without a step are left out.
+        part: Read one part of the state only, by its number; by default all of them, side by side.
+
+    Raises:
+        OptionError: The recording has no steps, or no states, or not that part.
+    """
+    columns: dict[str, list[np.ndarray]] = {}
+    sizes: tuple[int, ...] = ()
+    for number, episode in enumerate(recording):
+        if not len(episode):
+            continue
+        states = episode.states
+        if states is None:
+            raise OptionError(
+                f"episode {number} of {recording.location} has no recurrent states: record a recurrent agent"
+            )
+        if part is not None:
+            if not 0 <= part < len(states):
+                raise OptionError(f"part={part}: the state has the parts 0 to {len(states) - 1}")
+            states = (states[part],)
+        arrays = [np.asarray(one, np.float32).reshape(len(episode), -1) for one in states]
+        sizes = tuple(array.shape[1] for array in arrays)
+        for name, values in _columns(episode).items():
+            columns.setdefault(name, []).append(values)
+        columns.setdefault("states", []).append(np.concatenate(arrays, axis=1))
+        columns.setdefault("episode", []).append(np.full(len(episode), number))
+    if not columns:
+        raise OptionError(f"{recording.location} has no steps")
+    joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+    return StateData(recording, parts=sizes, **joined)
+
+
+def _columns(episode: Episode) -> dict[str, np.ndarray]:
+    steps = len(episode)
+    columns = {
+        "time": np.arange(steps),
+        "length": np.full(steps, steps),
+        "actions": np.asarray(episode.actions),
+        "rewards": np.asarray(episode.rewards, np.float32),
+    }
+    scores = episode.q_values if episode.policy_logits is None else episode.policy_logits
+    if scores is not None:
+        columns["logits"] = np.asarray(scores, np.float32)
+    if episode.values is not None:
+        columns["values"] = np.asarray(episode.values, np.float32)
+    elif episode.q_values is not None:
+        columns["values"] = np.asarray(episode.q_values, np.float32).max(axis=1)
+    return columns

@@ -1,0 +1,112 @@
+"""How an earlier state of a recurrent agent changes a later one through its memory, with the frames as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import initial_state, require
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.agents.recurrence import split_state
+from rl_clarity.errors import OptionError
+from rl_clarity.recordings.recording import Recording
+from rl_clarity.reduction.directions import Directions
+from rl_clarity.states.data import StateData, read_states
+
+SAMPLES = 256
+"""Pairs of steps for each lag that influence is averaged over."""
+
+
+def influence(
+    agent: Agent,
+    recording: Recording | StateData,
+    directions: Directions,
+    lags: Sequence[int] = (1, 2, 4, 8),
+    *,
+    by: np.ndarray | None = None,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> np.ndarray:
+    """Return the mean Jacobian (L, D, D) of coordinate j at t + lag with respect to coordinate i at t.
+
+    The Jacobian of the recurrent cell, one step after another with the observed frames fixed,
+
+        d h(t + lag) / d h(t) = J(t + lag - 1) ... J(t + 1) J(t),    J(u) = d h(u + 1) / d h(u) at frame u,
+
+    in coordinates of the directions: what memory contributes, and nothing that goes through the world. h(t) is the
+    state before step t, as it was recorded.
+
+    Args:
+        agent: A recurrent agent with `state_gradients`: any `KerasAgent`, `TorchAgent` or `JaxAgent`.
+        recording: With states; or what `rl_clarity.states.read_states` made of it.
+        directions: Fitted to the states, all parts side by side.
+        lags: L numbers of steps.
+        by: A label (n,) of each step of the recording: the result is then (K, L, D, D), for the sorted labels, by the
+            label of the earlier step. NaN where a cluster has no sample.
+        samples: Number of later steps t + lag that are averaged over, from all over the recording.
+        seed: Of their choice.
+
+    Raises:
+        OptionError: The agent has no state, or the recording no episode that is longer than the largest lag.
+    """
+    data = recording if isinstance(recording, StateData) else read_states(recording)
+    ends, gradients = memory_jacobians(agent, data, directions.readout, lags, samples=samples, seed=seed)
+    jacobians = np.swapaxes(directions.pull(gradients), -1, -2)  # (n, L, D of t, D of t + lag)
+    if by is None:
+        return np.asarray(jacobians.mean(axis=0))
+    labels = np.asarray(by)
+    if labels.shape != (len(data),):
+        raise OptionError(f"by has the shape {labels.shape}; ({len(data)},) is needed: a label for each step")
+    groups = np.unique(labels)
+    result = np.full((len(groups), *jacobians.shape[1:]), np.nan)
+    for k, group in enumerate(groups):
+        for i, lag in enumerate(lags):
+            members = labels[ends - lag] == group
+            if members.any():
+                result[k, i] = jacobians[members, i].mean(axis=0)
+    return result
+
+
+def memory_jacobians(
+    agent: Agent,
+    data: StateData,
+    weights: np.ndarray,
+    lags: Sequence[int],
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return later steps (n,), and gradients (n, L, D, H) of D combinations of the state there.
+
+    They are with respect to the states (H,) that are `lags` steps earlier, through the recurrent cell.
+
+    Args:
+        weights: (H, D), the combinations of the later state.
+    """
+    differentiable: Any = require(agent, "state_gradients", for_="influence")
+    if not len(lags) or min(lags) < 1 or samples < 1:
+        raise OptionError(f"lags={list(lags)} and samples={samples} must be at least 1")
+    depth = max(lags)
+    candidates = np.flatnonzero(data.time >= depth)
+    if not len(candidates):
+        raise OptionError(
+            f"lags={list(lags)}: no episode has more than {depth} steps; the longest has {data.time.max() + 1}"
+        )
+    rng = np.random.default_rng(seed)
+    ends = np.sort(rng.choice(candidates, min(samples, len(candidates)), replace=False))
+    initial = initial_state(agent, len(ends))
+    weights = np.asarray(weights, np.float32)
+    if weights.shape[0] != data.states.shape[1]:
+        raise OptionError(f"weights have {weights.shape[0]} rows; the states have {data.states.shape[1]} values")
+    current = np.repeat(weights.T[None], len(ends), axis=0)  # (n, D, H)
+    results: dict[int, np.ndarray] = {}
+    for lag in range(1, depth + 1):
+        rows = ends - lag
+        state = split_state(data.states[rows], initial)
+        gradients = differentiable.state_gradients(data.observations(rows), state, current)
+        current = np.moveaxis(gradients, 0, 1)
+        if lag in lags:
+            results[lag] = current
+    return ends, np.stack([results[lag] for lag in lags], axis=1)

@@ -1,0 +1,153 @@
+"""Directions: coordinates and their gradients, what each method finds, and how stable that is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rl_clarity.errors import OptionError
+from rl_clarity.reduction.directions import METHODS, Directions, Method, fit_directions
+from rl_clarity.reduction.stability import matched_similarity
+
+DIMENSIONS = 8
+
+
+@pytest.fixture(scope="module")
+def sources() -> np.ndarray:
+    """(3000, 4) independent, skewed: so that independent components are determined."""
+    rng = np.random.default_rng(0)
+    return np.asarray(rng.exponential(size=(3000, 4)) * (rng.random((3000, 4)) < 0.5))
+
+
+@pytest.fixture(scope="module")
+def mixing() -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(4, DIMENSIONS))
+
+
+@pytest.fixture(scope="module")
+def states(sources: np.ndarray, mixing: np.ndarray) -> np.ndarray:
+    offset = np.linspace(-3, 5, DIMENSIONS)
+    return np.asarray(offset + sources @ mixing + np.random.default_rng(2).normal(0, 0.01, (3000, DIMENSIONS)))
+
+
+def fit(states: np.ndarray, method: Method, count: int = 4) -> Directions:
+    states = states[::6]
+    labels = {"first": states[:, 0] > states[:, 0].mean(), "last": states[:, -1] > states[:, -1].mean()}
+    return fit_directions(states, method, count, labels=labels if method == "classifier" else None)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradients_in_coordinates_are_finite_differences(states: np.ndarray, method: Method) -> None:
+    directions = fit(states, method)
+    weights = np.random.default_rng(3).normal(size=(DIMENSIONS, 5))
+
+    def function(coordinates: np.ndarray) -> float:
+        return float(np.sin(directions.back(coordinates) @ weights / 10).sum())
+
+    start = directions.to(states[7])
+    gradient = weights @ np.cos(directions.back(start) @ weights / 10) / 10  # with respect to the state
+    steps = 1e-4 * np.eye(len(directions))
+    differences = [(function(start + step) - function(start - step)) / 2e-4 for step in steps]
+    np.testing.assert_allclose(directions.pull(gradient), differences, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_coordinates_of_what_directions_span_are_exact(states: np.ndarray, method: Method) -> None:
+    directions = fit(states, method)
+    coordinates = np.random.default_rng(4).normal(size=(3, 2, len(directions)))
+    np.testing.assert_allclose(directions.to(directions.back(coordinates)), coordinates, atol=1e-8)
+    np.testing.assert_allclose(directions.readout.T @ directions.vectors.T, np.eye(len(directions)), atol=1e-8)
+
+
+def test_principal_components(states: np.ndarray) -> None:
+    directions = fit_directions(states, "pca", 4)
+    standardized = (states - states.mean(axis=0)) / states.std(axis=0)
+    expected = np.linalg.eigvalsh(np.cov(standardized.T, ddof=0))[::-1]
+    np.testing.assert_allclose(directions.to(states).var(axis=0), expected[:4], rtol=1e-6)
+    assert directions.explained is not None
+    np.testing.assert_allclose(directions.explained, expected[:4] / expected.sum(), rtol=1e-6)
+    np.testing.assert_allclose(directions.basis @ directions.basis.T, np.eye(4), atol=1e-9)
+
+
+def test_a_share_of_the_variance_is_reached(states: np.ndarray) -> None:
+    explained = fit_directions(states, "pca", DIMENSIONS).explained
+    assert explained is not None
+    for share in (0.5, 0.9, 0.95):
+        number = len(fit_directions(states, "pca", share))
+        assert explained[:number].sum() >= share
+        assert explained[: number - 1].sum() < share
+
+
+def test_independent_components_are_the_sources(states: np.ndarray, sources: np.ndarray, mixing: np.ndarray) -> None:
+    directions = fit_directions(states, "ica", 4)
+    assert (matched_similarity(mixing, directions.vectors, absolute=True) > 0.99).all()
+    coordinates = directions.to(states)
+    np.testing.assert_allclose(coordinates.mean(axis=0), 0, atol=1e-8)  # one mean for fit and projection
+    np.testing.assert_allclose(coordinates.var(axis=0), 1, atol=1e-6)
+    assert (np.mean(coordinates**3, axis=0) > 0).all()
+    assert (directions.stability > 0.98).all()
+
+
+def test_unstable_components_are_recognized() -> None:
+    noise = np.random.default_rng(0).normal(size=(2000, DIMENSIONS))  # any rotation is as good as another
+    assert np.median(fit_directions(noise, "ica", 6).stability) < 0.8
+
+
+def test_units_are_those_that_vary(states: np.ndarray) -> None:
+    changed = states * np.array([1, 5, 0, 1, 1, 9, 1, 1])
+    directions = fit_directions(changed, "units", 2)
+    assert sorted(directions.names) == ["unit 1", "unit 5"]
+    assert len(fit_directions(changed, "units", 99)) == DIMENSIONS - 1  # one is constant
+
+
+def test_classifiers_are_tested_on_held_out_states(states: np.ndarray) -> None:
+    rng = np.random.default_rng(5)
+    labels = {"above": states[:, 0] > np.median(states[:, 0]), "random": rng.random(len(states)) < 0.5}
+    directions = fit_directions(states, "classifier", labels=labels)
+    assert directions.auc is not None
+    assert directions.names == ("above", "random")
+    assert directions.auc[0] > 0.97
+    assert abs(directions.auc[1] - 0.5) < 0.08
+
+
+def test_the_same_seed_gives_the_same_directions(states: np.ndarray) -> None:
+    one, other = (fit_directions(states, "ica", 4, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(one.basis, other.basis)
+
+
+def test_outliers_are_counted(states: np.ndarray) -> None:
+    far = np.concatenate([states, 1e6 * np.eye(DIMENSIONS)[:3]])
+    assert fit_directions(far, "pca", 2, outliers=5000).dropped == 3
+    assert fit_directions(far, "pca", 2).dropped == 0
+
+
+def test_arrays_describe_directions(states: np.ndarray) -> None:
+    directions = fit(states, "classifier")
+    again = Directions.from_arrays(directions.arrays())
+    np.testing.assert_array_equal(again.to(states), directions.to(states))
+    assert (again.names, again.method, again.dropped) == (directions.names, "classifier", 0)
+    np.testing.assert_array_equal(again.stability, directions.stability)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "tsne"}, "method='tsne' must be one of pca, ica"),
+        ({"count": 0}, "count=0 must be a positive integer"),
+        ({"method": "nmf", "count": 0.5}, "needs method='pca' or 'ica', not 'nmf'"),
+        ({"method": "classifier"}, "'classifier' needs labels"),
+        ({"outliers": 0.1}, "outliers=0.1 must be at least 1"),
+    ],
+)
+def test_options_are_checked(states: np.ndarray, options: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        fit_directions(states, **options)  # type: ignore[arg-type]
+
+
+def test_states_are_checked(states: np.ndarray) -> None:
+    with pytest.raises(OptionError, match="the states are all the same"):
+        fit_directions(np.ones((10, 3)), "pca")
+    with pytest.raises(OptionError, match="must be finite"):
+        fit_directions(np.full((10, 3), np.nan), "pca")
+    with pytest.raises(OptionError, match=r"\(\.\.\., 8\), as those of the fit"):
+        fit(states, "pca").to(np.zeros((2, 3)))
