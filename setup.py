@@ -14,6 +14,7 @@ setup(
     package_data={
         "rl_clarity": ["py.typed"],
         "rl_clarity.pages": ["compiled/*"],
+        "rl_clarity.viewer": ["*.js"],
         "svelte3": ["py.typed", "*.json", "scripts/*"],
         **{package: ["**/*"] for package in RESOURCES},
     },

@@ -31,6 +31,7 @@ LAYERS = (
     ("page_builder", "series", "states"),
     ("pipeline",),
     ("ablation", "checking", "comparison", "demo", "evaluation", "explaining", "inspection", "integrations", "playing"),
+    ("viewer",),
     ("cli",),
     ("__init__", "__main__"),
 )

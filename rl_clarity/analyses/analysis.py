@@ -169,8 +169,7 @@ def describe_agent(agent: Agent, trajectories: Trajectories, metadata: Mapping[s
     """What the page says of an agent. Raises OptionError for actions that do not fit it."""
     kind = "action_values" if trajectories.policy_logits is None else "policy"
     combos = action_combos(agent, options.action_combos or trajectories.action_combos or metadata.get("action_combos"))
-    colors = action_colors(len(combos))
-    actions = [ActionInfo(action_label(combo), combo, color) for combo, color in zip(combos, colors, strict=True)]
+    actions = describe_actions(combos)
     return AgentInfo(
         network=str(metadata.get("network") or metadata.get("cnn") or type(agent).__name__),
         kind="policy" if kind == "policy" else "action_values",
@@ -178,7 +177,7 @@ def describe_agent(agent: Agent, trajectories: Trajectories, metadata: Mapping[s
         num_actions=agent.num_actions,
         observation=_observation(agent, trajectories, metadata),
         actions=actions,
-        action_groups=_groups(combos, actions, options.action_group_fns) if kind == "policy" else (),
+        action_groups=describe_groups(actions, options.action_group_fns) if kind == "policy" else (),
         equivalent_actions=equivalent_actions(
             agent,
             metadata.get("equivalent_actions") if options.equivalent_actions is None else options.equivalent_actions,
@@ -213,18 +212,26 @@ def action_label(combo: Sequence[str]) -> str:
     return " ".join(part for part in [arrows, *others] if part) or "no-op"
 
 
+def describe_actions(combos: Sequence[Combo]) -> list[ActionInfo]:
+    """Label and color of each action, from its buttons."""
+    colors = action_colors(len(combos))
+    return [ActionInfo(action_label(combo), combo, color) for combo, color in zip(combos, colors, strict=True)]
+
+
 def action_groups(combos: Sequence[Sequence[str]], predicates: Sequence[Callable[..., bool]]) -> list[list[int]]:
     """For each predicate, the actions whose buttons satisfy it."""
     return [[i for i, combo in enumerate(combos) if belongs(tuple(combo))] for belongs in predicates]
 
 
-def _groups(
-    combos: Sequence[Combo], actions: Sequence[ActionInfo], predicates: Sequence[Callable[..., bool]] | None
+def describe_groups(
+    actions: Sequence[ActionInfo], predicates: Sequence[Callable[[Sequence[str]], bool]] | None = None
 ) -> tuple[ActionGroup, ...]:
+    """Groups of actions that predicates on their buttons select; by default those of each direction, and of none."""
     labels = [""] * len(predicates or ())
     if predicates is None:
         labels = [*(f"any {ARROWS[frozenset([button])]}" for button in DIRECTIONS), "no direction"]
         predicates = [*map(_presses, DIRECTIONS), lambda combo: not set(DIRECTIONS) & set(combo)]
+    combos = [tuple(action.combo) for action in actions]
     return tuple(
         ActionGroup(label or " / ".join(actions[i].label for i in members), members)
         for label, members in zip(labels, action_groups(combos, predicates), strict=True)
@@ -232,7 +239,7 @@ def _groups(
     )
 
 
-def _presses(button: str) -> Callable[[Combo], bool]:
+def _presses(button: str) -> Callable[[Sequence[str]], bool]:
     return lambda combo: button in combo
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -63,15 +63,15 @@ class AdvantageOptions:
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers along a trajectory of T steps, with A actions and G groups of them."""
+    """Numbers along a trajectory of T steps, with A actions and G groups of them. What was not recorded is None."""
 
-    actions: np.ndarray  # (T,)
     rewards: np.ndarray  # (T,)
     firsts: np.ndarray  # (T,) bool
-    advantages: np.ndarray  # (T,)
-    probabilities: np.ndarray  # (T, A)
-    logits: np.ndarray  # (T, A), or action values
-    groups: np.ndarray  # (T, G), sums of logits
+    actions: np.ndarray | None = None  # (T,), None where they are continuous
+    advantages: np.ndarray | None = None  # (T,)
+    probabilities: np.ndarray | None = None  # (T, A)
+    logits: np.ndarray | None = None  # (T, A), or action values
+    groups: np.ndarray | None = None  # (T, G), sums of logits
     values: np.ndarray | None = None  # (T,), None for action values
 
 
@@ -137,7 +137,9 @@ def write_trajectory(subject: Subject, advantages: list[np.ndarray], trajectory:
     """Write one trajectory's frames, film strips and series; `advantages` (T,) of each trajectory."""
     options, files, steps = subject.options, subject.files, subject.trajectories.steps(trajectory)
     entry = trajectory_entry(options, trajectory, steps)
-    write_series(files, entry["series"], compute_series(subject, advantages, trajectory))
+    groups = [group.actions for group in subject.info.action_groups]
+    series = compute_series(subject.trajectories, trajectory, advantages[trajectory], groups)
+    files.write_chunk(entry["series"], series_arrays(series))
     for segment, part in enumerate(segments(steps)):
         chosen = slice(part.start, part.stop)
         stacks = None
@@ -152,25 +154,29 @@ def write_trajectory(subject: Subject, advantages: list[np.ndarray], trajectory:
     return TaskResult(files=[entry["series"], *entry["frames"], *entry["images"], *entry["scrub"]])
 
 
-def compute_series(subject: Subject, advantages: list[np.ndarray], trajectory: int) -> Series:
+def compute_series(
+    played: Trajectories, trajectory: int, advantages: np.ndarray | None, groups: Sequence[Sequence[int]]
+) -> Series:
     """The numbers along a trajectory; probabilities of an agent with action values are those of its greedy policy."""
-    played = subject.trajectories
+    actions = played.actions[trajectory]
+    logits = probabilities = sums = None
     if played.policy_logits is not None:
         logits = np.asarray(played.policy_logits[trajectory], np.float32)  # (T, A)
         probabilities = softmax(logits)
-    else:
-        assert played.q_values is not None
+    elif played.q_values is not None:
         logits = np.asarray(played.q_values[trajectory], np.float32)
         probabilities = np.eye(logits.shape[-1], dtype=np.float32)[logits.argmax(-1)]
-    groups = [logits[:, list(group.actions)].sum(-1) for group in subject.info.action_groups]
+    if logits is not None:
+        parts = [logits[:, list(group)].sum(-1) for group in groups]
+        sums = np.stack(parts, axis=-1) if parts else np.zeros((len(logits), 0), np.float32)
     return Series(
-        actions=played.actions[trajectory],
         rewards=played.rewards[trajectory],
         firsts=played.firsts[trajectory],
-        advantages=advantages[trajectory],
+        actions=actions if actions.ndim == 1 else None,
+        advantages=advantages,
         probabilities=probabilities,
         logits=logits,
-        groups=np.stack(groups, axis=-1) if groups else np.zeros((len(logits), 0), np.float32),
+        groups=sums,
         values=None if played.values is None else played.values[trajectory],
     )
 
@@ -182,20 +188,30 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return probabilities
 
 
-def write_series(files: PageFiles, name: str, series: Series) -> None:
-    """Write the numbers along a trajectory."""
-    arrays: dict[str, np.ndarray | bytes] = {
-        "actions": series.actions.astype(np.int32),
-        "rewards": series.rewards.astype(np.float32),
-        "firsts": series.firsts.astype(np.uint8),
-        "advantages": series.advantages.astype(np.float32),
-        "probabilities": series.probabilities.astype(np.float32),
-        "logits": series.logits.astype(np.float32),
-        "groups": series.groups.astype(np.float32),
-    }
-    if series.values is not None:
-        arrays["values"] = series.values.astype(np.float32)
-    files.write_chunk(name, arrays)
+SERIES_TYPES = {
+    **{"actions": np.int32, "rewards": np.float32, "firsts": np.uint8, "advantages": np.float32},
+    **{"probabilities": np.float32, "logits": np.float32, "groups": np.float32, "values": np.float32},
+}
+"""Arrays of a series in the order and of the types in which chunks contain them."""
+
+
+def series_arrays(series: Series) -> dict[str, np.ndarray | bytes]:
+    """The numbers along a trajectory, as the chunk contains them."""
+    arrays = {name: getattr(series, name) for name in SERIES_TYPES}
+    return {name: array.astype(SERIES_TYPES[name]) for name, array in arrays.items() if array is not None}
+
+
+def frame_arrays(
+    frames: np.ndarray, stacks: np.ndarray | None = None, workers: int = 1
+) -> dict[str, np.ndarray | bytes]:
+    """Frames (n, H, W, 1 | 3) uint8 of a segment, as the chunk contains them.
+
+    `stacks` (n, H, W', 1 | 3) are all frames of stacked observations side by side; `workers` threads encode.
+    """
+    arrays = _packed(encode_pngs(frames, workers))
+    if stacks is not None:
+        arrays |= {f"stack_{key}": value for key, value in _packed(encode_pngs(stacks, workers)).items()}
+    return arrays
 
 
 def write_frames(
@@ -206,14 +222,8 @@ def write_frames(
     stacks: np.ndarray | None = None,
     workers: int = 1,
 ) -> None:
-    """Write a segment's frames (n, H, W, 1 | 3) uint8, as a chunk for the page and as an image for people.
-
-    `stacks` (n, H, W', 1 | 3) are all frames of stacked observations side by side; `workers` threads encode.
-    """
-    arrays = _packed(encode_pngs(frames, workers))
-    if stacks is not None:
-        arrays |= {f"stack_{key}": value for key, value in _packed(encode_pngs(stacks, workers)).items()}
-    files.write_chunk(chunk, arrays)
+    """Write a segment's frames, as a chunk for the page and as an image for people; see `frame_arrays`."""
+    files.write_chunk(chunk, frame_arrays(frames, stacks, workers))
     files.write_image(image, sheet(frames, FILM_COLUMNS))
 
 

@@ -1,5 +1,5 @@
 """The command line: `rl-clarity run | compare | record | explain | train | demo | inspect | evaluate | ablate | check |
-export | verify | gallery | convert | edit`.
+export | verify | gallery | serve | convert | edit`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
@@ -34,6 +34,7 @@ from rl_clarity.cli.arguments import (
     Inspect,
     Record,
     Run,
+    Serve,
     Train,
     Verify,
     parse_arguments,
@@ -337,6 +338,16 @@ def _gallery(command: Gallery) -> Result:
     return {**asdict(result), "path": str(result.path)}, "\n".join(lines)
 
 
+def _serve(command: Serve) -> Result:
+    from rl_clarity.viewer.server import serve
+
+    def started(address: str) -> None:
+        print(f"The recordings are shown at {address} (Ctrl-C ends this)", flush=True)
+
+    serve(command.logdir, host=command.host, port=command.port, started=started)
+    return {}, ""
+
+
 def _frames(text: str | None, count: int) -> range | None:
     """Parse FIRST:LAST, counted from 1, to a range of steps."""
     if text is None:
@@ -399,6 +410,7 @@ RUNNERS: dict[type, Any] = {
     Export: _export,
     Verify: _verify,
     Gallery: _gallery,
+    Serve: _serve,
     Convert: _convert,
     Edit: _edit,
 }

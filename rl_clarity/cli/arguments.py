@@ -422,6 +422,20 @@ class Gallery(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Serve(Command):
+    """Show the recordings of log directories in the browser, while they are written, as TensorBoard's tab does. Ctrl-C
+    ends it.
+    """
+
+    logdir: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="LOGDIR")]
+    """Log directories, recordings, or their addresses."""
+    host: str = "127.0.0.1"
+    """Name or address to listen on. If other machines can reach it, a random token is part of the page's address."""
+    port: int = 6007
+    """Port to listen on; 0 for a free one."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Convert(CheckpointCommand):
     """Convert a checkpoint of any known format to safetensors, with its metadata."""
 
@@ -470,6 +484,7 @@ COMMANDS: dict[str, Any] = {
             Export,
             Verify,
             Gallery,
+            Serve,
             Convert,
             Edit,
         ),

@@ -90,6 +90,8 @@ class RecordingInfo:
     env_name: str
     agent: str = "agent-1"
     id: str = "recording-1"
+    name: str | None = None
+    """Name of the run, on a page that shows several."""
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,21 @@ def _in_rows(recording: Recording, episodes: Sequence[Sequence[Episode]]) -> Tra
     return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=_combos(recording))
 
 
+def episode_trajectories(episode: Episode) -> Trajectories:
+    """Return an episode as one trajectory. Images are read where they are indexed, if there are any.
+
+    Raises SamplesError if the episode has no steps, or no actions or rewards.
+    """
+    if not len(episode):
+        raise SamplesError(f"episode {episode.index} has no steps yet")
+    arrays: dict[str, Any] = _flags(episode, slice(None))
+    for name in COPIED:
+        array = getattr(episode, name)
+        if array is not None:
+            arrays[NAMES.get(name, name)] = array if name in IMAGES else np.asarray(array)
+    return from_arrays(Trajectories, {name: RaggedArray([array]) for name, array in arrays.items()})
+
+
 class _Joined:
     """Arrays (T, ...) one after another, which are read where they are indexed."""
 

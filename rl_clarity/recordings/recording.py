@@ -327,6 +327,58 @@ class StoredRecording(Recording):
     def table(self) -> list[dict[str, Any]]:
         return [self._complete(row) for row in episode_rows(self._facts)]
 
+    def listing(self) -> list[tuple[dict[str, Any], str | None]]:
+        """Rows as in `table`, each with the reason why the episode is damaged, or None.
+
+        Of episodes that ended, it is only checked that all of their data are there; the data are not read. The return
+        of an episode that cannot be read is None.
+        """
+        missing = self._missing()
+        rows: list[tuple[dict[str, Any], str | None]] = []
+        for row in episode_rows(self._facts):
+            problem = missing.get(row["episode"])
+            try:
+                row = self._complete(row) if problem is None else row
+            except SamplesError as error:
+                problem = str(error)
+            rows.append((row if row["return"] == row["return"] else {**row, "return": None}, problem))
+        return rows
+
+    def episode(self, index: int, steps: int | None = None) -> Episode:
+        """The episode with an index, which is its position if no episode was removed.
+
+        Args:
+            index: `episode` in its row.
+            steps: The episode as it was when it had so many steps and was still going; by default, as it is now.
+
+        Raises:
+            SamplesError: There is no such episode, it never had so many steps, or it is damaged.
+        """
+        (positions,) = np.nonzero(self._facts["episode"] == index)
+        if not len(positions):
+            raise SamplesError(f"{self.location} has no episode {index}")
+        if steps is None:
+            return self._episode(int(positions[0]))
+        (row,) = episode_rows(self._facts[positions])
+        return Episode({**row, "steps": steps, "end": GOING}, self._arrays(index, steps, part=True))
+
+    def _missing(self) -> dict[int, str]:
+        """Why episodes are damaged, by index: blocks that are not listed, or that are not in the data files."""
+        blocks, problems = self._blocks, {}
+        for number in np.unique(blocks["file"]).tolist():
+            name = data_file(number)
+            size = self._files.size(name) if self._files.exists(name) else 0
+            ends = blocks["offset"].astype(np.int64) + blocks["header"] + blocks["data"]
+            cut = blocks["episode"][(blocks["file"] == number) & (ends > size)]
+            problems |= dict.fromkeys(cut.tolist(), f"{self._files.path(name)} is damaged: it is too short")
+        sums = np.cumsum(blocks["steps"], dtype=np.int64) - blocks["steps"]
+        firsts = sums[np.minimum(self._bounds[:-1], max(0, len(sums) - 1))] if len(sums) else sums
+        gaps = blocks["episode"][blocks["start"] != sums - firsts[blocks["episode"]]] if len(sums) else sums
+        ended = self._facts[self._facts["end"] != ENDS.index(GOING)]
+        short = ended["episode"][ended["steps"] != self._steps[ended["episode"]]]
+        lost = f"{self._files.path(BLOCKS)} is damaged: blocks of the episode are missing"
+        return problems | dict.fromkeys([*gaps.tolist(), *short.tolist()], lost)
+
     def _complete(self, row: dict[str, Any]) -> dict[str, Any]:
         """Count the steps, and sum the rewards, of an episode that did not end or whose writer was killed."""
         if row["end"] == GOING:
@@ -343,17 +395,21 @@ class StoredRecording(Recording):
         row = self._complete(row)
         return Episode(row, self._arrays(row["episode"], row["steps"]))
 
-    def _arrays(self, index: int, steps: int) -> dict[str, Field]:
+    def _arrays(self, index: int, steps: int, *, part: bool = False) -> dict[str, Field]:
+        """Fields of an episode; with `part`, of its first steps, as they were when there were no more."""
         records = self._blocks[self._bounds[index] : self._bounds[index + 1]]
         starts = np.cumsum(records["steps"], dtype=np.int64) - records["steps"]
-        if not (records["start"] == starts).all() or steps != self._steps[index]:
+        if part:
+            records, starts = records[starts < steps], starts[starts < steps]
+        if not (records["start"] == starts).all() or steps != records["steps"].sum():
             raise SamplesError(f"{self._files.path(BLOCKS)} is damaged: blocks of episode {index} are missing")
         blocks = [_Block(self._files, record) for record in records]
         if not blocks:
             return {}
         names = blocks[0].names
         arrays: dict[str, Field] = {name: StepArray(blocks, name) for name in names if not name.startswith("final_")}
-        last = {name: blocks[-1].read(name) for name in blocks[-1].names if name.startswith("final_")}
+        ended = [] if part else [name for name in blocks[-1].names if name.startswith("final_")]
+        last = {name: blocks[-1].read(name) for name in ended}
         return arrays | last
 
 

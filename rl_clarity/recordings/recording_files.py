@@ -75,16 +75,29 @@ class RecordingFiles:
 
     def size(self, name: str) -> int:
         """Bytes of a file; raises FileNotFoundError if it does not exist, SamplesError if it is no regular file."""
+        return int(self._info(name)["size"])
+
+    def state(self, name: str) -> tuple[Any, ...] | None:
+        """A value that changes whenever a file does; None if it does not exist. Its second item is the time of the last
+        change in seconds since 1970, where it is known.
+        """
+        try:
+            info = self._info(name)
+        except FileNotFoundError:
+            return None
+        return (info["size"], info.get("mtime"), info.get("ino"), str(info.get("ETag")))
+
+    def _info(self, name: str) -> dict[str, Any]:
         try:
             self._files.invalidate_cache(self._root)
-            info = self._files.info(f"{self._root}/{name}")
+            info: dict[str, Any] = self._files.info(f"{self._root}/{name}")
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FileNotFoundError(self.path(name)) from error
         except Exception as error:  # each store raises its own errors: credentials, network, ...
             raise SamplesError(f"cannot read {self.path(name)}: {error}") from error
         if info["type"] != "file":
             raise SamplesError(f"{self.path(name)} is not a file")
-        return int(info["size"])
+        return info
 
     def read(self, name: str, start: int, end: int) -> bytes:
         """Bytes from `start` to `end`; raises SamplesError if the file does not have them."""

@@ -26,9 +26,9 @@ from rl_clarity.analyses.trajectories import (
     FILM_COLUMNS,
     SCRUB_STEPS,
     Series,
+    series_arrays,
     trajectory_entry,
     write_frames,
-    write_series,
 )
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.options import InterfaceOptions
@@ -123,7 +123,7 @@ def write_small_page(
 def write_parts(files: PageFiles, arrays: Arrays, images: bool = False) -> Manifest:
     entries = [trajectory_entry(OPTIONS, trajectory, steps) for trajectory, steps in enumerate(STEPS)]
     for entry, frames, series in zip(entries, arrays.frames, arrays.series, strict=True):
-        write_series(files, entry["series"], series)
+        files.write_chunk(entry["series"], series_arrays(series))
         for segment, steps in enumerate(segments(len(frames))):
             names = (entry["frames"][segment], entry["images"][segment])
             write_frames(files, *names, frames[steps.start : steps.stop])

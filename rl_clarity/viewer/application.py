@@ -1,0 +1,135 @@
+"""The WSGI application that serves the page of recordings, to TensorBoard and to `rl-clarity serve`.
+
+What may be requested is listed by the manifest; no part of an address is used as a path.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable
+from html import escape
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound, UnprocessableEntity
+from werkzeug.wrappers import Request, Response
+
+from rl_clarity.errors import ClarityError
+from rl_clarity.pages.document import compiled_bundle
+from rl_clarity.viewer.page import MANIFEST, Content, RecordingsPage, content
+
+INDEX, MODULE, SCRIPT, DATA = "index.html", "index.js", "page.js", "data/"
+HTML, JAVASCRIPT = "text/html; charset=utf-8", "text/javascript; charset=utf-8"
+FIXED, CHANGING = "private, max-age=31536000, immutable", "no-cache"
+TOKEN, COOKIE = "token", "rl-clarity-token"
+METHODS = ("GET", "HEAD")
+_SOURCE = Path(__file__).with_name(MODULE)
+_START = f'import("./{MODULE}").then((module) => module.render());'
+_POLICY = (
+    "default-src 'none'; script-src 'self' 'sha256-{}'; style-src 'unsafe-inline'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+
+class Application:
+    """Serves the page and its data.
+
+    Args:
+        page: What is shown.
+        prefix: The part of all addresses before the page's own, without a slash at the end.
+        hosts: Names by which requests may address this machine; None for any. Otherwise another site, whose name leads
+            here, could read what is served.
+    """
+
+    def __init__(self, page: RecordingsPage, prefix: str = "", hosts: list[str] | None = None) -> None:
+        self._page, self._prefix, self._hosts = page, f"{prefix}/", hosts
+        bundle = compiled_bundle()
+        digest = base64.b64encode(hashlib.sha256(_START.encode()).digest()).decode()
+        self._policy = _POLICY.format(digest)
+        self._static = {
+            INDEX: content(_index(page.title).encode(), HTML, fixed=False),
+            MODULE: content(_SOURCE.read_bytes(), JAVASCRIPT, fixed=False),
+            SCRIPT: content(bundle.script.encode(), JAVASCRIPT, fixed=False),
+        }
+
+    def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
+        response: Any
+        try:
+            request = Request(environ)
+            request.trusted_hosts = self._hosts
+            request.host  # raises SecurityError
+            response = self._response(request)
+        except HTTPException as error:
+            response = error.get_response(environ)
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        answer: Iterable[bytes] = response(environ, start_response)
+        return answer
+
+    def _response(self, request: Request) -> Response:
+        if request.method not in METHODS:
+            raise MethodNotAllowed(valid_methods=METHODS)
+        found = self._find(request.path)
+        response = Response(found.data, content_type=found.type)
+        response.headers["Cache-Control"] = FIXED if found.fixed else CHANGING
+        response.set_etag(found.etag)
+        if found.type == HTML:
+            response.headers["Content-Security-Policy"] = self._policy
+        return response.make_conditional(request, accept_ranges=True, complete_length=len(found.data))
+
+    def _find(self, path: str) -> Content:
+        """What is at a path; raises NotFound, or UnprocessableEntity for damaged episodes."""
+        if not path.startswith(self._prefix):
+            raise NotFound
+        name = path[len(self._prefix) :] or INDEX
+        if name in self._static:
+            return self._static[name]
+        if not name.startswith(DATA):
+            raise NotFound
+        name = name[len(DATA) :]
+        try:
+            found = self._page.manifest() if name == MANIFEST else self._page.file(name)
+        except ClarityError as error:
+            raise UnprocessableEntity(error.message) from error
+        if found is None:
+            raise NotFound
+        return found
+
+
+def _index(title: str) -> str:
+    """The document of the page where it is not in TensorBoard."""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
+        f"<title>{escape(title)}</title>\n</head>\n<body>\n"
+        f'<script type="module">{_START}</script>\n</body>\n</html>\n'
+    )
+
+
+class TokenRequired:
+    """Answers only requests that know a token, in the query of their address or, from then on, in a cookie."""
+
+    def __init__(self, application: Application, token: str) -> None:
+        self._application, self._token = application, token
+
+    def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
+        request = Request(environ)
+        in_address = self._is_token(request.args.get(TOKEN, ""))
+        if not in_address and not self._is_token(request.cookies.get(COOKIE, "")):
+            response = Response("The address needs the token that rl-clarity serve printed.\n", 403)
+            refused: Iterable[bytes] = response(environ, start_response)
+            return refused
+        cookie = SimpleCookie({COOKIE: self._token})
+        cookie[COOKIE].update({"path": "/", "httponly": True, "samesite": "Strict"})
+
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            added = [("Set-Cookie", cookie[COOKIE].OutputString())] if in_address else []
+            return start_response(status, [*headers, *added], *more)
+
+        return self._application(environ, start)
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "surrogateescape"), self._token.encode())

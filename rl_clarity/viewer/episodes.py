@@ -1,0 +1,186 @@
+"""What the page shows of a recorded episode: its entry, and the arrays and images of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import describe_actions, describe_groups
+from rl_clarity.analyses.trajectories import (
+    FILM_COLUMNS,
+    GAMMA,
+    LAMBDA,
+    SCRUB_STEPS,
+    TrajectoryPageOptions,
+    compute_series,
+    episode_entries,
+    frame_arrays,
+    series_arrays,
+)
+from rl_clarity.errors import SamplesError
+from rl_clarity.pages.files import SEGMENT, segments
+from rl_clarity.pages.images import film_strips, frames_side_by_side, newest_frames
+from rl_clarity.pages.manifest import AgentInfo, ChunkName, ImageName, ObservationInfo
+from rl_clarity.recordings.advantages import compute_advantages
+from rl_clarity.recordings.conversion import episode_trajectories
+from rl_clarity.recordings.layout import GOING
+from rl_clarity.recordings.recording import Episode
+from rl_clarity.recordings.samples import Trajectories
+from rl_clarity.threads import thread_count
+
+SCRUB_RANGE = TrajectoryPageOptions().scrub_range
+
+
+def describe_recorded_agent(metadata: Mapping[str, Any], episode: Episode, id: str) -> AgentInfo:
+    """What the page says of the agent of a recording, from its metadata and one of its episodes."""
+    fields = episode.fields
+    outputs = fields.get("policy_logits", fields.get("q_values"))
+    combos = [tuple(map(str, combo)) for combo in metadata.get("action_combos") or ()]
+    if not combos and outputs is not None:
+        combos = [(str(action),) for action in range(outputs.shape[-1])]
+    elif not combos and fields["actions"].ndim == 1 and fields["actions"].dtype.kind in "iu":
+        combos = [(str(action),) for action in range(1 + int(np.max(fields["actions"], initial=0)))]
+    actions = describe_actions(combos)
+    is_policy = "policy_logits" in fields or "q_values" not in fields
+    return AgentInfo(
+        network=str((metadata.get("checkpoint") or {}).get("network") or ""),
+        kind="policy" if is_policy else "action_values",
+        recurrent=episode.states is not None,
+        num_actions=len(actions),
+        observation=_describe_observation(metadata, fields),
+        actions=actions,
+        action_groups=describe_groups(actions) if is_policy else (),
+        id=id,
+    )
+
+
+def _describe_observation(metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> ObservationInfo:
+    observations, frames = fields["observations"], fields.get("frames")
+    if not is_image(observations):
+        height, width = (0, 0) if frames is None else frames.shape[1:3]
+        return ObservationInfo(0, 0, 0, height, width)
+    height, width, channels = observations.shape[1:]
+    frame_height, frame_width = (height, width) if frames is None else frames.shape[1:3]
+    options = (metadata.get("environment") or {}).get("options") or {}
+    frames_of_colors = 1 if channels in (1, 3) else channels // 3 if channels % 3 == 0 else channels
+    stack = int(options.get("frame_stack") or frames_of_colors)
+    return ObservationInfo(height, width, channels, frame_height, frame_width, stack if channels % stack == 0 else 1)
+
+
+def is_image(array: Any) -> bool:
+    """Whether a field (T, H, W, C) can be shown."""
+    return bool(array.ndim == 4 and array.dtype == np.uint8 and 0 not in array.shape[1:])
+
+
+def discounts(metadata: Mapping[str, Any]) -> tuple[float, float]:
+    """Gamma and lambda of a recording, or their defaults."""
+    return float(metadata.get("gamma") or GAMMA), float(metadata.get("lambda") or LAMBDA)
+
+
+def section_facts(observation: ObservationInfo) -> dict[str, Any]:
+    """What a section `trajectories` says of all its trajectories."""
+    sample = np.zeros((1, max(1, observation.frame_height), max(1, observation.frame_width), 1), np.uint8)
+    height, width, _ = film_strips(sample, SCRUB_RANGE).shape
+    return {
+        "segment": SEGMENT,
+        "scrub": {"steps": SCRUB_STEPS, "height": height, "step_width": width},
+        "film": {"columns": FILM_COLUMNS},
+    }
+
+
+@dataclass(frozen=True)
+class EpisodeNames:
+    """Names of the files of an episode, in a folder. They say how many steps a file has: of an episode that is still
+    going, the last ones are replaced.
+    """
+
+    folder: str
+    steps: int
+    going: bool
+
+    @property
+    def series(self) -> str:
+        return f"{self.folder}/series-{self.steps}{'-live' if self.going else ''}.js"
+
+    @property
+    def frames(self) -> list[str]:
+        return [f"{self.folder}/frames-{i}-{len(part)}.js" for i, part in enumerate(segments(self.steps), start=1)]
+
+    @property
+    def film_strips(self) -> list[str]:
+        parts = segments(self.steps, SCRUB_STEPS)
+        return [f"{self.folder}/scrub-{i}-{len(part)}.png" for i, part in enumerate(parts, start=1)]
+
+
+class ShownEpisode:
+    """An episode, and what the page shows of it.
+
+    Raises:
+        SamplesError: The episode has no steps yet, or is damaged; also where arrays are read.
+    """
+
+    def __init__(self, episode: Episode, info: AgentInfo, factors: tuple[float, float]) -> None:
+        self._episode, self._info, self._factors = episode, info, factors
+        self._images, self._stack = episode.frames, 1
+        if self._images is None or not is_image(self._images):
+            self._images, self._stack = episode.observations, info.observation.stack
+
+    @cached_property
+    def _played(self) -> Trajectories:
+        return episode_trajectories(self._episode)
+
+    def entry(self, folder: str) -> dict[str, Any]:
+        """The trajectory's entry, whose files are in `folder`."""
+        names = EpisodeNames(folder, len(self._episode), self._episode.end == GOING)
+        shown = is_image(self._images)
+        return {
+            "steps": names.steps,
+            "series": ChunkName(names.series),
+            "scrub": [ImageName(name) for name in names.film_strips] if shown else [],
+            "frames": [ChunkName(name) for name in names.frames] if shown else [],
+            "images": [],
+            "episodes": episode_entries(self._played, 0),
+        }
+
+    def series(self) -> dict[str, np.ndarray | bytes]:
+        """The arrays of the series: also `info.NAME`, and the parts of actions that are not discrete."""
+        groups: list[Sequence[int]] = [group.actions for group in self._info.action_groups]
+        arrays = series_arrays(compute_series(self._played, 0, self.advantages(), groups))
+        numbers = dict(self._episode.info)
+        if "actions" not in arrays:
+            actions = np.asarray(self._episode.actions)
+            numbers |= {f"action.{i}": part for i, part in enumerate(actions.reshape(len(actions), -1).T)}
+        if self._episode.training_rewards is not None:
+            numbers["training_reward"] = self._episode.training_rewards
+        steps = len(self._episode)
+        single = {name: np.asarray(array, np.float32) for name, array in numbers.items() if np.size(array) == steps}
+        return arrays | {f"info.{name}": array.reshape(steps) for name, array in single.items()}
+
+    def advantages(self) -> np.ndarray | None:
+        """Advantages (T,) of the actions taken; None where neither values nor action values were recorded."""
+        played = self._played
+        if played.values is None and (played.q_values is None or played.actions[0].ndim > 1):
+            return None
+        return compute_advantages(played, *self._factors)[0]
+
+    def frames(self, part: slice) -> dict[str, np.ndarray | bytes]:
+        """The arrays of a segment's chunk."""
+        stack = self._info.observation.stack
+        stacks = None
+        if stack > 1 and is_image(self._episode.observations):
+            stacks = frames_side_by_side(np.asarray(self._episode.observations[part]), stack)
+        return frame_arrays(self._shown(part), stacks, thread_count())
+
+    def film_strip(self, part: slice) -> np.ndarray:
+        """A part of the film strip (h, n * w, 1 | 3) uint8."""
+        return film_strips(self._shown(part), SCRUB_RANGE)
+
+    def _shown(self, part: slice) -> np.ndarray:
+        """Frames (n, H, W, 1 | 3) uint8: those that were rendered, else the newest of the observations."""
+        if not is_image(self._images):
+            raise SamplesError(f"episode {self._episode.index} has no images: its observations are numbers")
+        return newest_frames(np.asarray(self._images[part]), self._stack)

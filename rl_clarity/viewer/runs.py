@@ -1,0 +1,185 @@
+"""The runs of log directories: their recordings, read again when they have changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rl_clarity
+from rl_clarity.errors import SamplesError
+from rl_clarity.files import local_path
+from rl_clarity.keys import cache_key
+from rl_clarity.pages.manifest import AgentInfo, ObservationInfo
+from rl_clarity.recordings.layout import BLOCKS, EPISODES, GOING, METADATA, PLUGIN, STOPPED
+from rl_clarity.recordings.recorder import NAME
+from rl_clarity.recordings.recording import StoredRecording, find_recordings
+from rl_clarity.recordings.recording_files import RecordingFiles
+from rl_clarity.viewer.episodes import describe_recorded_agent
+
+SECONDS_BETWEEN_SCANS, REMOTE_SECONDS_BETWEEN_SCANS = 2.0, 60.0
+"""How often log directories are searched for new recordings."""
+SCAN_RATIO = 20
+"""The interval is at least so many times what the last search took."""
+IDLE_SECONDS = 600.0
+"""An episode whose end is missing counts as stopped after so long without a new step: its writer was killed."""
+ATTEMPTS = 3
+"""A recording is read again if it has changed meanwhile: the writer may have removed a file that was just listed."""
+UNKNOWN_AGENT = AgentInfo("", "policy", False, 0, ObservationInfo(0, 0, 0, 0, 0), (), ())
+
+
+@dataclass(frozen=True)
+class LogDirectory:
+    """A directory, or an address, that holds recordings, and its name where there are several."""
+
+    location: str
+    name: str = ""
+
+    @classmethod
+    def at(cls, place: str, name: str = "") -> LogDirectory:
+        """The directory at a path, which may begin with `~`, or at an address."""
+        path = local_path(place)
+        return cls(place if path is None else str(path.expanduser().resolve()), name)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run as it was when its recording was read last."""
+
+    number: int
+    """From 1, in the order in which recordings were found; it does not change while the viewer runs."""
+    name: str
+    location: str
+    key: str = ""
+    """Folder of the run's files: it identifies the recording, and the program that shows it."""
+    recording: StoredRecording | None = None
+    rows: Sequence[tuple[dict[str, Any], str | None]] = ()
+    """Facts of each episode, and why it is damaged; see `StoredRecording.listing`."""
+    agent: AgentInfo = UNKNOWN_AGENT
+    error: str | None = None
+    """Why the recording cannot be read."""
+    state: Any = None
+    """A value that changes whenever the recording does."""
+
+
+class Runs:
+    """All runs of log directories."""
+
+    def __init__(self, directories: Sequence[LogDirectory]) -> None:
+        self.directories = directories
+        self._runs: dict[str, Run] = {}
+        self._next_scan = 0.0
+
+    def snapshots(self) -> list[Snapshot]:
+        """Every run as it is now, sorted by name."""
+        self._scan()
+        current = [run.current() for run in list(self._runs.values())]
+        return sorted((one for one in current if one is not None), key=lambda one: (one.name, one.location))
+
+    def exist(self) -> bool:
+        """Whether there is any recording. Reads no recording."""
+        self._scan()
+        return bool(self._runs)
+
+    def _scan(self) -> None:
+        start = time.monotonic()
+        if start < self._next_scan:
+            return
+        remote = False
+        for directory in self.directories:
+            remote = remote or local_path(directory.location) is None
+            for location in find_recordings(directory.location):
+                if location not in self._runs and is_inside(location, directory.location):
+                    self._runs[location] = Run(len(self._runs) + 1, run_name(location, directory), location, directory)
+        end = time.monotonic()
+        shortest = REMOTE_SECONDS_BETWEEN_SCANS if remote else SECONDS_BETWEEN_SCANS
+        self._next_scan = end + max(shortest, SCAN_RATIO * (end - start))
+
+
+def run_name(location: str, directory: LogDirectory) -> str:
+    """Name of a recording's run: its directory relative to the log directory, as TensorBoard names runs.
+
+    The recording's own name follows if it is not the recorder's default.
+    """
+    run, _, recording = location.rpartition(f"/{PLUGIN}/")
+    if not run:
+        run, recording = location, NAME
+    root = directory.location.rstrip("/")
+    inside = run[len(root) :].strip("/") if run.startswith(root) else run
+    parts = [directory.name, inside, "" if recording == NAME else recording]
+    return "/".join(part for part in parts if part) or "."
+
+
+def is_inside(location: str, directory: str) -> bool:
+    """Whether a recording and its files are in a directory, links followed."""
+    folder, root = local_path(location), local_path(directory)
+    if folder is None or root is None:
+        return True
+    resolved = root.resolve()
+    try:
+        links = [Path(entry.path) for entry in os.scandir(folder) if entry.is_symlink()]
+        return all(path.resolve().is_relative_to(resolved) for path in (folder, *links))
+    except OSError:
+        return False
+
+
+class Run:
+    """A recording that may be written while it is shown."""
+
+    def __init__(self, number: int, name: str, location: str, directory: LogDirectory) -> None:
+        self._directory = directory
+        self._snapshot = Snapshot(number, name, location)
+        self._files = RecordingFiles(location)
+
+    def current(self) -> Snapshot | None:
+        """The run as it is now; None if its recording was deleted."""
+        for _ in range(ATTEMPTS):
+            state, idle = self._state()
+            if state is None:
+                return None
+            if state == self._snapshot.state:
+                break
+            before = self._snapshot
+            try:
+                self._snapshot = self._read(state, idle)
+            except SamplesError as error:
+                self._snapshot = Snapshot(before.number, before.name, before.location, error=error.message, state=state)
+        return self._snapshot
+
+    def _state(self) -> tuple[Any, bool]:
+        """A value that changes whenever the recording does, and whether nothing was written for long."""
+        states = [self._files.state(name) for name in (METADATA, EPISODES, BLOCKS)]
+        if states[0] is None:
+            return None, False
+        changed = next((one[1] for one in reversed(states) if one is not None), None)
+        idle = changed is not None and time.time() - changed > IDLE_SECONDS
+        return [states, idle], idle
+
+    def _read(self, state: Any, idle: bool) -> Snapshot:
+        before = self._snapshot
+        if not is_inside(before.location, self._directory.location):
+            raise SamplesError(f"{before.location} has links that lead out of {self._directory.location}")
+        recording = StoredRecording(before.location)
+        version = rl_clarity.__version__
+        key = cache_key([before.location, recording.metadata.get("begun"), version])[:16]
+        rows = recording.listing()
+        if idle:
+            rows = [({**row, "end": STOPPED} if row["end"] == GOING else row, problem) for row, problem in rows]
+        agent = before.agent if before.key == key else UNKNOWN_AGENT
+        if agent is UNKNOWN_AGENT:
+            agent = _first_agent(recording, rows, f"agent-{before.number}")
+        return Snapshot(before.number, before.name, before.location, key, recording, rows, agent, None, state)
+
+
+def _first_agent(recording: StoredRecording, rows: Sequence[tuple[dict[str, Any], str | None]], id: str) -> AgentInfo:
+    """The agent of the first episode that can be read."""
+    for row, problem in rows:
+        if problem is None and row["steps"]:
+            try:
+                return describe_recorded_agent(recording.metadata, recording.episode(row["episode"]), id)
+            except SamplesError:
+                continue
+    return UNKNOWN_AGENT

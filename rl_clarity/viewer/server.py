@@ -1,0 +1,74 @@
+"""`rl-clarity serve`: the page of recordings on a web server of its own."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rl_clarity.errors import DependencyError, OptionError
+from rl_clarity.viewer.page import RecordingsPage
+from rl_clarity.viewer.runs import LogDirectory
+
+HOST, PORT = "127.0.0.1", 6007
+LOCAL_NAMES = ["localhost", "127.0.0.1", "[::1]"]
+
+
+def serve(
+    directories: Sequence[str],
+    *,
+    host: str = HOST,
+    port: int = PORT,
+    started: Callable[[str], None] = print,
+) -> None:
+    """Serve the page of recordings in log directories until the process is interrupted.
+
+    Args:
+        directories: Log directories, recordings, or their addresses.
+        host: Name or address to listen on. If it can be reached from other machines, a random token is part of the
+            page's address, and requests without it are refused.
+        port: Port to listen on; 0 for a free one.
+        started: Called with the page's address.
+
+    Raises:
+        OptionError: It cannot listen there.
+        DependencyError: A package of the extra `tensorboard` is missing.
+    """
+    server = make_server(directories, host, port, started)
+    try:
+        server.run()
+    finally:
+        server.close()
+
+
+def make_server(directories: Sequence[str], host: str, port: int, started: Callable[[str], None] = print) -> Any:
+    """A server that listens, and that `run` starts; see `serve`."""
+    try:
+        import waitress
+
+        from rl_clarity.viewer.application import TOKEN, Application, TokenRequired
+    except ImportError as error:
+        raise DependencyError(f'serve needs {error.name}: pip install "rl-clarity[tensorboard]"') from error
+    page = RecordingsPage([LogDirectory.at(one) for one in directories], ", ".join(directories))
+    local = is_local(host)
+    application: Any = Application(page, hosts=LOCAL_NAMES if local else None)
+    query = ""
+    if not local:
+        token = secrets.token_urlsafe()
+        application, query = TokenRequired(application, token), f"?{TOKEN}={token}"
+    try:
+        server = waitress.create_server(application, host=host, port=port, ident=None)
+    except (OSError, ValueError) as error:
+        raise OptionError(f"cannot listen on {host}, port {port}: {error}; choose another --host or --port") from error
+    shown = f"[{host}]" if ":" in host else host
+    started(f"http://{shown}:{getattr(server, 'effective_port', port)}/{query}")
+    return server
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach what listens there."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
