@@ -22,7 +22,7 @@ from rl_clarity.pages.document import compiled_bundle
 from rl_clarity.viewer.page import MANIFEST, Content, RecordingsPage, content
 
 INDEX, MODULE, SCRIPT, DATA = "index.html", "index.js", "page.js", "data/"
-HTML, JAVASCRIPT = "text/html; charset=utf-8", "text/javascript; charset=utf-8"
+HTML, JAVASCRIPT, TEXT = "text/html; charset=utf-8", "text/javascript; charset=utf-8", "text/plain; charset=utf-8"
 FIXED, CHANGING = "private, max-age=31536000, immutable", "no-cache"
 TOKEN, COOKIE = "token", "rl-clarity-token"
 METHODS = ("GET", "HEAD")
@@ -55,14 +55,15 @@ class Application:
         }
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
-        response: Any
         try:
             request = Request(environ)
             request.trusted_hosts = self._hosts
             request.host  # raises SecurityError
             response = self._response(request)
         except HTTPException as error:
-            response = error.get_response(environ)
+            response = Response(f"{error.description}\n", error.code, content_type=TEXT)
+            if isinstance(error, MethodNotAllowed):
+                response.headers["Allow"] = ", ".join(METHODS)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
         answer: Iterable[bytes] = response(environ, start_response)
@@ -70,7 +71,7 @@ class Application:
 
     def _response(self, request: Request) -> Response:
         if request.method not in METHODS:
-            raise MethodNotAllowed(valid_methods=METHODS)
+            raise MethodNotAllowed
         found = self._find(request.path)
         response = Response(found.data, content_type=found.type)
         response.headers["Cache-Control"] = FIXED if found.fixed else CHANGING
@@ -119,7 +120,7 @@ class TokenRequired:
         request = Request(environ)
         in_address = self._is_token(request.args.get(TOKEN, ""))
         if not in_address and not self._is_token(request.cookies.get(COOKIE, "")):
-            response = Response("The address needs the token that rl-clarity serve printed.\n", 403)
+            response = Response("The address needs the token that rl-clarity serve printed.\n", 403, content_type=TEXT)
             refused: Iterable[bytes] = response(environ, start_response)
             return refused
         cookie = SimpleCookie({COOKIE: self._token})

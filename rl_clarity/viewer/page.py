@@ -29,10 +29,11 @@ SCRIPT, IMAGE, JSON = "text/javascript; charset=utf-8", "image/png", "applicatio
 LIVE = "live"
 """Why an episode that is still going has ended, as the page says it."""
 CACHE_BYTES = 64 * 2**20
+_NUMBER = "(?:0|[1-9][0-9]{0,8})"
 _NAME = re.compile(
-    r"(?P<key>[0-9a-f]{16})/(?P<episode>\d{1,9})/"
-    r"(?:(?P<entry>entry)-[0-9a-f]{12}\.json|(?P<series>series)-(?P<length>\d{1,9})(?P<live>-live)?\.js"
-    r"|(?P<kind>frames|scrub)-(?P<part>[1-9]\d{0,8})-(?P<steps>[1-9]\d{0,8})\.(?P<type>js|png))"
+    rf"(?P<key>[0-9a-f]{{16}})/(?P<episode>{_NUMBER})/"
+    rf"(?:(?P<entry>entry)-[0-9a-f]{{12}}\.json|(?P<series>series)-(?P<length>{_NUMBER})(?P<live>-live)?\.js"
+    rf"|(?P<kind>frames|scrub)-(?P<part>{_NUMBER})-(?P<steps>{_NUMBER})\.(?P<type>js|png))"
 )
 
 
@@ -198,7 +199,7 @@ def _read(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Match[str]
     length = SEGMENT if match["kind"] == "frames" else SCRUB_STEPS
     start = (int(match["part"]) - 1) * length
     stop = start + int(match["steps"])
-    if stop - start > length or stop > row["steps"] or (match["type"] == "png") != (match["kind"] == "scrub"):
+    if not 0 <= start < stop <= min(start + length, row["steps"]) or (match["type"] == "png") != (match["kind"] == "scrub"):
         return None
     shown = ShownEpisode(recording.episode(index), agent, factors)
     if match["kind"] == "frames":
