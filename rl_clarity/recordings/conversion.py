@@ -80,7 +80,12 @@ def recorded_games(recording: Recording) -> Trajectories:
 
 
 def recorded_episode(recording: Recording, episode: Episode) -> Trajectories:
-    """Return an episode as a single trajectory; images are read where they are indexed."""
+    """Return an episode as a single trajectory; images are read where they are indexed.
+
+    Raises SamplesError if it has no steps.
+    """
+    if not len(episode):
+        raise SamplesError(f"{recording.location}: episode {episode.index} has no steps")
     return _in_rows(recording, [[episode]])
 
 
@@ -94,21 +99,6 @@ def _in_rows(recording: Recording, episodes: Sequence[Sequence[Episode]]) -> Tra
         rows.append(row)
     arrays: dict[str, Any] = {name: RaggedArray([row[name] for row in rows]) for name in _common(rows)}
     return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=_combos(recording))
-
-
-def episode_trajectories(episode: Episode) -> Trajectories:
-    """Return an episode as one trajectory. Images are read where they are indexed, if there are any.
-
-    Raises SamplesError if the episode has no steps, or no actions or rewards.
-    """
-    if not len(episode):
-        raise SamplesError(f"episode {episode.index} has no steps yet")
-    arrays: dict[str, Any] = _flags(episode, slice(None))
-    for name in COPIED:
-        array = getattr(episode, name)
-        if array is not None:
-            arrays[NAMES.get(name, name)] = array if name in IMAGES else np.asarray(array)
-    return from_arrays(Trajectories, {name: RaggedArray([array]) for name, array in arrays.items()})
 
 
 class _Joined:

@@ -16,6 +16,7 @@ from typing import Any
 
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound, UnprocessableEntity
 from werkzeug.wrappers import Request, Response
+from werkzeug.wsgi import get_host
 
 from rl_clarity.errors import ClarityError
 from rl_clarity.pages.document import compiled_bundle
@@ -32,6 +33,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self' 'sha256-{}'; style-src 'unsafe-inline'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
+
 
 class Application:
     """Serves the page and its data.
@@ -56,10 +58,8 @@ class Application:
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
         try:
-            request = Request(environ)
-            request.trusted_hosts = self._hosts
-            request.host  # raises SecurityError
-            response = self._response(request)
+            get_host(environ, self._hosts)  # raises SecurityError
+            response = self._response(Request(environ))
         except HTTPException as error:
             response = Response(f"{error.description}\n", error.code, content_type=TEXT)
             if isinstance(error, MethodNotAllowed):

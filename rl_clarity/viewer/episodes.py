@@ -26,9 +26,9 @@ from rl_clarity.pages.files import SEGMENT, segments
 from rl_clarity.pages.images import film_strips, frames_side_by_side, newest_frames
 from rl_clarity.pages.manifest import AgentInfo, ChunkName, ImageName, ObservationInfo
 from rl_clarity.recordings.advantages import compute_advantages
-from rl_clarity.recordings.conversion import episode_trajectories
+from rl_clarity.recordings.conversion import recorded_episode
 from rl_clarity.recordings.layout import GOING
-from rl_clarity.recordings.recording import Episode
+from rl_clarity.recordings.recording import Episode, Recording
 from rl_clarity.recordings.samples import Trajectories
 from rl_clarity.threads import thread_count
 
@@ -123,15 +123,15 @@ class ShownEpisode:
         SamplesError: The episode has no steps yet, or is damaged; also where arrays are read.
     """
 
-    def __init__(self, episode: Episode, info: AgentInfo, factors: tuple[float, float]) -> None:
-        self._episode, self._info, self._factors = episode, info, factors
+    def __init__(self, recording: Recording, episode: Episode, info: AgentInfo) -> None:
+        self._recording, self._episode, self._info = recording, episode, info
         self._images, self._stack = episode.frames, 1
         if self._images is None or not is_image(self._images):
             self._images, self._stack = episode.observations, info.observation.stack
 
     @cached_property
     def _played(self) -> Trajectories:
-        return episode_trajectories(self._episode)
+        return recorded_episode(self._recording, self._episode)
 
     def entry(self, folder: str) -> dict[str, Any]:
         """The trajectory's entry, whose files are in `folder`."""
@@ -165,7 +165,7 @@ class ShownEpisode:
         played = self._played
         if played.values is None and (played.q_values is None or played.actions[0].ndim > 1):
             return None
-        return compute_advantages(played, *self._factors)[0]
+        return compute_advantages(played, *discounts(self._recording.metadata))[0]
 
     def frames(self, part: slice) -> dict[str, np.ndarray | bytes]:
         """The arrays of a segment's chunk."""

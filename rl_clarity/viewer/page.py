@@ -20,7 +20,7 @@ from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.images import encode_png
 from rl_clarity.pages.manifest import Manifest, RecordingInfo, Section, ViewOptions
 from rl_clarity.recordings.layout import GOING
-from rl_clarity.viewer.episodes import ShownEpisode, discounts, section_facts
+from rl_clarity.viewer.episodes import ShownEpisode, section_facts
 from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot
 
 KIND = "recordings"
@@ -183,10 +183,8 @@ def _read(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Match[str]
     index, folder = int(match["episode"]), f"{match['key']}/{match['episode']}"
     recording = run.recording
     assert recording is not None
-    agent = run.agent
-    factors = discounts(recording.metadata)
     if match["entry"]:
-        shown = ShownEpisode(recording.episode(index), agent, factors)
+        shown = ShownEpisode(recording, recording.episode(index), run.agent)
         data = as_json({"trajectory": shown.entry(folder)}).encode()
         return content(data, JSON, fixed=name == _entry_name(run, row))
     if match["series"]:
@@ -194,14 +192,16 @@ def _read(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Match[str]
         if not match["live"] and steps != row["steps"]:
             return None
         episode = recording.episode(index, steps if match["live"] else None)
-        arrays = ShownEpisode(episode, agent, factors).series()
+        arrays = ShownEpisode(recording, episode, run.agent).series()
         return content(encode_chunk(name, arrays).script(), SCRIPT)
     length = SEGMENT if match["kind"] == "frames" else SCRUB_STEPS
     start = (int(match["part"]) - 1) * length
     stop = start + int(match["steps"])
-    if not 0 <= start < stop <= min(start + length, row["steps"]) or (match["type"] == "png") != (match["kind"] == "scrub"):
+    if not 0 <= start < stop <= min(start + length, row["steps"]) or (match["type"] == "png") != (
+        match["kind"] == "scrub"
+    ):
         return None
-    shown = ShownEpisode(recording.episode(index), agent, factors)
+    shown = ShownEpisode(recording, recording.episode(index), run.agent)
     if match["kind"] == "frames":
         return content(encode_chunk(name, shown.frames(slice(start, stop))).script(), SCRIPT)
     return content(encode_png(shown.film_strip(slice(start, stop))), IMAGE)

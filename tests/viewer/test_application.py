@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import random
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,8 +12,7 @@ import pytest
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.pages.images import decode_png
 from rl_clarity.recordings.recorder import Recorder
-from tests.pipeline.small import REPOSITORY
-from tests.recordings.episodes import SHAPE, add_episode, make_recording, step_values
+from tests.recordings.episodes import add_episode, make_recording, step_values
 
 pytest.importorskip("werkzeug")
 
@@ -231,7 +224,11 @@ def hostile_paths(key: str, recording: Path) -> list[str]:
         *(f"{key}/0/frames-{part}.js" for part in ("0-3", "1-0", "1-65", "2-3", "1-99", "999999999-1", "1-3-3", "-1")),
         *(f"{key}/0/series-{length}.js" for length in ("4", "2", "03x", "-3", "3-dead")),
         *(f"{key.upper()}x/0/series-3.js", "0" * 16 + "/0/series-3.js", f"{key[:-1]}/0/series-3.js"),
-        *("recording.json", "plugins/rl_clarity/training/recording.json", "exp1/plugins/rl_clarity/training/recording.json"),
+        *(
+            "recording.json",
+            "plugins/rl_clarity/training/recording.json",
+            "exp1/plugins/rl_clarity/training/recording.json",
+        ),
     ]
     return [*targets, *encoded, *twice, *backslashes, *others]
 
