@@ -16,6 +16,8 @@ from tests.recordings.episodes import add_episode, make_recording, step_values
 
 pytest.importorskip("werkzeug")
 
+import itertools
+
 from werkzeug.test import Client
 
 from rl_clarity.viewer.application import Application, TokenRequired
@@ -80,7 +82,7 @@ def read_frames(client: Client, entry: dict[str, Any]) -> np.ndarray:
     for name in entry["frames"]:
         arrays = read_chunk(client, name)
         ends = arrays["offsets"]
-        frames += [decode_png(name, arrays["png"][a:b].tobytes()) for a, b in zip(ends, ends[1:], strict=False)]
+        frames += [decode_png(name, arrays["png"][a:b].tobytes()) for a, b in itertools.pairwise(ends)]
     return np.stack(frames)
 
 
