@@ -15,13 +15,13 @@ from typing import Any
 from rl_clarity.analyses.trajectories import SCRUB_STEPS
 from rl_clarity.errors import SamplesError
 from rl_clarity.keys import as_json, cache_key, to_plain
-from rl_clarity.pages.chunks import encode_chunk
+from rl_clarity.pages.chunks import encode_chunk, parse_script
 from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.images import encode_png
-from rl_clarity.pages.manifest import Manifest, RecordingInfo, Section, ViewOptions
+from rl_clarity.pages.manifest import ChunkName, Manifest, RecordingInfo, Section, ViewOptions
 from rl_clarity.recordings.layout import GOING
 from rl_clarity.viewer.episodes import ShownEpisode, section_facts
-from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot
+from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot, is_inside
 
 KIND = "recordings"
 MANIFEST = "manifest.json"
@@ -35,6 +35,9 @@ _NAME = re.compile(
     rf"(?:(?P<entry>entry)-[0-9a-f]{{12}}\.json|(?P<series>series)-(?P<length>{_NUMBER})(?P<live>-live)?\.js"
     rf"|(?P<kind>frames|scrub)-(?P<part>{_NUMBER})-(?P<steps>{_NUMBER})\.(?P<type>js|png))"
 )
+
+
+_EXPLAINED = re.compile(r"(?P<key>[0-9a-f]{16})/explained-(?P<version>[0-9a-f]{12})/(?P<file>.+)")
 
 
 @dataclass(frozen=True)
@@ -85,23 +88,18 @@ class RecordingsPage:
 
         Raises SamplesError if what was recorded is damaged; the manifest says so from then on.
         """
-        match = _NAME.fullmatch(name)
-        if match is None:
-            return None
         state = None
         while True:
             with self._lock:
-                run = next((one for one in self._runs.snapshots() if one.key == match["key"]), None)
-            index = int(match["episode"])
-            row = None if run is None else next((row for row, _ in run.rows if row["episode"] == index), None)
-            if run is None or row is None:
+                run = next((one for one in self._runs.snapshots() if one.key and name.startswith(f"{one.key}/")), None)
+            if run is None:
                 return None
             try:
-                return self._cached(name, partial(_read, run, row, name, match))
-            except SamplesError as error:
+                return self._cached(name, partial(_read, run, name))
+            except EpisodeError as error:
                 if state == run.state:
                     with self._lock:
-                        self._problems[run.key, index] = error.message
+                        self._problems[run.key, error.index] = error.message
                     raise
                 state = run.state  # the writer may have moved data meanwhile: try again
 
@@ -126,11 +124,13 @@ def describe_page(snapshots: Sequence[Snapshot], title: str, problems: Mapping[A
             trajectories += [{"steps": 0}] * (index - len(trajectories))  # of episodes that were removed
             known = problem is None and row["steps"] > 0
             trajectories.append({"steps": row["steps"], "entry": _entry_name(run, row)} if known else {"steps": 0})
-            episodes.append(_episode_row(number, row, problem))
-        ids = {"agent": f"agent-{run.number}", "recording": f"recording-{run.number}"}
+            explained = run.explanations is not None and index in run.explanations.episodes
+            episodes.append(_episode_row(number, row, problem, explained))
+        ids: Any = {"agent": f"agent-{run.number}", "recording": f"recording-{run.number}"}
         data = {**section_facts(run.agent.observation), "trajectories": trajectories}
         data["bookmarks"] = {"high": [], "low": []}
         sections.append(Section("trajectories", "Trajectories", data, **ids))
+        sections += [replace(section, **ids) for section in _explained_sections(run)]
     listing = {
         "live": True,
         "logdir": title,
@@ -153,7 +153,25 @@ def describe_page(snapshots: Sequence[Snapshot], title: str, problems: Mapping[A
     return manifest.to_dict()
 
 
-def _episode_row(run: int, row: Mapping[str, Any], problem: str | None) -> dict[str, Any]:
+def _explained_sections(run: Snapshot) -> list[Section]:
+    """Sections `saliency`, whose maps are in the entries of episodes, and `state_map`."""
+    explanations, sections = run.explanations, []
+    if explanations is None:
+        return []
+    if explanations.saliency:
+        methods = [
+            {**method, "maps": [], "scales": {output["id"]: [] for output in method["outputs"]}}
+            for method in explanations.saliency
+        ]
+        every = min(explanations.every.values())
+        sections.append(Section("saliency", "Saliency", {"every": every, "methods": methods}))
+    if explanations.state_map is not None:
+        maps = [{**one, "chunk": _explained_name(run, one["chunk"])} for one in explanations.state_map["maps"]]
+        sections.append(Section("state_map", "State map", {**explanations.state_map, "maps": maps}))
+    return sections
+
+
+def _episode_row(run: int, row: Mapping[str, Any], problem: str | None, explained: bool) -> dict[str, Any]:
     return {
         "run": run,
         "trajectory": row["episode"],
@@ -163,7 +181,7 @@ def _episode_row(run: int, row: Mapping[str, Any], problem: str | None) -> dict[
         "length": row["steps"],
         "time": row["start_time"],
         "end": LIVE if row["end"] == GOING else row["end"],
-        "explained": False,
+        "explained": explained,
         "error": problem,
     }
 
@@ -174,19 +192,42 @@ def _env_name(run: Snapshot) -> str:
 
 
 def _entry_name(run: Snapshot, row: Mapping[str, Any]) -> str:
-    version = cache_key([row["steps"], row["end"], row["return"]])[:12]
+    explained = None if run.explanations is None else run.explanations.episodes.get(row["episode"])
+    version = cache_key([row["steps"], row["end"], row["return"], explained])[:12]
     return f"{run.key}/{row['episode']}/entry-{version}.json"
 
 
-def _read(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Match[str]) -> Content | None:
-    """The file of an episode, if it has or had one of this name."""
-    index, folder = int(match["episode"]), f"{match['key']}/{match['episode']}"
-    recording = run.recording
+class EpisodeError(SamplesError):
+    """A damaged episode."""
+
+    def __init__(self, index: int, message: str) -> None:
+        self.index = index
+        super().__init__(message)
+
+
+def _read(run: Snapshot, name: str) -> Content | None:
+    """A run's file, if it has or had one of this name."""
+    match = _EXPLAINED.fullmatch(name)
+    if match is not None:
+        return _read_explained(run, name, match["file"])
+    match = _NAME.fullmatch(name)
+    row = match and next((row for row, _ in run.rows if row["episode"] == int(match["episode"])), None)
+    if match is None or row is None:
+        return None
+    try:
+        return _read_episode(run, row, name, match)
+    except SamplesError as error:
+        raise EpisodeError(row["episode"], error.message) from error
+
+
+def _read_episode(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Match[str]) -> Content | None:
+    recording, index = run.recording, row["episode"]
     assert recording is not None
     if match["entry"]:
         shown = ShownEpisode(recording, recording.episode(index), run.agent)
-        data = as_json({"trajectory": shown.entry(folder)}).encode()
-        return content(data, JSON, fixed=name == _entry_name(run, row))
+        entry = {"trajectory": shown.entry(f"{run.key}/{index}"), "saliency": _saliency(run, index)}
+        data = as_json({key: value for key, value in entry.items() if value is not None})
+        return content(data.encode(), JSON, fixed=name == _entry_name(run, row))
     if match["series"]:
         steps = int(match["length"])
         if not match["live"] and steps != row["steps"]:
@@ -205,6 +246,40 @@ def _read(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Match[str]
     if match["kind"] == "frames":
         return content(encode_chunk(name, shown.frames(slice(start, stop))).script(), SCRIPT)
     return content(encode_png(shown.film_strip(slice(start, stop))), IMAGE)
+
+
+def _saliency(run: Snapshot, index: int) -> dict[str, Any] | None:
+    """Maps of an episode by method, if there are any."""
+    methods = {} if run.explanations is None else run.explanations.episodes.get(index, {})
+    return {
+        method: {**maps, "maps": [_explained_name(run, name) for name in maps["maps"]]}
+        for method, maps in methods.items()
+    } or None
+
+
+def _explained_name(run: Snapshot, file: str) -> ChunkName:
+    """Name of a file of explanations, which contains the file's version."""
+    assert run.explanations is not None
+    try:
+        status = run.explanations.path(file).stat()
+        version = [status.st_mtime_ns, status.st_size]
+    except OSError:
+        version = []
+    return ChunkName(f"{run.key}/explained-{cache_key(version)[:12]}/{file}")
+
+
+def _read_explained(run: Snapshot, name: str, file: str) -> Content | None:
+    if run.explanations is None or file not in run.explanations.files:
+        return None
+    path = run.explanations.path(file)
+    try:
+        fixed = name == _explained_name(run, file)
+        if not is_inside(path, run.location):
+            return None
+        chunk = parse_script(path.read_bytes(), file)
+    except OSError:
+        return None
+    return content(replace(chunk, name=name).script(), SCRIPT, fixed=fixed)
 
 
 def content(data: bytes, kind: str, *, fixed: bool = True) -> Content:

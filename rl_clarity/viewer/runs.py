@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import rl_clarity
 from rl_clarity.errors import SamplesError
+from rl_clarity.explaining.files import EXPLAINED, Explanations, read_explanations
 from rl_clarity.files import local_path
+from rl_clarity.jobs.store import DIRECTORY
 from rl_clarity.keys import cache_key
 from rl_clarity.pages.manifest import AgentInfo, ObservationInfo
 from rl_clarity.recordings.layout import BLOCKS, EPISODES, GOING, METADATA, PLUGIN, STOPPED
@@ -61,8 +64,10 @@ class Snapshot:
     agent: AgentInfo = UNKNOWN_AGENT
     error: str | None = None
     """Why the recording cannot be read."""
+    explanations: Explanations | None = None
+    """Saliency and state maps of its episodes."""
     state: Any = None
-    """A value that changes whenever the recording does."""
+    """A value that changes whenever the recording or its explanations do."""
 
 
 class Runs:
@@ -113,15 +118,15 @@ def run_name(location: str, directory: LogDirectory) -> str:
     return "/".join(part for part in parts if part) or "."
 
 
-def is_inside(location: str, directory: str) -> bool:
-    """Whether a recording and its files are in a directory, links followed."""
-    folder, root = local_path(location), local_path(directory)
-    if folder is None or root is None:
+def is_inside(place: str | Path, directory: str) -> bool:
+    """Whether a recording with its files, or a file, is in a directory, links followed."""
+    path, root = local_path(str(place)), local_path(directory)
+    if path is None or root is None:
         return True
     resolved = root.resolve()
     try:
-        links = [Path(entry.path) for entry in os.scandir(folder) if entry.is_symlink()]
-        return all(path.resolve().is_relative_to(resolved) for path in (folder, *links))
+        links = [Path(entry.path) for entry in os.scandir(path) if entry.is_symlink()] if path.is_dir() else []
+        return all(one.resolve().is_relative_to(resolved) for one in (path, *links))
     except OSError:
         return False
 
@@ -156,7 +161,11 @@ class Run:
             return None, False
         changed = next((one[1] for one in reversed(states) if one is not None), None)
         idle = changed is not None and time.time() - changed > IDLE_SECONDS
-        return [states, idle], idle
+        folder, explained = local_path(self._snapshot.location), None
+        if folder is not None:
+            with suppress(OSError):  # its files are replaced as more is explained, which changes the folder's time
+                explained = (folder / EXPLAINED / DIRECTORY).stat().st_mtime_ns
+        return [states, idle, explained], idle
 
     def _read(self, state: Any, idle: bool) -> Snapshot:
         before = self._snapshot
@@ -171,7 +180,11 @@ class Run:
         agent = before.agent if before.key == key else UNKNOWN_AGENT
         if agent is UNKNOWN_AGENT:
             agent = _first_agent(recording, rows, f"agent-{before.number}")
-        return Snapshot(before.number, before.name, before.location, key, recording, rows, agent, None, state)
+        return replace(
+            Snapshot(before.number, before.name, before.location, key, recording, rows, agent),
+            explanations=read_explanations(before.location),
+            state=state,
+        )
 
 
 def _first_agent(recording: StoredRecording, rows: Sequence[tuple[dict[str, Any], str | None]], id: str) -> AgentInfo:
