@@ -1,5 +1,5 @@
 """The command line: `rl-clarity run | compare | record | explain | train | demo | inspect | evaluate | ablate | check |
-export | verify | gallery | serve | convert | edit`.
+export | verify | gallery | serve | publish | convert | edit`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
@@ -32,6 +32,7 @@ from rl_clarity.cli.arguments import (
     Export,
     Gallery,
     Inspect,
+    Publish,
     Record,
     Run,
     Serve,
@@ -348,6 +349,13 @@ def _serve(command: Serve) -> Result:
     return {}, ""
 
 
+def _publish(command: Publish) -> Result:
+    from rl_clarity.viewer.publishing import publish
+
+    options = {"title": command.title, "single_file": command.single_file, "overwrite": command.force}
+    return _page(publish(command.logdir, command.output_dir, command.episodes, **options))
+
+
 def _frames(text: str | None, count: int) -> range | None:
     """Parse FIRST:LAST, counted from 1, to a range of steps."""
     if text is None:
@@ -411,6 +419,7 @@ RUNNERS: dict[type, Any] = {
     Verify: _verify,
     Gallery: _gallery,
     Serve: _serve,
+    Publish: _publish,
     Convert: _convert,
     Edit: _edit,
 }

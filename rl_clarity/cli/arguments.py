@@ -436,6 +436,26 @@ class Serve(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Publish(Command):
+    """Write chosen episodes of recordings, and their explanations, as a static page that needs no server. An
+    interrupted command is resumed by the same command.
+    """
+
+    logdir: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="LOGDIR")]
+    """A log directory, a run in it, a recording, or their address."""
+    output_dir: DirectoryPath
+    """Directory of the page."""
+    episodes: tuple[str, ...] = ()
+    """Numbers of episodes in all runs, or RUN~NUMBER; by default the newest 8 of each run."""
+    title: str | None = None
+    """Title of the page; the names of the runs by default."""
+    single_file: Switch = False
+    """Put everything into one HTML file."""
+    force: Switch = False
+    """Replace a page in the directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Convert(CheckpointCommand):
     """Convert a checkpoint of any known format to safetensors, with its metadata."""
 
@@ -485,6 +505,7 @@ COMMANDS: dict[str, Any] = {
             Verify,
             Gallery,
             Serve,
+            Publish,
             Convert,
             Edit,
         ),

@@ -18,16 +18,13 @@ from rl_clarity.keys import as_json, cache_key, to_plain
 from rl_clarity.pages.chunks import encode_chunk, parse_script
 from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.images import encode_png
-from rl_clarity.pages.manifest import ChunkName, Manifest, RecordingInfo, Section, ViewOptions
-from rl_clarity.recordings.layout import GOING
-from rl_clarity.viewer.episodes import ShownEpisode, section_facts
+from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.viewer.episodes import ShownEpisode
+from rl_clarity.viewer.manifest import KIND, ShownRun, describe_episode, describe_page
 from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot, is_inside
 
-KIND = "recordings"
 MANIFEST = "manifest.json"
 SCRIPT, IMAGE, JSON = "text/javascript; charset=utf-8", "image/png", "application/json"
-LIVE = "live"
-"""Why an episode that is still going has ended, as the page says it."""
 CACHE_BYTES = 64 * 2**20
 _NUMBER = "(?:0|[1-9][0-9]{0,8})"
 _NAME = re.compile(
@@ -78,7 +75,8 @@ class RecordingsPage:
         before = self._manifest
         if before is not None and before[0] == state:
             return before[1]
-        manifest = describe_page(snapshots, self.title, problems)
+        runs = [_show(run, problems) for run in snapshots]
+        manifest = describe_page(runs, self.title, id=cache_key([KIND, self.title]), logdir=self.title).to_dict()
         made = content(json.dumps(to_plain(manifest, finite=True)).encode(), JSON, fixed=False)
         self._manifest = state, made
         return made
@@ -112,45 +110,18 @@ class RecordingsPage:
         return found
 
 
-def describe_page(snapshots: Sequence[Snapshot], title: str, problems: Mapping[Any, str]) -> dict[str, Any]:
-    """The manifest of runs; `problems` are those of episodes that were noticed when they were read."""
-    episodes: list[dict[str, Any]] = []
-    sections: list[Section] = []
-    for number, run in enumerate(snapshots):
-        trajectories: list[dict[str, Any]] = []
-        for row, listed in run.rows:
-            index = row["episode"]
-            problem = listed or problems.get((run.key, index))
-            trajectories += [{"steps": 0}] * (index - len(trajectories))  # of episodes that were removed
-            known = problem is None and row["steps"] > 0
-            trajectories.append({"steps": row["steps"], "entry": _entry_name(run, row)} if known else {"steps": 0})
-            explained = run.explanations is not None and index in run.explanations.episodes
-            episodes.append(_episode_row(number, row, problem, explained))
-        ids: Any = {"agent": f"agent-{run.number}", "recording": f"recording-{run.number}"}
-        data = {**section_facts(run.agent.observation), "trajectories": trajectories}
-        data["bookmarks"] = {"high": [], "low": []}
-        sections.append(Section("trajectories", "Trajectories", data, **ids))
-        sections += [replace(section, **ids) for section in _explained_sections(run)]
-    listing = {
-        "live": True,
-        "logdir": title,
-        "runs": [{"recording": f"recording-{run.number}", "name": run.name, "error": run.error} for run in snapshots],
-        "episodes": episodes,
-    }
-    manifest = Manifest(
-        id=cache_key([KIND, title]),
-        kind=KIND,
-        title=title,
-        agents=[replace(run.agent, id=f"agent-{run.number}") for run in snapshots],
-        recordings=[
-            RecordingInfo(_env_name(run), f"agent-{run.number}", f"recording-{run.number}", run.name)
-            for run in snapshots
-        ],
-        sections=[Section("episodes", "Episodes", listing), *sections],
-        view=ViewOptions().view(),
-        numpy_precision=6,
-    )
-    return manifest.to_dict()
+def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
+    """All episodes of a run, whose trajectories have the same indices as in the recording."""
+    episodes, trajectories = [], []
+    for row, listed in run.rows:
+        index = row["episode"]
+        problem = listed or problems.get((run.key, index))
+        explained = run.explanations is not None and index in run.explanations.episodes
+        episodes.append(describe_episode(row, index, explained=explained, problem=problem))
+        trajectories += [{"steps": 0}] * (index - len(trajectories))  # of episodes that were removed
+        known = problem is None and row["steps"] > 0
+        trajectories.append({"steps": row["steps"], "entry": _entry_name(run, row)} if known else {"steps": 0})
+    return ShownRun(run, episodes, trajectories, _explained_sections(run))
 
 
 def _explained_sections(run: Snapshot) -> list[Section]:
@@ -169,26 +140,6 @@ def _explained_sections(run: Snapshot) -> list[Section]:
         maps = [{**one, "chunk": _explained_name(run, one["chunk"])} for one in explanations.state_map["maps"]]
         sections.append(Section("state_map", "State map", {**explanations.state_map, "maps": maps}))
     return sections
-
-
-def _episode_row(run: int, row: Mapping[str, Any], problem: str | None, explained: bool) -> dict[str, Any]:
-    return {
-        "run": run,
-        "trajectory": row["episode"],
-        "episode": row["number"],
-        "step": row["training_step"],
-        "return": row["return"],
-        "length": row["steps"],
-        "time": row["start_time"],
-        "end": LIVE if row["end"] == GOING else row["end"],
-        "explained": explained,
-        "error": problem,
-    }
-
-
-def _env_name(run: Snapshot) -> str:
-    metadata = {} if run.recording is None else run.recording.metadata
-    return str((metadata.get("environment") or {}).get("name") or metadata.get("name") or "")
 
 
 def _entry_name(run: Snapshot, row: Mapping[str, Any]) -> str:

@@ -1,0 +1,270 @@
+"""What the page of recordings lists: explanations, damaged and newer recordings, directories; and imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+
+from rl_clarity.pages.chunks import decode_chunk, parse_script
+from rl_clarity.recordings.recorder import Recorder
+from rl_clarity.viewer import runs
+from rl_clarity.viewer.page import RecordingsPage
+from rl_clarity.viewer.runs import LogDirectory
+from tests.explaining.recordings import explain, record
+from tests.pipeline.small import REPOSITORY
+from tests.recordings.episodes import SHAPE, add_episode, make_recording
+
+HEAVY = ("tensorflow", "torch", "keras", "jax", "gymnasium", "sklearn", "scipy")
+
+
+class Reader:
+    """A page, read as the browser does."""
+
+    def __init__(self, *places: Path | str) -> None:
+        directories = [LogDirectory.at(str(place)) for place in places]
+        self.page = RecordingsPage(directories, ", ".join(map(str, places)))
+
+    @property
+    def manifest(self) -> dict:
+        return json.loads(self.page.manifest().data)  # type: ignore[no-any-return]
+
+    def section(self, kind: str, number: int = 0) -> dict:
+        found = [one["data"] for one in self.manifest["sections"] if one["kind"] == kind]
+        return found[number]  # type: ignore[no-any-return]
+
+    @property
+    def episodes(self) -> list[dict]:
+        return self.section("episodes")["episodes"]  # type: ignore[no-any-return]
+
+    def entry(self, index: int) -> dict:
+        name = self.section("trajectories")["trajectories"][index]["entry"]
+        return json.loads(self.read(name))  # type: ignore[no-any-return]
+
+    def read(self, name: str) -> bytes:
+        found = self.page.file(name)
+        assert found is not None, name
+        return found.data
+
+    def chunk(self, name: str) -> dict[str, np.ndarray]:
+        chunk = parse_script(self.read(name), name)
+        assert chunk.name == name
+        return decode_chunk(chunk)
+
+
+def corrupt(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 255
+    path.write_bytes(data)
+
+
+def test_explanations_are_served(tmp_path: Path) -> None:
+    location = tmp_path / "plugins/rl_clarity/training"
+    record(location, (30, 12))
+    reader = Reader(tmp_path)
+    assert [row["explained"] for row in reader.episodes] == [False, False]
+    before = reader.section("trajectories")["trajectories"][0]["entry"]
+    explain(location, embeddings=["pca"])
+    assert [row["explained"] for row in reader.episodes] == [True, True]
+    assert reader.section("trajectories")["trajectories"][0]["entry"] != before
+    (method,) = reader.section("saliency")["methods"]
+    assert method["name"] == "jacobian"
+    maps = reader.entry(0)["saliency"]["jacobian"]
+    assert set(maps["scales"]) == set(method["scales"]) == {"policy", "value"}
+    codes = reader.chunk(maps["maps"][0])["codes.policy"]
+    assert codes.shape == (15, method["rows"], method["columns"])
+    points = reader.chunk(reader.section("state_map")["maps"][0]["chunk"])
+    assert {0, 1} == {*points["trajectory"].tolist()}
+    name = maps["maps"][0]
+    assert reader.page.file(name.replace("jacobian-1.js", "../../recording.json")) is None
+    (location / "explained/00000/jacobian-1.js").unlink()
+    (location / "explained/00000/jacobian-1.js").symlink_to(tmp_path / "elsewhere.js")
+    (tmp_path / "elsewhere.js").write_text("secret")
+    assert Reader(tmp_path).page.file(name) is None
+
+
+def test_a_damaged_episode_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
+    make_recording(tmp_path, (10, 40, 20), name="training")
+    folder = tmp_path / "plugins/rl_clarity/training"
+    reader = Reader(tmp_path)
+    assert [row["error"] for row in reader.episodes] == [None, None, None]
+    size = (folder / "data-00000.bin").stat().st_size
+    with (folder / "data-00000.bin").open("r+b") as file:
+        file.truncate(size - 10)
+    reader = Reader(tmp_path)
+    assert [row["error"] is None for row in reader.episodes] == [True, True, False]
+    assert "data-00000.bin is damaged" in reader.episodes[2]["error"]
+    assert "entry" not in reader.section("trajectories")["trajectories"][2]
+    assert reader.entry(1)["trajectory"]["steps"] == 40
+
+
+def test_damage_that_shows_when_an_episode_is_read_is_listed_from_then_on(tmp_path: Path) -> None:
+    make_recording(tmp_path, (10, 20), name="training")
+    reader = Reader(tmp_path)
+    name = reader.section("trajectories")["trajectories"][0]["entry"]
+    corrupt(tmp_path / "plugins/rl_clarity/training/data-00000.bin", 30)
+    etag = reader.page.manifest().etag
+    with pytest.raises(runs.SamplesError, match="is damaged at byte 0"):
+        reader.page.file(name)
+    assert reader.page.manifest().etag != etag
+    assert [row["error"] is None for row in reader.episodes] == [False, True]
+    assert reader.entry(1)["trajectory"]["steps"] == 20
+
+
+def test_damaged_recordings_and_those_of_a_newer_format_are_named(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        make_recording(tmp_path / name, (3,), name="training")
+    metadata = tmp_path / "b/plugins/rl_clarity/training/recording.json"
+    metadata.write_text(metadata.read_text().replace('"version": 2', '"version": 3'))
+    corrupt(tmp_path / "c/plugins/rl_clarity/training/episodes.bin", 20)
+    listed = Reader(tmp_path).section("episodes")
+    assert [run["name"] for run in listed["runs"]] == ["a", "b", "c"]
+    first, second, third = (run["error"] for run in listed["runs"])
+    assert first is None
+    assert "has version 3; this version of rl-clarity reads version 2" in second
+    assert "episodes.bin is damaged" in third
+    assert [row["run"] for row in listed["episodes"]] == [0]
+
+
+def test_without_recordings_the_page_is_empty_and_names_the_log_directory(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "not yet"):
+        reader = Reader(place)
+        assert not reader.page.exists()
+        listed = reader.section("episodes")
+        assert (listed["runs"], listed["episodes"], listed["logdir"]) == ([], [], str(place))
+
+
+def test_runs_that_appear_are_added_and_those_that_are_deleted_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "SECONDS_BETWEEN_SCANS", 0)
+    monkeypatch.setattr(runs, "SCAN_RATIO", 0)
+    reader = Reader(tmp_path)
+    for name in ("exp2", "exp1"):
+        make_recording(tmp_path / name, (3,), name="training")
+        reader.page.manifest()
+    make_recording(tmp_path / "exp1", (3,), name="evaluation")
+    listed = reader.section("episodes")["runs"]
+    assert [run["name"] for run in listed] == ["exp1", "exp1/evaluation", "exp2"]
+    assert {run["recording"] for run in listed} == {"recording-1", "recording-2", "recording-3"}
+    assert listed[2]["recording"] == "recording-1"  # as before
+    (tmp_path / "exp2/plugins/rl_clarity/training/recording.json").unlink()
+    assert [run["name"] for run in reader.section("episodes")["runs"]] == ["exp1", "exp1/evaluation"]
+
+
+def test_indices_stay_when_the_recorder_removes_episodes(tmp_path: Path) -> None:
+    with Recorder(tmp_path, max_episodes=4) as recorder:
+        for episode in range(12):
+            add_episode(recorder, episode, 40)
+    reader = Reader(tmp_path)
+    assert len(reader.episodes) == 4
+    for row in reader.episodes:
+        assert row["trajectory"] == row["episode"]
+        assert reader.entry(row["trajectory"])["trajectory"]["episodes"][0]["return"] == row["return"]
+    removed = {*range(12)} - {row["trajectory"] for row in reader.episodes}
+    listed = reader.section("trajectories")["trajectories"]
+    assert all(listed[index] == {"steps": 0} for index in removed if index < len(listed))
+
+
+def test_an_episode_of_a_writer_that_was_killed_is_not_live_for_ever(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    for step in range(100):
+        recorder.add(observation=np.zeros(SHAPE, np.uint8), action=0, reward=0.0, terminated=step < 0)
+    recorder._thread.submit(lambda: None).result()
+    assert Reader(tmp_path).episodes[0]["end"] == "live"
+    for path in (tmp_path / "plugins/rl_clarity/training").glob("*.bin"):
+        os.utime(path, (time.time() - 10**6,) * 2)
+    assert Reader(tmp_path).episodes[0]["end"] == "stopped"
+    recorder.close()
+
+
+def test_observations_that_are_not_images_and_continuous_actions_are_numbers(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        for step in range(5):
+            values = {"observation": np.arange(4.0), "action": np.array([0.5, step]), "reward": 1.0}
+            recorder.add(**values, terminated=step == 4, info={"speed": step, "matrix": np.eye(2)})
+    reader = Reader(tmp_path)
+    trajectory = reader.entry(0)["trajectory"]
+    assert (trajectory["frames"], trajectory["scrub"]) == ([], [])
+    series = reader.chunk(trajectory["series"])
+    assert set(series) == {"rewards", "firsts", "info.action.0", "info.action.1", "info.speed"}
+    np.testing.assert_array_equal(series["info.action.1"], range(5))
+    assert reader.manifest["agents"][0]["num_actions"] == 0
+
+
+def test_stacked_frames_are_shown_one_by_one(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        for step in range(3):
+            observation = np.stack([np.full((8, 8), 10 * step + k, np.uint8) for k in range(4)], -1)
+            recorder.add(observation=observation, action=1, reward=0.0, terminated=step == 2, q_values=np.arange(3.0))
+    reader = Reader(tmp_path)
+    agent = reader.manifest["agents"][0]
+    assert (agent["observation"]["stack"], agent["kind"], agent["num_actions"]) == (4, "action_values", 3)
+    arrays = reader.chunk(reader.entry(0)["trajectory"]["frames"][0])
+    assert {"offsets", "png", "stack_offsets", "stack_png"} == set(arrays)
+    series = reader.chunk(reader.entry(0)["trajectory"]["series"])
+    np.testing.assert_allclose(series["advantages"], -1)
+
+
+def test_a_log_directory_that_cannot_be_written_is_shown(tmp_path: Path) -> None:
+    make_recording(tmp_path, (3,), name="training")
+    folders = [tmp_path, *(path for path in tmp_path.rglob("*"))]
+    for path in folders:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = {path: path.stat().st_mtime_ns for path in folders}
+    try:
+        reader = Reader(tmp_path)
+        assert reader.entry(0)["trajectory"]["steps"] == 3
+        assert {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.rglob("*")]} == before
+    finally:
+        for path in folders:
+            path.chmod(0o755)
+
+
+def test_a_remote_log_directory_is_shown(tmp_path: Path) -> None:
+    make_recording("memory://viewer/exp1", (5,), name="training")
+    reader = Reader("memory://viewer/exp1")
+    assert [row["length"] for row in reader.episodes] == [5]
+    assert reader.entry(0)["trajectory"]["steps"] == 5
+    fsspec.filesystem("memory").rm("/viewer", recursive=True)
+
+
+def test_fifty_long_episodes_are_listed_quickly(tmp_path: Path) -> None:
+    values = {"observation": np.zeros((8, 8, 3), np.uint8), "action": 0, "logits": np.zeros(4), "value": 0.0}
+    with Recorder(tmp_path) as recorder:
+        for _ in range(50):
+            for step in range(1000):
+                recorder.add(**values, reward=1.0, terminated=step == 999)
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        page = RecordingsPage([LogDirectory.at(str(tmp_path))], "")
+        page.manifest()
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 1, "ten times the limit that the benchmark checks"
+    reads: list[str] = []
+    original = runs.StoredRecording.listing
+    try:
+        runs.StoredRecording.listing = lambda self: reads.append("") or original(self)  # type: ignore
+        page.manifest()
+        page.manifest()
+    finally:
+        runs.StoredRecording.listing = original  # type: ignore[method-assign]
+    assert reads == [], "what has not changed is not read again"
+
+
+def test_no_framework_is_imported() -> None:
+    pytest.importorskip("tensorboard")
+    modules = ("publishing", "server", "tensorboard_plugin")
+    program = (
+        f"import sys; from rl_clarity.viewer import {', '.join(modules)}; print([*{{*{HEAVY}}} & {{*sys.modules}}])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert result.stdout == "[]\n"

@@ -1,0 +1,129 @@
+"""`rl-clarity publish`: chosen episodes as a static page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_clarity.cli import main
+from rl_clarity.errors import OptionError, OutputError, SamplesError
+from rl_clarity.jobs.job import Job
+from rl_clarity.pages.results import open_results
+from rl_clarity.pages.verification import verify
+from rl_clarity.recordings.recorder import Recorder
+from rl_clarity.viewer.publishing import publish
+from tests.explaining.recordings import explain, record
+from tests.recordings.episodes import make_recording, step_values
+
+
+@pytest.fixture(scope="module")
+def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs, one of which is explained."""
+    runs = tmp_path_factory.mktemp("publish") / "runs"
+    location = runs / "exp1/plugins/rl_clarity/training"
+    record(location, (30, 70, 12), first=10)
+    explain(location, embeddings=["pca"])
+    make_recording(runs / "exp2", (5, 6), name="training")
+    return runs
+
+
+def test_chosen_episodes_are_a_complete_page(logdir: Path, tmp_path: Path) -> None:
+    results = publish(logdir, tmp_path / "page", ["exp1~1", "0"]).results()
+    manifest = results.manifest
+    assert (manifest["kind"], manifest["complete"], manifest["missing"]) == ("recordings", True, [])
+    listing = results.section("episodes")
+    assert (listing["live"], "logdir" in listing) == (False, False)
+    rows = [(row["run"], row["trajectory"], row["episode"], row["explained"]) for row in listing["episodes"]]
+    assert rows == [(0, 0, 0, True), (0, 1, 1, True), (1, 0, 0, False)]
+    sections = [one["kind"] for one in manifest["sections"]]
+    assert sections == ["episodes", "trajectories", "saliency", "state_map", "trajectories"]
+    entry = results.section("trajectories")["trajectories"][1]
+    assert entry["steps"] == 70
+    np.testing.assert_allclose(results.chunk(entry["series"])["rewards"], range(70))
+    (method,) = results.section("saliency")["methods"]
+    assert [len(maps) for maps in method["maps"]] == [1, 2]
+    assert all(scale > 0 for scales in method["scales"].values() for scale in scales)
+    assert results.chunk(method["maps"][1][1])["steps"][0] == 64
+    for one in results.section("state_map")["maps"]:
+        points = results.chunk(one["chunk"])
+        assert {*points["trajectory"].tolist()} == {0, 1}
+        assert points["frame"].max() == 68
+    assert not list(verify(tmp_path / "page").problems())
+
+
+def test_points_of_other_episodes_are_left_out_of_maps(logdir: Path, tmp_path: Path) -> None:
+    results = publish(logdir / "exp1", tmp_path / "page", ["2"]).results()
+    for one in results.section("state_map")["maps"]:
+        points = results.chunk(one["chunk"])
+        assert (points["trajectory"] == 0).all()
+        assert points["frame"].max() == 10
+
+
+def test_a_page_can_be_a_single_file(logdir: Path, tmp_path: Path) -> None:
+    page = publish(logdir / "exp2", tmp_path / "page", single_file=True, title="Two episodes")
+    assert [path.name for path in (tmp_path / "page").iterdir() if path.suffix == ".html"] == ["interface.html"]
+    assert not (tmp_path / "page/run-1").exists()
+    results = page.results()
+    assert results.manifest["title"] == "Two episodes"
+    series = results.chunk(results.section("trajectories")["trajectories"][1]["series"])
+    np.testing.assert_array_equal(series["actions"], [step_values(1, step)["action"] for step in range(6)])
+
+
+def test_the_same_episodes_give_the_same_bytes_and_are_not_written_again(logdir: Path, tmp_path: Path) -> None:
+    first, second = (publish(logdir, tmp_path / name, ["0", "1"]).path for name in ("a", "b"))
+    assert Path(first).read_bytes() == Path(second).read_bytes()
+    changed = Path(first).stat().st_mtime_ns
+    publish(logdir, tmp_path / "a", ["0", "1"])
+    assert Path(first).stat().st_mtime_ns == changed
+    with pytest.raises(OutputError, match="already holds a page"):
+        publish(logdir, tmp_path / "a", ["0"])
+    assert len(publish(logdir, tmp_path / "a", ["0"], overwrite=True).results().section("episodes")["episodes"]) == 2
+    assert not list(verify(tmp_path / "a").problems())
+
+
+def test_a_stopped_call_is_resumed(logdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: list[str] = []
+
+    def stop(self: Job, name: str, seconds: float) -> None:
+        finished.append(name)
+        if len(finished) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Job, "_finished", stop)
+    with pytest.raises(KeyboardInterrupt):
+        publish(logdir, tmp_path / "page")
+    monkeypatch.setattr(Job, "_finished", lambda self, name, seconds: finished.append(name))
+    publish(logdir, tmp_path / "page")
+    assert len(finished) == len({*finished}) == 6
+
+
+def test_episodes_that_do_not_exist_or_have_not_ended_are_refused(logdir: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"has no ended episodes 99; episodes by run: exp1: 3, exp2: 2"):
+        publish(logdir, tmp_path / "page", ["0", "99"])
+    with pytest.raises(OptionError, match=r"has no ended episodes exp2~2"):
+        publish(logdir, tmp_path / "page", ["exp2~2"])
+    with Recorder(tmp_path / "going") as recorder:
+        recorder.add(**step_values(0, 0), terminated=False)
+        with pytest.raises(OptionError, match="has no ended episodes any"):
+            publish(tmp_path / "going", tmp_path / "page")
+    with pytest.raises(OptionError, match="episodes by run: none"):
+        publish(tmp_path / "nothing", tmp_path / "page")
+    assert not (tmp_path / "page").exists()
+
+
+def test_a_damaged_episode_is_refused(tmp_path: Path) -> None:
+    make_recording(tmp_path, (4, 5), name="training")
+    data = tmp_path / "plugins/rl_clarity/training/data-00000.bin"
+    data.write_bytes(data.read_bytes()[:-3])
+    with pytest.raises(SamplesError, match="is damaged"):
+        publish(tmp_path, tmp_path / "page")
+    publish(tmp_path, tmp_path / "page", ["0"])
+
+
+def test_the_command_writes_a_page(logdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish", str(logdir / "exp2"), str(tmp_path / "page"), "--episodes", "1"]) == 0
+    assert capsys.readouterr().out == f"The page is {tmp_path / 'page/interface.html'}\n"
+    rows = open_results(tmp_path / "page").section("episodes")["episodes"]
+    assert [row["episode"] for row in rows] == [1]
