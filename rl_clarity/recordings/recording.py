@@ -364,7 +364,7 @@ class StoredRecording(Recording):
 
     def _missing(self) -> dict[int, str]:
         """Why episodes are damaged, by index: blocks that are not listed, or that are not in the data files."""
-        blocks, problems = self._blocks, {}
+        blocks, problems = self._blocks, dict[int, str]()
         for number in np.unique(blocks["file"]).tolist():
             name = data_file(number)
             size = self._files.size(name) if self._files.exists(name) else 0

@@ -124,7 +124,8 @@ class TokenRequired:
             refused: Iterable[bytes] = response(environ, start_response)
             return refused
         cookie = SimpleCookie({COOKIE: self._token})
-        cookie[COOKIE].update({"path": "/", "httponly": True, "samesite": "Strict"})
+        attributes: dict[str, Any] = {"path": "/", "httponly": True, "samesite": "Strict"}
+        cookie[COOKIE].update(attributes)
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             added = [("Set-Cookie", cookie[COOKIE].OutputString())] if in_address else []

@@ -181,6 +181,6 @@ class ShownEpisode:
 
     def _shown(self, part: slice) -> np.ndarray:
         """Frames (n, H, W, 1 | 3) uint8: those that were rendered, else the newest of the observations."""
-        if not is_image(self._images):
+        if self._images is None or not is_image(self._images):
             raise SamplesError(f"episode {self._episode.index} has no images: its observations are numbers")
         return newest_frames(np.asarray(self._images[part]), self._stack)

@@ -20,7 +20,7 @@ from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.images import encode_png
 from rl_clarity.pages.manifest import ChunkName, Section
 from rl_clarity.viewer.episodes import ShownEpisode
-from rl_clarity.viewer.manifest import KIND, ShownRun, describe_episode, describe_page
+from rl_clarity.viewer.manifest import KIND, Row, ShownRun, describe_episode, describe_page
 from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot, is_inside
 
 MANIFEST = "manifest.json"
@@ -112,7 +112,8 @@ class RecordingsPage:
 
 def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
     """All episodes of a run, whose trajectories have the same indices as in the recording."""
-    episodes, trajectories = [], []
+    episodes: list[Row] = []
+    trajectories: list[Row] = []
     for row, listed in run.rows:
         index = row["episode"]
         problem = listed or problems.get((run.key, index))

@@ -66,7 +66,7 @@ def trajectories(client: Client, run: int = 0) -> list[dict[str, Any]]:
 
 def read_entry(client: Client, trajectory: int, run: int = 0) -> dict[str, Any]:
     entry: dict[str, Any] = client.get(f"/data/{trajectories(client, run)[trajectory]['entry']}").get_json()
-    return entry["trajectory"]  # type: ignore[no-any-return]
+    return entry["trajectory"]
 
 
 def read_chunk(client: Client, name: str) -> dict[str, np.ndarray]:
