@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal, overload
 
@@ -15,6 +17,7 @@ from rl_clarity import environments, formats
 from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.training import TrainingFacts, binned_curve
+from rl_clarity.analyses.trajectories import TrajectoriesAnalysis
 from rl_clarity.environments import EnvironmentSpec, override_name, spec_from_metadata
 from rl_clarity.errors import OptionError
 from rl_clarity.evaluation import AGENT, evaluate
@@ -22,20 +25,21 @@ from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.jobs.job import Job, team
 from rl_clarity.jobs.store import DIRECTORY, WorkStore
-from rl_clarity.jobs.tasks import Task, TaskResult, Work
+from rl_clarity.jobs.tasks import Task, TaskResult, Work, slices
 from rl_clarity.keys import code_version
 from rl_clarity.options import CompareOptions
 from rl_clarity.page_builder import Member, PageBuilder, decisive
+from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.output import finished_page
 from rl_clarity.pages.results import Page
 from rl_clarity.parsing import parse, path_text
 from rl_clarity.playing import record_agent
 from rl_clarity.quiet import import_keras
-from rl_clarity.recordings.conversion import recorded_games
+from rl_clarity.recordings.conversion import recorded_episode, recorded_games
 from rl_clarity.recordings.options import GamesOptions, RecordOptions
-from rl_clarity.recordings.preview import Preview, preview_play, preview_samples
-from rl_clarity.recordings.recording import open_recording
-from rl_clarity.recordings.samples import Observations
+from rl_clarity.recordings.preview import Preview, preview_play, preview_samples, recorded_step_bytes
+from rl_clarity.recordings.recording import Recording, open_recording
+from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.recordings.source import Samples
 from rl_clarity.series import SeriesCheckpoint, find_curve, read_series
 
@@ -110,12 +114,16 @@ def compare(
         number = page_options.reference_checkpoint
         if number is not None and number > len(series):
             raise OptionError(f"reference_checkpoint={number} must be at most {len(series)}, the number of checkpoints")
+        reference = None if page_options.reference is None else _read_reference(page_options.reference)
         facts = _training_facts(series, log, columns)
+        if reference is not None:
+            facts = dataclasses.replace(facts, reference_source=reference.name)
 
         def made_from(num_actions: int) -> list[Any]:
             curve = {name: array.tolist() for name, array in (facts.curve or {}).items()}
             identities = [_identity(one, page_options, num_actions) for one in series]
-            return [identities, facts.names, facts.steps, facts.unit, facts.curve_source, curve]
+            key = None if reference is None else reference.identity
+            return [identities, facts.names, facts.steps, facts.unit, facts.curve_source, curve, key]
 
         page = finished_page(output_dir, page_options, made_from, decisive(page_options), ranks)
         if page is not None:
@@ -126,23 +134,33 @@ def compare(
         _check_agents(players)
         num_actions = players[0].agent.num_actions
         members = [Member(one.agent, one.checkpoint, one.identity) for one in players]
+        shown: list[Samples] = []
+        if reference is not None:
+            last = players[-1]
+            metadata_of_last = {**last.metadata, "training": facts}
+            shown = [Samples(reference.trajectory(last.agent), last.no_observations, metadata_of_last)]
+            members.append(Member(last.agent, None, reference.identity, (TrajectoriesAnalysis.kind,)))
         recordings = open_directory(f"{path_text(output_dir, 'output_dir')}/{RECORDINGS}")
         builder = PageBuilder(members, page_options)
 
         def collect(job: Job) -> list[Samples]:
             tasks = [player.task(recordings) for player in players]
             results = job.run(tasks, WorkStore(recordings), share.memory())
-            return [
+            played = [
                 player.samples(recordings, results[task.name], facts)
                 for player, task in zip(players, tasks, strict=True)
             ]
+            return [*played, *shown]
 
         return builder.page(
             workers,
             output_dir,
             made_from(num_actions),
             share.memory,
-            lambda: _previews(players, recordings, facts, ranks.size),
+            lambda: [
+                *_previews(players, recordings, facts, ranks.size),
+                *(preview_samples(one.trajectories, one.observations, one.metadata) for one in shown),
+            ],
             collect,
             dry_run,
         )
@@ -215,6 +233,55 @@ class _Player:
         return TaskResult({"mean": evaluation.mean, "error": error, "episodes": options.return_episodes}, names)
 
 
+@dataclass(frozen=True)
+class _Reference:
+    """An episode of a recording, which is shown to every checkpoint."""
+
+    text: str
+    """The option."""
+    recording: Recording
+    index: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.recording.location.rstrip('/').rpartition('/')[2]}, episode {self.index + 1}"
+
+    @cached_property
+    def identity(self) -> list[Any]:
+        """JSON value that identifies what was seen and done."""
+        episode, digest = self.recording[self.index], hashlib.sha256()
+        for part in slices(len(episode), SEGMENT):
+            for field in (episode.observations, episode.actions, episode.rewards):
+                digest.update(np.ascontiguousarray(field[part]).tobytes())
+        return [digest.hexdigest(), len(episode)]
+
+    def trajectory(self, agent: Agent) -> Trajectories:
+        """The episode; raises OptionError if the agent takes other observations or has fewer actions."""
+        trajectories = recorded_episode(self.recording, self.recording[self.index])
+        seen, expected = trajectories.observations, tuple(agent.observation_shape)
+        if tuple(seen.shape[2:]) != expected or seen.dtype != np.uint8:
+            raise OptionError(
+                f"reference={self.text!r} has observations {seen.dtype} of shape {tuple(seen.shape[2:])}; the "
+                f"checkpoints take uint8 of shape {expected}"
+            )
+        actions = np.asarray(trajectories.actions[0])
+        if actions.ndim != 1 or actions.max() >= agent.num_actions:
+            raise OptionError(
+                f"reference={self.text!r} has action {actions.max()}; the checkpoints have {agent.num_actions} actions"
+            )
+        return dataclasses.replace(trajectories, action_combos=None)
+
+
+def _read_reference(text: str) -> _Reference:
+    path, _, number = text.rpartition(":")
+    if not path or not number.isdigit():
+        path, number = text, "1"
+    recording = open_recording(path)
+    if not 1 <= int(number) <= len(recording):
+        raise OptionError(f"reference={text!r}: {path} has {len(recording)} episodes, counted from 1")
+    return _Reference(text, recording, int(number) - 1)
+
+
 def _games(options: CompareOptions) -> GamesOptions:
     return GamesOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(GamesOptions)})
 
@@ -271,7 +338,12 @@ def _previews(players: Sequence[_Player], recordings: Directory, facts: Training
                 player.agent, player.spec, count, steps, options.seed, full_resolution=options.full_resolution
             )
             seconds = expected.seconds * (1 + options.return_episodes / count) / min(ranks, len(players))
-            expected = dataclasses.replace(expected, seconds=seconds, observations=player.no_observations)
+            expected = dataclasses.replace(
+                expected,
+                seconds=seconds,
+                observations=player.no_observations,
+                sample_bytes=round(count * steps * recorded_step_bytes(expected.trajectories)),
+            )
         extra = {"returns": {}, "training": facts}
         previews.append(dataclasses.replace(expected, metadata={**expected.metadata, **player.metadata, **extra}))
     return previews[::-1]

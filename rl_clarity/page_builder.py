@@ -35,8 +35,9 @@ from rl_clarity.recordings.preview import Preview
 from rl_clarity.recordings.source import Samples
 
 PageOptions = InterfaceOptions | CompareOptions
-NOT_DECISIVE = ("overwrite", "analyses")
-"""Options that do not decide the page; those of further analyses enter its id with their code."""
+NOT_DECISIVE = ("overwrite", "analyses", "reference")
+"""Options that do not decide the page; those of further analyses enter its id with their code, a reference with its
+identity."""
 UNLISTED = {
     "overwrite",
     "page_kind",
@@ -58,6 +59,8 @@ class Member:
     checkpoint: Checkpoint | None
     identity: Any
     """JSON value that identifies agent and samples."""
+    kinds: Sequence[str] | None = None
+    """Analyses of these samples, if not all of the page's: further samples of an agent are only shown."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class _Part:
     subject: Subject
     analyses: Sequence[tuple[Analysis, Any]]
     folder: str = ""
+    recording: str = ""
 
     def tasks(self) -> list[Task]:
         tasks = [task for analysis, options in self.analyses for task in analysis.tasks(self.subject, options)]
@@ -75,14 +79,13 @@ class _Part:
     def sections(self, results: Results, *, complete: bool) -> list[Section]:
         """Sections from the facts of finished tasks: of all, if the page is `complete`."""
         own = self._own(results) if self.folder else results
-        number = self.subject.info.id.removeprefix("agent-")
         sections = [
             analysis.section(self.subject, options, own)
             for analysis, options in self.analyses
             if complete or not analysis.needs_all
         ]
         return [
-            replace(section, agent=self.subject.info.id, recording=f"recording-{number}", folder=self.folder)
+            replace(section, agent=self.subject.info.id, recording=self.recording, folder=self.folder)
             for section in sections
             if section is not None
         ]
@@ -190,15 +193,17 @@ class PageBuilder:
             job.team.ranks.barrier()
 
     def _parts(self, output: PageOutput, samples: Sequence[Samples]) -> list[_Part]:
-        """The analyses of each agent, and those of all together, whose subject is the last agent."""
+        """The analyses of each member, and those of all together, whose subject is the last one."""
         several, files = len(samples) > 1, PageFiles(output.data)
         parts = []
         for number, (member, one) in enumerate(zip(self._members, samples, strict=True), start=1):
             folder = f"agent-{number}" if several else ""
             info = describe_agent(member.agent, one.trajectories, one.metadata, self._options)
+            owner = next(k for k, other in enumerate(self._members, start=1) if other.agent is member.agent)
+            analyses = [pair for pair in self._analyses if member.kinds is None or pair[0].kind in member.kinds]
             subject = Subject(
                 agent=member.agent,
-                info=replace(info, id=f"agent-{number}"),
+                info=replace(info, id=f"agent-{owner}"),
                 trajectories=one.trajectories,
                 observations=one.observations,
                 metadata=one.metadata,
@@ -208,10 +213,11 @@ class PageBuilder:
                 analyses=tuple(analysis.kind for analysis, _ in self._analyses),
                 plugin_keys=_plugin_keys(self._options),
             )
-            parts.append(_Part(subject, self._analyses, folder))
+            parts.append(_Part(subject, analyses, folder, f"recording-{number}"))
         if self._joint:
             subjects = tuple(part.subject for part in parts)
-            parts.append(_Part(replace(subjects[-1], subjects=subjects, files=files, key=output.key), self._joint))
+            joint = replace(subjects[-1], subjects=subjects, files=files, key=output.key)
+            parts.append(_Part(joint, self._joint, recording=parts[-1].recording))
         return parts
 
     def _manifest(self, parts: Sequence[_Part], page_id: str, results: Results, *, complete: bool = False) -> Manifest:
@@ -227,7 +233,7 @@ class PageBuilder:
             id=page_id,
             kind=options.page_kind,
             title=options.title or title.format(env_name=env_name, network=subjects[-1].info.network),
-            agents=[subject.info for subject in subjects],
+            agents=list({subject.info.id: subject.info for subject in reversed(subjects)}.values())[::-1],
             recordings=[
                 RecordingInfo(env_name, subject.info.id, f"recording-{number}")
                 for number, subject in enumerate(subjects, start=1)

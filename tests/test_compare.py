@@ -196,6 +196,78 @@ def test_another_game_can_be_shown_to_all(compare: Callable[..., Path]) -> None:
     assert results.section("training")["checkpoints"][2]["correlation"]["value"] == pytest.approx(1)
 
 
+def test_an_episode_of_a_recording_can_be_shown_to_all(page: Path, compare: Callable[..., Path]) -> None:
+    recording = page / RECORDINGS / "agent-1"
+    options: dict[str, Any] = {"max_steps": 20, "saliency_every": 16}
+    directory = compare(reference=f"{recording}:2", **options)
+    results = rl_clarity.open_results(directory)
+    assert len(list(results.each_agent())) == 3
+    reference = results.section("training")["reference"]
+    assert (reference["agent"], reference["recording"]) == ("agent-3", "recording-4")
+    assert reference["source"] == "agent-1, episode 2"
+    sections = [one for one in results.manifest["sections"] if one["recording"] == "recording-4"]
+    assert [one["kind"] for one in sections] == ["trajectories", "training"]
+    (shown_entry,) = sections[0]["data"]["trajectories"]
+    episode = rl_clarity.open_recording(recording)[1]
+    np.testing.assert_array_equal(results.chunk(shown_entry["series"])["actions"], episode.actions)
+    shown = results.chunk(reference["shown"][0])
+    assert shown["values"] == pytest.approx(np.asarray(episode.values), abs=1e-5), "the checkpoint that played it"
+    assert set(shown["steps"]) == set(range(0, len(episode), 16))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{recording}:9", "has 2 episodes, counted from 1"),
+        ("{recording}-missing", "no recording"),
+    ],
+)
+def test_a_reference_that_does_not_exist_is_refused(
+    page: Path, series: Path, tmp_path: Path, text: str, message: str
+) -> None:
+    reference = text.format(recording=page / RECORDINGS / "agent-1")
+    with pytest.raises(ClarityError, match=message):
+        rl_clarity.compare(series, tmp_path / "page", reference=reference, **OPTIONS)
+    assert not (tmp_path / "page").exists()
+
+
+def test_a_reference_with_other_observations_is_refused(page: Path, tmp_path: Path) -> None:
+    other = write_series(tmp_path / "other", 2, observation_shape=[24, 16, 1])
+    reference = page / RECORDINGS / "agent-1"
+    with pytest.raises(
+        OptionError, match=r"observations uint8 of shape \(16, 16, 1\); the checkpoints take uint8 of sha"
+    ):
+        rl_clarity.compare(other, tmp_path / "page", reference=str(reference), **OPTIONS)
+
+
+def test_signed_maps_are_written_and_read(compare: Callable[..., Path]) -> None:
+    directory = compare(saliency=("signed_perturbation",), max_steps=20)
+    results = rl_clarity.open_results(directory)
+    agent = next(results.each_agent())
+    seen = agent.frames(0, [16])
+    own = TinyAgent("recurrent", SHAPE, 3, seed=1)
+    state = own.initial_state(1)
+    for step, frame in enumerate(agent.frames(0, range(17))):
+        before = before_step(own, state, np.array([step == 0]))
+        _, state = own.step(frame[None], before, np.array([step == 0]))
+    logits = own.forward(seen, before).policy_logits
+    assert logits is not None
+    for output, score in (("policy", int(logits.argmax())), ("value", "value")):
+        maps = perturbation_saliency(own, seen, score, state=before, signed=True)[0]
+        stored = agent.saliency(0, "signed_perturbation", output)
+        assert stored.values[1] == pytest.approx(maps, abs=np.abs(maps).max() / 120)
+        assert stored.totals[1] == pytest.approx(np.abs(maps).sum(), rel=1e-4)
+    assert agent.saliency(0, "signed_perturbation", "value").values.min() < 0
+
+
+def test_the_forecast_counts_games_as_they_are_stored(series: Path, tmp_path: Path) -> None:
+    options = {**OPTIONS, "max_steps": 40}
+    forecast = rl_clarity.compare(series, tmp_path / "page", dry_run=True, **options)
+    rl_clarity.compare(series, tmp_path / "page", **options)
+    written = sum(path.stat().st_size for path in (tmp_path / "page" / RECORDINGS).rglob("data-*.bin"))
+    assert 0.5 * written < forecast.samples < 2 * written
+
+
 def test_without_saliency_the_rest_is_there(compare: Callable[..., Path]) -> None:
     results = rl_clarity.open_results(compare(saliency=(), max_steps=20))
     assert {section["kind"] for section in results.manifest["sections"]} == {"trajectories", "training"}
@@ -347,6 +419,7 @@ def test_agents_that_see_or_do_something_else_are_refused(series: Path, tmp_path
         ({"episode": 2}, r"unknown option 'episode'; did you mean 'episodes'\?"),
         ({"max_steps": 0}, "max_steps=0 must be at least 1"),
         ({"saliency": ("perturbations",)}, "saliency='perturbations' is not one of perturbation, "),
+        ({"reference": "a", "reference_checkpoint": 2}, "reference='a' replaces reference_checkpoint and"),
         ({"reference_checkpoint": 4}, "reference_checkpoint=4 must be at most 3"),
         ({"reference_episode": 2}, "reference_episode=2 must be at most episodes=1"),
         ({"log": "nowhere.csv"}, "cannot read nowhere.csv"),

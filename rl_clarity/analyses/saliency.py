@@ -14,7 +14,7 @@ from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.input_integrated_gradients import input_integrated_gradients
 from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
 from rl_clarity.analyses.attribution.perturbation import BATCH_BYTES, PerturbationGrid, perturbation_saliency
-from rl_clarity.analyses.attribution.saliency import POLICY, SaliencyOutput
+from rl_clarity.analyses.attribution.saliency import POLICY, SaliencyOutput, best_action_score, is_policy
 from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
 from rl_clarity.analyses.layers import MEMORY_HINT, gradient_bytes, sample_frames
 from rl_clarity.environments.atari import area_weights
@@ -25,6 +25,7 @@ from rl_clarity.pages.manifest import ChunkName, Section
 from rl_clarity.parsing import check_option
 
 LEVELS = 255
+SIGNED_LEVELS = 127
 PERCENTILE = 99
 MEASURED_FRAMES = 2
 """Frames whose maps are computed to measure the time."""
@@ -43,6 +44,8 @@ class SaliencyMethod:
     """Evaluations of the network for a map, relative to other methods."""
     is_grid: bool = False
     """Whether the function has a value for each center of a `PerturbationGrid`; else one for each pixel and channel."""
+    signed: bool = False
+    """Whether maps have negative values; that of the policy is then of the logit of its most likely action."""
 
 
 METHODS: dict[str, SaliencyMethod] = {
@@ -55,6 +58,18 @@ METHODS: dict[str, SaliencyMethod] = {
         {"mode": "occlude", "stride": 5, "mask_sigma": 5, "blur_sigma": 3},
         passes=256,
         is_grid=True,
+    ),
+    "signed_perturbation": SaliencyMethod(
+        "signed perturbation",
+        "The output less what it is when the observation is blurred around a position: positive where what is seen "
+        "raises the output, in the output's color; negative where it lowers it, in yellow for the policy and in cyan "
+        "for the value. For the policy, the logit (or action value) of the best action. Sizes are as those of "
+        "perturbation (Greydanus et al. 2018, arXiv 1711.00138).",
+        perturbation_saliency,
+        {"mode": "occlude", "signed": True, "stride": 5, "mask_sigma": 5, "blur_sigma": 3},
+        passes=256,
+        is_grid=True,
+        signed=True,
     ),
     "jacobian": SaliencyMethod(
         "Jacobian",
@@ -88,7 +103,8 @@ class SaliencyOptions:
     """Saliency maps of the input."""
 
     saliency: tuple[str, ...] = ()
-    """Methods: `perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`. By default none."""
+    """Methods: `perturbation`, `signed_perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`. By
+    default none."""
     saliency_every: int = 4
     """Compute maps of every n-th frame of a trajectory: 1 for all frames."""
     saliency_subdir: str = "saliency/"
@@ -169,12 +185,16 @@ def chunk_name(options: SaliencyOptions, method: str, trajectory: int, segment: 
 def compute_maps(
     agent: Agent, method: str, observations: np.ndarray, outputs: Sequence[SaliencyOutput], state: State = None
 ) -> np.ndarray:
-    """Return maps (S, B, gh, gw) float32, at least 0, of S outputs for observations (B, H, W, C).
+    """Return maps (S, B, gh, gw) float32 of S outputs for observations (B, H, W, C), at least 0 unless they are signed.
 
     Gradients are summed, as magnitudes, over the channels and the pixels of each of the grid's cells.
     """
     chosen = METHODS[method]
-    values = chosen.function(agent, observations, list(outputs), state=state, **chosen.parameters)
+    scores = [
+        best_action_score(agent, observations, state) if chosen.signed and is_policy(output) else output
+        for output in outputs
+    ]
+    values = chosen.function(agent, observations, scores, state=state, **chosen.parameters)
     if chosen.is_grid:
         return values
     height, width = agent.observation_shape[:2]
@@ -202,7 +222,7 @@ def _grid(agent: Agent) -> PerturbationGrid:
 
 
 def write_maps(subject: Subject, method: str, trajectory: int, segment: int, work: Work) -> TaskResult:
-    """Write the maps of one segment of a trajectory. Facts: by output, the largest value of each map."""
+    """Write the maps of one segment of a trajectory. Facts: by output, the largest magnitude of each map."""
     part = segments(subject.trajectories.steps(trajectory))[segment]
     frames = np.array(frames_with_map(part, subject.options.saliency_every), int)
     outputs = list(saliency_outputs(subject))
@@ -215,16 +235,19 @@ def write_maps(subject: Subject, method: str, trajectory: int, segment: int, wor
         work.report(some.stop / len(frames))
     values = np.concatenate(maps, axis=1)
     name = chunk_name(subject.options, method, trajectory, segment)
-    subject.files.write_chunk(name, map_arrays(frames, dict(zip(outputs, values, strict=True))))
+    arrays = map_arrays(frames, dict(zip(outputs, values, strict=True)), signed=METHODS[method].signed)
+    subject.files.write_chunk(name, arrays)
     return TaskResult({"peaks": map_peaks(dict(zip(outputs, values, strict=True)))}, [name])
 
 
 def map_peaks(maps: dict[str, np.ndarray]) -> dict[str, list[float]]:
-    """The largest value of each map (m, gh, gw), by output."""
+    """The largest magnitude of each map (m, gh, gw), by output."""
     return {output: _peaks(values).tolist() for output, values in maps.items()}
 
 
-def map_arrays(frames: np.ndarray, maps: dict[str, np.ndarray]) -> dict[str, np.ndarray | bytes]:
+def map_arrays(
+    frames: np.ndarray, maps: dict[str, np.ndarray], *, signed: bool = False
+) -> dict[str, np.ndarray | bytes]:
     """Arrays of a chunk of maps (m, gh, gw) of some frames (m,), by output; docs/page-format.md describes it."""
     arrays: dict[str, np.ndarray | bytes] = {"steps": frames.astype(np.int32)}
     for output, values in maps.items():
@@ -233,16 +256,17 @@ def map_arrays(frames: np.ndarray, maps: dict[str, np.ndarray]) -> dict[str, np.
             frame = frames[~np.isfinite(scales)][0]
             raise ClarityError(f"the saliency of frame {frame} is not finite; check the agent's parameters for NaN")
         divisors = np.where(scales > 0, scales, np.inf)[:, None, None]
-        arrays[f"codes.{output}"] = np.rint(values / divisors * LEVELS).astype(np.uint8)
+        levels, dtype = (SIGNED_LEVELS, np.int8) if signed else (LEVELS, np.uint8)
+        arrays[f"codes.{output}"] = np.rint(values / divisors * levels).astype(dtype)
         arrays[f"scales.{output}"] = scales
-        arrays[f"totals.{output}"] = values.sum(axis=(1, 2)).astype(np.float32)
+        arrays[f"totals.{output}"] = np.abs(values).sum(axis=(1, 2)).astype(np.float32)
     return arrays
 
 
 def _peaks(maps: np.ndarray) -> np.ndarray:
-    """The largest value of each map, (m,) float32; 0 for one that is constant, which shows nothing."""
-    peaks = maps.max(axis=(1, 2))
-    return np.where(peaks == maps.min(axis=(1, 2)), 0, peaks).astype(np.float32)
+    """The largest magnitude of each map, (m,) float32; 0 for one that is constant, which shows nothing."""
+    low, high = maps.min(axis=(1, 2)), maps.max(axis=(1, 2))
+    return np.where(low == high, 0, np.maximum(-low, high)).astype(np.float32)
 
 
 def method_entry(subject: Subject, name: str, results: Results) -> dict[str, Any]:
@@ -276,7 +300,7 @@ def describe_method(
         "name": name,
         "label": method.label,
         "parameters": method.parameters,
-        "signed": False,
+        "signed": method.signed,
         "outputs": [{"id": output, "label": label} for output, label in outputs.items()],
         "rows": len(rows),
         "columns": len(columns),
@@ -306,6 +330,7 @@ def _pieces(method: str, frames: int, sample: Subject, batch: int) -> Iterable[P
 
     def work() -> None:
         maps = compute_maps(sample.agent, method, seen, outputs, state)
-        sample.files.write_chunk("maps.js", map_arrays(np.arange(len(seen)), dict(zip(outputs, maps, strict=True))))
+        arrays = map_arrays(np.arange(len(seen)), dict(zip(outputs, maps, strict=True)), signed=METHODS[method].signed)
+        sample.files.write_chunk("maps.js", arrays)
 
     yield Piece(work, frames / len(seen), partial(compute_maps, sample.agent, method, seen, outputs, state))

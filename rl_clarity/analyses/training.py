@@ -13,6 +13,7 @@ from rl_clarity.agents.capabilities import before_step, initial_state
 from rl_clarity.agents.protocol import Outputs, State
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.saliency import (
+    METHODS,
     SaliencyAnalysis,
     SaliencyOptions,
     chunk_name,
@@ -25,7 +26,7 @@ from rl_clarity.analyses.trajectories import softmax
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import segments
 from rl_clarity.pages.manifest import ChunkName, Section
-from rl_clarity.parsing import check_minimum
+from rl_clarity.parsing import check_minimum, check_option
 
 CURVE, DIVERGENCE = "training/curve.js", "training/divergence.js"
 POINTS = 256
@@ -44,6 +45,8 @@ class TrainingFacts:
     curve: Mapping[str, np.ndarray] | None = None
     """`steps`, `returns`, `low`, `high` (n,) of the learning curve."""
     curve_source: str = "returns of the checkpoints"
+    reference_source: str | None = None
+    """What the trajectory that is shown to all is called, if no checkpoint played it."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +57,29 @@ class ReferenceOptions:
     """Number of the checkpoint that plays it, counted from 1 in the order of training; by default the last."""
     reference_episode: int = 1
     """Number of the game among those of that checkpoint that the page shows."""
+    reference: str | None = None
+    """Show an episode of a recording instead: its PATH, or PATH:NUMBER, counted from 1; by default the first."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "reference_checkpoint", "reference_episode")
+        other = self.reference_checkpoint is not None or self.reference_episode != 1
+        fits = self.reference is None or not other
+        check_option(self, "reference", fits, "replaces reference_checkpoint and reference_episode: leave them out")
 
 
 class TrainingAnalysis(Analysis):
-    """The checkpoints of a training side by side; its subject has one subject for each."""
+    """The checkpoints of a training side by side; its subject has one subject for each.
+
+    With the option `reference`, a last one has the trajectory that is shown to all.
+    """
 
     kind = "training"
     Options = ReferenceOptions
 
     def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
         reference, game = _reference(subject)
-        steps = reference.trajectories.steps(game)
-        for number, one in enumerate(subject.subjects, start=1):
+        steps, checkpoints = reference.trajectories.steps(game), _checkpoints(subject)
+        for number, one in enumerate(checkpoints, start=1):
             yield self.task(
                 one,
                 f"{self.kind}/shown/{number}",
@@ -86,14 +97,13 @@ class TrainingAnalysis(Analysis):
             f"{self.kind}/numbers",
             partial(_compare, subject),
             [[one.key for one in subject.subjects], subject.decisive(SaliencyOptions, ReferenceOptions), curve],
-            size=len(subject.subjects) * steps,
+            size=len(checkpoints) * steps,
             after=(f"{self.kind}/shown", SaliencyAnalysis.kind),
             pieces=lambda sample, batch: (),  # it only reads small files
         )
 
     def section(self, subject: Subject, options: Any, results: Results) -> Section:
-        (one, game), facts = _reference(subject), subject.metadata["training"]
-        reference = one.info.id
+        (reference, game), facts = _reference(subject), subject.metadata["training"]
         numbers = results[f"{self.kind}/numbers"]["checkpoints"]
         checkpoints = [
             {
@@ -104,7 +114,7 @@ class TrainingAnalysis(Analysis):
                 "returns": one.metadata["returns"],
                 **numbers[index],
             }
-            for index, one in enumerate(subject.subjects)
+            for index, one in enumerate(_checkpoints(subject))
         ]
         data = {
             "checkpoints": checkpoints,
@@ -112,8 +122,9 @@ class TrainingAnalysis(Analysis):
             "curve": None if facts.curve is None else ChunkName(CURVE),
             "curve_source": facts.curve_source,
             "reference": {
-                "agent": reference,
-                "recording": reference.replace("agent", "recording"),
+                "agent": reference.info.id,
+                "recording": f"recording-{subject.subjects.index(reference) + 1}",
+                "source": facts.reference_source,
                 "trajectory": game,
                 "every": subject.options.saliency_every,
                 "shown": [ChunkName(shown_name(number)) for number in range(1, len(checkpoints) + 1)],
@@ -138,8 +149,12 @@ NOTES = (
 )
 
 
+def _checkpoints(subject: Subject) -> Sequence[Subject]:
+    return subject.subjects if subject.options.reference is None else subject.subjects[:-1]
+
+
 def _reference(subject: Subject) -> tuple[Subject, int]:
-    """The checkpoint whose game is shown to all, and the index of the game."""
+    """The subject whose trajectory is shown to all, and the index of the trajectory."""
     number = subject.options.reference_checkpoint or len(subject.subjects)
     return subject.subjects[number - 1], subject.options.reference_episode - 1
 
@@ -212,7 +227,7 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
     if maps:
         values = np.concatenate(maps, axis=1)
         frames = np.arange(0, steps, every)
-        arrays |= map_arrays(frames, dict(zip(outputs, values, strict=True)))
+        arrays |= map_arrays(frames, dict(zip(outputs, values, strict=True)), signed=METHODS[method].signed)
     elif method is not None:
         chunks = _own_maps(one, game)
         arrays |= {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
@@ -257,7 +272,8 @@ def _output_arrays(parts: Sequence[Outputs]) -> dict[str, np.ndarray | bytes]:
 def _compare(subject: Subject, work: Work) -> TaskResult:
     """Write divergence and curve. Facts: what the section says of each checkpoint beside names, steps and returns."""
     files, curve = subject.files, subject.metadata["training"].curve
-    shown = [files.read_chunk(shown_name(number)) for number in range(1, len(subject.subjects) + 1)]
+    checkpoints = _checkpoints(subject)
+    shown = [files.read_chunk(shown_name(number)) for number in range(1, len(checkpoints) + 1)]
     files.write_chunk(DIVERGENCE, {"jensen_shannon": jensen_shannon(_policies(shown)).astype(np.float32)})
     if curve is not None:
         files.write_chunk(CURVE, dict(curve))
@@ -270,7 +286,7 @@ def _compare(subject: Subject, work: Work) -> TaskResult:
                 output: map_correlation(_maps(own, output), _maps(shown[-1], output)) for output in outputs
             },
         }
-        for one, own in zip(subject.subjects, shown, strict=True)
+        for one, own in zip(checkpoints, shown, strict=True)
     ]
     return TaskResult({"checkpoints": facts}, [DIVERGENCE, *([] if curve is None else [CURVE])])
 
@@ -343,6 +359,9 @@ def _pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
 
         def maps() -> None:
             values = compute_maps(sample.agent, method, observations, outputs, states)
-            sample.files.write_chunk("maps.js", map_arrays(np.arange(count), dict(zip(outputs, values, strict=True))))
+            arrays = map_arrays(
+                np.arange(count), dict(zip(outputs, values, strict=True)), signed=METHODS[method].signed
+            )
+            sample.files.write_chunk("maps.js", arrays)
 
         yield Piece(maps, -(-steps // options.saliency_every) / count, maps)

@@ -276,7 +276,7 @@ class _Explainer:
                 maps.append(compute_maps(agent, method, observations, [*labels], state_rows(states, frames[some])))
             values = dict(zip(labels, np.concatenate(maps, axis=1), strict=True))
             names.append(f"{episode.index:05}/{method}-{number}.js")
-            self._files.write_chunk(names[-1], map_arrays(frames, values))
+            self._files.write_chunk(names[-1], map_arrays(frames, values, signed=METHODS[method].signed))
             peaks = {output: peaks[output] + one for output, one in map_peaks(values).items()}
             work.report(part.stop / len(episode))
         about = describe_method(method, agent, labels, None if episode.frames is None else frame_region(agent))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.environments import EnvironmentSpec, make
+from rl_clarity.recordings.blocks import MAX_STEPS, encode_block
 from rl_clarity.recordings.rollouts import Player, collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, SamplesT, Trajectories, from_arrays, to_arrays
 from rl_clarity.recordings.source import Source
@@ -99,6 +100,13 @@ def preview_play(
         stopwatch.step * num_steps,
         num_envs * num_steps * _item_bytes(one_trajectory, 2),
     )
+
+
+def recorded_step_bytes(trajectories: Trajectories) -> float:
+    """Bytes that a step takes in a recording, from a block of the first steps."""
+    arrays = {name: np.asarray(array[0, :MAX_STEPS]) for name, array in to_arrays(trajectories).items()}
+    header, data = encode_block(0, 0, arrays, {})
+    return (len(header) + len(data)) / len(arrays["actions"])
 
 
 def _collect_preview(source: Source, spec: EnvironmentSpec, metadata: Mapping[str, Any]) -> Preview:

@@ -4,13 +4,13 @@ export { default as Chart } from "./graph/Chart.svelte";
 export { default as GraphTrack } from "./graph/GraphTrack.svelte";
 export { default as Policy } from "./graph/Policy.svelte";
 export { default as Chip } from "./image/Chip.svelte";
-export { default as ClipForm } from "./image/ClipForm.svelte";
 export { default as FrameButton } from "./image/FrameButton.svelte";
 export { default as Observation } from "./image/Observation.svelte";
 export { default as MapFrame } from "./image/MapFrame.svelte";
 export { default as Overlay } from "./image/Overlay.svelte";
 export { cellArea, cellMiddle, cellUnder } from "./image/cells.js";
 export {
+  actionColors,
   CANVAS,
   graphColor,
   hexOf,
@@ -22,6 +22,7 @@ export {
 } from "./image/colors.js";
 export { composeSaliency, overlaySize } from "./image/saliency.js";
 export { valuesAt } from "./image/values.js";
+export { default as ExportForms } from "./shell/ExportForms.svelte";
 export { default as Icon } from "./shell/Icon.svelte";
 export { default as Panel } from "./shell/Panel.svelte";
 export { default as Place } from "./shell/Place.svelte";

@@ -123,7 +123,7 @@ def test_the_square_is_found_on_the_frame(name: str) -> None:
         centers = method_entry(subject, method, {})["centers"]
         for one in maps:
             for values, square in zip(one, SQUARES, strict=True):
-                peak = np.unravel_index(values.argmax(), values.shape)
+                peak = np.unravel_index(np.abs(values).argmax(), values.shape)
                 for axis, at, true in zip(("rows", "columns"), peak, square, strict=True):
                     cell = centers[axis][1] - centers[axis][0]
                     assert abs(centers[axis][at] - true) <= cell, (method, axis)

@@ -173,7 +173,7 @@ def test_grids_cover_the_observation(method: str) -> None:
     observations = RNG.integers(0, 256, (1, 40, 24, 3)).astype(np.uint8)
     maps = compute_maps(agent, method, observations, ["policy", "value"])
     assert maps.shape == (2, 1, len(centers[0]), len(centers[1]))
-    assert maps.min() >= 0
+    assert METHODS[method].signed or maps.min() >= 0
     for one in centers:
         assert np.all(np.diff(one) > 0)
         assert 0 < one[0] < one[-1] < 1
@@ -185,6 +185,23 @@ def test_a_constant_map_is_none_and_not_nan() -> None:
     assert arrays["scales.value"].tolist() == [0, 4]
     assert arrays["codes.value"].tolist() == [[[0, 0], [0, 0]], [[0, 64], [128, 255]]]
     assert arrays["totals.value"].tolist() == [12, 7]
+
+
+def test_signed_maps_are_of_the_best_action_and_of_the_value() -> None:
+    agent: Any = TinyAgent(observation_shape=(40, 24, 3), num_actions=4)
+    observations = RNG.integers(0, 256, (2, 40, 24, 3)).astype(np.uint8)
+    maps = compute_maps(agent, "signed_perturbation", observations, ["policy", "value"])
+    logits = agent.forward(observations).policy_logits
+    for observation, best, values in zip(observations, logits.argmax(1), maps[0], strict=True):
+        expected = perturbation_saliency(agent, observation[None], int(best), signed=True)[0]
+        np.testing.assert_allclose(values, expected, atol=1e-6)
+    np.testing.assert_array_equal(maps[1], perturbation_saliency(agent, observations, "value", signed=True))
+    arrays: dict[str, Any] = map_arrays(np.arange(2), {"value": maps[1]}, signed=True)
+    assert arrays["codes.value"].dtype == np.int8
+    np.testing.assert_allclose(arrays["scales.value"], np.abs(maps[1]).max((1, 2)))
+    stored = arrays["codes.value"] / 127 * arrays["scales.value"][:, None, None]
+    np.testing.assert_allclose(stored, maps[1], atol=np.abs(maps[1]).max() / 250)
+    np.testing.assert_allclose(arrays["totals.value"], np.abs(maps[1]).sum((1, 2)), rtol=1e-5)
 
 
 def test_maps_that_are_not_finite_are_refused() -> None:

@@ -269,14 +269,60 @@ def test_the_heat_map_and_the_bars_show_the_shares(open_training: Open, training
 
 def test_the_rolling_mean_is_that_of_numpy(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4&window=5&region=2")
-    shares = training.shares(3, 0, "policy", QUADRANTS)[1]
-    expected = np.array([shares[max(0, m - 4) : m + 1].mean() for m in range(len(shares))])
-    path = visitor.by("rolling-4").locator("[data-line=policy]").get_attribute("d")
-    assert path
-    points = np.array([[float(x) for x in point.split()] for point in path[1:].split("L")])
-    assert len(points) == len(expected)
-    heights = 76 - (76 - 8) * expected  # the chart is 110 pixels high, with its margins
-    np.testing.assert_allclose(points[:, 1], heights, atol=0.06)
+    image = read_canvas(visitor.track("rolling-4").locator("canvas"))[..., :3]
+    height, width = image.shape[:2]
+    for output, color in (("value", (201, 48, 44)), ("policy", (58, 58, 214))):
+        shares = training.shares(3, 0, output, QUADRANTS)[1]
+        means = np.array([shares[max(0, m - 4) : m + 1].mean() for m in range(len(shares))])
+        ys = height - 4 - means * (height - 8)
+        distances = np.abs(image - color).max(-1)
+        near = [
+            distances[int(y) - 1 : int(y) + 2, int((m * EVERY + 0.5) * width / LENGTHS[3][0])].min()
+            for m, y in enumerate(ys)
+        ]
+        assert np.mean(np.array(near) < 60) > 0.85, "the other line covers it in places"
+
+
+def test_the_heat_map_and_the_rolling_mean_have_one_time_axis(open_training: Open) -> None:
+    visitor = open_training("?step=76")
+    places = [
+        visitor.well(f"{track}-4").locator(".head").evaluate("head => head.getBoundingClientRect().x")
+        for track in ("heat", "rolling")
+    ]
+    assert places[0] == places[1]
+
+
+def test_a_weak_map_is_said_to_be_weak(open_training: Open, training: TrainingPage) -> None:
+    visitor = open_training("?step=21&overlay=value")
+    scales = training.codes[3][0]["scale value"]
+    text = visitor.by("film-4").get_by_test_id("peaks").inner_text().replace("\u00a0", " ")
+    assert text.startswith("Largest: value ")
+    percent = float(text.split("value ")[1].split("%")[0])
+    np.testing.assert_allclose(percent, 100 * scales[5] / scales.max(), atol=0.6)
+    visitor.by("scale").select_option("frame")
+    assert visitor.by("peaks").count() == 0
+
+
+def test_colors_for_color_blind_readers_are_in_every_panel(open_training: Open) -> None:
+    visitor = open_training("?step=21&scale=frame&palette=safe&overlay=value")
+    image = read_canvas(visitor.by("film-4").get_by_test_id("saliency-canvas"))
+    strong = image[image[..., 3] > 200]
+    np.testing.assert_allclose(strong[:, :3], np.broadcast_to((230, 159, 0), (len(strong), 3)), atol=3)
+    bar = visitor.by("totals").locator("[data-output=policy]").first
+    assert bar.evaluate("bar => getComputedStyle(bar).backgroundColor") == "rgb(0, 103, 168)"
+    letter = visitor.by("film-1").locator(".letter")
+    assert letter.evaluate("letter => getComputedStyle(letter).backgroundColor") == "rgb(55, 21, 47)"
+    visitor.by("palette").select_option("standard")
+    assert letter.evaluate("letter => getComputedStyle(letter).backgroundColor") == "rgb(180, 83, 9)"
+
+
+@pytest.mark.parametrize("width", [1366, 900])
+def test_names_and_ranges_of_axes_are_not_cut_off(open_training: Open, width: int) -> None:
+    visitor = open_training(viewport={"width": width, "height": 768})
+    texts = visitor.by("panel-steps").locator(".names span, .ends span")
+    assert texts.count() == 3 * 11
+    cut = "spans => spans.filter((s) => s.scrollWidth > s.clientWidth || s.scrollHeight > s.clientHeight + 1)"
+    assert texts.evaluate_all(f"{cut}.map((s) => s.textContent)") == []
 
 
 def brush_axis(visitor: Visitor, key: str, low: float, high: float) -> None:

@@ -64,6 +64,13 @@ def logit_score(logits: np.ndarray) -> Score:
     return {action: logits[:, action] for action in range(logits.shape[1])}
 
 
+def best_action_score(agent: Agent, observations: np.ndarray, state: State = None) -> Score:
+    """The score that is the logit (or action value) of the best action at each observation (B, H, W, C)."""
+    results, columns = head_columns(agent.forward(observations, state))
+    best = results[:, : next(iter(columns.values()))].argmax(axis=1)
+    return {action: (best == action).astype(np.float32) for action in np.unique(best).tolist()}
+
+
 def linear_scores(
     agent: Agent,
     outputs: Sequence[SaliencyOutput],

@@ -6,6 +6,10 @@ const SAFE = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", 
 const SAFE_TOO = ["#855c00", "#1f6f9f", "#7fd9bb", "#9a9100", "#8fc7ef", "#7d3700", "#7d2f58", "#c3a1e6"];
 export const SAFE_HUES = [...SAFE, ...SAFE_TOO];
 
+/** The color of doing nothing, and colors of other actions, neighbors of which stay apart for color-blind readers. */
+const IDLE = "#8a8f96";
+const ACTIONS = [SAFE_TOO[1], SAFE[0], SAFE_TOO[2], SAFE_TOO[6], SAFE[3], SAFE_TOO[7], SAFE_TOO[5], SAFE[1], SAFE[2]];
+
 /** Names that options use by default, in a tone that reads on the theme. */
 const TONES = {
   light: { blue: "#2563c9", green: "#15803d", red: "#c2322d", orange: "#b45d09" },
@@ -22,13 +26,36 @@ const OUTPUTS = {
 const LINES = {
   light: { policy: "#3a3ad6", value: "#c9302c" },
   dark: { policy: "#9a9aff", value: "#ff8f87" },
+  "safe light": { policy: "#0067a8", value: "#b26a00" },
+  "safe dark": { policy: "#56b4e9", value: "#e69f00" },
 };
 
-export const outputColor = (output, theme) => LINES[theme][output === "policy" ? "policy" : "value"];
+/** @param {string} tone "light" or "dark", or "safe light" or "safe dark" for color-blind readers */
+export const outputColor = (output, tone) => LINES[tone][output === "policy" ? "policy" : "value"];
 
 /** The color of an output of a saliency method: blue for the policy, red for the value or the largest action value. */
 export const saliencyColor = (output, palette = "standard") => {
   const { policy, value } = OUTPUTS[palette] ?? OUTPUTS.standard;
+  return output === "policy" ? policy : value;
+};
+
+/** Colors of actions: their own, or different hues where those are grays and the actions are few. */
+export function actionColors(actions) {
+  const own = actions.map(({ color }) => color);
+  const gray = own.every((color) => new Set(parseHex(color)).size === 1);
+  if (!gray || actions.length > ACTIONS.length) return own;
+  const others = actions.filter(({ label }) => label !== "no-op");
+  return actions.map((action) => (action.label === "no-op" ? IDLE : ACTIONS[others.indexOf(action)]));
+}
+
+/** Colors of what lowers an output, in signed maps. */
+const LOWERS = {
+  standard: { policy: "#bbbb19", value: "#0fbbbb" },
+  safe: { policy: "#f0e442", value: "#cc79a7" },
+};
+
+export const loweringColor = (output, palette = "standard") => {
+  const { policy, value } = LOWERS[palette] ?? LOWERS.standard;
   return output === "policy" ? policy : value;
 };
 
@@ -43,7 +70,7 @@ export function channelColors(layer, palette) {
   if (layer.kind === "saliency") {
     return layer.outputs.map(({ id }) => {
       const color = saliencyColor(id, palette);
-      return { color, hue: hueOf(color) };
+      return { color, hue: hueOf(color), negative: loweringColor(id, palette) };
     });
   }
   if (palette !== "safe" || layer.kind === "input") {

@@ -1,27 +1,32 @@
 // The saliency maps that a frame shows, as an image over it.
 import { recent } from "../../data/cache.js";
 import { mapIndex, saliencyMap, saliencyScale, storedOutput } from "../../data/saliency.js";
-import { saliencyColor } from "./colors.js";
+import { loweringColor, saliencyColor } from "./colors.js";
 import { composeSaliency, overlaySize } from "./saliency.js";
 
 /** Images that are kept: those of a few checkpoints. */
 const KEPT = 24;
 
 const compose = recent(
-  ({ chunk, index, outputs, scales, centers, observation }) =>
+  ({ chunk, index, outputs, scales, centers, observation, palette }) =>
     composeSaliency({
       maps: outputs
         .map((output, i) => ({
           map: saliencyMap(chunk, output, index),
           scale: scales[i],
-          color: saliencyColor(output),
+          color: saliencyColor(output, palette),
+          negative: loweringColor(output, palette),
         }))
         .filter(({ map }) => map),
       centers,
       size: overlaySize(observation),
       region: observation.region,
     }),
-  ({ chunk, index, outputs, scales, centers }) => [chunk.arrays, index, centers, ...outputs, ...scales],
+  ({ chunk, index, outputs, scales, centers, palette }) => [
+    ...[chunk.arrays, index, centers, palette],
+    ...outputs,
+    ...scales,
+  ],
   KEPT,
 );
 
@@ -37,9 +42,10 @@ export function shownOutputs(chunk, overlay) {
  * @param {object} options.method that they are by
  * @param {number} options.frame
  * @param {number | null} options.trajectory whose largest value has full opacity; null: that of the chunk
- * @param {{overlay: string, scale: string}} options.selection
+ * @param {{overlay: string, scale: string, palette: string}} options.selection
  * @param {object} options.observation of the agent
- * @returns {{image: {height: number, width: number, rgba: Uint8ClampedArray}, step: number} | null} and the step of the map
+ * @returns {{image: {height: number, width: number, rgba: Uint8ClampedArray}, step: number, peaks: {output: string,
+ *   share: number}[]} | null} and the step of the map, and its largest values as shares of the scale
  */
 export function overlayImage({ chunk, method, frame, trajectory, selection, observation }) {
   const index = mapIndex(chunk, frame);
@@ -50,8 +56,13 @@ export function overlayImage({ chunk, method, frame, trajectory, selection, obse
     if (trajectory === null && selection.scale === "trajectory") return largestScale(chunk, output);
     return saliencyScale(method, output, trajectory, selection.scale, map);
   });
-  const image = compose({ chunk, index, outputs, scales, centers: method.centers, observation });
-  return { image, step: chunk.arrays.steps.data[index] };
+  const { palette } = selection;
+  const peaks = outputs.map((output, i) => ({
+    output,
+    share: (saliencyMap(chunk, output, index)?.scale ?? 0) / scales[i],
+  }));
+  const image = compose({ chunk, index, outputs, scales, centers: method.centers, observation, palette });
+  return { image, step: chunk.arrays.steps.data[index], peaks };
 }
 
 const largestScale = ({ arrays }, output) =>

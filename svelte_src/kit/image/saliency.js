@@ -62,8 +62,8 @@ export function overlaySize({ frame_height: height, frame_width: width }) {
 
 /**
  * @typedef {object} SaliencyComposition
- * @property {{map: import("../../data/saliency.js").SaliencyMap, scale: number, color: string}[]} maps of one or several outputs,
- *   without those that are null
+ * @property {{map: import("../../data/saliency.js").SaliencyMap, scale: number, color: string, negative?: string}[]} maps of one
+ *   or several outputs, without those that are null; `negative`: the color of negative values
  * @property {{rows: number[], columns: number[]}} centers
  * @property {{height: number, width: number}} size of the image
  * @property {number[]} [region] top, left, bottom, right of what the observation shows, as shares of the frame
@@ -89,10 +89,10 @@ export const saliencyKey = ({ maps, centers, size, region, threshold }) => [
  */
 export function composeSaliency({ maps, centers, size, region, threshold = 0 }) {
   const { height, width } = size;
-  const layers = maps.map(({ map, scale, color }) => ({
+  const layers = maps.map(({ map, scale, color, negative = color }) => ({
     values: interpolate(map, centers, size),
     scale,
-    rgb: parseHex(color),
+    colors: [color, negative].map(parseHex),
   }));
   const [top, left, bottom, right] = (region ?? WHOLE).map((share, i) => share * (i % 2 ? width : height) - 0.5);
   const rgba = new Uint8ClampedArray(height * width * 4);
@@ -101,7 +101,8 @@ export function composeSaliency({ maps, centers, size, region, threshold = 0 }) 
       if (row >= height || column >= width) continue;
       const at = row * width + column;
       let [seen, sum, red, green, blue] = [1, 0, 0, 0, 0];
-      for (const { values, scale, rgb } of layers) {
+      for (const { values, scale, colors } of layers) {
+        const rgb = colors[values[at] < 0 ? 1 : 0];
         const alpha = Math.min(1, Math.abs(values[at]) / scale);
         if (alpha < threshold) continue;
         seen *= 1 - alpha;

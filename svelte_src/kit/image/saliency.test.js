@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { mapIndex, saliencyMap, saliencyScale, segmentOfMap } from "../../data/saliency.js";
-import { saliencyColor } from "./colors.js";
+import { actionColors, saliencyColor } from "./colors.js";
 import { axisWeights, composeSaliency, interpolate, overlaySize } from "./saliency.js";
 
 const array = (Type, shape, ...data) => ({ data: Type.from(data), shape });
@@ -95,4 +95,22 @@ test("two outputs are mixed by opacity", () => {
 test("images are as large as frames, at most 256 pixels", () => {
   assert.deepEqual(overlaySize({ frame_height: 210, frame_width: 160 }), { height: 210, width: 160 });
   assert.deepEqual(overlaySize({ frame_height: 512, frame_width: 256 }), { height: 256, width: 128 });
+});
+
+test("negative values have a color of their own", () => {
+  const map = { data: Float32Array.of(2, -4), height: 1, width: 2 };
+  const centers = { rows: [0.5], columns: [0.25, 0.75] };
+  const maps = [{ map, scale: 4, color: "#0000ff", negative: "#ffff00" }];
+  const { rgba } = composeSaliency({ maps, centers, size: { height: 1, width: 2 } });
+  assert.deepEqual([...rgba], [0, 0, 255, 128, 255, 255, 0, 255]);
+});
+
+test("actions have different colors where they are few and gray, else their own", () => {
+  const gray = ["no-op", "FIRE", "right", "left"].map((label, k) => ({ label, color: ["#303030", "#707070"][k % 2] }));
+  const colors = actionColors(gray);
+  assert.equal(new Set(colors).size, 4);
+  assert.equal(colors[0], "#8a8f96");
+  assert.deepEqual(actionColors([...gray, { label: "A", color: "#b34fa3" }]).slice(0, 2), ["#303030", "#707070"]);
+  const many = Array.from({ length: 15 }, (_, k) => ({ label: `${k}`, color: "#303030" }));
+  assert.deepEqual(new Set(actionColors(many)), new Set(["#303030"]));
 });

@@ -8,7 +8,7 @@ import { channelColors } from "../../kit/image/colors.js";
 import { accountOf, findOutput } from "../../data/questions.js";
 import { composeImage } from "../../kit/image/compose.js";
 import { formatNumber } from "../../kit/shell/format.js";
-import { createKept, createSelection } from "../../kit/shell/page.js";
+import { createKept, createSelection, keepPalette } from "../../kit/shell/page.js";
 import { clockOf, createPlayer } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
 import { nextMatch } from "./find.js";
@@ -110,7 +110,7 @@ export function create(shell, query) {
   const series = createResource(chunks);
   selection.subscribe(({ trajectory }) => series.want(manifest.trajectories[trajectory].series));
   const palette = derived(selection, (now) => now.palette);
-  keepPalette(palette, settings);
+  keepPalette(selection, settings);
   const page = {
     ...shell,
     manifest,
@@ -180,15 +180,6 @@ export function create(shell, query) {
 const timeOf = ({ trajectory, frame, visible }) => ({ episode: trajectory, frame, window: visible });
 const NAMES = { episode: "trajectory", frame: "frame", window: "visible" };
 const fromTime = (patch) => Object.fromEntries(Object.entries(patch).map(([key, value]) => [NAMES[key], value]));
-
-/** Keep the palette for later visits once the reader has changed it; a link alone changes no settings. */
-function keepPalette(palette, settings) {
-  let before = get(palette);
-  palette.subscribe((name) => {
-    if (name !== before) settings.update((now) => ({ ...now, palette: name }));
-    before = name;
-  });
-}
 
 /** Keep the panel Feature open while the selection has a feature. @returns a store of the feature that was open last */
 function followFeature(selection, drawer) {

@@ -52,7 +52,13 @@ export function saliencyOptions(page, { target, isolated, colors }) {
     .filter((k) => shown.maps[k])
     .map((k) => {
       const map = shown.maps[k];
-      return { output: k, map, scale: scaleOf(page, target, layer.outputs[k].id, map), color: colors[k].color };
+      return {
+        output: k,
+        map,
+        scale: scaleOf(page, target, layer.outputs[k].id, map),
+        color: colors[k].color,
+        negative: colors[k].negative,
+      };
     });
   return {
     maps,
@@ -88,7 +94,7 @@ export async function saliencyTotals({ manifest, chunks }, layer, output, trajec
   const sumOf = (chunk, i) => {
     if (!cells) return chunk.arrays[`totals.${output}`].data[i];
     const map = saliencyMap(chunk, output, i);
-    return map ? cells.reduce((sum, cell) => sum + map.data[cell], 0) : 0;
+    return map ? cells.reduce((sum, cell) => sum + Math.abs(map.data[cell]), 0) : 0;
   };
   for (const name of layer.maps[trajectory]) {
     const chunk = await chunks.get(name);

@@ -16,6 +16,8 @@ export function toQuery(training, selection, kept = {}) {
   query.set("episode", selection.episode + 1);
   query.set("step", selection.step + 1);
   for (const key of [...TEXTS, ...NUMBERS]) if (selection[key] !== defaults[key]) query.set(key, selection[key]);
+  // Other readers may prefer another palette, so only the standard one is left out.
+  if (selection.palette !== "standard" || defaults.palette !== "standard") query.set("palette", selection.palette);
   if (selection.path) query.set("path", "1");
   const { rows, columns, boxes, names } = selection.regions;
   if (rows !== 2 || columns !== 2) query.set("grid", `${rows}x${columns}`);
@@ -23,14 +25,25 @@ export function toQuery(training, selection, kept = {}) {
   for (const [index, name] of Object.entries(names)) query.append("name", `${Number(index) + 1}~${name}`);
   if (selection.region) query.set("region", selection.region + 1);
   for (const [axis, range] of Object.entries(selection.brushes)) {
-    query.append("brush", [axis, ...range.map((value) => (axis === "step" ? value + 1 : short(value)))].join("~"));
+    query.append(
+      "brush",
+      [axis, ...range.map((value, i) => (axis === "step" ? value + 1 : outward(value, i)))].join("~"),
+    );
   }
   if (selection.axes.length) query.set("axes", selection.axes.join("~"));
   return `?${query}`;
 }
 
-/** Enough figures to find the same lines again. */
-const short = (value) => String(Number(value.toPrecision(5)));
+const FIGURES = 5;
+const short = (value) => String(Number(value.toPrecision(FIGURES)));
+
+/** An end of a range, rounded so that the range holds the same lines. @param {number} end 0: the low one, 1: the high one */
+function outward(value, end) {
+  const near = Number(value.toPrecision(FIGURES));
+  const sign = end ? 1 : -1;
+  if ((near - value) * sign >= 0) return short(near);
+  return short(near + sign * 10 ** (Math.floor(Math.log10(Math.abs(near))) - FIGURES + 1));
+}
 
 /** @returns {import("./selection.js").Selection} what a query says, and defaults for the rest and for what is wrong */
 export function fromQuery(training, text) {
@@ -43,7 +56,7 @@ export function fromQuery(training, text) {
       .split(".")
       .map((k) => Number(k) - 1);
   for (const name of ["episode", "step", "region"]) if (number(name) !== null) patch[name] = number(name) - 1;
-  for (const name of TEXTS) if (query.has(name)) patch[name] = query.get(name);
+  for (const name of [...TEXTS, "palette"]) if (query.has(name)) patch[name] = query.get(name);
   for (const name of NUMBERS) if (number(name) !== null) patch[name] = number(name);
   if (query.has("path")) patch.path = query.get("path") === "1";
   patch.regions = regionsFrom(query);

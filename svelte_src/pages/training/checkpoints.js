@@ -25,13 +25,22 @@ export function readCheckpoints(manifest) {
 
 export const trainingData = ({ sections }) => sections.find(({ kind }) => kind === "training")?.data;
 
-/** What the page knows of the episode that all checkpoints were shown, or null. */
+/**
+ * What the page knows of the episode that all checkpoints were shown, or null: also `checkpoint`, with the manifest of the
+ * recording that it is in, which may be none of the checkpoint's own.
+ */
 export function readReference(manifest, checkpoints) {
   const reference = trainingData(manifest)?.reference;
   const owner = checkpoints.find(({ agent }) => agent === reference?.agent);
-  const steps = owner?.manifest.trajectories[reference.trajectory]?.steps;
-  return steps ? { ...reference, owner: owner.index, steps } : null;
+  if (!owner) return null;
+  const other = reference.recording !== owner.recording && sectionOf(manifest, "trajectories", reference.recording);
+  const checkpoint = other ? { ...owner, manifest: { ...owner.manifest, ...other.data } } : owner;
+  const steps = checkpoint.manifest.trajectories[reference.trajectory]?.steps;
+  return steps ? { ...reference, checkpoint, steps } : null;
 }
+
+const sectionOf = ({ sections }, kind, recording) =>
+  sections.find((one) => one.kind === kind && one.recording === recording);
 
 /** The methods of saliency maps that any checkpoint has, each once. */
 export function methodsOf(checkpoints) {
@@ -54,10 +63,15 @@ export function episodeLengths(checkpoints, reference) {
 export const letterOf = (place) =>
   (place < 26 ? "" : letterOf(Math.floor(place / 26) - 1)) + String.fromCharCode(65 + (place % 26));
 
-/** Colors of the chosen checkpoints, which read on each theme; blue and red are those of the policy and the value. */
+/** What colors depend on: the theme, and the palette. */
+export const toneOf = (theme, palette) => (palette === "safe" ? `safe ${theme}` : theme);
+
+/** Colors of the chosen checkpoints, which read on each theme, and differ from those of the outputs. */
 const COLORS = {
   light: ["#b45309", "#0f766e", "#86198f", "#4d6b00", "#7c4a2d", "#475569"],
   dark: ["#fdba5c", "#4fd8c4", "#e29bf0", "#c4dc5a", "#e0b08a", "#b6c2d3"],
+  "safe light": ["#37152f", "#8c19ff", "#e8305e", "#000075", "#750000", "#c655ec"],
+  "safe dark": ["#ffffbd", "#a142ff", "#e8305e", "#8e6f10", "#a1a1a1", "#bdffee"],
 };
 
-export const checkpointColor = (place, theme) => COLORS[theme][place % COLORS[theme].length];
+export const checkpointColor = (place, tone) => COLORS[tone][place % COLORS[tone].length];

@@ -2,7 +2,7 @@
 import { derived, get, readable } from "svelte/store";
 import { createFrames } from "../../data/frames.js";
 import { mapIndex, mapOutputs } from "../../data/saliency.js";
-import { createSelection } from "../../kit/shell/page.js";
+import { createSelection, keepPalette } from "../../kit/shell/page.js";
 import { alignedClock, clockOf, createPlayer, heldFrames } from "../../kit/time/clock.js";
 import { argmax } from "../../kit/time/numbers.js";
 import { stepOf } from "../../kit/time/align.js";
@@ -15,6 +15,7 @@ import {
   methodNamed,
   readCheckpoints,
   readReference,
+  toneOf,
   trainingData,
 } from "./checkpoints.js";
 import { createPlays, createShown } from "./data.js";
@@ -92,8 +93,12 @@ export function create(shell, query) {
   const checkpoints = readCheckpoints(shell.manifest);
   const reference = readReference(shell.manifest, checkpoints);
   const lengths = episodeLengths(checkpoints, reference);
-  const manifest = { ...shell.manifest, ...trainingData(shell.manifest), checkpoints, reference, lengths };
+  // The palette of an earlier visit, unless the address gives one.
+  const view = { ...shell.manifest.view, palette: get(shell.settings).palette };
+  const manifest = { ...shell.manifest, ...trainingData(shell.manifest), view, checkpoints, reference, lengths };
   const selection = createSelection(codec.fromQuery(manifest, query), (now, patch) => changed(manifest, now, patch));
+  keepPalette(selection, shell.settings);
+  const tone = derived([shell.theme, selection], ([theme, { palette }]) => toneOf(theme, palette));
   const clock = clockOver(selection, lengths);
   const plays = createPlays(manifest, shell.chunks, selection);
   const shown = createShown(manifest, shell.chunks);
@@ -113,9 +118,10 @@ export function create(shell, query) {
     /** The steps that brushes hold; null where all are shown alike. */
     marked,
     brush: derived(marked, (marks) => marks ?? EMPTY),
+    tone,
     /** Of each checkpoint the color of its letter, null where it is not chosen. */
-    colors: derived([selection, shell.theme], ([{ chosen }, theme]) =>
-      checkpoints.map((_, index) => (chosen.includes(index) ? checkpointColor(chosen.indexOf(index), theme) : null)),
+    colors: derived([selection, tone], ([{ chosen }, now]) =>
+      checkpoints.map((_, index) => (chosen.includes(index) ? checkpointColor(chosen.indexOf(index), now) : null)),
     ),
     explanations: [...EXPLANATIONS, ...shell.manifest.explanations],
     feature: readable(null),
@@ -124,6 +130,8 @@ export function create(shell, query) {
     facts: [manifest.env_name, `${checkpoints.length} checkpoints`],
   };
   page.views = checkpoints.map((checkpoint) => checkpointView(page, checkpoint));
+  /** The same of the recording whose episode all checkpoints were shown. */
+  page.referenceView = reference && checkpointView(page, reference.checkpoint);
   page.toDisagreement = () => toDisagreement(page);
   page.actions = actionsOf(page);
   return page;

@@ -18,6 +18,37 @@ export function drawValue(context, view, { values, rewards, range, color, tokens
   drawEvents(context, view, { firsts: [], rewards, line: tokens.zero, ...tokens });
 }
 
+/** Pixels that a share of 0 or 1 stays from the edges. */
+const PAD = 4;
+
+/**
+ * Rolling means of shares, from 0 to 1, each with a band from its smallest to its largest.
+ *
+ * @param {{mean: Float64Array, low: Float64Array, high: Float64Array, color: string}[]} lines a number for each map
+ * @param {ArrayLike<number>} steps of the maps
+ */
+export function drawRolling(context, view, lines, steps) {
+  const toY = (share) => view.height - PAD - share * (view.height - 2 * PAD);
+  const points = (values) => Array.from(values, (value, m) => [stepToX(view, steps[m]), toY(value)]);
+  const trace = (path) => path.forEach(([x, y]) => context.lineTo(x, y));
+  for (const { low, high, color } of lines) {
+    context.fillStyle = color;
+    context.globalAlpha = 0.18;
+    context.beginPath();
+    trace([...points(high), ...points(low).reverse()]);
+    context.fill();
+    context.globalAlpha = 1;
+  }
+  for (const { mean, color } of lines) {
+    context.strokeStyle = color;
+    context.lineWidth = 1.75;
+    context.lineJoin = "round";
+    context.beginPath();
+    trace(points(mean));
+    context.stroke();
+  }
+}
+
 /** Pixels of a lane of moments and of a small grid in it. */
 export const LANE = 14;
 const GLYPH = 10;

@@ -15,6 +15,7 @@ import { methodsOf } from "./checkpoints.js";
  * @property {"frame" | "trajectory" | "all"} scale what has full opacity: the largest value of the map, of the episode, or the 99th
  *   percentile of all
  * @property {"policy" | "value"} output whose shares the regions' heat map and axes show
+ * @property {"standard" | "safe"} palette of outputs and checkpoints; "safe": for color-blind readers
  * @property {Regions} regions
  * @property {number} region the one that is looked at
  * @property {number} threshold share of a region's largest share of the value's saliency at which a moment is marked
@@ -34,10 +35,11 @@ const CHOICES = {
   scale: ["trajectory", "frame", "all"],
   output: ["value", "policy"],
 };
+const PALETTES = ["standard", "safe"];
 const SHARES = { opacity: 0.8, threshold: 0.5, sure: 0.7 };
 
 /** @param {{checkpoints: object[], lengths: number[]}} training @returns {Selection} */
-export function initialSelection({ checkpoints }) {
+export function initialSelection({ checkpoints, view }) {
   return {
     chosen: [...new Set([0, checkpoints.length - 1])],
     episode: 0,
@@ -45,6 +47,7 @@ export function initialSelection({ checkpoints }) {
     method: methodsOf(checkpoints)[0]?.name ?? "",
     ...Object.fromEntries(Object.entries(CHOICES).map(([key, [first]]) => [key, first])),
     ...SHARES,
+    palette: view?.palette ?? PALETTES[0],
     regions: REGION,
     region: 0,
     window: 10,
@@ -71,6 +74,7 @@ export function changed(training, selection, patch) {
   next.step = whole(next.step, 0, lengths[next.episode] - 1);
   if (!methodsOf(checkpoints).some(({ name }) => name === next.method)) next.method = initial.method;
   for (const key of Object.keys(CHOICES)) if (!CHOICES[key].includes(next[key])) next[key] = initial[key];
+  if (!PALETTES.includes(next.palette)) next.palette = initial.palette;
   for (const key of Object.keys(SHARES)) next[key] = clamp(next[key], 0, 1);
   next.window = whole(next.window, 1, 100);
   if (next.visible !== null) next.visible = whole(next.visible, 16, Math.max(16, ...lengths));

@@ -70,7 +70,7 @@ test("each checkpoint has its own agent, episodes and maps", () => {
       [0, 1, undefined],
     ],
   );
-  assert.deepEqual([reference.owner, reference.steps], [1, 11]);
+  assert.deepEqual([reference.checkpoint.index, reference.steps], [1, 11]);
   assert.deepEqual(methodsOf(checkpoints), [METHOD]);
   assert.equal(readReference({ ...MANIFEST, sections: [] }, []), null);
 });
@@ -211,4 +211,30 @@ test("axes are in the order that was chosen, others after them", () => {
     ({ key }) => key,
   );
   assert.deepEqual(keys.slice(0, 4), ["return", "step", "region-1", "region-2"]);
+});
+
+test("an episode of another recording can be shown to all", () => {
+  const other = { ...section("trajectories", "agent-2", { trajectories: [{ steps: 7 }] }), recording: "recording-3" };
+  const [data] = MANIFEST.sections.slice(-1);
+  const shown = { ...data.data.reference, recording: "recording-3" };
+  const sections = [...MANIFEST.sections, other, { ...data, data: { ...data.data, reference: shown } }].filter(
+    (one) => one !== data,
+  );
+  const read = readReference({ ...MANIFEST, sections }, checkpoints);
+  assert.deepEqual([read.checkpoint.index, read.steps], [1, 7]);
+  assert.equal(checkpoints[1].manifest.trajectories[0].steps, 11);
+});
+
+test("brushes hold the same lines in an address", () => {
+  for (const range of [
+    [0.1234567, 3.11134],
+    [-3.11134, -0.1234567],
+    [0, 0.5],
+    [-1234567, 999999],
+  ]) {
+    const brushed = changed(TRAINING, initialSelection(TRAINING), { brushes: { value: range } });
+    const [low, high] = fromQuery(TRAINING, toQuery(TRAINING, brushed)).brushes.value;
+    assert.ok(low <= range[0] && high >= range[1], `${low} ${high}`);
+    assert.ok(Math.abs(low - range[0]) <= 1e-4 * Math.abs(range[0]));
+  }
 });
