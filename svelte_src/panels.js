@@ -12,6 +12,7 @@ export * as help from "./kit/shell/Help.svelte";
 export * as legend from "./pages/agent/Legend.svelte";
 export * as notes from "./kit/shell/Notes.svelte";
 export * as outputs from "./pages/agent/Outputs.svelte";
+export * as state_map from "./pages/agent/StateMapPanel.svelte";
 export * as timeline from "./pages/agent/Timeline.svelte";
 export * as trajectories from "./pages/agent/Trajectories.svelte";
 export * as trust from "./pages/agent/Trust.svelte";

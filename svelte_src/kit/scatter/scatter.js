@@ -2,8 +2,10 @@
 import { rangeOf } from "../../data/series.js";
 
 const PAD = 10;
+/** Opacity of points beside marked ones, of 255. */
+const DIM = 46;
 
-/** Functions from data to pixels, and back. */
+/** Functions from data to pixels. */
 export function projection(x, y, width, height) {
   const [[left, right], [bottom, top]] = [rangeOf(x), rangeOf(y)];
   const [wide, high] = [width - 2 * PAD, height - 2 * PAD];
@@ -24,13 +26,91 @@ export function nearestPoint(x, y, { toX, toY }, px, py, reach = 12) {
   return nearest;
 }
 
-/** Indices of the points in a rectangle of pixels. */
-export function pointsWithin(x, y, { toX, toY }, { x0, y0, x1, y1 }) {
-  const [left, right] = [Math.min(x0, x1), Math.max(x0, x1)];
-  const [top, bottom] = [Math.min(y0, y1), Math.max(y0, y1)];
-  const inside = (i) => {
-    const [px, py] = [toX(x[i]), toY(y[i])];
-    return left <= px && px <= right && top <= py && py <= bottom;
-  };
-  return Array.from(x.keys()).filter(inside);
+/** The corners of a rectangle, as an outline. */
+export const rectangle = ([x0, y0], [x1, y1]) => [
+  [x0, y0],
+  [x1, y0],
+  [x1, y1],
+  [x0, y1],
+];
+
+/** Indices of the points inside an outline [[x, y]] of pixels (even-odd rule). */
+export function pointsWithin(x, y, { toX, toY }, outline) {
+  const inside = [];
+  for (let i = 0; i < x.length; i += 1) {
+    if (isInside(outline, toX(x[i]), toY(y[i]))) inside.push(i);
+  }
+  return inside;
+}
+
+function isInside(outline, px, py) {
+  let within = false;
+  let [x0, y0] = outline[outline.length - 1];
+  for (const [x1, y1] of outline) {
+    if (y1 > py !== y0 > py && px < ((x0 - x1) * (py - y1)) / (y0 - y1) + x1) within = !within;
+    [x0, y0] = [x1, y1];
+  }
+  return within;
+}
+
+/** Indices of each trajectory's points, in order of time. @returns {Map<number, number[]>} */
+export function pointsByTrajectory({ trajectory, frame }) {
+  const all = new Map();
+  trajectory.forEach((at, i) => {
+    if (all.has(at)) all.get(at).push(i);
+    else all.set(at, [i]);
+  });
+  for (const indices of all.values()) indices.sort((a, b) => frame[a] - frame[b]);
+  return all;
+}
+
+/** The point of a frame, or the last one before it, as not every step may have one; -1 if there is none. */
+export function pointAt(indices = [], frames, frame) {
+  let [low, high] = [0, indices.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (frames[indices[middle]] <= frame) low = middle + 1;
+    else high = middle;
+  }
+  return low ? indices[low - 1] : -1;
+}
+
+/** Those of a trajectory's points that are in the episode of one of them; `times` (n) begin again in each episode. */
+export function pathAround(indices = [], times, point) {
+  const at = indices.indexOf(point);
+  if (at < 0) return [];
+  const begins = (k) => times !== undefined && times[indices[k]] < times[indices[k - 1]];
+  let first = at;
+  while (first > 0 && !begins(first)) first -= 1;
+  let end = at + 1;
+  while (end < indices.length && !begins(end)) end += 1;
+  return indices.slice(first, end);
+}
+
+/**
+ * Paint points as discs into an image; those that are not marked are faint, and below the others.
+ *
+ * @param {Uint32Array} pixels of an image that is `width` pixels wide, cleared
+ * @param {ArrayLike<number>} px @param {ArrayLike<number>} py positions (n) in pixels
+ * @param {Uint32Array} colors (n), as `packed` returns them
+ * @param {Uint8Array | null} marked (n)
+ */
+export function paintPoints(pixels, width, { px, py, colors, marked, radius }) {
+  const height = pixels.length / width;
+  const reach = Math.ceil(radius);
+  const offsets = [];
+  for (let dy = -reach; dy <= reach; dy += 1) {
+    for (let dx = -reach; dx <= reach; dx += 1) if (Math.hypot(dx, dy) <= radius) offsets.push([dx, dy]);
+  }
+  for (const on of marked ? [0, 1] : [1]) {
+    for (let i = 0; i < colors.length; i += 1) {
+      if (marked && marked[i] !== on) continue;
+      const color = on ? colors[i] : ((colors[i] & 0xffffff) | (DIM << 24)) >>> 0;
+      const [x, y] = [Math.round(px[i]), Math.round(py[i])];
+      for (const [dx, dy] of offsets) {
+        const [column, row] = [x + dx, y + dy];
+        if (column >= 0 && column < width && row >= 0 && row < height) pixels[row * width + column] = color;
+      }
+    }
+  }
 }

@@ -59,7 +59,7 @@ async function channelOf({ manifest, chunks }, { layer, output: id, channel }, t
   return (output && accountOf(manifest, arrays, output, series)?.features[channel]) ?? null;
 }
 
-/** The frames that the selection's search finds, marked on the tracks: a store of {matches, problem, busy}. */
+/** The frames that the selection's search finds, or that are shown, marked on the tracks: a store of {matches, problem, busy}. */
 export function createMatches({ manifest, chunks, selection, clock, brush }) {
   const nothing = { matches: null, problem: null, busy: false };
   const store = writable(nothing);
@@ -70,9 +70,25 @@ export function createMatches({ manifest, chunks, selection, clock, brush }) {
     store.update((now) => (find ? { ...now, busy: true } : nothing));
     const found = find ? await findMatches({ manifest, chunks }, find) : nothing;
     if (find !== wanted) return;
+    set(found);
+  });
+
+  function set(found) {
     store.set({ ...found, busy: false });
     const steps = found.matches?.map(({ trajectory, frame }) => ({ ...clock, episode: trajectory, step: frame }));
     brush.set(steps?.length ? brushOf(steps) : EMPTY);
-  });
-  return { subscribe: store.subscribe };
+  }
+
+  return {
+    subscribe: store.subscribe,
+    /** Show these {trajectory, frame} instead of a search. */
+    show(places) {
+      selection.change({ find: null });
+      set({ matches: places.map((place) => ({ ...place, measure: null })), problem: null });
+    },
+    clear() {
+      selection.change({ find: null });
+      set(nothing);
+    },
+  };
 }

@@ -1,0 +1,48 @@
+// Colors of points: a perceptual scale for numbers, hues that stay apart for categories. Readers who are color-blind can
+// tell both apart.
+import { parseHex, SAFE_HUES } from "../image/colors.js";
+
+/** Viridis (van der Walt and Smith 2015), whose lightness rises evenly. */
+const SCALE = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b"].map(
+  parseHex,
+);
+/** The part of the scale that stands out from the surface. */
+const PART = { light: [0, 0.9], dark: [0.2, 1] };
+const SHARES = [0.01, 0.99];
+
+/** A color as a pixel of an image: the bytes red, green, blue and opacity, in this order. */
+export const packed = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+
+/** The color [red, green, blue] of a share of the scale, from 0 to 1. */
+export function scaleColor(share, theme) {
+  const [from, to] = PART[theme];
+  const at = (from + (to - from) * Math.max(0, Math.min(1, share))) * (SCALE.length - 1);
+  const below = Math.min(Math.floor(at), SCALE.length - 2);
+  return SCALE[below].map((level, i) => Math.round(level + (at - below) * (SCALE[below + 1][i] - level)));
+}
+
+/** The color of a category, as hex. */
+export const categoryColor = (value) => SAFE_HUES[value % SAFE_HUES.length];
+
+/** Numbers that have the first and the last color: without a hundredth at each end, unless all others are equal. */
+export function colorLimits(values) {
+  const sorted = Float64Array.from(values.filter(Number.isFinite)).sort();
+  if (!sorted.length) return [0, 1];
+  const ends = SHARES.map((share) => sorted[Math.round(share * (sorted.length - 1))]);
+  return ends[0] < ends[1] ? ends : [sorted[0], sorted[sorted.length - 1]];
+}
+
+/** Pixels (n) for values (n) of a color {kind: "number" | "category"}. */
+export function pointColors(values, kind, theme) {
+  if (kind === "category") {
+    const hues = SAFE_HUES.map((hue) => packed(parseHex(hue)));
+    return Uint32Array.from(values, (value) => hues[value % hues.length]);
+  }
+  const [low, high] = colorLimits(values);
+  const steps = Uint32Array.from({ length: 256 }, (_, i) => packed(scaleColor(i / 255, theme)));
+  const width = high - low || 1;
+  return Uint32Array.from(values, (value) => {
+    const share = Math.max(0, Math.min(1, (value - low) / width));
+    return steps[Math.round(255 * (Number.isFinite(share) ? share : 0))];
+  });
+}
