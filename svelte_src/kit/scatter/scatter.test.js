@@ -17,7 +17,11 @@ test("points are found by place", () => {
     [60, 125],
   ];
   assert.deepEqual(pointsWithin(x, y, scale, triangle), [1]);
-  assert.deepEqual(pointsWithin(x, y, scale, [triangle[0], triangle[1], [69, 125]]), [], "inside the box around it only");
+  assert.deepEqual(
+    pointsWithin(x, y, scale, [triangle[0], triangle[1], [69, 125]]),
+    [],
+    "inside the box around it only",
+  );
 });
 
 test("the point of a step, or the last one before it", () => {

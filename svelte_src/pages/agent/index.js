@@ -158,8 +158,8 @@ export function create(shell, query) {
     trajectory: (key) => clock.go({ episode: selection.now.trajectory + (key === "[" ? -1 : 1), frame: 0 }),
     layer: (key) => selection.change({ layer: selection.now.layer + (key === "," ? -1 : 1) }),
     match(key) {
-      const { trajectory, frame, find } = selection.now;
-      const match = find && nextMatch(get(page.matches).matches ?? [], { trajectory, frame }, key === "g" ? 1 : -1);
+      const { trajectory, frame } = selection.now;
+      const match = nextMatch(get(page.matches).matches ?? [], { trajectory, frame }, key === "g" ? 1 : -1);
       if (match) clock.go({ episode: match.trajectory, frame: match.frame });
     },
     solo() {
