@@ -20,6 +20,7 @@ from rl_clarity.analyses.feature_names import FeatureNameOptions
 from rl_clarity.analyses.features import ExampleOptions, FeatureOptions, check_defaults
 from rl_clarity.analyses.layers import LayersOptions, ReductionOptions
 from rl_clarity.analyses.saliency import SaliencyOptions
+from rl_clarity.analyses.state_map import StateMapOptions
 from rl_clarity.analyses.training import ReferenceOptions
 from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOptions
 from rl_clarity.keys import to_plain
@@ -43,7 +44,7 @@ class AnalysesOptions:
 PARTS = (
     *(SubjectOptions, AnalysesOptions, LayersOptions, AdvantageOptions, TrajectoryPageOptions, ReductionOptions),
     *(FeatureOptions, ExampleOptions, FeatureNameOptions, AttributionOptions, AblationOptions, BehaviorOptions),
-    *(SaliencyOptions, OutputOptions, ViewOptions),
+    *(SaliencyOptions, StateMapOptions, OutputOptions, ViewOptions),
 )
 """The classes that `InterfaceOptions` combines, in the order of the documentation."""
 
@@ -56,6 +57,7 @@ FUNCTIONS = ("action_group_fns", "causal_cause")
 class InterfaceOptions(
     ViewOptions,
     OutputOptions,
+    StateMapOptions,
     SaliencyOptions,
     BehaviorOptions,
     AblationOptions,

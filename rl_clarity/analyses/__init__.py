@@ -16,6 +16,7 @@ ANALYSES: Registry[type[Analysis]] = Registry(
         "ablation": "rl_clarity.analyses.ablation:AblationAnalysis",
         "behavior": "rl_clarity.analyses.behavior:BehaviorAnalysis",
         "saliency": "rl_clarity.analyses.saliency:SaliencyAnalysis",
+        "state_map": "rl_clarity.analyses.state_map:StateMapAnalysis",
         "examples": "rl_clarity.analyses.examples:ExamplesAnalysis",
         "training": "rl_clarity.analyses.training:TrainingAnalysis",
         "checks": "rl_clarity.analyses.checks:ChecksAnalysis",

@@ -22,7 +22,9 @@ class PageKind:
 PAGE_KINDS: Registry[PageKind] = Registry(
     "rl_clarity.page_kinds",
     {
-        "agent": PageKind(("trajectories", "features", "attribution", "saliency", "examples", "ablation", "behavior")),
+        "agent": PageKind(
+            ("trajectories", "features", "attribution", "saliency", "state_map", "examples", "ablation", "behavior")
+        ),
         "training": PageKind(("trajectories", "saliency"), ("training",), "{env_name}: training of {network}"),
         "check": PageKind(
             ("trajectories", "checks", "check_maps", "check_deletion", "check_insertion"),

@@ -26,6 +26,7 @@ _SECTIONS: Mapping[str, Any] = {
     "attribution": {"outputs": [_OUTPUT], "layers": [_LAYER]},
     "features": {"layers": {VALUES: {}}},
     "saliency": {"every": int, "methods": [_METHOD]},
+    "state_map": {"maps": [{"source": str, "method": str, "chunk": str}], "colors": [{"key": str}]},
     "training": {"checkpoints": [{"agent": str, "name": str}], "reference": {"agent": str, "shown": [str]}},
 }
 _MANIFEST = {

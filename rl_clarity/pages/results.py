@@ -56,6 +56,21 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class StateMap:
+    """A map of the steps of all trajectories."""
+
+    positions: np.ndarray  # (n, 2) float32
+    trajectories: np.ndarray  # (n,) int32, counted from 0
+    frames: np.ndarray  # (n,) int32, counted from 0
+    colors: dict[str, np.ndarray]
+    """What points can be colored by (n,): `value`, `action`, `time`, ..."""
+    source: str
+    """`state`, or the name of the layer."""
+    perplexity: float | None
+    """That of t-SNE."""
+
+
+@dataclass(frozen=True)
 class SaliencyMaps:
     """Saliency maps of m frames of a trajectory, as precise as the page stores them."""
 
@@ -264,6 +279,20 @@ class Results:
         values = codes / np.float32(127 if entry["signed"] else 255) * scales[:, None, None]
         centers = entry["centers"]
         return SaliencyMaps(steps, values, totals, np.array(centers["rows"]), np.array(centers["columns"]))
+
+    def state_map(self, method: str = "tsne") -> StateMap:
+        """The map of the agent's states, with `run(..., state_map=True)`.
+
+        Raises OptionError for a method that the page does not have; ClarityError for a page without a map.
+        """
+        entries = {one["method"]: one for one in self.section("state_map")["maps"]}
+        if method not in entries:
+            raise OptionError(f"unknown method {method!r}; the page has {', '.join(entries)}")
+        entry = entries[method]
+        arrays = self.chunk(entry["chunk"])
+        colors = {key.removeprefix("color."): values for key, values in arrays.items() if key.startswith("color.")}
+        positions = np.stack([arrays["x"], arrays["y"]], axis=1)
+        return StateMap(positions, arrays["trajectory"], arrays["frame"], colors, entry["source"], entry["perplexity"])
 
     def layer_facts(self, layer: str) -> dict[str, Any]:
         """What the features of a layer account for, and what they are worth.

@@ -321,6 +321,24 @@ def discounts(results: Results, small_run: SmallRun) -> None:
     np.testing.assert_allclose(results.series(0)["advantages"], [*one_step, 0], atol=1e-5)
 
 
+@case(state_map=True, state_map_methods=["pca"])
+def state_map(results: Results, small_run: SmallRun) -> None:
+    one = results.state_map("pca")
+    assert one.source.endswith("Relu_3")
+    assert len(one.positions) == 48
+    assert one.perplexity is None
+
+
+@case(state_map=True, state_map_methods=["pca"], state_map_layer="Relu_2")
+def state_map_layer(results: Results, small_run: SmallRun) -> None:
+    assert results.state_map("pca").source == "Relu_2"
+
+
+@case(state_map=True, state_map_perplexity=4)
+def state_map_perplexity(results: Results, small_run: SmallRun) -> None:
+    assert results.state_map().perplexity == 4
+
+
 @case(saliency=["jacobian"])
 def saliency(results: Results, small_run: SmallRun) -> None:
     assert results.saliency(0, "jacobian").steps.tolist() == [*range(0, 24, 4)]

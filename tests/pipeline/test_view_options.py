@@ -49,6 +49,7 @@ DIRECTORIES = {
     "attribution_totals_subdir": "totals/",
     "ablation_subdir": "ablated/",
     "saliency_subdir": "maps/",
+    "state_map_subdir": "states/",
 }
 TESTED_ELSEWHERE = {
     *("seed", "batch_size", "overwrite", "page_kind", "analyses", "feature_names", "equivalent_actions"),
@@ -85,7 +86,7 @@ def test_other_graph_colors_keep_their_defaults(explain: Explain) -> None:
 
 
 def test_directories(explain: Explain, tmp_path: Path) -> None:
-    results = explain(**DIRECTORIES, attr_images=True, feature_images=True, saliency=["jacobian"])
+    results = explain(**DIRECTORIES, attr_images=True, feature_images=True, saliency=["jacobian"], state_map=True)
     files = page_files(tmp_path / "page") - {"interface.html"}
     used = {name for name in DIRECTORIES.values() if any(file.startswith(name.strip("/") + "/") for file in files)}
     assert used == {*DIRECTORIES.values()}
