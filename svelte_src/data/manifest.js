@@ -33,6 +33,7 @@ export function readManifest(manifest, placed = []) {
   const [trajectories, features, attribution] = ["trajectories", "features", "attribution"].map(section);
   const [ablation, behavior, saliency] = ["ablation", "behavior", "saliency"].map(section);
   const agent = byId(manifest.agents, trajectories?.agent) ?? {};
+  const ofLayer = (list = [], { name }) => list.filter((one) => one.layer === name);
   const others = manifest.sections.filter(({ kind }) => !placed.includes(kind));
   return {
     ...manifest,
@@ -48,7 +49,10 @@ export function readManifest(manifest, placed = []) {
       ...(attribution?.data.layers ?? []).map((layer) => ({
         ...withFeatures(layer, features?.data.layers[layer.slug]),
         ...(ablation && { ablation: ablation.data.layers[layer.slug] }),
-        ...(behavior && { behavior: behavior.data.rows.filter((row) => row.layer === layer.name) }),
+        ...(behavior && {
+          behavior: ofLayer(behavior.data.rows, layer),
+          clips: ofLayer(behavior.data.clips, layer),
+        }),
       })),
       ...saliencyLayers(saliency?.data),
     ],

@@ -49,7 +49,7 @@ def test_the_keyboard_reaches_every_control_and_shows_where_it_is(synthetic: Pat
     visitor = open_page(synthetic, QUERY)
     visitor.click("more-options")
     controls = visitor.page.evaluate(
-        """() => [...document.querySelectorAll('button, a[href], input, select, textarea')]
+        """() => [...document.querySelectorAll('button, a[href], input, select, textarea, summary')]
           .filter((e) => !e.disabled && e.offsetParent !== null).length"""
     )
     visitor.page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
@@ -103,8 +103,11 @@ def test_controls_announce_names_and_values(synthetic: Path, open_page: Open) ->
 def test_targets_are_at_least_24_pixels(synthetic: Path, open_page: Open, width: int) -> None:
     visitor = open_page(synthetic, QUERY, viewport={"width": width, "height": 800})
     visitor.click("more-options")
-    for key in ("", "f", "n", "t", "e", "?"):
-        if key:
+    for key in ("", "f", "n", "t", "e", "?", "l", "feature"):
+        if key == "feature":
+            visitor.click("table-feature-1")
+            visitor.by("example").first.wait_for()
+        elif key:
             visitor.press(key)
             visitor.by("drawer").wait_for()
         small = visitor.page.evaluate(

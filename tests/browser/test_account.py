@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -136,7 +137,12 @@ def test_questions_about_actions_are_combinations_of_logits(page_of: Pages, open
         "group-0-less-mean": actions[0] + actions[1] - 2 * policy,
     }[question]
     visitor = open_page(page, f"?layer=1a&frame=20&rows={question}")
-    wanted = expected(combined(page, 0, "1a", weights), 19)
+    account = combined(page, 0, "1a", weights)
+    wanted = expected(account, 19)
+    left = account["output"] - account["rest"] - account["features"].sum(1)
+    share = 1 - left.var() / account["output"].var()
+    said = visitor.text("layer-share" if share >= 0.5 else "layer-warning")
+    assert float(re.findall(r"([\d.]+)\s*%", said)[0]) == pytest.approx(100 * max(0, share), abs=0.51)
     del wanted["memory"]
     assert waterfall(visitor) == pytest.approx(wanted, rel=1e-4, abs=1e-5)
     assert wanted["output"] == pytest.approx(float((weights * series["logits"]).sum(1)[19]), abs=1e-5)

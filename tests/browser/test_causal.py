@@ -101,6 +101,9 @@ def test_a_feature_shows_attribution_against_ablation_and_behavior(page: Path, o
     causes = visitor.by("causal-behavior").get_by_test_id("behavior-causes").first.locator("tbody tr")
     assert causes.first.locator("td").first.inner_text() == "80\u2009%"
     assert "−3.00 (−3.50 to −2.50)" in visitor.text("causal-behavior")
+    assert visitor.by("causal-behavior").get_by_test_id("clip").count() == 1, "where the two part"
+    visitor.click("viewer-channel-1")
+    assert visitor.by("causal-behavior").get_by_test_id("clip").count() == 0
 
 
 def test_behavior_has_a_panel_with_clips(page: Path, open_page: Open) -> None:

@@ -16,6 +16,7 @@ from rl_clarity.pages.chunks import encode_chunk
 from rl_clarity.pages.document import write_page
 from rl_clarity.pages.images import frames_side_by_side, newest_frames
 from rl_clarity.pages.manifest import section_data
+from rl_clarity.pages.results import open_results
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.synthetic import Size, read_chunk, write_synthetic_page
 
@@ -196,3 +197,27 @@ def test_a_panel_closed_while_its_images_load_leaves_no_error(synthetic: Path, o
     )
     visitor.by("drawer").wait_for(state="detached")
     visitor.page.wait_for_load_state("networkidle")
+
+
+def test_the_list_of_actions_follows_the_images(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b&frame=30")
+    listed = visitor.by("policy-list")
+    before = listed.inner_text()
+    now, shown = visitor.page.evaluate(
+        """async () => {
+          window.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }));
+          await Promise.resolve().then(() => {});
+          const list = document.querySelector('[data-testid=policy-list]').innerText;
+          return [list, document.querySelector('[data-testid=attribution-canvas]').dataset.frame];
+        }"""
+    )
+    assert (now, shown) == (before, "0/30"), "images first"
+    probabilities = open_results(synthetic).series(0)["probabilities"][30]
+    largest = [round(100 * number) for number in sorted(probabilities, reverse=True)[:3]]
+    visitor.page.wait_for_function(
+        """(largest) => {
+          const shares = [...document.querySelectorAll('[data-testid=policy-list] .percent')].map((e) => e.innerText);
+          return largest.every((percent, i) => parseInt(shares[i]) === percent);
+        }""",
+        arg=largest,
+    )

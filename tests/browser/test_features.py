@@ -111,6 +111,7 @@ def test_the_table_is_sorted(synthetic: Path, open_page: Open) -> None:
     buttons = table.locator("[data-testid^=table-feature]")
     order = buttons.evaluate_all("all => all.map(e => Number(e.dataset.testid.slice(14)))")
     assert order == (np.argsort(stability, kind="stable") + 1).tolist()
+    assert table.evaluate("e => e.scrollHeight <= e.clientHeight"), "it is as tall as its rows"
     assert "feature 3" in table.locator("tbody tr", has=visitor.by("table-feature-1")).inner_text(), "its twin"
     visitor.by("table-feature-6").click(modifiers=["Alt"])
     assert visitor.state()["solo"] == {"layer": 3, "channel": 5}
