@@ -28,6 +28,11 @@ export * as steps from "./pages/training/Steps.svelte";
 export * as reference from "./pages/training/Reference.svelte";
 export * as numbers from "./pages/training/Numbers.svelte";
 
+// Of a page of recordings.
+export * as episodes from "./pages/recordings/Episodes.svelte";
+export * as player from "./pages/recordings/Player.svelte";
+export * as states from "./pages/recordings/States.svelte";
+
 // Generic panels, which draw the sections of any analysis that name them; they get the section's data as properties.
 export * as bars from "./kit/graph/Bars.svelte";
 export * as images from "./kit/image/Images.svelte";

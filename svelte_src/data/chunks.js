@@ -13,12 +13,14 @@ export class ChunkError extends Error {
 /**
  * @param {object} options
  * @param {string[]} [options.missing] names that the manifest says are not there yet
+ * @param {string} [options.folder] what names are relative to: nothing, or an address that ends in "/"
  * @param {number} [options.budget] bytes of unpacked arrays that are kept
  * @param {Document} [options.document]
  * @param {object} [options.scope] where chunk scripts find `rlClarityChunk`
  */
 export function createChunks({
   missing = [],
+  folder = "",
   budget = 96 * 2 ** 20,
   document = globalThis.document,
   scope = globalThis,
@@ -40,7 +42,7 @@ export function createChunks({
   function runScript(name) {
     return new Promise((resolve, reject) => {
       const script = document.createElement("script");
-      script.src = name;
+      script.src = folder + name;
       script.async = true;
       script.onload = () => {
         script.remove();

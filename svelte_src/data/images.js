@@ -6,11 +6,20 @@ import { fromBase64 } from "./decode.js";
 const NOTHING = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' width='1' height='1'/%3E";
 
 /**
- * @param {string[]} [missing] names that the manifest says are not there yet
- * @param {(name: string) => void} [onFailed] called with the names of images that are missing or damaged
- * @param {number} [budget] bytes of decoded images that are kept for drawing
+ * @param {object} options
+ * @param {string[]} [options.missing] names that the manifest says are not there yet
+ * @param {string} [options.folder] what names are relative to: nothing, or an address that ends in "/"
+ * @param {(name: string) => void} [options.onFailed] called with the names of images that are missing or damaged
+ * @param {number} [options.budget] bytes of decoded images that are kept for drawing
+ * @param {Document} [options.document]
  */
-export function createImages(missing = [], onFailed = () => {}, budget = 64 * 2 ** 20, document = globalThis.document) {
+export function createImages({
+  missing = [],
+  folder = "",
+  onFailed = () => {},
+  budget = 64 * 2 ** 20,
+  document = globalThis.document,
+} = {}) {
   const absent = new Set(missing);
   const urls = new Map();
   const images = createLoader(budget, load, ({ naturalWidth, naturalHeight }) => naturalWidth * naturalHeight * 4);
@@ -20,7 +29,7 @@ export function createImages(missing = [], onFailed = () => {}, budget = 64 * 2 
     if (!urls.has(name)) {
       const element = document.querySelector(`script[data-image="${CSS.escape(name)}"]`);
       const bytes = element && fromBase64(element.textContent.trim());
-      urls.set(name, bytes ? URL.createObjectURL(new Blob([bytes], { type: "image/png" })) : name);
+      urls.set(name, bytes ? URL.createObjectURL(new Blob([bytes], { type: "image/png" })) : folder + name);
     }
     return urls.get(name);
   }

@@ -3,8 +3,8 @@
 
 const REST_MS = 500;
 
-export function followAddress({ manifest, selection, codec }) {
-  const kept = keptParameters();
+export function followAddress({ manifest, selection, codec, source }) {
+  const kept = keptParameters(source);
   let written = selection.now;
   let timer = null;
 
@@ -14,7 +14,7 @@ export function followAddress({ manifest, selection, codec }) {
     if (now === written) return;
     // In a frame, the back button belongs to the page around it.
     const push = window.parent === window && codec.PLACES.some((key) => now[key] !== written[key]);
-    history[push ? "pushState" : "replaceState"](null, "", codec.toQuery(manifest, now, kept));
+    history[push ? "pushState" : "replaceState"](null, "", partOf(codec.toQuery(manifest, now, kept), source));
     written = now;
   }
 
@@ -25,7 +25,7 @@ export function followAddress({ manifest, selection, codec }) {
   });
 
   function restore() {
-    selection.change(codec.placeFromQuery(manifest, location.search));
+    selection.change(codec.placeFromQuery(manifest, addressQuery(source)));
     written = selection.now;
   }
 
@@ -37,15 +37,21 @@ export function followAddress({ manifest, selection, codec }) {
   };
 }
 
+/** The query of the selection in the address: a server's own parameters stay, so that its pages have it after the "#". */
+export const addressQuery = (source) => (source ? `?${location.hash.slice(1)}` : location.search);
+
+const partOf = (query, source) => (source ? `#${query.slice(1)}` : query);
+
 /** The parameters of the address that are not about the selection. */
-export function keptParameters() {
-  const query = new URLSearchParams(location.search);
+export function keptParameters(source) {
+  const query = new URLSearchParams(addressQuery(source));
   return Object.fromEntries(["embed", "panel"].filter((key) => query.has(key)).map((key) => [key, query.get(key)]));
 }
 
 /** Copy the address of what is shown. */
-export async function copyLink({ manifest, selection, codec, announcement }) {
-  const link = new URL(codec.toQuery(manifest, selection.now), location.href.split(/[?#]/)[0]).href;
+export async function copyLink({ manifest, selection, codec, announcement, source }) {
+  const here = location.href.split(source ? "#" : /[?#]/)[0];
+  const link = new URL(partOf(codec.toQuery(manifest, selection.now), source), here).href;
   try {
     await navigator.clipboard.writeText(link);
     announcement.set("Link copied");

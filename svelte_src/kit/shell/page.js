@@ -8,20 +8,27 @@ import { cleanNotes, cleanSettings, DEFAULT_SETTINGS } from "./kept.js";
 
 export const PAGE = Symbol("page");
 
-/** @param {object} manifest as `readManifest` returns it */
-export function createShell(manifest) {
+/**
+ * @param {object} manifest as `readManifest` returns it
+ * @param {ReturnType<import("../../data/source.js").createSource> | null} [source] the server of the page's data
+ */
+export function createShell(manifest, source = null) {
+  const folder = source?.folder ?? "";
   const settings = createKept(`rl-clarity:${manifest.id}:settings`, DEFAULT_SETTINGS, cleanSettings);
   const failedImages = writable([]);
   return {
     manifest,
+    source,
     settings,
-    chunks: createChunks({ missing: manifest.missing }),
-    images: createImages(manifest.missing, (name) =>
-      failedImages.update((names) => (names.includes(name) ? names : [...names, name])),
-    ),
+    chunks: createChunks({ missing: manifest.missing, folder }),
+    images: createImages({
+      missing: manifest.missing,
+      folder,
+      onFailed: (name) => failedImages.update((names) => (names.includes(name) ? names : [...names, name])),
+    }),
     /** Names of images that are missing or damaged. */
     failedImages,
-    theme: createTheme(settings),
+    theme: createTheme(settings, source),
     /** The panel that is open at the side: {name, ...what it shows}, or null. */
     drawer: writable(null),
     /** A function for each track in view that describes it, as Track.svelte does. */
@@ -76,13 +83,25 @@ export function keepPalette(selection, settings) {
   });
 }
 
-/** "light" or "dark", following the system where the reader has not chosen; paper is light. */
-function createTheme(settings) {
-  const all = [settings, createMatch("(prefers-color-scheme: dark)"), createMatch("print")];
-  return derived(all, ([{ theme }, dark, printing]) => {
+/** "light" or "dark", following TensorBoard or the system where the reader has not chosen; paper is light. */
+function createTheme(settings, source) {
+  const all = [settings, createMatch("(prefers-color-scheme: dark)"), createMatch("print"), createHostTheme(source)];
+  return derived(all, ([{ theme }, dark, printing, host]) => {
     if (printing) return "light";
-    if (theme === "system") return dark ? "dark" : "light";
+    if (theme === "system") return host ?? (dark ? "dark" : "light");
     return theme;
+  });
+}
+
+/** The theme of TensorBoard around a server's page; null where there is none. */
+function createHostTheme(source) {
+  const body = source && window.parent !== window ? window.parent.document.body : null;
+  const read = () => (body.classList.contains("dark-mode") ? "dark" : "light");
+  return readable(body && read(), (set) => {
+    if (!body) return () => {};
+    const observer = new globalThis.MutationObserver(() => set(read()));
+    observer.observe(body, { attributeFilter: ["class"] });
+    return () => observer.disconnect();
   });
 }
 

@@ -31,6 +31,14 @@ export const rangesIn = (brush, checkpoint, episode) => brush.get(keyOf(checkpoi
 export const isMarked = (brush, { checkpoint = "", episode, step }) =>
   rangesIn(brush, checkpoint, episode).some(([first, last]) => first <= step && step <= last);
 
+/** The marked steps of each episode. @returns {{checkpoint: string, episode: number, steps: number[]}[]} */
+export const markedSteps = (brush) =>
+  [...brush].map(([key, ranges]) => {
+    const cut = key.lastIndexOf("/");
+    const steps = ranges.flatMap(([first, last]) => Array.from({ length: last - first + 1 }, (_, i) => first + i));
+    return { checkpoint: key.slice(0, cut), episode: Number(key.slice(cut + 1)), steps };
+  });
+
 /** Ranges in order, those that touch or overlap as one. */
 function joined(ranges) {
   const result = [];

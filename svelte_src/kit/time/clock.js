@@ -65,12 +65,13 @@ export const within = (clock, episode) => ({
  *
  * @param {object} clock the page's, in steps of the longest episode
  * @param {object} selection a store, and its value as `now`, with `sync`
- * @param {object} own {steps: (episode) => number, checkpoint}
+ * @param {object} own {steps: (episode) => number, checkpoint}; and, where the page's clock has no episodes, its number in
+ *   `episode` and a function `leave` that goes to a {episode, frame} elsewhere
  */
-export function alignedClock(clock, selection, { steps, checkpoint = "" }) {
+export function alignedClock(clock, selection, { steps, checkpoint = "", episode: own = null, leave = null }) {
   const toFrame = ({ episode, frame }, { sync }) => frameAt(sync, frame, steps(episode), clock.steps(episode));
   const toStep = (episode, frame) => stepOf(selection.now.sync, frame, steps(episode), clock.steps(episode));
-  const timeOf = (now, by) => ({ ...now, frame: toFrame(now, by) });
+  const timeOf = (now, by) => ({ ...now, episode: own ?? now.episode, frame: toFrame(now, by) });
   const under = derived([clock.hovered, clock, selection], ([step, { episode }, { sync }]) =>
     step === null ? null : frameAt(sync, step, sync === "step" ? Infinity : steps(episode), clock.steps(episode)),
   );
@@ -85,7 +86,13 @@ export function alignedClock(clock, selection, { steps, checkpoint = "" }) {
       subscribe: under.subscribe,
       set: (frame) => clock.hovered.set(frame === null ? null : toStep(clock.now.episode, frame)),
     },
-    go: ({ episode, frame }) => clock.go({ episode, frame: toStep(episode, frame) }),
+    go({ episode, frame }) {
+      if (own === null) clock.go({ episode, frame: toStep(episode, frame) });
+      else if (episode === own) clock.toFrame(toStep(clock.now.episode, frame));
+      else leave({ episode, frame });
+    },
+    /** The page's step at which it shows a frame. */
+    toStep: (frame) => toStep(clock.now.episode, frame),
     toFrame: (frame) => clock.toFrame(toStep(clock.now.episode, frame)),
   };
 }
@@ -104,11 +111,14 @@ export function heldFrames(frames, steps) {
 export function createPlayer(clock, framesPerSecond = 12) {
   const direction = writable(0);
   const fps = writable(framesPerSecond);
+  const loop = writable(false);
+  let looping = false;
   let going = 0;
   let speed = framesPerSecond;
   let request = null;
   let due = 0;
   fps.subscribe((value) => (speed = value));
+  loop.subscribe((value) => (looping = value));
 
   const endFrame = (towards) => (towards > 0 ? clock.steps() - 1 : 0);
 
@@ -118,8 +128,10 @@ export function createPlayer(clock, framesPerSecond = 12) {
     if (time < due) return;
     const steps = Math.max(1, Math.min(8, Math.floor(((time - due) * speed) / 1000) + 1));
     due = Math.max(due + (steps * 1000) / speed, time);
-    step(going * steps);
-    if (clock.now.frame === endFrame(going)) stop();
+    const atEnd = clock.now.frame === endFrame(going);
+    if (atEnd && looping) clock.toFrame(endFrame(-going));
+    else step(going * steps);
+    if (!looping && clock.now.frame === endFrame(going)) stop();
   }
 
   const step = (count) => clock.toFrame(clock.now.frame + count);
@@ -142,6 +154,8 @@ export function createPlayer(clock, framesPerSecond = 12) {
   return {
     direction: { subscribe: direction.subscribe },
     fps,
+    /** Whether it begins again at the end. */
+    loop,
     play,
     stop,
     toggle: (towards = 1) => (going === towards || (going && towards === 1) ? stop() : play(towards)),

@@ -6,16 +6,20 @@ const CLICK_PIXELS = 4;
 /**
  * @param {HTMLElement} node
  * @param {{view: object, wheel: boolean, onFrame: (frame: number) => void, onHover: (step: number | null) => void,
- *   onZoom: (factor: number) => void}} options
+ *   onZoom: (factor: number) => void, onRange: ((first: number, last: number) => void) | null}} options `onRange`: called
+ *   while a range is dragged, where that does not move time
  */
 export function scrub(node, options) {
   let current = options;
   let drag = null;
   const localX = (event) => event.clientX - node.getBoundingClientRect().left - node.clientLeft;
 
+  const stepAt = (x) => Math.max(0, Math.min(current.view.steps - 1, Math.round(xToStep(current.view, x))));
+
   function down(event) {
     if (event.button !== 0) return;
-    drag = { x: localX(event), center: current.view.center, moved: false };
+    const x = localX(event);
+    drag = { x, center: current.view.center, start: stepAt(x), moved: false };
     node.setPointerCapture(event.pointerId);
   }
 
@@ -24,6 +28,7 @@ export function scrub(node, options) {
     if (!drag) return current.onHover(inside(Math.round(xToStep(current.view, x))));
     if (Math.abs(x - drag.x) > CLICK_PIXELS) drag.moved = true;
     if (!drag.moved) return;
+    if (current.onRange) return current.onRange(...[drag.start, stepAt(x)].sort((a, b) => a - b));
     const { view } = current;
     const whole = view.visible >= view.steps; // the line follows the pointer, otherwise the strip does
     current.onFrame(Math.round(whole ? xToStep(view, x) : drag.center - ((x - drag.x) * view.visible) / view.width));
@@ -31,8 +36,7 @@ export function scrub(node, options) {
 
   function up(event) {
     if (drag && !drag.moved) {
-      const step = Math.round(xToStep(current.view, localX(event)));
-      current.onFrame(Math.max(0, Math.min(current.view.steps - 1, step)));
+      current.onFrame(stepAt(localX(event)));
     }
     drag = null;
   }

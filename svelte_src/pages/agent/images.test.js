@@ -176,7 +176,7 @@ test("images long unused are dropped, and loaded again when they are needed", as
   };
   globalThis.createImageBitmap = async () => ({ close() {} });
   globalThis.CSS ??= { escape: (text) => text };
-  const images = createImages([], undefined, 1000, { querySelector: () => null }); // room for two
+  const images = createImages({ budget: 1000, document: { querySelector: () => null } }); // room for two
   for (const name of ["a", "b", "a", "c", "a", "b"]) await images.image(name);
   assert.deepEqual(loaded, ["a", "b", "c", "b"]);
   delete globalThis.Image;
@@ -187,7 +187,11 @@ test("images that cannot be decoded are named", async () => {
     decode = () => Promise.reject(new Error("EncodingError"));
   };
   const failed = [];
-  const images = createImages([], (name) => failed.push(name), 1000, { querySelector: () => null });
+  const images = createImages({
+    onFailed: (name) => failed.push(name),
+    budget: 1000,
+    document: { querySelector: () => null },
+  });
   for (const name of ["a", "b"]) await assert.rejects(images.image(name), /[ab] is missing or damaged/);
   assert.deepEqual(failed, ["a", "b"]);
   delete globalThis.Image;

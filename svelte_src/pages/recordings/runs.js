@@ -1,0 +1,112 @@
+// The runs of a page of recordings, and the table of their episodes (docs/page-format.md, "Section episodes").
+
+/**
+ * @typedef {object} Run
+ * @property {string} id of its recording
+ * @property {string} name
+ * @property {number} number in the order of their appearance, which decides the color
+ * @property {string | null} error why it cannot be read
+ * @property {object} manifest what components of the kit read of a page, for this run alone: the same object for as long as the
+ *   page is open, its `trajectories` as they are known
+ * @property {object[]} listed its trajectories as the page's manifest lists them, perhaps as `{steps, entry}`
+ * @property {object | null} saliency data of its section `saliency`
+ * @property {object | null} stateMap data of its section `state_map`
+ * @property {Map<number, object>} loaded what entries said: {entry, trajectory, saliency}
+ *
+ * @typedef {object} Row an entry of `episodes`, and
+ * @property {string} key "RUN~EPISODE", which selection and address call it
+ * @property {Run} of
+ * @property {string} name of the run
+ */
+
+export const episodesData = ({ sections }) => sections.find(({ kind }) => kind === "episodes")?.data;
+
+/**
+ * @param {object} manifest
+ * @param {{runs: Run[]}} before the runs as they were
+ * @returns {{runs: Run[], rows: Row[], byKey: Map<string, Row>, live: boolean, logdir: string | null}}
+ */
+export function readTable(manifest, before = { runs: [] }) {
+  const { runs: listed = [], episodes = [], live = false, logdir = null } = episodesData(manifest) ?? {};
+  const known = [...before.runs];
+  const runs = listed.map((entry) => readRun(manifest, entry, known));
+  const byKey = new Map();
+  const rows = [];
+  for (const episode of episodes) {
+    const of = runs[episode.run];
+    if (!of) continue;
+    const key = freeKey(byKey, `${of.name}~${episode.episode ?? episode.trajectory}`);
+    const row = { ...episode, key, of, name: of.name };
+    byKey.set(key, row);
+    rows.push(row);
+  }
+  return { runs, rows, byKey, live, logdir };
+}
+
+/** Programs that were started again may use a number twice. */
+function freeKey(taken, key) {
+  let free = key;
+  for (let count = 2; taken.has(free); count += 1) free = `${key}.${count}`;
+  return free;
+}
+
+function readRun(manifest, { recording: id, name, error = null }, before) {
+  const data = (kind) => manifest.sections.find((one) => one.kind === kind && one.recording === id)?.data;
+  const { agent: agentId, env_name = "" } = manifest.recordings.find((one) => one.id === id) ?? {};
+  const agent = manifest.agents.find((one) => one.id === agentId) ?? {};
+  const trajectories = data("trajectories") ?? { trajectories: [] };
+  const known = before.find((one) => one.name === name);
+  const run = known ?? { name, number: before.length, manifest: {}, loaded: new Map() };
+  if (!known) before.push(run);
+  Object.assign(run, { id, error, listed: trajectories.trajectories });
+  run.saliency = data("saliency") ?? null;
+  run.stateMap = data("state_map") ?? null;
+  Object.assign(run.manifest, manifest, trajectories, { agent, env_name });
+  Object.assign(run.manifest, { observation: agent.observation, actions: agent.actions ?? [] });
+  run.manifest.trajectories = run.listed.map((one, i) => run.loaded.get(i)?.trajectory ?? one);
+  for (const [i, { saliency }] of run.loaded) addSaliency(run, i, saliency);
+  return run;
+}
+
+/** Put what an entry said where components look for it. */
+export function addEntry(run, index, entry, { trajectory, saliency = {} }) {
+  run.loaded.set(index, { entry, trajectory, saliency });
+  run.manifest.trajectories[index] = trajectory;
+  addSaliency(run, index, saliency);
+}
+
+function addSaliency({ saliency }, index, maps) {
+  for (const method of saliency?.methods ?? []) {
+    const own = maps[method.name];
+    if (!own) continue;
+    method.maps[index] = own.maps;
+    for (const [output, scale] of Object.entries(own.scales)) method.scales[output][index] = scale;
+  }
+}
+
+/** Whether an episode's entry is to be fetched: it has not been, or it has changed. */
+export function isOutdated({ listed, loaded }, index) {
+  const { entry } = listed[index] ?? {};
+  return entry !== undefined && loaded.get(index)?.entry !== entry;
+}
+
+/** Steps of an episode that the page knows files of. */
+export const knownSteps = ({ of, trajectory }) => of.manifest.trajectories[trajectory]?.steps || 1;
+
+/** The episode that began last. */
+export const newest = (rows) =>
+  rows.reduce((best, row) => (best && (best.time ?? -Infinity) > (row.time ?? -Infinity) ? best : row), null);
+
+/** The methods of saliency maps that any run has, each once. */
+export function methodsOf(runs) {
+  const all = runs.flatMap(({ saliency }) => saliency?.methods ?? []);
+  return all.filter(({ name }, i) => all.findIndex((other) => other.name === name) === i);
+}
+
+export const methodNamed = ({ saliency }, name) => saliency?.methods.find((method) => method.name === name) ?? null;
+
+export const rowOf = ({ rows }, run, trajectory) =>
+  rows.find((row) => row.of === run && row.trajectory === trajectory) ?? null;
+
+/** "exp1, episode 50" */
+export const episodeName = ({ name, episode, trajectory }) => `${name}, episode ${episode ?? trajectory}`;
