@@ -12,6 +12,9 @@ onmessage = async ({ data }) => {
   }
 };`;
 
+/** A server's pages, which have no manifest in their document, do not allow workers: neither does TensorBoard. */
+const isAllowed = () => !globalThis.document || document.getElementById("manifest") !== null;
+
 /**
  * @template T, R
  * @param {string} source text of a function that needs nothing around it: (task: T) => Promise<R>, R transferable
@@ -27,6 +30,7 @@ export function inBackground(source, here) {
   /** The worker, or null where there can be none. */
   function started() {
     if (worker !== undefined) return worker;
+    if (!isAllowed()) return (worker = null);
     try {
       worker = new Worker(URL.createObjectURL(new Blob([serve(source)], { type: "text/javascript" })));
       worker.onmessage = ({ data: { id, result, problem } }) => {

@@ -50,9 +50,9 @@ def write_training_page(directory: Path, lengths: Lengths = LENGTHS) -> Training
     """Write a page of a checkpoint for each entry of `lengths`, the steps of its episodes."""
     page, rng = TrainingPage(directory), np.random.default_rng(3)
     files = LocalDirectory(directory)
-    agents = [_agent(f"agent-{index + 1}") for index in range(len(lengths))]
+    agents = [describe_agent(f"agent-{index + 1}") for index in range(len(lengths))]
     sections = [section for index in range(len(lengths)) for section in _checkpoint(page, files, rng, index, lengths)]
-    sections.append(_section("training", agents[-1]["id"], _training(page, files, rng)))
+    sections.append(section("training", agents[-1]["id"], _training(page, files, rng)))
     manifest = {
         "format": "rl-clarity-page", "version": 2, "kind": "training", "id": "synthetic-training", "title": "Runner",
         "complete": True, "missing": [], "agents": agents,
@@ -70,7 +70,7 @@ def write_training_page(directory: Path, lengths: Lengths = LENGTHS) -> Training
     return page
 
 
-def _agent(name: str) -> dict[str, Any]:
+def describe_agent(name: str) -> dict[str, Any]:
     size = {"height": SIDE, "width": SIDE, "channels": 3, "frame_height": SIDE, "frame_width": SIDE, "stack": 1}
     return {
         "id": name, "network": "clear", "kind": "policy", "recurrent": False, "num_actions": len(LABELS),
@@ -82,7 +82,7 @@ def _agent(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _section(kind: str, agent: str, data: dict[str, Any]) -> dict[str, Any]:
+def section(kind: str, agent: str, data: dict[str, Any]) -> dict[str, Any]:
     recording = agent.replace("agent", "recording")
     title = kind.capitalize()
     return {"kind": kind, "version": 1, "title": title, "agent": agent, "recording": recording, "data": data}
@@ -92,16 +92,16 @@ def _checkpoint(
     page: TrainingPage, files: LocalDirectory, rng: np.random.Generator, index: int, lengths: Lengths
 ) -> list[dict[str, Any]]:
     agent = f"agent-{index + 1}"
-    page.series.append([_series(rng, steps, index) for steps in lengths[index]])
-    page.codes.append([_maps(rng, np.arange(0, steps, EVERY)) for steps in lengths[index]])
+    page.series.append([make_series(rng, steps, index) for steps in lengths[index]])
+    page.codes.append([make_maps(rng, np.arange(0, steps, EVERY)) for steps in lengths[index]])
     trajectories = [
-        _trajectory(files, agent, episode, page.series[index][episode]) for episode in range(len(lengths[index]))
+        write_trajectory(files, agent, episode, page.series[index][episode]) for episode in range(len(lengths[index]))
     ]
     maps, scales = [], {"policy": [], "value": []}  # type: ignore[var-annotated]
     for episode, arrays in enumerate(page.codes[index]):
         for output, largest in scales.items():
             largest.append(float(arrays[f"scale {output}"].max()))
-        maps.append(_map_chunks(files, f"{agent}/saliency/perturbation/{episode + 1}", arrays, lengths[index][episode]))
+        maps.append(write_map_chunks(files, f"{agent}/saliency/perturbation/{episode + 1}", arrays, lengths[index][episode]))
     series = page.series[index][0]
     shares = np.bincount(series["actions"], minlength=len(LABELS)) / len(series["actions"])
     page.checkpoints.append({
@@ -114,11 +114,11 @@ def _checkpoint(
         "correlation": {"policy": None if index == 0 else 0.2 * index, "value": 1.0 if index == 3 else 0.3},
     })  # fmt: skip
     return [
-        _section("trajectories", agent, {
+        section("trajectories", agent, {
             "segment": SEGMENT, "scrub": {"steps": 512, "height": SIDE, "step_width": 2}, "film": {"columns": 8},
             "trajectories": trajectories, "bookmarks": {"high": [], "low": []},
         }),
-        _section("saliency", agent, {
+        section("saliency", agent, {
             "every": EVERY,
             "methods": [{
                 "name": "perturbation", "label": "Perturbation", "signed": False,
@@ -136,7 +136,7 @@ def centers(count: int) -> np.ndarray:
     return (np.arange(count) + 0.5) / count
 
 
-def _series(rng: np.random.Generator, steps: int, index: int) -> dict[str, np.ndarray]:
+def make_series(rng: np.random.Generator, steps: int, index: int) -> dict[str, np.ndarray]:
     count = len(LABELS)
     logits = smooth_columns(rng.normal(size=(steps, count)), 4) * (2 + 3 * index)
     probabilities = np.exp(logits - logits.max(1, keepdims=True))
@@ -154,7 +154,7 @@ def _series(rng: np.random.Generator, steps: int, index: int) -> dict[str, np.nd
     }  # fmt: skip
 
 
-def _trajectory(files: LocalDirectory, agent: str, episode: int, series: dict[str, np.ndarray]) -> dict[str, Any]:
+def write_trajectory(files: LocalDirectory, agent: str, episode: int, series: dict[str, np.ndarray]) -> dict[str, Any]:
     steps, folder = len(series["actions"]), f"{agent}/trajectories/{episode + 1}"
     frames = [draw_frame(episode, t) for t in range(steps)]
     names = []
@@ -171,7 +171,7 @@ def _trajectory(files: LocalDirectory, agent: str, episode: int, series: dict[st
     }  # fmt: skip
 
 
-def _maps(rng: np.random.Generator, steps: np.ndarray) -> dict[str, np.ndarray]:
+def make_maps(rng: np.random.Generator, steps: np.ndarray) -> dict[str, np.ndarray]:
     """Codes of a blob that drifts, its scales and totals; the third map is constant."""
     arrays = {"steps": steps.astype(np.int32)}
     for output in ("policy", "value"):
@@ -187,7 +187,7 @@ def _maps(rng: np.random.Generator, steps: np.ndarray) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _map_chunks(files: LocalDirectory, folder: str, arrays: dict[str, np.ndarray], steps: int) -> list[str]:
+def write_map_chunks(files: LocalDirectory, folder: str, arrays: dict[str, np.ndarray], steps: int) -> list[str]:
     """A chunk for each segment of an episode."""
     names = []
     for start in range(0, steps, SEGMENT):
@@ -209,7 +209,7 @@ def _training(page: TrainingPage, files: LocalDirectory, rng: np.random.Generato
     steps = len(page.series[-1][0]["actions"])
     shown = []
     for index in range(len(page.series)):
-        series, maps = _series(rng, steps, index), _maps(rng, np.arange(0, steps, EVERY))
+        series, maps = make_series(rng, steps, index), make_maps(rng, np.arange(0, steps, EVERY))
         entropy = _entropy(series["probabilities"]).astype(np.float32)
         arrays = {"values": series["values"], "probabilities": series["probabilities"], "entropy": entropy}
         page.shown.append(arrays)

@@ -95,7 +95,7 @@ function createTheme(settings, source) {
 
 /** The theme of TensorBoard around a server's page; null where there is none. */
 function createHostTheme(source) {
-  const body = source && window.parent !== window ? window.parent.document.body : null;
+  const body = source && hostBody();
   const read = () => (body.classList.contains("dark-mode") ? "dark" : "light");
   return readable(body && read(), (set) => {
     if (!body) return () => {};
@@ -103,6 +103,15 @@ function createHostTheme(source) {
     observer.observe(body, { attributeFilter: ["class"] });
     return () => observer.disconnect();
   });
+}
+
+/** The body of the window around the page; null where there is none, or none that the page may see. */
+function hostBody() {
+  try {
+    return window.parent === window ? null : window.parent.document.body;
+  } catch {
+    return null;
+  }
 }
 
 /** Whether a media query matches. */
