@@ -101,7 +101,8 @@ def _checkpoint(
     for episode, arrays in enumerate(page.codes[index]):
         for output, largest in scales.items():
             largest.append(float(arrays[f"scale {output}"].max()))
-        maps.append(write_map_chunks(files, f"{agent}/saliency/perturbation/{episode + 1}", arrays, lengths[index][episode]))
+        folder = f"{agent}/saliency/perturbation/{episode + 1}"
+        maps.append(write_map_chunks(files, folder, arrays, lengths[index][episode]))
     series = page.series[index][0]
     shares = np.bincount(series["actions"], minlength=len(LABELS)) / len(series["actions"])
     page.checkpoints.append({
