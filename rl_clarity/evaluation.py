@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity import formats
 from rl_clarity.agents.capabilities import PLAYING, require
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
 from rl_clarity.errors import EvaluationError, OptionError
-from rl_clarity.models import fetched
+from rl_clarity.models import open_agent
 from rl_clarity.parsing import parse
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.recordings.collection import as_vector_environment
@@ -77,15 +76,11 @@ def _evaluate(name: str, agent: Player, env: Any, options: EvaluationOptions) ->
 
 
 def _agent_and_environment(agent: Any, env: Any, metadata: Mapping[str, Any] | None) -> tuple[Player, Any]:
-    if isinstance(agent, str | os.PathLike):
-        with fetched(agent) as path:
-            checkpoint = formats.read(path, **(metadata or {}))
-            agent = formats.build_agent(checkpoint)
+    has_checkpoint = env is None and getattr(agent, "checkpoint", None) is not None
+    if isinstance(agent, str | os.PathLike) or has_checkpoint:
+        checkpoint, agent = open_agent(agent, metadata)
         if env is None:
             env = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
-    elif env is None and getattr(agent, "checkpoint", None) is not None:
-        checkpoint = formats.checkpoint_of(agent, **(metadata or {}))
-        env = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
     elif env is None or metadata:
         raise OptionError("an agent that is not from a checkpoint needs env, an environment, and takes no metadata")
     return require(agent, *PLAYING, for_="evaluate"), env

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rl_clarity import formats
 from rl_clarity.errors import CheckpointError
 from rl_clarity.files import local_path
+from rl_clarity.parsing import path_text
 from rl_clarity.resources import models_directory
 
 if TYPE_CHECKING:
@@ -73,6 +74,31 @@ def load_agent(
     """
     with fetched(checkpoint) as path:
         return formats.load_agent(path, check=check, **metadata)
+
+
+def open_agent(
+    checkpoint: str | os.PathLike[str] | Agent,
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    name: str = "checkpoint",
+    check: Any = None,
+) -> tuple[Checkpoint, Agent]:
+    """Read a checkpoint, and build its agent; of an agent, return the checkpoint it was loaded from.
+
+    Args:
+        checkpoint: path, address, name of an included agent, or an agent
+        metadata: override the checkpoint's
+        name: what an error calls the argument
+        check: as in `load_agent`, of an agent that is built
+
+    Raises OptionError for an agent that was not loaded from a checkpoint, and the errors of `load_agent`.
+    """
+    metadata = metadata or {}
+    if isinstance(checkpoint, str | os.PathLike):
+        with fetched(path_text(checkpoint, name)) as path:
+            read = formats.read(path, **metadata)
+            return read, formats.build_agent(read, check)
+    return formats.checkpoint_of(checkpoint, **metadata), checkpoint
 
 
 def convert(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
@@ -78,7 +78,7 @@ class _Part:
 
     def sections(self, results: Results, *, complete: bool) -> list[Section]:
         """Sections from the facts of finished tasks: of all, if the page is `complete`."""
-        own = self._own(results) if self.folder else results
+        own = _OwnResults(results, self.folder) if self.folder else results
         sections = [
             analysis.section(self.subject, options, own)
             for analysis, options in self.analyses
@@ -92,25 +92,37 @@ class _Part:
 
     def _in_folder(self, task: Task) -> Task:
         def run(work: Work) -> TaskResult:
-            result = task.run(replace(work, results=self._own(work.results)))
+            result = task.run(replace(work, results=_OwnResults(work.results, self.folder)))
             return replace(result, files=[f"{self.folder}/{name}" for name in result.files])
 
-        return replace(task, name=self._name(task.name), run=run, after=tuple(map(self._name, task.after)))
+        after = tuple(_name_in(self.folder, name) for name in task.after)
+        return replace(task, name=_name_in(self.folder, task.name), run=run, after=after)
 
-    def _name(self, name: str) -> str:
-        """A task's name on a page of several agents: `saliency/agent-2/1` for `saliency/1`."""
-        stage, slash, rest = name.partition("/")
-        return f"{stage}/{self.folder}{slash}{rest}"
 
-    def _own(self, results: Results) -> Results:
-        """The facts of this agent's tasks, by the names that its analyses gave them."""
-        own = {}
-        for name, facts in results.items():
+class _OwnResults(Mapping[str, Mapping[str, Any]]):
+    """The facts of one agent's tasks, by the names that its analyses gave them."""
+
+    def __init__(self, results: Results, folder: str) -> None:
+        self._results, self._folder = results, folder
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        return self._results[_name_in(self._folder, name)]
+
+    def __iter__(self) -> Iterator[str]:
+        for name in self._results:
             stage, _, rest = name.partition("/")
             folder, slash, rest = rest.partition("/")
-            if folder == self.folder:
-                own[f"{stage}{slash}{rest}"] = facts
-        return own
+            if folder == self._folder:
+                yield f"{stage}{slash}{rest}"
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _name_in(folder: str, name: str) -> str:
+    """A task's name on a page of several agents: `saliency/agent-2/1` for `saliency/1`."""
+    stage, slash, rest = name.partition("/")
+    return f"{stage}/{folder}{slash}{rest}"
 
 
 class PageBuilder:

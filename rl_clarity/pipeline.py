@@ -19,7 +19,7 @@ from rl_clarity.files import local_path
 from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.jobs.job import Job, team
-from rl_clarity.models import fetched
+from rl_clarity.models import fetched, open_agent
 from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.page_builder import Member, PageBuilder, decisive
 from rl_clarity.pages.output import finished_page
@@ -97,9 +97,7 @@ def run(
     elif recording is not None:
         samples = (*_from_recording(recording, plan), None)
     if samples[0] is not None:
-        with _fetched(checkpoint_path) as (path, agent):
-            checkpoint = formats.read(path, **load.metadata) if agent is None else formats.checkpoint_of(agent)
-            agent = agent or formats.build_agent(checkpoint, load.check)
+        checkpoint, agent = open_agent(checkpoint_path, load.metadata, name="checkpoint_path", check=load.check)
         return _explain_arrays(agent, samples, output_dir, page_options, dry_run, checkpoint)
     with team() as workers, _fetched(checkpoint_path) as (path, agent):
         ranks = workers.ranks
@@ -191,12 +189,13 @@ def _explain_arrays(
     """A page of samples that are passed as arrays."""
     with team() as workers:
         share = workers.share()
-        samples = Samples(as_trajectories(agent, arrays[0]), as_observations(agent, *arrays[1:]), agent.metadata)
+        metadata = agent.metadata if checkpoint is None else {**agent.metadata, **checkpoint.metadata}
+        samples = Samples(as_trajectories(agent, arrays[0]), as_observations(agent, *arrays[1:]), metadata)
         trajectories, observations = samples.trajectories, samples.observations
-        made_from = [agent_key(agent, trajectories), samples_key(trajectories), samples_key(observations)]
+        made_from: list[Any] = [agent_key(agent, trajectories), samples_key(trajectories), samples_key(observations)]
         if checkpoint is not None:
-            made_from.append(checkpoint.sha256)
-        preview = preview_samples(trajectories, observations, agent.metadata)
+            made_from += [checkpoint.sha256, checkpoint.metadata]
+        preview = preview_samples(trajectories, observations, metadata)
         builder = PageBuilder([Member(agent, checkpoint, made_from)], options)
         return builder.page(
             workers, output_dir, made_from, share.memory, lambda: [preview], lambda job: [samples], dry_run

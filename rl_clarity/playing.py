@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity import formats
-from rl_clarity.agents.capabilities import PLAYING, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
 from rl_clarity.environments.protocol import Step
 from rl_clarity.environments.wrappers import Wrapper, level_seeds
 from rl_clarity.errors import OptionError
 from rl_clarity.formats import Checkpoint
-from rl_clarity.models import fetched
-from rl_clarity.parsing import parse, path_text
+from rl_clarity.models import open_agent
+from rl_clarity.parsing import parse
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.recordings.evaluation import choose_num_envs, shares
 from rl_clarity.recordings.options import RecordOptions
@@ -61,13 +59,7 @@ def record(
     """
     chosen = parse(RecordOptions, options)
     _check_new(directory, chosen.seed)
-    if isinstance(checkpoint, str | os.PathLike):
-        with fetched(path_text(checkpoint, "checkpoint")) as path:
-            read = formats.read(path, **(metadata or {}))
-            agent = formats.build_agent(read)
-    else:
-        agent = require(checkpoint, *PLAYING, for_="checkpoint: record")
-        read = formats.checkpoint_of(agent, **(metadata or {}))
+    read, agent = open_agent(checkpoint, metadata)
     return record_agent(agent, read, directory, chosen)
 
 

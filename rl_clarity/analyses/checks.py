@@ -74,6 +74,7 @@ class ChecksAnalysis(Analysis):
     """What the checks found, in words; also writes `checks/report.json`."""
 
     kind = "checks"
+    version = 2
     Options = ChecksOptions
 
     def check(self, agent: Agent, options: ChecksOptions) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import has, require
 from rl_clarity.agents.protocol import Agent, State
-from rl_clarity.analyses.attribution.deletion import Interval, compare_orders
+from rl_clarity.analyses.attribution.deletion import compare_orders
 from rl_clarity.analyses.attribution.input_integrated_gradients import input_attribution
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution, attribute
 from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
@@ -31,6 +31,7 @@ from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.analyses.attribution.saliency import SaliencyOutput, linear_scores
 from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
 from rl_clarity.analyses.saliency import METHODS
+from rl_clarity.analyses.statistics import Interval
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.progress import Report
 from rl_clarity.recordings.arrays import as_trajectories

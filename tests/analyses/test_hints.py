@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.analyses.attribution.deletion import bootstrap_interval
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
 from rl_clarity.analyses.sanity import saliency_methods
+from rl_clarity.analyses.statistics import bootstrap_interval
 from rl_clarity.errors import SamplesError
 from tests.analyses import hint_agents
 

@@ -116,6 +116,21 @@ def test_run_accepts_arrays(small_run: SmallRun, tmp_path: Path, monkeypatch: py
         rl_clarity.run(small_run.checkpoint, tmp_path / "c", trajectories=arrays, observations=varied, **combined)
 
 
+def test_metadata_override_those_of_a_loaded_agent(small_run: SmallRun, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"layer_kwargs": LAST_LAYER, "nmf_features": 2, "ablation_every": None}
+    samples = {"trajectories": make_arrays(), "observations": small_run.observations.observations}
+    overridden: dict[str, Any] = {"load_kwargs": {"metadata": {"gamma": 0.5}}}
+    agent: Any = rl_clarity.load_agent(small_run.checkpoint)
+    pages = [
+        rl_clarity.run(checkpoint, tmp_path / name, **samples, **overridden, **options)
+        for name, checkpoint in (("path", small_run.checkpoint), ("agent", agent))
+    ]
+    by_path, by_agent = (page.results() for page in pages)
+    group = next(group for group in by_agent.manifest["provenance"] if group["group"] == "Agent")
+    assert ["gamma", "0.5"] in group["items"]
+    np.testing.assert_array_equal(by_agent.series(0)["advantages"], by_path.series(0)["advantages"])
+
+
 def test_recurrent_agents_compute_states_and_outputs(tiny: Callable[..., Results]) -> None:
     agent = TinyAgent("recurrent")
     results = tiny(agent=agent)

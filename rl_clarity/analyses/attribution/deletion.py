@@ -8,7 +8,6 @@ than a random order does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,24 +22,10 @@ from rl_clarity.analyses.attribution.saliency import (
     output_differences,
     results_at,
 )
+from rl_clarity.analyses.statistics import Interval, bootstrap_interval
 from rl_clarity.errors import SamplesError
 
 STEPS = 16
-CONFIDENCE = 0.95
-RESAMPLES = 2000
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean over frames with its bootstrap interval of 95 %."""
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def above_zero(self) -> bool:
-        return self.low > 0
 
 
 def deletion_area(
@@ -110,27 +95,6 @@ def center_maps(shape: Sequence[int]) -> np.ndarray:
     rows, columns = np.ogrid[:height, :width]
     distance = np.hypot(rows - (height - 1) / 2, columns - (width - 1) / 2)
     return np.broadcast_to(-distance, (count, height, width))
-
-
-def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
-    """Percentile bootstrap of the mean of values (B,) over frames."""
-    from scipy.stats import bootstrap
-
-    values = np.asarray(values, np.float64)
-    if len(values) < 2 or np.ptp(values) == 0:
-        mean = float(np.mean(values))
-        return Interval(mean, mean, mean)
-    result = bootstrap(
-        (values,),
-        np.mean,
-        confidence_level=CONFIDENCE,
-        n_resamples=RESAMPLES,
-        method="percentile",
-        vectorized=True,
-        random_state=rng,
-    )
-    low, high = result.confidence_interval
-    return Interval(float(np.mean(values)), float(low), float(high))
 
 
 def compare_orders(

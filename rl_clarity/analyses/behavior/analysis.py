@@ -22,9 +22,9 @@ from rl_clarity.analyses.attribution.analysis import attributed_outputs, attribu
 from rl_clarity.analyses.attribution.files import read_totals
 from rl_clarity.analyses.behavior.clips import write_clips
 from rl_clarity.analyses.behavior.play import Block, blocks, environment_of
-from rl_clarity.analyses.behavior.statistics import compare
 from rl_clarity.analyses.features import feature_layers, finished_layer, load_features, reduction_inputs
 from rl_clarity.analyses.layers import PageLayer, page_layers
+from rl_clarity.analyses.statistics import compare
 from rl_clarity.errors import OptionError
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.keys import as_json, to_plain

@@ -9,7 +9,6 @@ import pytest
 
 from rl_clarity.agents.protocol import Outputs
 from rl_clarity.analyses.attribution.deletion import (
-    bootstrap_interval,
     center_maps,
     compare_orders,
     deletion_area,
@@ -70,13 +69,6 @@ def test_ranks_are_a_permutation_in_descending_order() -> None:
     maps = np.array([[[1.0, 3.0], [2.0, 3.0]]])
     assert pixel_ranks(maps).tolist() == [[[3, 0], [2, 1]]]
     assert pixel_ranks(center_maps((1, 3, 3)))[0, 1, 1] == 0
-
-
-def test_interval_contains_the_mean() -> None:
-    interval = bootstrap_interval(np.arange(100.0), np.random.default_rng(0))
-    assert interval.low < interval.mean == 49.5 < interval.high
-    assert interval.high - interval.low == pytest.approx(2 * 1.96 * np.arange(100.0).std() / 10, rel=0.1)
-    assert bootstrap_interval(np.ones(3), np.random.default_rng(0)).low == 1
 
 
 def test_maps_of_another_shape_are_refused() -> None:

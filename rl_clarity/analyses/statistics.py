@@ -1,17 +1,31 @@
-"""Comparison of paired episodes: differences of means, bootstrap intervals, and tests corrected for their number."""
+"""Means with bootstrap intervals, and comparisons of paired episodes with tests corrected for their number."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-RESAMPLES = 20_000
+RESAMPLES, RESAMPLES_OF_PAIRS = 2_000, 20_000
 LEVEL = 0.05
 """Intervals contain the true difference with a probability of 1 - LEVEL."""
 BLOCK = 1000
 """Resamples that are drawn at once."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with its bootstrap interval of level 1 - LEVEL."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def above_zero(self) -> bool:
+        return self.low > 0
 
 
 @dataclass(frozen=True)
@@ -39,25 +53,33 @@ class Comparison:
         }
 
 
+def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
+    """Percentile bootstrap of the mean of values (n,)."""
+    values = np.asarray(values, np.float64)
+    means = np.concatenate(list(_resampled_means(values[:, None], RESAMPLES, rng)))
+    low, high = _quantiles(means, LEVEL)[0].tolist()
+    return Interval(float(values.mean()), low, high)
+
+
 def compare(before: np.ndarray, after: np.ndarray, seed: int = 0) -> Comparison:
     """Compare M measures of n pairs of episodes, each (n, M), and correct for M tests.
 
     Intervals are percentile bootstrap intervals over pairs. `corrected_intervals` have the level LEVEL / M each
-    (Bonferroni). p is that of a sign-flip permutation test of the mean difference (two-sided, with RESAMPLES random
-    flips); the adjusted p is Holm's. All measures share their resamples, so that each is a product of matrices.
+    (Bonferroni). p is that of a sign-flip permutation test of the mean difference (two-sided, as many random flips as
+    resamples); the adjusted p is Holm's. All measures share their resamples, so that each is a product of matrices.
     """
     differences = after.astype(np.float64) - before
     pairs, measures = differences.shape
     rng = np.random.default_rng([seed, pairs])
-    means = np.empty((RESAMPLES, measures))
+    parts = []
     exceeding = np.zeros(measures)
     observed = np.abs(differences.mean(axis=0))
-    for start in range(0, RESAMPLES, BLOCK):
-        counts = rng.multinomial(pairs, np.full(pairs, 1 / pairs), size=BLOCK)
-        means[start : start + BLOCK] = counts @ differences / pairs
+    for part in _resampled_means(differences, RESAMPLES_OF_PAIRS, rng):
+        parts.append(part)
         flipped = rng.choice([-1.0, 1.0], size=(BLOCK, pairs)) @ differences / pairs
         exceeding += (np.abs(flipped) >= observed * (1 - 1e-9)).sum(axis=0)
-    p = (1 + exceeding) / (1 + RESAMPLES)
+    p = (1 + exceeding) / (1 + RESAMPLES_OF_PAIRS)
+    means = np.concatenate(parts)
     return Comparison(
         before.mean(axis=0),
         after.mean(axis=0),
@@ -66,6 +88,13 @@ def compare(before: np.ndarray, after: np.ndarray, seed: int = 0) -> Comparison:
         p,
         holm(p),
     )
+
+
+def _resampled_means(values: np.ndarray, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield the means (BLOCK, M) of resamples of values (n, M)."""
+    count = len(values)
+    for _ in range(0, resamples, BLOCK):
+        yield rng.multinomial(count, np.full(count, 1 / count), size=BLOCK) @ values / count
 
 
 def _quantiles(means: np.ndarray, level: float) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rl_clarity.analyses.behavior.statistics import compare, holm
+from rl_clarity.analyses.statistics import bootstrap_interval, compare, holm
 
 RNG = np.random.default_rng(0)
 
@@ -22,6 +22,13 @@ def test_intervals_are_those_of_the_bootstrap_over_pairs() -> None:
     np.testing.assert_allclose(compared.intervals, interval, atol=0.03)
     widths, corrected = (np.ptp(one, axis=1) for one in (compared.intervals, compared.corrected_intervals))
     assert np.all(corrected > widths)
+
+
+def test_interval_contains_the_mean() -> None:
+    interval = bootstrap_interval(np.arange(100.0), np.random.default_rng(0))
+    assert interval.low < interval.mean == 49.5 < interval.high
+    assert interval.high - interval.low == pytest.approx(2 * 1.96 * np.arange(100.0).std() / 10, rel=0.1)
+    assert bootstrap_interval(np.ones(3), np.random.default_rng(0)).low == 1
 
 
 def test_p_values_are_those_of_the_permutation_test_of_pairs() -> None:
