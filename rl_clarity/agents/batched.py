@@ -21,12 +21,9 @@ from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Outputs, Score, Site, State, Tensor, Written
 from rl_clarity.agents.recurrence import state_gradients
-from rl_clarity.agents.scores import pad, padded_size
+from rl_clarity.agents.scores import SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH, pad, padded_size
 from rl_clarity.agents.sites import INPUT, find_site, layer_shapes
 from rl_clarity.errors import OptionError, SamplesError
-
-SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH = 8, 16
-"""Smaller batches are padded: their results would differ in the last bits (seen for gradients of 8)."""
 
 
 class BatchedAgent(ABC):

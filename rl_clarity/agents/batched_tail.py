@@ -8,7 +8,7 @@ import numpy as np
 
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.protocol import Score, Tensor
-from rl_clarity.agents.scores import pad, rows_of_score, select_scores
+from rl_clarity.agents.scores import SMALLEST_GRADIENT_BATCH, pad, rows_of_score, select_scores
 from rl_clarity.errors import SamplesError
 
 
@@ -89,13 +89,14 @@ class BatchedTail:
         """Results (B, n) of the heads; those at zero depend on nothing, unless tensors bypass the site."""
         if scale == 0 and not self._bypass:
             if not self._at_zero:
-                self._at_zero.append(self._backend.array(self._compute(values * 0))[:1])
+                few = values[:SMALLEST_GRADIENT_BATCH] * 0
+                self._at_zero.append(self._backend.array(self._compute(few))[:1])
             return np.broadcast_to(self._at_zero[0], (len(values), self._at_zero[0].shape[1]))
         if values is self._values and scale == 1:
             if self._at_observations is None:
                 self._at_observations = self._backend.array(self._compute(values, *self._bypass))
             return self._at_observations
-        return self._backend.array(self._compute(values * float(scale), *self._bypass))
+        return self._backend.array(self._compute(values if scale == 1 else values * float(scale), *self._bypass))
 
     def _to_network(self, values: np.ndarray | None) -> Tensor:
         if values is None:

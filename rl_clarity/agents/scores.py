@@ -10,6 +10,9 @@ import numpy as np
 from rl_clarity.agents.protocol import Score
 from rl_clarity.errors import OptionError
 
+SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH = 8, 16
+"""Smaller batches are padded: their results would differ in the last bits (seen for gradients of 8)."""
+
 
 def select_scores(
     scores: Sequence[Score], heads: Mapping[str, int], count: int, results: Callable[[], np.ndarray]

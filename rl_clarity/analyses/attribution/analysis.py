@@ -226,6 +226,8 @@ def explain(
         rng = np.random.default_rng(seed)  # the same paths for each part
         states = None if state is None else tuple(np.asarray(one[part]) for one in state)
         parts.append(_explain_batch(subject, layer, reduction, observations[part], states, rng, baseline))
+    if len(parts) == 1:
+        return parts[0]
     return {
         output: Attributed(
             np.concatenate([one[output].channels for one in parts]),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rl_clarity.agents.capabilities import require
-from rl_clarity.agents.protocol import Agent, Score, State
+from rl_clarity.agents.protocol import Agent, Score, State, Tail
 from rl_clarity.analyses.attribution.baselines import Baseline, layer_baseline
 from rl_clarity.analyses.attribution.quadrature import quadrature as quadrature_rule
 from rl_clarity.threads import in_threads
@@ -57,19 +57,31 @@ def attribute(
     agent = require(agent, "tails", for_="integrated gradients")
     points, weights = quadrature_rule(quadrature, steps)
     start = layer_baseline(agent, baseline, observations, layer, state)
-    activations, gradients, scores, scores_at_baseline = [], [], [], []
-    for tail in agent.tails(observations, layer, list(outputs), state):
-        values = tail.values
-        rows = start if start is None or len(start) == 1 else start[tail.rows]
-        activations.append(values)
-        gradients.append(tail.path_gradients(points.tolist(), weights.tolist(), rows))
-        scores.append(tail.scores())
-        at_baseline = tail.scores(scale=0) if rows is None else tail.scores(np.resize(rows, values.shape))
-        scores_at_baseline.append(at_baseline)
-    product, factor = np.concatenate(gradients, axis=1), np.concatenate(activations)
-    difference = factor if start is None else factor - start
-    in_threads(lambda rows: np.multiply(difference, rows, out=rows), product)
-    return Attribution(product, factor, np.concatenate(scores, axis=1), np.concatenate(scores_at_baseline, axis=1))
+    parts = [
+        _attribute_batch(tail, points.tolist(), weights.tolist(), start)
+        for tail in agent.tails(observations, layer, list(outputs), state)
+    ]
+    if len(parts) == 1:  # without a copy, which takes as long as the product
+        return parts[0]
+    return Attribution(
+        np.concatenate([part.values for part in parts], axis=1),
+        np.concatenate([part.activations for part in parts]),
+        np.concatenate([part.scores for part in parts], axis=1),
+        np.concatenate([part.scores_at_baseline for part in parts], axis=1),
+    )
+
+
+def _attribute_batch(
+    tail: Tail, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None
+) -> Attribution:
+    activations = tail.values
+    rows = baseline if baseline is None or len(baseline) == 1 else baseline[tail.rows]
+    gradients = tail.path_gradients(points, weights, rows)
+    difference = activations if rows is None else activations - rows
+    values = np.empty_like(gradients)
+    in_threads(lambda pair: np.multiply(difference, pair[0], out=pair[1]), zip(gradients, values, strict=True))
+    at_baseline = tail.scores(scale=0) if rows is None else tail.scores(np.resize(rows, activations.shape))
+    return Attribution(values, activations, tail.scores(), at_baseline)
 
 
 def integrated_gradients(
