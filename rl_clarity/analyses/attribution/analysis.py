@@ -7,9 +7,10 @@ import functools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -40,12 +41,11 @@ from rl_clarity.analyses.layers import (
     task_size,
 )
 from rl_clarity.jobs.tasks import MAX_FRAMES, Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.pages.chunks import Chunk
 from rl_clarity.pages.files import segments
 from rl_clarity.pages.manifest import Section
 from rl_clarity.progress import subrange
 from rl_clarity.reduction import ChannelReduction
-from rl_clarity.threads import in_threads
+from rl_clarity.threads import thread_count
 from rl_clarity.visualization.rendering import full_scale, scale_of_peaks
 from rl_clarity.visualization.totals import channel_totals, magnitudes, peak_positions
 
@@ -57,6 +57,9 @@ PATH_COST = 1.5
 """Cost of a point of a path in reduced channels, relative to one of the straight path."""
 MEASURED_IMAGES = 8
 """Frames whose images are rendered to measure them."""
+
+
+_Encoded: TypeAlias = tuple[list[str], dict[str, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class AttributionAnalysis(Analysis):
         outputs = len(attributed_outputs(subject))
         scores = held_scores(subject)
         for layer in page_layers(subject.agent, options):
-            segment = 4 * MAX_FRAMES * math.prod(layer.shape[:2]) * (layer.channels + 1) * outputs * 2
+            segment = 4 * MAX_FRAMES * math.prod(layer.shape[:2]) * (layer.channels + 1) * outputs * 3
             for trajectory in range(count):
                 yield self.task(
                     subject,
@@ -177,25 +180,33 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     images = RenderedImages(subject, layer, ids, steps) if options.attr_images else None
     names: list[str] = []
     parts = segments(steps)
-    for segment, part in enumerate(parts):
-        chosen = slice(part.start, part.stop)
-        observations = np.asarray(subject.trajectories.observations[trajectory, chosen])
-        seed = [options.seed, trajectory, segment]
-        state = subject.states(trajectory, chosen)
-        attributed = explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
-        for output, limit in _limits(subject, attributed).items():
-            limits[output] = max(limit, limits.get(output, 0.0))
-        encode = partial(_encode, subject, layer, trajectory, segment)
-        for output, (chunk, by_name, peak) in zip(ids, in_threads(encode, attributed.items()), strict=True):
-            if chunk is not None:
-                files.write(chunk)
-                names.append(chunk.name)
+
+    def keep(part: range, attributed: Mapping[str, Attributed], encoded: Iterable[_Encoded]) -> None:
+        for (output, one), (written, by_name, peak) in zip(attributed.items(), encoded, strict=True):
+            names.extend(written)
             peaks[output].append(peak)
             for name, values in by_name.items():
                 sums[f"{name}.{output}"].append(values)
             if images is not None:
-                images.keep(output, part, attributed[output].channels, attributed[output].residual)
-        work.report(0.95 * (segment + 1) / len(parts))
+                images.keep(output, part, one.channels, one.residual)
+        work.report(0.95 * part.stop / steps)
+
+    with ThreadPoolExecutor(thread_count()) as pool:  # encodes and writes a segment while the next one is explained
+        waiting: tuple[Any, ...] | None = None
+        for segment, part in enumerate(parts):
+            chosen = slice(part.start, part.stop)
+            observations = np.asarray(subject.trajectories.observations[trajectory, chosen])
+            seed = [options.seed, trajectory, segment]
+            state = subject.states(trajectory, chosen)
+            attributed = explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
+            for output, limit in _limits(subject, attributed).items():
+                limits[output] = max(limit, limits.get(output, 0.0))
+            if waiting is not None:
+                keep(*waiting)
+            encode = partial(_encode, subject, layer, trajectory, segment)
+            waiting = (part, attributed, pool.map(encode, attributed.items()))
+        if waiting is not None:
+            keep(*waiting)
     names.append(totals_name(options, layer, trajectory))
     joined = {name: np.concatenate(values) for name, values in sums.items()}
     write_totals(files, names[-1], joined)
@@ -341,17 +352,17 @@ def _limits(subject: Subject, attributed: Mapping[str, Attributed]) -> dict[str,
 
 def _encode(
     subject: Subject, layer: PageLayer, trajectory: int, segment: int, item: tuple[str, Attributed]
-) -> tuple[Chunk | None, dict[str, np.ndarray], np.ndarray]:
-    """An output's chunk, its sums, and the largest value of each frame (n,).
+) -> _Encoded:
+    """Write an output's chunk; return its name, the output's sums, and the largest value of each frame (n,).
 
     Groups have no chunk: readers add those of their actions.
     """
     output, one = item
-    chunk = None
+    names = []
     if not output.startswith("group"):
-        name = chunk_name(subject.options, layer, output, trajectory, segment)
-        chunk = attribution_chunk(name, one.channels, one.residual)
-    return chunk, one.sums, one.channels.max(axis=(1, 2, 3))
+        names.append(chunk_name(subject.options, layer, output, trajectory, segment))
+        subject.files.write(attribution_chunk(names[0], one.channels, one.residual))
+    return names, one.sums, one.channels.max(axis=(1, 2, 3))
 
 
 # --- forecast --------------------------------------------------------------------------------------------------------
