@@ -97,8 +97,8 @@ def run(
     elif recording is not None:
         samples = (*_from_recording(recording, plan), None)
     if samples[0] is not None:
-        checkpoint, agent = open_agent(checkpoint_path, load.metadata, name="checkpoint_path", check=load.check)
-        return _explain_arrays(agent, samples, output_dir, page_options, dry_run, checkpoint)
+        checkpoint, loaded = open_agent(checkpoint_path, load.metadata, name="checkpoint_path", check=load.check)
+        return _explain_arrays(loaded, samples, output_dir, page_options, dry_run, checkpoint)
     with team() as workers, _fetched(checkpoint_path) as (path, agent):
         ranks = workers.ranks
         page_decisive = decisive(page_options)

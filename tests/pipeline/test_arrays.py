@@ -118,7 +118,7 @@ def test_run_accepts_arrays(small_run: SmallRun, tmp_path: Path, monkeypatch: py
 
 def test_metadata_override_those_of_a_loaded_agent(small_run: SmallRun, tmp_path: Path) -> None:
     options: dict[str, Any] = {"layer_kwargs": LAST_LAYER, "nmf_features": 2, "ablation_every": None}
-    samples = {"trajectories": make_arrays(), "observations": small_run.observations.observations}
+    samples: dict[str, Any] = {"trajectories": make_arrays(), "observations": small_run.observations.observations}
     overridden: dict[str, Any] = {"load_kwargs": {"metadata": {"gamma": 0.5}}}
     agent: Any = rl_clarity.load_agent(small_run.checkpoint)
     pages = [
