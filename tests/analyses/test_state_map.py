@@ -107,10 +107,10 @@ def test_without_dense_layers_the_last_feature_map_is_averaged() -> None:
 
 
 def test_the_last_dense_layer_before_the_policy() -> None:
-    torch = pytest.importorskip("torch")
-    nn = torch.nn
+    pytest.importorskip("torch")
+    from torch import nn
 
-    class TwoHeads(nn.Module):  # type: ignore[misc]
+    class TwoHeads(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.body = nn.Sequential(nn.Flatten(), nn.Linear(48, 7), nn.Tanh())

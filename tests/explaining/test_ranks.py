@@ -1,0 +1,83 @@
+"""Explaining under MPI, and after a kill: the same bytes as by one process that is left alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import rl_clarity
+from rl_clarity.explaining.files import EXPLAINED
+from tests.explaining.recordings import explain, record
+from tests.pipeline.small import REPOSITORY, read_files
+
+pytestmark = pytest.mark.slow
+LENGTHS = (70, 10, 30, 65, 5, 40)
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from rl_clarity.jobs.store import WorkStore
+from tests.explaining.recordings import explain
+
+enter = WorkStore.enter
+def slowly(*arguments):
+    enter(*arguments)
+    time.sleep(0.05)
+WorkStore.enter = slowly
+explain(Path(sys.argv[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What one process writes."""
+    location = tmp_path_factory.mktemp("alone") / "recording"
+    record(location, LENGTHS)
+    explain(location)
+    return chunks(location)
+
+
+def chunks(location: Path) -> dict[str, bytes]:
+    return {name: data for name, data in read_files(location / EXPLAINED).items() if name.endswith(".js")}
+
+
+def start(location: Path, *launcher: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.Popen([*launcher, sys.executable, "-c", PROGRAM, str(location)], env=environment)
+
+
+def test_two_ranks_write_the_same_bytes(tmp_path: Path, alone: dict[str, bytes]) -> None:
+    pytest.importorskip("mpi4py", reason="ranks communicate by MPI")
+    program = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if program is None:
+        pytest.skip("no mpiexec: pip install rl-clarity[mpich] installs one")
+    location = tmp_path / "recording"
+    record(location, LENGTHS)
+    assert start(location, program, "-n", "2").wait(300) == 0
+    assert chunks(location) == alone
+
+
+def test_a_killed_process_is_resumed(tmp_path: Path, alone: dict[str, bytes]) -> None:
+    location = tmp_path / "recording"
+    record(location, LENGTHS)
+    for number in range(1, 4):
+        process = start(location)
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if len([*(location / EXPLAINED / ".rl-clarity").glob("saliency-*")]) >= number:
+                process.kill()
+        process.wait()
+        explanations = rl_clarity.read_explanations(location)
+        assert explanations is not None
+        assert all(
+            explanations.path(name).exists()
+            for one in explanations.episodes.values()
+            for name in one["jacobian"]["maps"]
+        )
+    assert explain(location).explained == len(LENGTHS)
+    assert chunks(location) == alone

@@ -1,0 +1,107 @@
+"""Explaining what a real training recorded, with the checkpoints that it stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.explaining import Explanations
+from rl_clarity.explaining.agents import episode_states
+from rl_clarity.recordings.recording import Recording, open_recording
+from tests.training.small import tiny
+
+pytestmark = pytest.mark.slow
+SIDE = 36
+"""The smallest image that the convolutions of NatureCNN take."""
+
+
+def explain(folder: Path, **options: Any) -> tuple[Recording, Explanations]:
+    (report,) = rl_clarity.explain_recording(folder, **{"methods": ["jacobian"], "every": 4, **options})
+    assert report.skipped == {}
+    assert report.explained == report.episodes > 1
+    explanations = rl_clarity.read_explanations(report.location)
+    assert explanations is not None
+    recording = open_recording(report.location)
+    assert [*explanations.episodes] == [one.index for one in recording if one.end != "still going"]
+    return recording, explanations
+
+
+def check_states(recording: Recording) -> None:
+    """Check that the checkpoint gives the outputs that were recorded where its episode begins, from recorded states."""
+    for episode in recording:
+        checkpoint = recording.checkpoint(episode)
+        assert checkpoint is not None
+        agent = rl_clarity.load_agent(checkpoint)
+        states = episode_states(agent, episode)
+        assert states is not None
+        rows = slice(0, 2)
+        outputs = agent.forward(np.asarray(episode.observations[rows]), tuple(part[rows] for part in states))
+        recorded = episode.policy_logits
+        assert recorded is not None
+        assert outputs.policy_logits is not None
+        np.testing.assert_allclose(recorded[:1], outputs.policy_logits[:1], atol=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "DQN", "RecurrentPPO"])
+def test_stable_baselines3(algorithm: str, tmp_path: Path) -> None:
+    stable_baselines3 = pytest.importorskip("stable_baselines3")
+    sb3_contrib = pytest.importorskip("sb3_contrib")
+    import gymnasium
+
+    from rl_clarity.integrations import sb3
+
+    class Noise(gymnasium.Env[np.ndarray, np.int64]):
+        """Ten steps of random images."""
+
+        observation_space = gymnasium.spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
+        action_space = gymnasium.spaces.Discrete(3)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+            super().reset(seed=seed)
+            self.age = 0
+            return self.draw(), {}
+
+        def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+            self.age += 1
+            return self.draw(), float(action == 1), self.age == 10, False, {}
+
+        def draw(self) -> np.ndarray:
+            return self.np_random.integers(0, 256, (SIDE, SIDE, 3)).astype(np.uint8)
+
+    options: dict[str, Any] = {"n_steps": 32, "batch_size": 32, "n_epochs": 1}
+    if algorithm == "DQN":
+        options = {"buffer_size": 64, "learning_starts": 16, "batch_size": 8}
+    kwargs: dict[str, Any] = {"features_extractor_kwargs": {"features_dim": 8}}
+    if algorithm == "RecurrentPPO":
+        kwargs |= {"lstm_hidden_size": 6}
+    policy = "CnnLstmPolicy" if algorithm == "RecurrentPPO" else "CnnPolicy"
+    kind = getattr(sb3_contrib if algorithm == "RecurrentPPO" else stable_baselines3, algorithm)
+    model = kind(policy, Noise(), policy_kwargs=kwargs, seed=0, device="cpu", **options)
+    model.learn(64, callback=sb3.RecorderCallback(tmp_path, every=2, on_error="raise"))
+    recording, explanations = explain(tmp_path)
+    (method,) = explanations.saliency
+    outputs = ["policy", "greedy"] if algorithm == "DQN" else ["policy", "value"]
+    assert [one["id"] for one in method["outputs"]] == outputs
+    assert explanations.state_map is not None
+    about = explanations.state_map["maps"][0]
+    if algorithm == "RecurrentPPO":
+        assert about["source"] == "state"
+        check_states(recording)
+    else:
+        assert about["label"].startswith("layer ")
+
+
+@pytest.mark.parametrize("recurrent", [{}, {"gru_units": 8}], ids=["none", "gru"])
+def test_train(recurrent: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    rl_clarity.train(tmp_path, **tiny(5, **recurrent, record_every=2))
+    recording, explanations = explain(tmp_path)
+    assert explanations.state_map is not None
+    assert (explanations.state_map["maps"][0]["source"] == "state") == bool(recurrent)
+    assert "training_step" in [one["key"] for one in explanations.state_map["colors"]]
+    if recurrent:
+        check_states(recording)
