@@ -27,6 +27,7 @@ LAYERS = (
     ("analyses",),
     ("options",),
     ("training",),
+    ("world_models",),
     ("models",),
     ("page_builder", "series", "states"),
     ("pipeline",),

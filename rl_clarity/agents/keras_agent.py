@@ -15,6 +15,7 @@ from rl_clarity.agents.network import Network
 from rl_clarity.agents.protocol import Site, State
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.agents.weight_edits import edited_parameters
+from rl_clarity.errors import OptionError
 
 if TYPE_CHECKING:
     import keras
@@ -90,6 +91,27 @@ class KerasAgent(BatchedAgent):
         later, n = self.network.later_state, len(firsts)
         repeated = None if later is None else tuple(np.repeat(part[None], n, axis=0) for part in later)
         return reset_state(state, self.initial_state(n), firsts, repeated)
+
+    def differentiable_step(self) -> Function:
+        """Return the edited network as a function of tensors of Keras's framework, which gradients flow through.
+
+        It takes frames (B, H, W, C) in 0..1 and the parts of the state before, and returns a list: the heads in the
+        order of `heads`, then the parts of the state after. The network's parameters are constants for it.
+
+        Raises OptionError for edits that choose what takes the place of activations from a frame's pixels.
+        """
+        if self._edits.names:
+            raise OptionError('an edit with to="resample" depends on exact pixels, and has no differentiable step')
+        inputs = (INPUT, *self._states)
+        run = self._edited(inputs, (*self.heads, *(f"after/{i}" for i in range(len(self._states)))))
+        edits = self._edits.functions({}, self._backend.operations)
+        scale = float(np.float32(255) / self._divisor)
+
+        def step(*tensors: Any) -> list[Any]:
+            frames, *state = (edits.get(name, lambda x: x)(x) for name, x in zip(inputs, tensors, strict=True))
+            return list(run(frames * scale, *state))
+
+        return step
 
     def _network_parameters(self) -> dict[str, np.ndarray]:
         """Return copies of the network's parameters, by their names in a checkpoint."""

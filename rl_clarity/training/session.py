@@ -53,7 +53,7 @@ def run(save_dir: Path | None, options: TrainOptions, *, overwrite: bool = False
     Raises OutputError if another process trains in that directory, or if an agent is there that cannot be resumed and
     `overwrite` is false.
     """
-    _require_tensorflow()
+    require_tensorflow("training")
     ranks = communicator()
     try:
         with _sigterm_interrupts():
@@ -224,15 +224,16 @@ def _recorder(save_dir: Path | None, options: TrainOptions, environment: VectorE
     return Recorder(save_dir / EVENTS, every=options.record_every, seed=options.seed, metadata=metadata)
 
 
-def _require_tensorflow() -> None:
+def require_tensorflow(what: str) -> None:
+    """Raise a ClarityError, which names what needs it, if TensorFlow is missing or Keras runs on something else."""
     import_keras()
     import keras
 
     if find_spec("tensorflow") is None:
-        raise DependencyError('training needs TensorFlow: pip install "rl-clarity[tensorflow]"')
+        raise DependencyError(f'{what} needs TensorFlow: pip install "rl-clarity[tensorflow]"')
     backend = keras.backend.backend()
     if backend != "tensorflow":
-        raise OptionError(f"KERAS_BACKEND={backend}: training needs TensorFlow; set KERAS_BACKEND=tensorflow")
+        raise OptionError(f"KERAS_BACKEND={backend}: {what} needs TensorFlow; set KERAS_BACKEND=tensorflow")
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""A differentiable simulator of a frozen agent and its environment."""

@@ -1,0 +1,258 @@
+"""`rl_clarity.fit_simulator`: train the world model on a recording, with the frozen agent in the loop."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.adam import Adam
+from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.protocol import Tensor
+from rl_clarity.errors import CheckpointError, ClarityError, OptionError
+from rl_clarity.files import UNFINISHED
+from rl_clarity.jobs import locked
+from rl_clarity.parsing import parse
+from rl_clarity.progress import progress_bar
+from rl_clarity.recordings.recording import Recording, open_recording
+from rl_clarity.training.logs import CsvLog, EventLog, Log
+from rl_clarity.training.trainer import DAMAGED, DivergenceError, TrainingState
+from rl_clarity.world_models.films import film_frames, write_film
+from rl_clarity.world_models.files import save_simulator
+from rl_clarity.world_models.losses import Batch, simulator_losses, total_loss
+from rl_clarity.world_models.networks import gumbel
+from rl_clarity.world_models.options import LOSSES, SIZES, FitOptions
+from rl_clarity.world_models.rollouts import follow
+from rl_clarity.world_models.simulator import Simulator, agent_fingerprint, check_agent, new_world, split_state
+from rl_clarity.world_models.windows import Windows
+
+SIMULATOR = "simulator.safetensors"
+STATE = "training-state.npz"
+FILM_WINDOWS = 4
+COLUMNS = ("update", "timesteps", "seconds", *LOSSES, "loss", "gradient_norm")
+BATCHES, NOISE, FILM = 1, 2, 3
+"""Streams of random numbers; each step has its own, so that resumed training needs no state of a generator."""
+
+
+def fit_simulator(
+    agent: KerasAgent,
+    recording: Recording | str | os.PathLike[str],
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    overwrite: bool = False,
+    **options: Any,
+) -> Simulator:
+    """Train a simulator of the agent and its environment on a recording.
+
+    With a directory, `simulator.safetensors`, the state of training, `progress.csv`, TensorBoard event files and films
+    (truth, posterior, prior with the true actions, agent in the loop, from left to right) are written there, and the
+    same call resumes training that was interrupted, as if it had not been. The agent is frozen: it is no part of the
+    optimizer and of the gradient's norm.
+
+    Args:
+        agent: an agent on Keras with TensorFlow
+        recording: episodes of this agent with its states, as `rl_clarity.record` writes them, with some noise in the
+            actions (`action_noise`), so that the world is seen under other actions, too
+        directory: where to save; nothing is saved without it
+        overwrite: start again in a directory whose training cannot be resumed
+        options: see `FitOptions`: `size`, `steps`, `batch_size`, `horizon`, weights of the losses, ...
+
+    Raises:
+        OptionError: Invalid options, an agent that is not on Keras, or other options than those of the training that
+            is resumed.
+        SamplesError: A recording that does not fit the agent.
+        DivergenceError: A loss that is not finite.
+    """
+    chosen = parse(FitOptions, options)
+    check_agent(agent)
+    if not isinstance(recording, Recording):
+        recording = open_recording(recording)
+    fitter = Fitter(agent, recording, chosen)
+    with ExitStack() as stack:
+        logs: list[Log] = []
+        folder = None if directory is None else Path(directory)
+        if folder is not None:
+            stack.enter_context(_prepared(folder))
+            _resume(fitter, folder / STATE, overwrite)
+            logs.append(CsvLog(folder / "progress.csv", COLUMNS))
+            if chosen.tensorboard:
+                logs.append(stack.enter_context(closing(EventLog(folder / "tensorboard"))))
+        report = stack.enter_context(progress_bar("Fitting the simulator"))
+        complete: TrainingState | None = None
+        try:
+            while fitter.steps < chosen.steps:
+                row = fitter.step()
+                for log in logs if row is not None else ():
+                    log.write(row)
+                report(fitter.steps / chosen.steps)
+                if folder is not None:
+                    complete = fitter.state()  # an interruption may come in the middle of the next step
+                    _write(fitter, complete, folder)
+        except KeyboardInterrupt as interruption:
+            if folder is not None and complete is not None:
+                complete.save(folder / STATE)
+                interruption.args = ("training is saved, and resumed by starting it again",)
+            raise
+    return fitter.simulator()
+
+
+class Fitter:
+    """Training between two steps, which depends on nothing but what `state()` returns."""
+
+    def __init__(self, agent: KerasAgent, recording: Recording, options: FitOptions) -> None:
+        import tensorflow as tf
+
+        self.agent, self.options = agent, options
+        self._fingerprint = agent_fingerprint(agent)
+        self.windows = Windows(recording, agent, options.context, options.horizon)
+        self.world = new_world(agent, SIZES[options.size], options.seed)
+        self.steps, self.seconds = 0, 0.0
+        self._facts = {"action_combos": recording.metadata.get("action_combos"), "recorded_steps": len(self.windows)}
+        self._variables = [variable.value for variable in self.world.variables.values()]
+        sizes = [int(np.prod(variable.shape)) for variable in self._variables]
+        self._ends = np.cumsum(sizes)[:-1]
+        self._adam = Adam((sum(sizes),), options.learning_rate, dtype=np.float32)
+        self._agent_step = agent.differentiable_step()
+        self._gradient = tf.function(self._trace_gradient)
+        self._sums = np.zeros(len(LOSSES) + 2)  # since the last row of the logs
+        self._count = 0
+
+    def step(self) -> dict[str, Any] | None:
+        """Learn from one batch; return a row of `COLUMNS` every `log_interval` steps."""
+        start = time.perf_counter()
+        batch = self.windows.batch(self._rng(BATCHES), self.options.batch_size)
+        values = self.learn(batch, self._noise())
+        self.steps += 1
+        self.seconds += time.perf_counter() - start
+        self._sums += values
+        self._count += 1
+        if self.steps % self.options.log_interval and self.steps != self.options.steps:
+            return None
+        means = (self._sums / self._count).tolist()
+        self._sums, self._count = np.zeros_like(self._sums), 0
+        windows = self.steps * self.options.batch_size
+        about = {"update": self.steps, "timesteps": windows * self.options.horizon, "seconds": self.seconds}
+        return {**about, **dict(zip(COLUMNS[len(about) :], means, strict=True))}
+
+    def learn(self, batch: Batch, noise: np.ndarray) -> np.ndarray:
+        """Take one step of the optimizer; return the losses, their weighted sum, and the gradient's norm before it."""
+        losses, gradient = (tensor.numpy() for tensor in self._gradient(*batch.arrays(), noise))
+        norm = float(np.linalg.norm(gradient))
+        if not (np.isfinite(norm) and np.isfinite(losses).all()):
+            raise DivergenceError(
+                f"step {self.steps + 1}: the gradient's norm is {norm}, the losses are "
+                f"{dict(zip((*LOSSES, 'loss'), losses.tolist(), strict=True))}; a smaller learning_rate than "
+                f"{self.options.learning_rate} may help"
+            )
+        gradient *= self.options.max_grad_norm / max(norm, self.options.max_grad_norm)
+        for variable, part in zip(self._variables, np.split(self._adam.step(gradient), self._ends), strict=True):
+            variable.assign_sub(part.reshape(variable.shape))
+        return np.array([*losses, norm])
+
+    def simulator(self) -> Simulator:
+        """The simulator as it is now."""
+        facts = {"fit": asdict(self.options), "fitted_steps": self.steps, **self._facts}
+        return Simulator(self.agent, self.world, facts)
+
+    def film(self) -> np.ndarray:
+        """Frames of a film of a few windows, always the same ones."""
+        rng = np.random.default_rng([self.options.seed, FILM])
+        batch = self.windows.batch(rng, FILM_WINDOWS)
+        return film_frames(batch, follow(self.simulator(), batch))
+
+    def state(self) -> TrainingState:
+        """Everything that the next step depends on."""
+        arrays = {f"world/{name}": array for name, array in self.world.parameters().items()}
+        arrays |= {f"adam/{name}": array for name, array in self._adam.state().items()}
+        arrays["log"] = np.array([*self._sums, self._count])
+        values = {"updates": self.steps, "seconds": self.seconds, "options": self.options.fixed()}
+        return TrainingState(arrays, {**values, "agent": self._fingerprint})
+
+    def restore(self, state: TrainingState) -> None:
+        """Continue from a state; raises OptionError for that of another agent or other options."""
+        if state.values["agent"] != self._fingerprint:
+            raise OptionError("the training in this directory is of another agent: choose another directory")
+        before = state.values["options"]
+        for name, value in self.options.fixed().items():
+            if before.get(name) != value:
+                raise OptionError(
+                    f"{name}={value!r}, but the training in this directory has {before.get(name)!r}: use the same "
+                    "value, or another directory"
+                )
+        self.world.assign(state.part("world"))
+        self._adam.restore(state.part("adam"))
+        *sums, count = state.arrays["log"].tolist()
+        self._sums, self._count = np.array(sums), int(count)
+        self.steps, self.seconds = state.values["updates"], float(state.values["seconds"])
+
+    def _rng(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng([self.options.seed, stream, self.steps])
+
+    def _noise(self) -> np.ndarray:
+        size = self.world.size
+        shape = (self.options.horizon + 1, self.options.batch_size, size.variables, size.classes)
+        return gumbel(self._rng(NOISE), shape)
+
+    def _trace_gradient(self, *arrays: Tensor) -> tuple[Tensor, Tensor]:
+        import tensorflow as tf
+
+        *parts, noise = arrays
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self._variables)
+            losses = simulator_losses(
+                self.world,
+                self._agent_step,
+                lambda flat: split_state(self.agent, flat),
+                len(self.agent.heads),
+                Batch(*parts),
+                noise,
+                self.options.kl_balance,
+            )
+            loss = total_loss(losses, self.options.weights)
+        zero = tf.UnconnectedGradients.ZERO
+        gradients = tape.gradient(loss, self._variables, unconnected_gradients=zero)
+        flat = tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0)
+        return tf.stack([*(losses[name] for name in LOSSES), loss]), flat
+
+
+@contextmanager
+def _prepared(folder: Path) -> Iterator[None]:
+    """Lock the directory, and delete the unfinished files of a killed process."""
+    with locked(str(folder)):
+        for name in (SIMULATOR, STATE):
+            for path in folder.glob(f".{name}*{UNFINISHED}"):
+                path.unlink(missing_ok=True)
+        yield
+
+
+def _resume(fitter: Fitter, path: Path, overwrite: bool) -> None:
+    if not path.exists():
+        return
+    try:
+        fitter.restore(TrainingState.load(path))
+    except OptionError:
+        if not overwrite:
+            raise
+    except (ClarityError, *DAMAGED) as error:
+        if not overwrite:
+            raise CheckpointError(
+                f"{path} cannot be resumed ({error}): choose another directory, or start again with overwrite=True "
+                "(--force)"
+            ) from error
+
+
+def _write(fitter: Fitter, state: TrainingState, folder: Path) -> None:
+    """Write what is due after a step: the state of training, the simulator, a film."""
+    options, steps = fitter.options, fitter.steps
+    last = steps == options.steps
+    if last or steps % options.save_interval == 0:
+        save_simulator(fitter.simulator(), folder / SIMULATOR, overwrite=True)
+        state.save(folder / STATE)
+    if last or (options.film_interval and steps % options.film_interval == 0):
+        write_film(folder / "films" / f"{steps:07}.apng", fitter.film())

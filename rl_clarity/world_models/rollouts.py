@@ -1,0 +1,32 @@
+"""The three ways in which a simulator follows a window of a recording: what quality and films compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rl_clarity.world_models.losses import Batch
+from rl_clarity.world_models.simulation import Simulation, simulate
+from rl_clarity.world_models.simulator import Simulator
+
+MODES = ("posterior", "prior", "closed_loop")
+"""The world sees the true frames; it imagines them, with the true actions; the agent acts in the imagined world."""
+Rollouts = Mapping[str, Simulation]
+
+
+def follow(simulator: Simulator, batch: Batch, *, seed: int = 0) -> Rollouts:
+    """Simulate windows in all `MODES`, from the same latents, and the agent's true first state and last action.
+
+    In each, the agent's state is its own from there on: it sees the decoded frames.
+    """
+    horizon = batch.mask.shape[1]
+    context = batch.frames.shape[1] - horizon
+    state = [np.asarray(part) for part in simulator.split_state(batch.states[:, 0])]
+    start = simulator.start(batch.frames[:, :context], state=state, action=batch.actions[:, context - 1], seed=seed)
+    given = {"actions": batch.actions[:, context:], "seed": seed}
+    return {
+        "posterior": simulate(simulator, start, horizon, observations=batch.frames[:, context:], **given),
+        "prior": simulate(simulator, start, horizon, **given),
+        "closed_loop": simulate(simulator, start, horizon, seed=seed),
+    }

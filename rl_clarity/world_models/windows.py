@@ -1,0 +1,116 @@
+"""Windows of consecutive steps of a recording, as batches that the simulator learns from."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.errors import SamplesError
+from rl_clarity.recordings.layout import DONE
+from rl_clarity.recordings.recording import Episode, Recording
+from rl_clarity.world_models.losses import Batch
+
+
+class Windows:
+    """All windows of a recording: `context` frames, then up to `horizon` steps of the same episode.
+
+    Only the steps of a window are read from the recording, block by block. What the agent did is `actions`, which the
+    acting policy chose, perhaps with noise; nothing here takes `behaviour_logits` for the agent's own.
+
+    Raises:
+        SamplesError: The recording does not fit the agent, or has no episode that is long enough.
+    """
+
+    def __init__(self, recording: Recording, agent: Agent, context: int, horizon: int) -> None:
+        self.recording, self.context, self.horizon = recording, context, horizon
+        self._state_shapes = [np.shape(part)[1:] for part in agent.initial_state(1) or ()]
+        lengths = np.array([row["steps"] for row in recording.table()], np.int64)
+        self._counts = np.maximum(lengths - context, 0)  # windows by episode: at least one step follows the context
+        self._ends = np.cumsum(self._counts)
+        if not len(self) or not len(recording):
+            raise SamplesError(
+                f"{recording.location} has no episode of more than {context} steps: record longer ones, or reduce "
+                f"context={context}"
+            )
+        self._check(recording[int(np.argmax(self._counts))], agent)
+        sampling = recording.metadata.get("sampling") or {}
+        if sampling.get("greedy") and not sampling.get("action_noise"):
+            warnings.warn(
+                f"{recording.location} was recorded without noise in the actions (greedy): the simulator sees no other "
+                "actions than the agent's. Record with action_noise=0.1",
+                stacklevel=3,
+            )
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def batch(self, rng: np.random.Generator, size: int) -> Batch:
+        """Random windows, independent of each other."""
+        return self.read(np.sort(rng.integers(len(self), size=size)))  # neighbors are in the same blocks
+
+    def read(self, numbers: Sequence[int] | np.ndarray) -> Batch:
+        """The windows of these numbers, from 0 to `len(self) - 1`, in the order of episodes and steps."""
+        places = np.searchsorted(self._ends, numbers, side="right")
+        starts = np.asarray(numbers) - (self._ends - self._counts)[places]
+        parts = [self._window(self.recording[int(e)], int(t)) for e, t in zip(places, starts, strict=True)]
+        return Batch(*(np.stack(arrays) for arrays in zip(*parts, strict=True)))
+
+    def _window(self, episode: Episode, start: int) -> tuple[np.ndarray, ...]:
+        first, steps = start + self.context, self.context + self.horizon
+        stop = min(start + steps, len(episode))
+        count = stop - first
+        rewards = _padded(np.asarray(episode.rewards[first:stop], np.float32), self.horizon)
+        ends = np.zeros(self.horizon, np.float32)
+        if stop == len(episode) and episode.end == DONE:
+            ends[count - 1] = 1
+        mask = (np.arange(self.horizon) < count).astype(np.float32)
+        states = self._states(episode, first, stop)
+        return (
+            _padded(np.asarray(episode.observations[start:stop]), steps),
+            _padded(np.asarray(episode.actions[start:stop], np.int32), steps),
+            rewards,
+            ends,
+            mask,
+            (np.arange(self.horizon) < len(states) - 1).astype(np.float32),
+            _padded(states, self.horizon + 1),
+        )
+
+    def _states(self, episode: Episode, first: int, stop: int) -> np.ndarray:
+        """The agent's state before each step and after the last one, where it is recorded: (count + 1 or count, S)."""
+        if not self._state_shapes:
+            return np.zeros((stop - first + 1, 0), np.float32)
+        after = episode.final_states if stop == len(episode) else None
+        rows = [np.asarray(part[first : stop + 1], np.float32) for part in episode.states or ()]
+        if after is not None:
+            rows = [np.concatenate([part, last[None]]) for part, last in zip(rows, after, strict=True)]
+        return np.concatenate([part.reshape(len(part), -1) for part in rows], axis=1).astype(np.float32)
+
+    def _check(self, episode: Episode, agent: Agent) -> None:
+        """Raise SamplesError unless the recording has what the simulator needs of this agent."""
+        location, shape = self.recording.location, tuple(episode.observations.shape[1:])
+        if shape != tuple(agent.observation_shape) or episode.observations.dtype != np.uint8:
+            raise SamplesError(
+                f"{location} has observations {shape} {episode.observations.dtype}; the agent takes uint8 "
+                f"{tuple(agent.observation_shape)}"
+            )
+        actions = episode.actions
+        if actions.ndim != 1 or actions.dtype.kind not in "iu":
+            raise SamplesError(f"{location} has actions {actions.dtype} of {actions.ndim - 1} axes; numbers are needed")
+        largest = int(np.max(np.asarray(actions)))
+        if largest >= agent.num_actions:
+            raise SamplesError(f"{location} has action {largest}; the agent has {agent.num_actions} actions")
+        shapes = [tuple(part.shape[1:]) for part in episode.states or ()]
+        if shapes != self._state_shapes:
+            raise SamplesError(
+                f"{location} has the agent's state with the shapes {shapes}; this agent's has {self._state_shapes}: "
+                "record its episodes with rl_clarity.record"
+            )
+
+
+def _padded(array: np.ndarray, length: int) -> Any:
+    """The array with zeros after its last row."""
+    return np.concatenate([array, np.zeros((length - len(array), *array.shape[1:]), array.dtype)])
