@@ -1,0 +1,219 @@
+"""Causes through time in a simulation: `saliency_through_time`, and `simulated_influence` of directions on each other.
+
+An earlier frame influences a later output in two ways. The agent remembers: frame -> state -> ... -> state -> output.
+And it acts: frame -> action -> world -> later frame -> output. With `world_gradients=False` the edges from actions into
+the world are cut, and the first way alone is left; the difference to the whole is the second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rl_clarity.agents.editing import Edit
+from rl_clarity.agents.protocol import Tensor
+from rl_clarity.errors import OptionError
+from rl_clarity.reduction.directions import Directions
+from rl_clarity.world_models.networks import normalized
+from rl_clarity.world_models.simulation import Simulation, simulate
+from rl_clarity.world_models.simulator import Simulator, Start
+
+Target: TypeAlias = str | int | Sequence[int] | np.ndarray
+"""What is explained at a step: "value"; "value change", to the value of the step before; an action or a sequence of
+actions, the mean of their logits minus the mean of the others'; or weights (H,), a direction of the agent's state after
+the step, such as a column of `Directions.readout`."""
+
+
+@dataclass(frozen=True)
+class ThroughTime:
+    """Gradients of S targets at one step with respect to it and the t steps before it, for B simulations."""
+
+    frames: np.ndarray  # (S, B, t + 1, H, W, C)
+    states: tuple[np.ndarray, ...]  # parts (S, B, t + 1, ...), the agent's state before each step
+    world_states: np.ndarray  # (S, B, t + 1, D + V x K)
+    targets: np.ndarray  # (S, B): the values of the targets
+    at: int
+
+
+def saliency_through_time(
+    simulator: Simulator,
+    starts: Start | int | np.ndarray,
+    targets: Sequence[Target],
+    at: int,
+    noise_copies: int = 8,
+    noise: float = 0.01,
+    *,
+    world_gradients: bool = True,
+    actions: np.ndarray | None = None,
+    edits: Sequence[Edit] = (),
+    seed: int = 0,
+) -> ThroughTime:
+    """Return gradients of targets at a step of a simulation with respect to all earlier frames and states.
+
+    They are means over copies of each simulation that start from its latent with Gaussian noise added, as in SmoothGrad
+    (Smilkov et al. 2017, https://arxiv.org/abs/1706.03825). All targets share the simulation of a copy.
+
+    Args:
+        simulator: from `fit_simulator` or `load_simulator`
+        starts: where B simulations start, as in `simulate`
+        targets: S targets; see `Target`
+        at: the step, counted from 0
+        noise_copies: copies of each simulation
+        noise: standard deviation of the noise in each dimension of the latent, which is scaled to length 1 again
+        world_gradients: whether gradients flow through actions into the world
+        actions: (B, at + 1) integers taken instead of the agent's actions
+        edits: edits of the agent
+        seed: of the noise, and of samples in the simulation, which all copies share
+
+    Raises OptionError for invalid arguments, and for noise where a start has no latent.
+    """
+    if at < 0 or noise_copies < 1 or not noise >= 0 or not targets:
+        raise OptionError(
+            f"at={at}, noise_copies={noise_copies}, noise={noise}, targets={targets!r}: a step from 0 on, at least one "
+            "copy, noise from 0 on and at least one target are needed"
+        )
+    simulator = simulator.with_edits(edits)
+    for target in targets:
+        check_target(simulator, target, at)
+    begin = simulator.start(starts, seed=seed)
+    rng = np.random.default_rng([seed % 2**63, 4])
+    total: list[np.ndarray] = []
+    for _ in range(noise_copies):
+        copy = _noisy(simulator, starts, begin, noise, rng, seed)
+        with _tape(copy) as tape:
+            simulation = simulate(simulator, copy, at + 1, actions, (), world_gradients, seed=seed)
+            values = [target_value(simulation, target, at) for target in targets]
+        parts = [_gradients(tape, value, simulation) for value in values]
+        arrays = [np.stack(part) for part in zip(*parts, strict=True)]  # (S, B, t + 1, ...) each
+        arrays.append(np.stack([np.asarray(value) for value in values]))
+        total = [a + b / noise_copies for a, b in zip(total, arrays, strict=True)] if total else [
+            array / noise_copies for array in arrays
+        ]
+    frames, world, *states, scores = total
+    return ThroughTime(frames, tuple(states), world, scores, at)
+
+
+def simulated_influence(
+    simulator: Simulator,
+    starts: Start | int | np.ndarray,
+    directions: Directions,
+    lags: Sequence[int],
+    *,
+    at: int,
+    world_gradients: bool = True,
+    seed: int = 0,
+) -> np.ndarray:
+    """Return the mean influence (L, D, D) of directions of the agent's state on each other, in a simulation.
+
+    Entry [l, i, j] is d s_j(at) / d s_i(at - lags[l]), in coordinates: gradients of a coordinate, pulled back. States
+    are those before a step. With `world_gradients` it includes what the agent causes by its actions; else its memory
+    alone.
+
+    Args:
+        simulator: from `fit_simulator` or `load_simulator`
+        starts: where simulations start, over which the mean is taken
+        directions: D directions of the first part of the agent's state
+        lags: L numbers of steps, from 0 to `at`
+        at: the step of the later state
+        world_gradients: whether gradients flow through actions into the world
+        seed: of samples in the simulation
+
+    Raises OptionError for lags out of range, and for an agent without a state.
+    """
+    if not lags or min(lags) < 0 or max(lags) > at:
+        raise OptionError(f"lags={list(lags)} must be from 0 to at={at}")
+    begin = simulator.start(starts, seed=seed)
+    if not begin.state or int(begin.state[0].shape[-1]) != len(directions.mean):
+        raise OptionError(f"the directions have {len(directions.mean)} units, which the agent's state does not have")
+    with _tape(begin) as tape:
+        simulation = simulate(simulator, begin, at + 1, None, (), world_gradients, seed=seed)
+        coordinates = simulation.steps[at].state[0] @ directions.readout.astype(np.float32)  # (B, D)
+        columns = [coordinates[:, j] for j in range(len(directions))]
+    sources = [simulation.steps[at - lag].state[0] for lag in lags]
+    rows = [[np.asarray(part) for part in differentiate(tape, column, sources)] for column in columns]
+    pulled = directions.pull(np.array(rows))  # (D to, L, B, D from)
+    return np.asarray(pulled.mean(axis=2).transpose(1, 2, 0))
+
+
+def target_value(simulation: Simulation, target: Target, at: int) -> Tensor:
+    """A target (B,) at a step of a simulation, as a tensor."""
+    import tensorflow as tf
+
+    step = simulation.steps[at]
+    if isinstance(target, str):
+        index = simulation.heads.index("values")
+        value = step.heads[index][:, 0]
+        return value if target == "value" else value - simulation.steps[at - 1].heads[index][:, 0]
+    if isinstance(target, np.ndarray) and target.dtype.kind == "f":
+        flat = tf.concat([tf.reshape(part, (part.shape[0], -1)) for part in step.after], axis=1)
+        return tf.linalg.matvec(flat, tf.constant(target, tf.float32))
+    chosen = np.isin(np.arange(step.heads[0].shape[-1]), target)
+    weights = chosen / chosen.sum() - ~chosen / max((~chosen).sum(), 1)
+    return tf.linalg.matvec(step.heads[0], tf.constant(weights, tf.float32))
+
+
+def check_target(simulator: Simulator, target: Target, at: int) -> None:
+    """Raise OptionError for a target that the agent does not have."""
+    actions = simulator.world.num_actions
+    if isinstance(target, str):
+        valid = target in ("value", "value change") and "values" in simulator.agent.heads
+        valid = valid and (target == "value" or at > 0)
+    elif isinstance(target, np.ndarray) and target.dtype.kind == "f":
+        valid = target.shape == (simulator.world.state_size,) and target.size > 0
+    else:
+        chosen = np.atleast_1d(np.asarray(target))
+        valid = chosen.dtype.kind in "iu" and chosen.ndim == 1 and 0 < len(np.unique(chosen)) < max(actions, 2)
+        valid = valid and 0 <= chosen.min() and chosen.max() < actions
+    if not valid:
+        raise OptionError(
+            f"target={target!r} at step {at} must be 'value', 'value change' (from step 1 on), some of the actions 0 to "
+            f"{actions - 1}, or weights ({simulator.world.state_size},) of the agent's state"
+        )
+
+
+def _noisy(
+    simulator: Simulator, starts: Any, begin: Start, noise: float, rng: np.random.Generator, seed: int
+) -> Start:
+    """A start whose latent has noise; the agent's state follows, unless the caller's `Start` has it."""
+    if noise == 0:
+        return begin
+    if begin.latent is None:
+        raise OptionError("noise is added to latents, which this start does not have: use noise=0, noise_copies=1")
+    latent = np.asarray(begin.latent)
+    latent = normalized(latent + noise * rng.normal(size=latent.shape).astype(np.float32))
+    copy = simulator.start(latent, seed=seed)
+    if not isinstance(starts, Start):
+        return copy
+    return Start(copy.deterministic, copy.stochastic, begin.state, begin.action, latent)
+
+
+@contextmanager
+def _tape(start: Start) -> Iterator[Any]:
+    """A persistent tape that watches where a simulation starts."""
+    import tensorflow as tf
+
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        for tensor in start.tensors():
+            tape.watch(tensor)
+        yield tape
+
+
+def _gradients(tape: Any, value: Tensor, simulation: Simulation) -> list[np.ndarray]:
+    """Gradients (B, t + 1, ...) of (B,) with respect to frames, world states and the parts of the agent's state."""
+    steps = simulation.steps
+    sources = [[step.frame for step in steps], [step.deterministic for step in steps], [s.stochastic for s in steps]]
+    sources += [[step.state[i] for step in steps] for i in range(len(steps[0].state))]
+    flat = differentiate(tape, value, [tensor for part in sources for tensor in part])
+    arrays = [np.stack(flat[i : i + len(steps)], axis=1) for i in range(0, len(flat), len(steps))]
+    return [arrays[0], np.concatenate(arrays[1:3], axis=-1), *arrays[3:]]
+
+
+def differentiate(tape: Any, value: Tensor, sources: Sequence[Tensor]) -> list[np.ndarray]:
+    import tensorflow as tf
+
+    zero = tf.UnconnectedGradients.ZERO
+    return [np.asarray(part) for part in tape.gradient(value, list(sources), unconnected_gradients=zero)]

@@ -1,0 +1,281 @@
+"""How good a simulator is: errors by horizon against simple predictions, and comparisons of distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.errors import OptionError
+from rl_clarity.keys import to_plain
+from rl_clarity.recordings.recording import Recording
+from rl_clarity.world_models.losses import Batch
+from rl_clarity.world_models.rollouts import MODES, follow
+from rl_clarity.world_models.simulation import Simulation, simulate
+from rl_clarity.world_models.simulator import Simulator, Start
+from rl_clarity.world_models.windows import Windows
+
+BASELINES = ("last_frame", "mean_frame")
+"""Copy the last frame before the simulation, with the agent's state then and no reward; or the means of the windows."""
+KINDS = ("frame", "state", "reward")
+BAND = (10, 90)
+"""Percentiles."""
+WINDOWS_AT_ONCE = 16
+FOLDS = 5
+DIRECTIONS = {"LEFT": (-1, 0), "RIGHT": (1, 0), "UP": (0, 1), "DOWN": (0, -1)}
+Displacement = Callable[[np.ndarray], np.ndarray]
+"""From frames (B, T, H, W, C) in 0..1 to how far the agent moved, (B, 2): to the right, and up."""
+
+
+@dataclass(frozen=True)
+class Compass:
+    """Where the agent goes from the same starts, if it always takes one action."""
+
+    actions: tuple[str, ...]
+    """Labels of the A actions."""
+    displacements: np.ndarray  # (A, 2): means over starts, to the right and up, in pixels
+    expected: np.ndarray  # (A, 2): what the action's buttons say; 0 without a direction
+    agreement: np.ndarray  # (A,): share of starts with the expected direction; NaN for actions without one
+
+    def __str__(self) -> str:
+        shown = [
+            f"{name} {share:.0%}" for name, share in zip(self.actions, self.agreement, strict=True) if share == share
+        ]
+        return "compass: " + (", ".join(shown) or "no action has a direction")
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Errors of a simulator on windows of a recording, and how its distributions differ from the recording's."""
+
+    errors: Mapping[str, Mapping[str, np.ndarray]]
+    """By kind (`frame`, `state`, `reward`) and prediction (`MODES` and `BASELINES`): (3, T), the mean, the 10th and the
+    90th percentile over windows of the mean squared error at horizons 1 to T; NaN where no window reaches. Frames are
+    in 0..1; the state is the agent's after each step."""
+    windows: int
+    auc: float
+    """How well a logistic regression on held-out windows tells the agent's states in the simulation from recorded ones,
+    as the area under the ROC curve: 0.5 is not at all. NaN for agents without a state."""
+    coverage: float
+    """Share of random latents that are as close to one of the data's as these are to each other."""
+    latent_dimensions: float
+    """Participation ratio of the data's latents: dimensions that they fill evenly."""
+    compass: Compass | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return to_plain(self, finite=True)
+
+    def __str__(self) -> str:
+        lines = [f"{self.windows} windows; mean squared error of frames (mean of 10th to 90th percentile):"]
+        for name, (mean, low, high) in self.errors["frame"].items():
+            at = [h for h in (1, 2, 5, 10, 20, 32) if h <= len(mean) and np.isfinite(mean[h - 1])]
+            numbers = ", ".join(f"{h}: {mean[h - 1]:.2g} ({low[h - 1]:.1g} to {high[h - 1]:.1g})" for h in at)
+            lines.append(f"  {name:12} at horizon {numbers}")
+        lines.append(f"AUC real against simulated states {self.auc:.2f}; coverage of latents {self.coverage:.0%}, "
+                     f"{self.latent_dimensions:.1f} dimensions")
+        return "\n".join([*lines, *([str(self.compass)] if self.compass else [])])
+
+
+def measure_quality(
+    simulator: Simulator,
+    recording: Recording,
+    *,
+    windows: int = 64,
+    horizon: int = 32,
+    context: int = 3,
+    compass_steps: int = 8,
+    displacement: Displacement | None = None,
+    seed: int = 0,
+) -> Quality:
+    """Measure a simulator on a recording, which should not be the one that it was fitted to.
+
+    Args:
+        simulator: from `fit_simulator` or `load_simulator`
+        recording: episodes of the same agent
+        windows: random windows, at most as many as there are
+        horizon: steps of each
+        context: frames that a simulation starts from
+        compass_steps: steps of the action compass; 0 for none
+        displacement: how far the agent moves in frames; by default `scene_displacement`
+        seed: of windows and samples
+
+    Raises SamplesError for a recording that does not fit, OptionError for numbers below 1.
+    """
+    if windows < 1 or horizon < 1 or context < 1:
+        raise OptionError(f"windows={windows}, horizon={horizon} and context={context} must be at least 1")
+    source = Windows(recording, simulator.agent, context, horizon)
+    rng = np.random.default_rng([seed % 2**63, 6])
+    numbers = np.sort(rng.choice(len(source), min(windows, len(source)), replace=False))
+    batches = [source.read(numbers[i : i + WINDOWS_AT_ONCE]) for i in range(0, len(numbers), WINDOWS_AT_ONCE)]
+    masks = np.concatenate([batch.mask for batch in batches])
+    state_masks = np.concatenate([batch.state_mask for batch in batches])
+    means = _means(batches)
+    squares: dict[str, dict[str, list[np.ndarray]]] = {kind: {} for kind in KINDS}
+    real, simulated, latents = [], [], []
+    for batch in batches:
+        rollouts = follow(simulator, batch, seed=seed)
+        predictions = {mode: _predicted(rollouts[mode]) for mode in MODES} | _baselines(batch, means)
+        truth = _truth(batch)
+        for name, prediction in predictions.items():
+            for kind in KINDS:
+                difference = np.square(prediction[kind].astype(np.float64) - truth[kind])
+                error = difference.reshape(*difference.shape[:2], -1).mean(axis=2) if difference.size else None
+                squares[kind].setdefault(name, []).append(np.full(batch.mask.shape, np.nan) if error is None else error)
+        real.append(truth["state"])
+        simulated.append(predictions["closed_loop"]["state"])
+        latents.append(np.asarray(rollouts["prior"].start.latent))
+    errors = {
+        kind: {
+            name: _band(np.concatenate(parts), state_masks if kind == "state" else masks)
+            for name, parts in by_name.items()
+        }
+        for kind, by_name in squares.items()
+    }
+    points = np.concatenate(latents)
+    compass = None
+    if compass_steps:
+        frames = batches[0].frames[:, :context]
+        compass = action_compass(simulator, frames, compass_steps, displacement=displacement, seed=seed)
+    return Quality(
+        errors,
+        len(numbers),
+        two_sample_auc(np.concatenate(real), np.concatenate(simulated), state_masks > 0),
+        coverage(points, simulator.random_latents(1000, seed)),
+        participation_ratio(points),
+        compass,
+    )
+
+
+def action_compass(
+    simulator: Simulator,
+    starts: Start | int | np.ndarray,
+    steps: int = 8,
+    *,
+    displacement: Displacement | None = None,
+    seed: int = 0,
+) -> Compass:
+    """Simulate the same starts under each constant action, and compare where the agent goes with the action's buttons.
+
+    Displacements are relative to those of the action without buttons, if there is one. Buttons are those of the
+    recording that the simulator was fitted to (`action_combos`).
+    """
+    combos = simulator.metadata.get("action_combos") or [()] * simulator.world.num_actions
+    expected = np.array([np.sum([DIRECTIONS.get(button, (0, 0)) for button in combo] or [(0, 0)], axis=0) for combo in combos])
+    begin = simulator.start(starts, seed=seed)
+    measure = displacement or scene_displacement
+    moved = np.stack(
+        [measure(simulate(simulator, begin, steps, action, seed=seed).frames) for action in range(len(combos))]
+    )  # (A, B, 2)
+    idle = [i for i, combo in enumerate(combos) if not combo]
+    if idle:
+        moved = moved - moved[idle[0]]
+    along = np.einsum("abk,ak->ab", moved, expected)
+    agreement = np.where(np.any(expected != 0, axis=1), (along > 0).mean(axis=1), np.nan)
+    labels = tuple("+".join(combo) or "none" for combo in combos)
+    return Compass(labels, moved.mean(axis=1), expected, agreement)
+
+
+def scene_displacement(frames: np.ndarray) -> np.ndarray:
+    """Displacement (B, 2) of an agent that the view is centered on: the scene moves the other way.
+
+    The shift between successive frames (B, T, H, W, C) is the peak of their phase correlation (Kuglin and Hines 1975),
+    in whole pixels.
+    """
+    gray = frames.astype(np.float64).mean(axis=-1)
+    spectra = np.fft.rfft2(gray - gray.mean(axis=(2, 3), keepdims=True))
+    cross = spectra[:, 1:] * spectra[:, :-1].conj()
+    peaks = np.fft.irfft2(cross / np.maximum(np.abs(cross), 1e-9), s=gray.shape[2:])
+    height, width = gray.shape[2:]
+    places = peaks.reshape(*peaks.shape[:2], -1).argmax(axis=2)
+    rows, columns = np.unravel_index(places, (height, width))
+    down = (rows + height // 2) % height - height // 2
+    right = (columns + width // 2) % width - width // 2
+    return np.stack([-right.sum(axis=1), down.sum(axis=1)], axis=1).astype(np.float64)
+
+
+def two_sample_auc(first: np.ndarray, second: np.ndarray, mask: np.ndarray) -> float:
+    """Area under the ROC curve of a logistic regression that tells two samples (N, T, S) apart, where `mask` (N, T).
+
+    It is cross-validated, and rows of the same number N are in the same fold. NaN if there is nothing to tell apart.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import roc_auc_score
+    from sklearn.model_selection import GroupKFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    groups = np.nonzero(mask)[0]
+    folds = min(FOLDS, len(np.unique(groups)))
+    if not first.shape[-1] or folds < 2:
+        return float("nan")
+    rows = np.concatenate([first[mask], second[mask]])
+    labels = np.repeat([0, 1], len(groups))
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    scores = cross_val_predict(
+        model, rows, labels, groups=np.tile(groups, 2), cv=GroupKFold(folds), method="decision_function"
+    )
+    return float(roc_auc_score(labels, scores))
+
+
+def coverage(latents: np.ndarray, random: np.ndarray) -> float:
+    """Share of random points (M, n) that are at most as far from a latent (N, n) as 95 % of these from the next one."""
+    if len(latents) < 2:
+        return float("nan")
+    between = latents @ latents.T
+    np.fill_diagonal(between, -np.inf)
+    nearest = np.percentile(between.max(axis=1), 5)  # cosines
+    return float(((random @ latents.T).max(axis=1) >= nearest).mean())
+
+
+def participation_ratio(latents: np.ndarray) -> float:
+    """(sum of eigenvalues)^2 / sum of squares of the covariance of latents (N, n): from 1 to n."""
+    values = np.linalg.eigvalsh(np.atleast_2d(np.cov(latents, rowvar=False))) if len(latents) > 1 else np.zeros(1)
+    total = float(np.square(values).sum())
+    return float(values.sum() ** 2 / total) if total else float("nan")
+
+
+def _truth(batch: Batch) -> dict[str, np.ndarray]:
+    frames = batch.frames[:, -batch.mask.shape[1] :].astype(np.float32) / 255
+    return {"frame": frames, "state": batch.states[:, 1:], "reward": batch.rewards}
+
+
+def _predicted(simulation: Simulation) -> dict[str, np.ndarray]:
+    """Frames, rewards, and the agent's state after each step, (B, T, S)."""
+    frames = simulation.frames
+    after = [[np.reshape(part, (len(frames), -1)) for part in step.after] for step in simulation.steps]
+    states = [np.concatenate(parts, axis=1) if parts else np.zeros((len(frames), 0), np.float32) for parts in after]
+    return {"frame": frames, "state": np.stack(states, axis=1), "reward": simulation.rewards}
+
+
+def _baselines(batch: Batch, means: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+    truth = _truth(batch)
+    last = batch.frames[:, -batch.mask.shape[1] - 1, None].astype(np.float32) / 255
+    copied = {"frame": last, "state": batch.states[:, :1], "reward": np.zeros(1)}
+    shapes = {kind: truth[kind].shape for kind in KINDS}
+    return {
+        name: {kind: np.broadcast_to(values[kind], shapes[kind]) for kind in KINDS}
+        for name, values in zip(BASELINES, (copied, means), strict=True)
+    }
+
+
+def _means(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
+    """Means over all steps of all windows, up to the ends of episodes."""
+    count = sum(batch.mask.sum() for batch in batches)
+    totals: dict[str, Any] = dict.fromkeys(KINDS, 0.0)
+    for batch in batches:
+        for kind, values in _truth(batch).items():
+            totals[kind] = totals[kind] + np.tensordot(batch.mask, values, axes=2)
+    return {kind: np.asarray(total / count) for kind, total in totals.items()}
+
+
+def _band(errors: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Mean and percentiles over windows, (3, T), of errors (N, T) where the mask is 1."""
+    result = np.full((3, errors.shape[1]), np.nan)
+    for t in range(errors.shape[1]):
+        values = errors[mask[:, t] > 0, t]
+        if len(values) and np.isfinite(values).all():
+            result[:, t] = [values.mean(), *np.percentile(values, BAND)]
+    return result
