@@ -68,6 +68,16 @@ if TYPE_CHECKING:
     from rl_clarity.states.influence import influence as influence
     from rl_clarity.training import train as train
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
+    from rl_clarity.world_models.files import load_simulator as load_simulator
+    from rl_clarity.world_models.files import save_simulator as save_simulator
+    from rl_clarity.world_models.fitting import fit_simulator as fit_simulator
+    from rl_clarity.world_models.gradients import saliency_through_time as saliency_through_time
+    from rl_clarity.world_models.gradients import simulated_influence as simulated_influence
+    from rl_clarity.world_models.latents import interpolate_latents as interpolate_latents
+    from rl_clarity.world_models.latents import maximise as maximise
+    from rl_clarity.world_models.quality import action_compass as action_compass
+    from rl_clarity.world_models.quality import measure_quality as measure_quality
+    from rl_clarity.world_models.simulation import simulate as simulate
 
 _PUBLIC = {
     "Ablate": "rl_clarity.agents.editing",
@@ -125,6 +135,16 @@ _PUBLIC = {
     "smooth_gradients": "rl_clarity.analyses.attribution",
     "train": "rl_clarity.training",
     "write_minari": "rl_clarity.recordings.minari_",
+    "action_compass": "rl_clarity.world_models.quality",
+    "fit_simulator": "rl_clarity.world_models.fitting",
+    "interpolate_latents": "rl_clarity.world_models.latents",
+    "load_simulator": "rl_clarity.world_models.files",
+    "maximise": "rl_clarity.world_models.latents",
+    "measure_quality": "rl_clarity.world_models.quality",
+    "saliency_through_time": "rl_clarity.world_models.gradients",
+    "save_simulator": "rl_clarity.world_models.files",
+    "simulate": "rl_clarity.world_models.simulation",
+    "simulated_influence": "rl_clarity.world_models.gradients",
 }
 
 _MODULES = {"models": "rl_clarity.models"}

@@ -1,8 +1,8 @@
 """A simulator as one file: tensors in safetensors, and JSON metadata. Nothing in it is executed.
 
-The header's `__metadata__` has one entry, `rl_clarity_simulator`, a string of JSON: `version`, `size` (the widths of the
-networks), `observation_shape`, `num_actions`, `state_size`, `agent` (SHA-256 of the agent's parameters) and `facts`.
-The agent itself is not part of the file.
+The header's `__metadata__` has one entry, `rl_clarity_simulator`, a string of JSON: `version`, `size` (the widths of
+the networks), `observation_shape`, `num_actions`, `state_size`, `agent` (SHA-256 of the agent's parameters) and
+`facts`. The agent itself is not part of the file.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from rl_clarity.progress import progress_bar
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.training.logs import CsvLog, EventLog, Log
 from rl_clarity.training.trainer import DAMAGED, DivergenceError, TrainingState
-from rl_clarity.world_models.films import film_frames, write_film
 from rl_clarity.world_models.files import save_simulator
+from rl_clarity.world_models.films import film_frames, write_film
 from rl_clarity.world_models.losses import Batch, simulator_losses, total_loss
 from rl_clarity.world_models.networks import gumbel
 from rl_clarity.world_models.options import LOSSES, SIZES, FitOptions

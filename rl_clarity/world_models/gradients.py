@@ -17,10 +17,12 @@ import numpy as np
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Tensor
 from rl_clarity.errors import OptionError
+from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.directions import Directions
 from rl_clarity.world_models.networks import normalized
 from rl_clarity.world_models.simulation import Simulation, simulate
 from rl_clarity.world_models.simulator import Simulator, Start
+from rl_clarity.world_models.windows import Windows
 
 Target: TypeAlias = str | int | Sequence[int] | np.ndarray
 """What is explained at a step: "value"; "value change", to the value of the step before; an action or a sequence of
@@ -90,53 +92,88 @@ def saliency_through_time(
         parts = [_gradients(tape, value, simulation) for value in values]
         arrays = [np.stack(part) for part in zip(*parts, strict=True)]  # (S, B, t + 1, ...) each
         arrays.append(np.stack([np.asarray(value) for value in values]))
-        total = [a + b / noise_copies for a, b in zip(total, arrays, strict=True)] if total else [
-            array / noise_copies for array in arrays
-        ]
+        total = (
+            [a + b / noise_copies for a, b in zip(total, arrays, strict=True)]
+            if total
+            else [array / noise_copies for array in arrays]
+        )
     frames, world, *states, scores = total
     return ThroughTime(frames, tuple(states), world, scores, at)
 
 
 def simulated_influence(
     simulator: Simulator,
-    starts: Start | int | np.ndarray,
+    recording: Recording,
     directions: Directions,
-    lags: Sequence[int],
+    lags: Sequence[int] = (1, 2, 4, 8),
     *,
-    at: int,
     world_gradients: bool = True,
+    by: np.ndarray | None = None,
+    samples: int = 64,
+    context: int = 3,
     seed: int = 0,
 ) -> np.ndarray:
-    """Return the mean influence (L, D, D) of directions of the agent's state on each other, in a simulation.
+    """Return the mean Jacobian (L, D, D) of coordinate j at t + lag with respect to coordinate i at t, in a simulation.
 
-    Entry [l, i, j] is d s_j(at) / d s_i(at - lags[l]), in coordinates: gradients of a coordinate, pulled back. States
-    are those before a step. With `world_gradients` it includes what the agent causes by its actions; else its memory
-    alone.
+    As `influence`, which knows memory alone, but the frames are not fixed: with `world_gradients`, it includes what the
+    agent causes in the world by its actions, and sees later. Simulations start from windows of the recording, with the
+    recorded state of the agent, and t + lag is the last of their steps.
 
     Args:
         simulator: from `fit_simulator` or `load_simulator`
-        starts: where simulations start, over which the mean is taken
-        directions: D directions of the first part of the agent's state
-        lags: L numbers of steps, from 0 to `at`
-        at: the step of the later state
+        recording: of the same agent
+        directions: fitted to the agent's states, all parts side by side
+        lags: L numbers of steps, from 1
         world_gradients: whether gradients flow through actions into the world
-        seed: of samples in the simulation
+        by: a label (n,) of each step of the recording: the result is then (K, L, D, D), for the sorted labels, by that
+            of the earlier step. NaN where a cluster has no sample
+        samples: simulations
+        context: frames that a simulation starts from
+        seed: of the choice of windows, and of samples in the simulation
 
-    Raises OptionError for lags out of range, and for an agent without a state.
+    Raises OptionError for lags below 1, for an agent without a state, and for other numbers of labels.
     """
-    if not lags or min(lags) < 0 or max(lags) > at:
-        raise OptionError(f"lags={list(lags)} must be from 0 to at={at}")
-    begin = simulator.start(starts, seed=seed)
-    if not begin.state or int(begin.state[0].shape[-1]) != len(directions.mean):
-        raise OptionError(f"the directions have {len(directions.mean)} units, which the agent's state does not have")
+    if not len(lags) or min(lags) < 1 or samples < 1:
+        raise OptionError(f"lags={list(lags)} and samples={samples} must be at least 1")
+    if len(directions.mean) != simulator.world.state_size:
+        raise OptionError(f"directions are of {len(directions.mean)} units; the state has {simulator.world.state_size}")
+    at = max(lags)
+    windows = Windows(recording, simulator.agent, context, at)
+    if by is not None and np.shape(by) != (windows.steps,):
+        raise OptionError(f"by has the shape {np.shape(by)}; ({windows.steps},) is needed: a label for each step")
+    complete = windows.complete()
+    if not len(complete):
+        raise OptionError(f"lags={list(lags)}: no episode of {recording.location} has {context + at} steps")
+    rng = np.random.default_rng([seed % 2**63, 7])
+    numbers = np.sort(rng.choice(complete, min(samples, len(complete)), replace=False))
+    batch = windows.read(numbers)
+    state = [np.asarray(part) for part in simulator.split_state(batch.states[:, 0])]
+    begin = simulator.start(batch.frames[:, :context], state=state, action=batch.actions[:, context - 1], seed=seed)
     with _tape(begin) as tape:
-        simulation = simulate(simulator, begin, at + 1, None, (), world_gradients, seed=seed)
-        coordinates = simulation.steps[at].state[0] @ directions.readout.astype(np.float32)  # (B, D)
-        columns = [coordinates[:, j] for j in range(len(directions))]
-    sources = [simulation.steps[at - lag].state[0] for lag in lags]
-    rows = [[np.asarray(part) for part in differentiate(tape, column, sources)] for column in columns]
-    pulled = directions.pull(np.array(rows))  # (D to, L, B, D from)
-    return np.asarray(pulled.mean(axis=2).transpose(1, 2, 0))
+        simulation = simulate(simulator, begin, at, None, (), world_gradients, seed=seed)
+        columns = flat_state(simulation.steps[-1].after) @ directions.readout.astype(np.float32)
+        targets = [columns[:, j] for j in range(len(directions))]
+    sources = [part for lag in lags for part in simulation.steps[at - lag].state]
+    rows = [differentiate(tape, target, sources) for target in targets]
+    parts = len(begin.state)
+    gradients = [
+        [np.concatenate([np.reshape(g, (len(g), -1)) for g in row[i : i + parts]], axis=1) for row in rows]
+        for i in range(0, len(sources), parts)
+    ]
+    jacobians = np.moveaxis(directions.pull(np.array(gradients)), (2, 0, 3, 1), (0, 1, 2, 3))  # (n, L, D from, D to)
+    if by is None:
+        return np.asarray(jacobians.mean(axis=0))
+    episodes, firsts = windows.places(numbers)
+    steps = windows.offsets[episodes] + firsts + context
+    labels = np.asarray(by)
+    groups = np.unique(labels)
+    result = np.full((len(groups), *jacobians.shape[1:]), np.nan)
+    for i, lag in enumerate(lags):
+        earlier = labels[steps + at - lag]
+        for k, group in enumerate(groups):
+            if (earlier == group).any():
+                result[k, i] = jacobians[earlier == group, i].mean(axis=0)
+    return result
 
 
 def target_value(simulation: Simulation, target: Target, at: int) -> Tensor:
@@ -149,11 +186,17 @@ def target_value(simulation: Simulation, target: Target, at: int) -> Tensor:
         value = step.heads[index][:, 0]
         return value if target == "value" else value - simulation.steps[at - 1].heads[index][:, 0]
     if isinstance(target, np.ndarray) and target.dtype.kind == "f":
-        flat = tf.concat([tf.reshape(part, (part.shape[0], -1)) for part in step.after], axis=1)
-        return tf.linalg.matvec(flat, tf.constant(target, tf.float32))
+        return tf.linalg.matvec(flat_state(step.after), tf.constant(target, tf.float32))
     chosen = np.isin(np.arange(step.heads[0].shape[-1]), target)
     weights = chosen / chosen.sum() - ~chosen / max((~chosen).sum(), 1)
     return tf.linalg.matvec(step.heads[0], tf.constant(weights, tf.float32))
+
+
+def flat_state(state: Sequence[Tensor]) -> Tensor:
+    """The parts (B, ...) of an agent's state side by side, (B, H)."""
+    import tensorflow as tf
+
+    return tf.concat([tf.reshape(part, (part.shape[0], -1)) for part in state], axis=1)
 
 
 def check_target(simulator: Simulator, target: Target, at: int) -> None:
@@ -167,17 +210,15 @@ def check_target(simulator: Simulator, target: Target, at: int) -> None:
     else:
         chosen = np.atleast_1d(np.asarray(target))
         valid = chosen.dtype.kind in "iu" and chosen.ndim == 1 and 0 < len(np.unique(chosen)) < max(actions, 2)
-        valid = valid and 0 <= chosen.min() and chosen.max() < actions
+        valid = valid and chosen.min() >= 0 and chosen.max() < actions
     if not valid:
         raise OptionError(
-            f"target={target!r} at step {at} must be 'value', 'value change' (from step 1 on), some of the actions 0 to "
-            f"{actions - 1}, or weights ({simulator.world.state_size},) of the agent's state"
+            f"target={target!r} at step {at} must be 'value', 'value change' (from step 1 on), some of the actions "
+            f"0 to {actions - 1}, or weights ({simulator.world.state_size},) of the agent's state"
         )
 
 
-def _noisy(
-    simulator: Simulator, starts: Any, begin: Start, noise: float, rng: np.random.Generator, seed: int
-) -> Start:
+def _noisy(simulator: Simulator, starts: Any, begin: Start, noise: float, rng: np.random.Generator, seed: int) -> Start:
     """A start whose latent has noise; the agent's state follows, unless the caller's `Start` has it."""
     if noise == 0:
         return begin

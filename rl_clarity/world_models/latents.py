@@ -1,4 +1,4 @@
-"""Latents that drive a simulation to something: `maximise`, and the way between two of them: `interpolate`."""
+"""Latents that drive a simulation to something: `maximise`, and the way between two of them: `interpolate_latents`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def maximise(
     return Maximum(best[order], values[order], simulation, best_of_data, np.max(histories, axis=0)[:, order])
 
 
-def interpolate(first: np.ndarray, second: np.ndarray, count: int) -> np.ndarray:
+def interpolate_latents(first: np.ndarray, second: np.ndarray, count: int) -> np.ndarray:
     """Return latents (count, n) at even distances on the great circle from one latent (n,) to another.
 
     Raises OptionError for opposite latents, between which there is no shortest way, and for other shapes.

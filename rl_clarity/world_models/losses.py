@@ -111,7 +111,7 @@ def total_loss(losses: Mapping[str, Tensor], weights: Mapping[str, float]) -> Te
 
 
 def uniformity(latent: Tensor) -> Tensor:
-    """log mean exp(-2 ||b - b'||^2) over pairs of latents (B, n) of length 1; 0 for a single one."""
+    """Log mean exp(-2 ||b - b'||^2) over pairs of latents (B, n) of length 1; 0 for a single one."""
     from keras import ops
 
     count = int(latent.shape[0])

@@ -74,8 +74,10 @@ class Quality:
             at = [h for h in (1, 2, 5, 10, 20, 32) if h <= len(mean) and np.isfinite(mean[h - 1])]
             numbers = ", ".join(f"{h}: {mean[h - 1]:.2g} ({low[h - 1]:.1g} to {high[h - 1]:.1g})" for h in at)
             lines.append(f"  {name:12} at horizon {numbers}")
-        lines.append(f"AUC real against simulated states {self.auc:.2f}; coverage of latents {self.coverage:.0%}, "
-                     f"{self.latent_dimensions:.1f} dimensions")
+        lines.append(
+            f"AUC real against simulated states {self.auc:.2f}; coverage of latents {self.coverage:.0%}, "
+            f"{self.latent_dimensions:.1f} dimensions"
+        )
         return "\n".join([*lines, *([str(self.compass)] if self.compass else [])])
 
 
@@ -163,7 +165,9 @@ def action_compass(
     recording that the simulator was fitted to (`action_combos`).
     """
     combos = simulator.metadata.get("action_combos") or [()] * simulator.world.num_actions
-    expected = np.array([np.sum([DIRECTIONS.get(button, (0, 0)) for button in combo] or [(0, 0)], axis=0) for combo in combos])
+    expected = np.array(
+        [np.sum([DIRECTIONS.get(button, (0, 0)) for button in combo] or [(0, 0)], axis=0) for combo in combos]
+    )
     begin = simulator.start(starts, seed=seed)
     measure = displacement or scene_displacement
     moved = np.stack(

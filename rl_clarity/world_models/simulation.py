@@ -177,9 +177,9 @@ def simulate(
         # Drawn also where it is not used, so that the world's samples do not depend on it.
         chance = gumbel(rng, (count, simulator.world.num_actions))
         action = straight_through(heads[0], chance if sample_actions else 0.0) if fixed is None else fixed[:, t]
-        reward, end = simulator._outcome(deterministic, stochastic, action if world_gradients else tf.stop_gradient(action))
-        results.append(
-            SimulatedStep(deterministic, stochastic, prior, frame, state, heads, after, action, reward, end)
+        reward, end = simulator._outcome(
+            deterministic, stochastic, action if world_gradients else tf.stop_gradient(action)
         )
+        results.append(SimulatedStep(deterministic, stochastic, prior, frame, state, heads, after, action, reward, end))
         state = after
     return Simulation(tuple(results), begin, simulator.agent.heads)

@@ -18,6 +18,8 @@ from rl_clarity.world_models.networks import WorldModel, gumbel, normalized, str
 
 EDITS = "edits/"
 """Prefix of the names of an agent's parameters that define its edits."""
+SEED_GENERATOR = "seed_generator"
+"""Part of the names of what Keras's layers store of random numbers."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,9 @@ class Simulator:
         frames = np.asarray(frames)
         shape = self.world.observation_shape
         if frames.ndim != 5 or frames.shape[2:] != shape or frames.dtype != np.uint8 or not frames.size:
-            raise OptionError(f"frames {frames.shape} {frames.dtype} must be (B, T, {', '.join(map(str, shape))}) uint8")
+            raise OptionError(
+                f"frames {frames.shape} {frames.dtype} must be (B, T, {', '.join(map(str, shape))}) uint8"
+            )
         count, steps = frames.shape[:2]
         encoded = self._encode(frames.reshape(-1, *shape).astype(np.float32) / 255)
         import tensorflow as tf
@@ -114,9 +118,11 @@ class Simulator:
 
         Raises OptionError for anything else.
         """
-        if isinstance(start, Start):
-            return start
         import tensorflow as tf
+
+        if isinstance(start, Start):
+            parts, latent = [tf.convert_to_tensor(part, tf.float32) for part in start.tensors()], start.latent
+            return Start(parts[0], parts[1], tuple(parts[2:-1]), parts[-1], latent)
 
         if isinstance(start, int | np.integer):
             start = self.random_latents(int(start), seed)
@@ -146,10 +152,11 @@ class Simulator:
 
         actions = np.asarray(actions)
         if actions.shape != shape or actions.dtype.kind not in "iu":
-            raise OptionError(f"actions have the shape {actions.shape} and type {actions.dtype}; {shape} integers needed")
+            raise OptionError(f"actions {actions.shape} {actions.dtype} must be integers {shape}")
         if actions.size and not (actions.min() >= 0 and actions.max() < self.world.num_actions):
-            raise OptionError(f"actions reach from {actions.min()} to {actions.max()}; they must be below "
-                              f"{self.world.num_actions}")
+            raise OptionError(
+                f"actions reach from {actions.min()} to {actions.max()}; they must be below {self.world.num_actions}"
+            )
         return tf.one_hot(actions, self.world.num_actions)
 
     def split_state(self, flat: Tensor) -> list[Tensor]:
@@ -176,8 +183,8 @@ def check_agent(agent: Any) -> KerasAgent:
     require_tensorflow("a simulator")
     if not isinstance(agent, KerasAgent):
         raise OptionError(
-            f"a simulator needs an agent on Keras (KerasAgent, or one that load_agent reads), not {type(agent).__name__}: "
-            "its network is differentiated together with the world, on TensorFlow"
+            f"a simulator needs an agent on Keras (KerasAgent, or one that load_agent reads), not "
+            f"{type(agent).__name__}: its network is differentiated together with the world, on TensorFlow"
         )
     return agent
 
@@ -195,11 +202,14 @@ def split_state(agent: KerasAgent, flat: Tensor) -> list[Tensor]:
 
 
 def agent_fingerprint(agent: KerasAgent) -> str:
-    """SHA-256 of the parameters of the agent's network, without its edits."""
+    """SHA-256 of the parameters of the agent's network in its order, without its edits.
+
+    Names are left out, because Keras numbers the layers that a process makes, and seeds of layers are random.
+    """
     digest = hashlib.sha256()
-    for name, array in sorted(agent.parameters().items()):
-        if not name.startswith(EDITS):
-            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    for name, array in agent.parameters().items():
+        if not name.startswith(EDITS) and SEED_GENERATOR not in name:
+            digest.update(repr(array.shape).encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 

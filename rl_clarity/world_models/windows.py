@@ -29,6 +29,10 @@ class Windows:
         self.recording, self.context, self.horizon = recording, context, horizon
         self._state_shapes = [np.shape(part)[1:] for part in agent.initial_state(1) or ()]
         lengths = np.array([row["steps"] for row in recording.table()], np.int64)
+        self.offsets = np.cumsum(lengths) - lengths
+        """The row of each episode's first step, where all steps of the recording follow each other."""
+        self.steps = int(lengths.sum())
+        """Of all episodes."""
         self._counts = np.maximum(lengths - context, 0)  # windows by episode: at least one step follows the context
         self._ends = np.cumsum(self._counts)
         if not len(self) or not len(recording):
@@ -54,10 +58,19 @@ class Windows:
 
     def read(self, numbers: Sequence[int] | np.ndarray) -> Batch:
         """The windows of these numbers, from 0 to `len(self) - 1`, in the order of episodes and steps."""
-        places = np.searchsorted(self._ends, numbers, side="right")
-        starts = np.asarray(numbers) - (self._ends - self._counts)[places]
-        parts = [self._window(self.recording[int(e)], int(t)) for e, t in zip(places, starts, strict=True)]
+        episodes, starts = self.places(numbers)
+        parts = [self._window(self.recording[int(e)], int(t)) for e, t in zip(episodes, starts, strict=True)]
         return Batch(*(np.stack(arrays) for arrays in zip(*parts, strict=True)))
+
+    def complete(self) -> np.ndarray:
+        """Numbers of the windows that do not reach the end of their episode."""
+        starts = np.arange(len(self)) - np.repeat(self._ends - self._counts, self._counts)
+        return np.flatnonzero(np.repeat(self._counts, self._counts) - starts >= self.horizon)
+
+    def places(self, numbers: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of episodes in the recording, and first steps in them, of the windows of these numbers."""
+        episodes = np.searchsorted(self._ends, numbers, side="right")
+        return episodes, np.asarray(numbers) - (self._ends - self._counts)[episodes]
 
     def _window(self, episode: Episode, start: int) -> tuple[np.ndarray, ...]:
         first, steps = start + self.context, self.context + self.horizon

@@ -34,7 +34,9 @@ def dot_agent(seed: int = 0, *, recurrent: bool = True) -> KerasAgent:
         inputs, after = [observations, state], [x]
     logits = keras.layers.Dense(ACTIONS, name="policy_logits", kernel_initializer=kernel(4))(x)
     value = keras.layers.Dense(1, name="values", kernel_initializer=kernel(5))(x)
-    return KerasAgent(keras.Model(inputs, [logits, value, *after]), initial_state=[np.ones(UNITS, np.float32)] if recurrent else None)
+    return KerasAgent(
+        keras.Model(inputs, [logits, value, *after]), initial_state=[np.ones(UNITS, np.float32)] if recurrent else None
+    )
 
 
 def dot_image(position: int) -> np.ndarray:
@@ -47,7 +49,9 @@ def dot_image(position: int) -> np.ndarray:
 def record_dots(directory: Path, agent: KerasAgent, episodes: int = 6, steps: int = 20, seed: int = 0) -> Recording:
     """Record episodes in which actions 0 and 2 move a dot left and right; the last one ends an episode early."""
     rng = np.random.default_rng(seed)
-    with Recorder(directory, name=None, on_error="raise", metadata={"action_combos": [["LEFT"], [], ["RIGHT"]]}) as recorder:
+    with Recorder(
+        directory, name=None, on_error="raise", metadata={"action_combos": [["LEFT"], [], ["RIGHT"]]}
+    ) as recorder:
         for _ in range(episodes):
             position, state = int(rng.integers(SIDE)), agent.initial_state(1)
             for t in range(steps):
