@@ -1,0 +1,207 @@
+"""Fitting a simulator: the agent stays as it is, and interrupted training is resumed as if it had not been."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.errors import CheckpointError, OptionError
+from rl_clarity.files import UNFINISHED
+from rl_clarity.recordings.recording import Recording
+from rl_clarity.training.logs import read_csv
+from rl_clarity.training.trainer import TrainingState
+from rl_clarity.world_models import fitting
+from rl_clarity.world_models.files import load_simulator, save_simulator
+from rl_clarity.world_models.fitting import SIMULATOR, STATE, Fitter, fit_simulator
+from rl_clarity.world_models.options import LOSSES, FitOptions
+from rl_clarity.world_models.quality import (
+    action_compass,
+    coverage,
+    measure_quality,
+    participation_ratio,
+    scene_displacement,
+    two_sample_auc,
+)
+from rl_clarity.world_models.simulator import Simulator
+from tests.world_models.conftest import SMALLEST
+from tests.world_models.dots import dot_agent
+
+OPTIONS: dict[str, Any] = {
+    "size": "tiny",
+    "steps": 4,
+    "batch_size": 3,
+    "horizon": 3,
+    "log_interval": 2,
+    "save_interval": 3,
+    "film_interval": 0,
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def smallest() -> Any:
+    """The smallest networks in place of tiny ones."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(fitting, "SIZES", {"tiny": SMALLEST})
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def fitted(agent: KerasAgent, recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a short fit that was not interrupted."""
+    folder = tmp_path_factory.mktemp("fitted")
+    fit_simulator(agent, recording, folder, **OPTIONS)
+    return folder
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    return TrainingState.load(folder / STATE).part("world")
+
+
+def test_a_fit_writes_simulator_logs_and_film(fitted: Path, agent: KerasAgent) -> None:
+    rows = read_csv(fitted / "progress.csv")
+    assert [row["update"] for row in rows] == ["2", "4"]
+    assert all(np.isfinite(float(rows[0][name])) for name in (*LOSSES, "loss", "gradient_norm"))
+    assert len(list((fitted / "tensorboard").iterdir())) == 1
+    film = (fitted / "films" / "0000004.apng").read_bytes()
+    assert b"acTL" in film  # animated
+    simulator = load_simulator(fitted / SIMULATOR, agent)
+    assert simulator.metadata["fitted_steps"] == 4
+    assert simulator.metadata["action_combos"] == [["LEFT"], [], ["RIGHT"]]
+
+
+@pytest.mark.parametrize("when", ["between steps", "in a step"])
+def test_an_interrupted_fit_is_resumed_as_if_it_had_not_been(
+    when: str, fitted: Path, agent: KerasAgent, recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn = Fitter.learn
+
+    def interrupted(self: Fitter, *arguments: Any) -> Any:
+        if self.steps == 3:
+            if when == "in a step":
+                learn(self, *arguments)
+            raise KeyboardInterrupt
+        return learn(self, *arguments)
+
+    monkeypatch.setattr(Fitter, "learn", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="resumed"):
+        fit_simulator(agent, recording, tmp_path, **OPTIONS)
+    monkeypatch.setattr(Fitter, "learn", learn)
+    (tmp_path / f".{STATE}.1{UNFINISHED}").write_text("killed while writing")
+    fit_simulator(agent, recording, tmp_path, **OPTIONS)
+    for name, array in weights(fitted).items():
+        np.testing.assert_array_equal(weights(tmp_path)[name], array, err_msg=name)
+    rows = [[{**row, "seconds": ""} for row in read_csv(folder / "progress.csv")] for folder in (fitted, tmp_path)]
+    assert rows[0] == rows[1]
+    assert not list(tmp_path.glob(f"*{UNFINISHED}"))
+
+
+def test_the_agent_is_frozen(agent: KerasAgent, recording: Recording) -> None:
+    before = agent.parameters()
+    fitter = Fitter(agent, recording, FitOptions(**OPTIONS))
+    fitter.step()
+    for name, array in agent.parameters().items():
+        np.testing.assert_array_equal(array, before[name])
+    count = sum(array.size for array in fitter.world.parameters().values())
+    assert fitter.state().arrays["adam/mean"].shape == (count,), "the optimizer and the norm have the world alone"
+
+
+def test_another_training_is_not_resumed(fitted: Path, agent: KerasAgent, recording: Recording) -> None:
+    with pytest.raises(OptionError, match=r"kl=1\.0, but the training in this directory has 12\.0"):
+        fit_simulator(agent, recording, fitted, **{**OPTIONS, "kl": 1.0})
+    with pytest.raises(OptionError, match="another agent"):
+        fit_simulator(dot_agent(1), recording, fitted, **OPTIONS)
+
+
+def test_a_damaged_state_is_not_replaced(agent: KerasAgent, recording: Recording, tmp_path: Path) -> None:
+    (tmp_path / STATE).write_bytes(b"PK")
+    with pytest.raises(CheckpointError, match="cannot be resumed"):
+        fit_simulator(agent, recording, tmp_path, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"), [({"size": "huge"}, "size='huge'"), ({"steps": 0}, "steps=0"), ({"frame": -1.0}, "frame")]
+)
+def test_invalid_options_are_refused(
+    option: dict[str, Any], message: str, agent: KerasAgent, recording: Recording
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        fit_simulator(agent, recording, **option)
+
+
+def test_a_simulator_is_saved_in_half_precision(simulator: Simulator, agent: KerasAgent, tmp_path: Path) -> None:
+    whole = save_simulator(simulator, tmp_path / "a.safetensors")
+    half = save_simulator(simulator, tmp_path / "b.safetensors", half=True)
+    assert half.stat().st_size < 0.6 * whole.stat().st_size
+    loaded = load_simulator(half, agent)
+    for name, array in loaded.world.parameters().items():
+        np.testing.assert_array_equal(array, simulator.world.parameters()[name].astype(np.float16))
+    assert loaded.metadata == simulator.metadata
+
+
+def test_files_that_do_not_fit_are_refused(simulator: Simulator, agent: KerasAgent, tmp_path: Path) -> None:
+    path = save_simulator(simulator, tmp_path / "a.safetensors")
+    with pytest.raises(OptionError, match="another agent"):
+        load_simulator(path, dot_agent(1))
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_simulator(path, agent)
+    path.write_bytes(data.replace(b'\\"hidden\\": 10', b'\\"hidden\\": -1'))
+    with pytest.raises(CheckpointError, match="size"):
+        load_simulator(path, agent)
+
+
+def test_quality_compares_with_simple_predictions(simulator: Simulator, recording: Recording) -> None:
+    quality = measure_quality(simulator, recording, windows=20, horizon=4, compass_steps=2)
+    assert quality.windows == 20
+    copied = quality.errors["frame"]["last_frame"]
+    assert copied.shape == (3, 4)
+    assert (copied[1] <= copied[0]).all()
+    assert (copied[0] <= copied[2]).all()
+    assert set(quality.errors["state"]) == {"posterior", "prior", "closed_loop", "last_frame", "mean_frame"}
+    assert "posterior" in str(quality)
+    assert quality.to_dict()["compass"]["actions"] == ["LEFT", "none", "RIGHT"]
+
+
+def test_the_error_of_copied_frames_is_that_of_the_definition(simulator: Simulator, recording: Recording) -> None:
+    quality = measure_quality(simulator, recording, windows=1000, horizon=1, compass_steps=0)
+    squares = []
+    for episode in recording:
+        frames = np.asarray(episode.observations, np.float64) / 255
+        squares += [np.square(frames[t] - frames[t - 1]).mean() for t in range(3, len(frames))]
+    assert quality.errors["frame"]["last_frame"][0, 0] == pytest.approx(np.mean(squares), rel=1e-5)
+
+
+def test_two_samples_of_the_same_distribution_cannot_be_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(2, 60, 5, 3))
+    mask = np.ones((60, 5), bool)
+    assert two_sample_auc(first, second, mask) == pytest.approx(0.5, abs=0.07)
+    assert two_sample_auc(first, second + 3, mask) > 0.99
+
+
+def test_coverage_is_that_of_the_sphere() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(500, 3))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    assert coverage(points[:250], points[250:]) > 0.8
+    assert coverage(points[points[:, 2] > 0.8], points) < 0.3
+    assert participation_ratio(points) == pytest.approx(3, abs=0.1)
+
+
+def test_displacement_of_a_centered_agent_is_that_of_the_scene() -> None:
+    scene = np.random.default_rng(0).uniform(size=(16, 16, 3))
+    frames = np.stack([np.roll(scene, (t, -2 * t), axis=(0, 1)) for t in range(4)])[None]
+    np.testing.assert_array_equal(scene_displacement(frames), [[6, 3]])  # the scene moves left and down
+
+
+def test_the_compass_says_whether_actions_move_the_agent_as_their_buttons_say(simulator: Simulator) -> None:
+    moves = iter([np.full((2, 2), -1.0), np.zeros((2, 2)), np.array([[1.0, 0], [-1, 0]])])
+    compass = action_compass(simulator, 2, 1, displacement=lambda frames: next(moves))
+    assert compass.actions == ("LEFT", "none", "RIGHT")
+    np.testing.assert_array_equal(compass.agreement, [1, np.nan, 0.5])
