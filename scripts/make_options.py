@@ -15,6 +15,7 @@ from rl_clarity.explaining import ExplainOptions
 from rl_clarity.options import ORIGINAL, PARTS, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.recordings.options import EvaluationOptions, GamesOptions, RecordOptions
 from rl_clarity.training.options import TrainOptions
+from rl_clarity.world_models.options import FitOptions
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "options.md"
 
@@ -51,6 +52,7 @@ def document() -> str:
         *(section(f"`compare`: {title(part)}", part) for part in (GamesOptions, ReferenceOptions)),
         section("`record`", RecordOptions),
         section("`explain_recording`", ExplainOptions),
+        section("`fit_simulator`", FitOptions),
         section("`evaluate`", EvaluationOptions),
         section("`train`", TrainOptions, title_of={"lambda_": "lambda"}),
     ]

@@ -35,6 +35,8 @@ SMALLER = {
     "timesteps_per_proc=1_000_000": "timesteps_per_proc=64, num_envs=2, num_steps=32, num_minibatches=2",
     f"{BREAKOUT})\npage.open()": f"{BREAKOUT}, **tiny)\npage.open()",
     "collect(agent, env)": "collect(agent, env, num_steps=16, num_obs=8, obs_every=2)",
+    '"recordings/short", episodes=10': '"recordings/short", steps=60',
+    "steps=20_000": 'steps=2, size="tiny", horizon=4, batch_size=2',
     "episodes=10": "episodes=2, max_steps=8",
     '"num_steps": 128},  # for a first look': '"num_steps": 16},',
     '{"num_envs": 8, "num_obs": 16},': '{"num_envs": 1, "num_obs": 4}, layer_kwargs={"discard_first_n": 2},',
@@ -143,6 +145,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 NEEDED = {
     "Breakout": "ale_py",
     "coinrun": "procgen",
+    "starpilot": "procgen",
     "stable_baselines3": "stable_baselines3",
     "TorchAgent": "torch",
     "state_dict()": "torch",

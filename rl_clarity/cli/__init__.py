@@ -1,5 +1,5 @@
-"""The command line: `rl-clarity run | compare | record | explain | train | demo | inspect | evaluate | ablate | check |
-export | verify | gallery | serve | publish | convert | edit`.
+"""The command line: `rl-clarity run | compare | record | explain | simulate | train | demo | inspect | evaluate |
+ablate | check | export | verify | gallery | serve | publish | convert | edit`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
@@ -36,6 +36,7 @@ from rl_clarity.cli.arguments import (
     Record,
     Run,
     Serve,
+    Simulate,
     Train,
     Verify,
     parse_arguments,
@@ -250,6 +251,17 @@ def _inspect(command: Inspect) -> Result:
         return inspect_checkpoint(path, command.overrides())
 
 
+def _simulate(command: Simulate) -> Result:
+    from rl_clarity.world_models.report import fit_and_measure
+
+    _check_outputs(command)
+    agent = rl_clarity.load_agent(command.checkpoint, **command.overrides())
+    options = asdict(command.options)
+    checked = command.check_recording or command.recording
+    quality = fit_and_measure(agent, command.recording, command.directory, checked, overwrite=command.force, **options)
+    return quality.to_dict(), f"{quality}\nThe simulator is in {command.directory}"
+
+
 def _evaluate(command: Evaluate) -> Result:
     from rl_clarity.evaluation import summary, text
 
@@ -412,6 +424,7 @@ RUNNERS: dict[type, Any] = {
     Inspect: _inspect,
     Record: _record,
     Explain: _explain,
+    Simulate: _simulate,
     Evaluate: _evaluate,
     Ablate: _ablate,
     Check: _check,

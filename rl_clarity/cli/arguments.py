@@ -27,6 +27,7 @@ from rl_clarity.parsing import parse, typed
 from rl_clarity.recordings.options import EvaluationOptions, RecordOptions
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.visualization.rendering import Direction
+from rl_clarity.world_models.options import FitOptions
 
 PROGRAM = "rl-clarity"
 DESCRIPTION = (
@@ -318,6 +319,23 @@ class Explain(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Simulate(CheckpointCommand):
+    """Train a differentiable simulator of an agent and its environment on a recording, and measure how good it is.
+    Interrupted training is resumed by the same command.
+    """
+
+    recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
+    """Recording of this agent with some noise in the actions (rl-clarity record --action-noise 0.1)."""
+    directory: DirectoryPath
+    """Directory of simulator.safetensors, quality.json, logs and films."""
+    options: Annotated[FitOptions, tyro.conf.arg(name="")] = field(default_factory=FitOptions)
+    check_recording: str | None = None
+    """Recording of other episodes to measure the quality on; by default the same."""
+    force: Switch = False
+    """Start again where training cannot be resumed."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluate(CheckpointCommand):
     """Estimate an agent's mean return over a fixed number of episodes, all played to their end."""
 
@@ -498,6 +516,7 @@ COMMANDS: dict[str, Any] = {
             Inspect,
             Record,
             Explain,
+            Simulate,
             Evaluate,
             Ablate,
             Check,

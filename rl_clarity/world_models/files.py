@@ -18,7 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.protocol import Agent
 from rl_clarity.errors import CheckpointError, OptionError, OutputError
 from rl_clarity.files import write_atomically
 from rl_clarity.formats.safe_files import Budget, brief, check_size, parse_json
@@ -69,13 +69,13 @@ def save_simulator(
     return target
 
 
-def load_simulator(path: str | os.PathLike[str], agent: KerasAgent) -> Simulator:
+def load_simulator(path: str | os.PathLike[str], agent: Agent) -> Simulator:
     """Read a simulator of this agent, which may be edited.
 
     Raises CheckpointError for a damaged file, OptionError for an agent that it was not made for.
     """
     file = Path(path)
-    check_agent(agent)
+    network = check_agent(agent)
     if not file.exists():
         raise CheckpointError(f"{file} does not exist")
     check_size(file)
@@ -91,14 +91,14 @@ def load_simulator(path: str | os.PathLike[str], agent: KerasAgent) -> Simulator
             tensors = {name: np.asarray(opened.get_tensor(name), np.float32) for name in names}
     except (SafetensorError, TypeError) as error:
         raise CheckpointError(f"{file} is truncated or damaged ({str(error)[:200]})") from error
-    if header["agent"] != agent_fingerprint(agent):
+    if header["agent"] != agent_fingerprint(network):
         raise OptionError(f"{file} simulates another agent: its parameters differ from this agent's")
-    world = new_world(agent, _size(file, header["size"]))
+    world = new_world(network, _size(file, header["size"]))
     shape = (list(world.observation_shape), world.num_actions, world.state_size)
     if shape != (header["observation_shape"], header["num_actions"], header["state_size"]):
         raise CheckpointError(f"{file} does not fit the agent's observations, actions and state {shape}")
     world.assign(tensors)
-    return Simulator(agent, world, header["facts"])
+    return Simulator(network, world, header["facts"])
 
 
 def _header(file: Path, header: Any) -> dict[str, Any]:

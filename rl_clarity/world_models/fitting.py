@@ -14,7 +14,7 @@ import numpy as np
 
 from rl_clarity.adam import Adam
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.agents.protocol import Tensor
+from rl_clarity.agents.protocol import Agent, Tensor
 from rl_clarity.errors import CheckpointError, ClarityError, OptionError
 from rl_clarity.files import UNFINISHED
 from rl_clarity.jobs import locked
@@ -41,7 +41,7 @@ BATCHES, NOISE, FILM = 1, 2, 3
 
 
 def fit_simulator(
-    agent: KerasAgent,
+    agent: Agent,
     recording: Recording | str | os.PathLike[str],
     directory: str | os.PathLike[str] | None = None,
     *,
@@ -70,10 +70,10 @@ def fit_simulator(
         DivergenceError: A loss that is not finite.
     """
     chosen = parse(FitOptions, options)
-    check_agent(agent)
+    network = check_agent(agent)
     if not isinstance(recording, Recording):
         recording = open_recording(recording)
-    fitter = Fitter(agent, recording, chosen)
+    fitter = Fitter(network, recording, chosen)
     with ExitStack() as stack:
         logs: list[Log] = []
         folder = None if directory is None else Path(directory)
@@ -88,8 +88,9 @@ def fit_simulator(
         try:
             while fitter.steps < chosen.steps:
                 row = fitter.step()
-                for log in logs if row is not None else ():
-                    log.write(row)
+                if row is not None:
+                    for log in logs:
+                        log.write(row)
                 report(fitter.steps / chosen.steps)
                 if folder is not None:
                     complete = fitter.state()  # an interruption may come in the middle of the next step

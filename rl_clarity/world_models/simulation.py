@@ -115,7 +115,7 @@ def simulate(
     simulator: Simulator,
     start: Start | int | np.ndarray | Tensor,
     steps: int,
-    actions: np.ndarray | None = None,
+    actions: np.ndarray | int | None = None,
     edits: Sequence[Edit] = (),
     world_gradients: bool = True,
     *,

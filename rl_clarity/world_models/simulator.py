@@ -121,8 +121,8 @@ class Simulator:
         import tensorflow as tf
 
         if isinstance(start, Start):
-            parts, latent = [tf.convert_to_tensor(part, tf.float32) for part in start.tensors()], start.latent
-            return Start(parts[0], parts[1], tuple(parts[2:-1]), parts[-1], latent)
+            first, second, *state_parts, last = (tf.convert_to_tensor(part, tf.float32) for part in start.tensors())
+            return Start(first, second, tuple(state_parts), last, start.latent)
 
         if isinstance(start, int | np.integer):
             start = self.random_latents(int(start), seed)

@@ -11,7 +11,7 @@ import pytest
 from rl_clarity.errors import OptionError
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.directions import Directions
-from rl_clarity.world_models.gradients import saliency_through_time, simulated_influence, target_value
+from rl_clarity.world_models.gradients import Target, saliency_through_time, simulated_influence, target_value
 from rl_clarity.world_models.latents import interpolate_latents, maximise
 from rl_clarity.world_models.rollouts import follow
 from rl_clarity.world_models.simulation import simulate
@@ -39,7 +39,7 @@ def test_noise_is_averaged_over_copies(simulator: Simulator) -> None:
 
 def test_without_the_world_gradients_are_those_of_fixed_actions(simulator: Simulator) -> None:
     """The Jacobian with the action edge cut is that of a simulation whose actions do not depend on anything."""
-    targets = ["value", 0, [1, 2]]
+    targets: list[Target] = ["value", 0, [1, 2]]
     actions = simulate(simulator, 2, AT + 1).actions
     start = simulator.start(2)
     start = dataclasses.replace(start, action=np.asarray(start.action))

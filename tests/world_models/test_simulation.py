@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def test_actions_may_be_given(simulator: Simulator) -> None:
 
 
 def test_a_simulation_continues_where_another_ended(simulator: Simulator) -> None:
-    options = {"sample_world": False}
+    options: dict[str, Any] = {"sample_world": False}
     whole = simulate(simulator, 2, 6, **options)
     first = simulate(simulator, 2, 4, **options)
     rest = simulate(simulator, first.end, 2, **options)
@@ -83,7 +84,7 @@ def test_the_cut_changes_no_number(simulator: Simulator) -> None:
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(
-    simulator: Simulator, start: int | np.ndarray, options: dict[str, np.ndarray], message: str
+    simulator: Simulator, start: int | np.ndarray, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(OptionError, match=message):
         simulate(simulator, start, 3, **options)

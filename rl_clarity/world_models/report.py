@@ -1,0 +1,42 @@
+"""Fit a simulator, and write how good it is beside it: what `rl-clarity simulate` does."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.files import write_atomically
+from rl_clarity.recordings.recording import open_recording
+from rl_clarity.world_models.files import save_simulator
+from rl_clarity.world_models.fitting import SIMULATOR, fit_simulator
+from rl_clarity.world_models.quality import Quality, measure_quality
+
+QUALITY = "quality.json"
+
+
+def fit_and_measure(
+    agent: Agent,
+    recording: str | os.PathLike[str],
+    directory: str | os.PathLike[str],
+    checked: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    **options: Any,
+) -> Quality:
+    """Fit a simulator to a recording, measure it on another one, and write its quality.
+
+    It is written to `quality.json`, and as `quality` to the metadata of `simulator.safetensors`.
+    """
+    simulator = fit_simulator(agent, recording, directory, overwrite=overwrite, **options)
+    fit = simulator.metadata["fit"]
+    quality = measure_quality(
+        simulator, open_recording(checked), horizon=fit["horizon"], context=fit["context"], seed=fit["seed"]
+    )
+    folder = Path(directory)
+    simulator.metadata["quality"] = quality.to_dict()
+    save_simulator(simulator, folder / SIMULATOR, overwrite=True)
+    write_atomically(folder / QUALITY, json.dumps(quality.to_dict(), indent=1, sort_keys=True).encode())
+    return quality
