@@ -17,8 +17,10 @@ PARTS: Mapping[str, str] = {
     "growth": "a small job, and jobs of twice the size",
     "training": "a few updates",
     "recordings": "what recording episodes costs, their size, and reading them",
+    "recorder": "what recording costs training with Stable-Baselines3",
     "page": "keys and playback, in Chromium",
     "brush": "a brush over 5,000 steps on the page of a training, until it is painted, in Chromium",
+    "tab": "the page of recordings: list, first frame, state map, in Chromium",
     "saliency": "perturbation saliency, beside plain forward passes",
     "comparison": "a page of ten checkpoints: time beside playing, size, memory",
     "account": "whether the parts of an output add up, and colors name the strongest feature",
@@ -73,6 +75,8 @@ def _measure(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
         "captum": lambda: module.measure(),
         "training": lambda: module.measure(module.Settings(num_envs=32, updates=2)),
         "recordings": lambda: module.measure(),
+        "recorder": lambda: module.measure(),
+        "tab": lambda: module.measure(),
         "page": lambda: _small_pages(module),
     }
     result = measure[name]()

@@ -90,6 +90,7 @@ def main(output_dir: Path, size: str, seed: int = 0) -> None:
     envs.close()
     recording = rl_clarity.open_recording(output_dir)
     print(f"{len(recording)} episodes of {len(returns)} are recorded in {recording.location}")
+    print(f"To see them: tensorboard --logdir {output_dir} (or rl-clarity serve {output_dir})")
 
 
 def images(observations: Any) -> Any:

@@ -56,6 +56,7 @@ def main(output_dir: Path, algorithm: str, size: str) -> None:
     for part in (rows[:20], rows[-20:]):
         mean = sum(row["return"] for row in part) / len(part)
         print(f"episodes {part[0]['number']} to {part[-1]['number']}: mean return {mean:.2f}")
+    print(f"To see them: tensorboard --logdir {output_dir} (or rl-clarity serve {output_dir})")
 
 
 if __name__ == "__main__":

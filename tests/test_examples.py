@@ -97,6 +97,15 @@ def test_record_cleanrl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert {row["number"] % 20 for row in recording.table()} == {0}
 
 
+def test_record_gymnasium(tmp_path: Path) -> None:
+    printed = run_example("record_gymnasium.py", tmp_path, "--size", "tiny")
+    recording = open_recording(tmp_path / "out")
+    assert f"{len(recording)} episodes of 200 are recorded" in printed
+    assert f"tensorboard --logdir {tmp_path / 'out'}" in printed
+    assert [row["number"] for row in recording.table()] == [0, 50, 100, 150]
+    assert recording[3].q_values is not None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["PPO", "RecurrentPPO"])
 def test_record_sb3(tmp_path: Path, algorithm: str) -> None:

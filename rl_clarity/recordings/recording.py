@@ -367,7 +367,8 @@ class StoredRecording(Recording):
         blocks, problems = self._blocks, dict[int, str]()
         for number in np.unique(blocks["file"]).tolist():
             name = data_file(number)
-            size = self._files.size(name) if self._files.exists(name) else 0
+            state = self._files.state(name)
+            size = 0 if state is None else state[0]
             ends = blocks["offset"].astype(np.int64) + blocks["header"] + blocks["data"]
             cut = blocks["episode"][(blocks["file"] == number) & (ends > size)]
             problems |= dict.fromkeys(cut.tolist(), f"{self._files.path(name)} is damaged: it is too short")

@@ -29,8 +29,9 @@ SCAN_RATIO = 20
 """The interval is at least so many times what the last search took."""
 IDLE_SECONDS = 600.0
 """An episode whose end is missing counts as stopped after so long without a new step: its writer was killed."""
-ATTEMPTS = 3
-"""A recording is read again if it has changed meanwhile: the writer may have removed a file that was just listed."""
+ATTEMPTS = 20
+"""A recording that seems to be damaged is read again if it has changed meanwhile: its writer may have removed episodes,
+and the files that these were in, while it was read."""
 UNKNOWN_AGENT = AgentInfo("", "policy", False, 0, ObservationInfo(0, 0, 0, 0, 0), (), ())
 
 
@@ -141,17 +142,19 @@ class Run:
 
     def current(self) -> Snapshot | None:
         """The run as it is now; None if its recording was deleted."""
+        before = self._snapshot
         for _ in range(ATTEMPTS):
             state, idle = self._state()
             if state is None:
                 return None
             if state == self._snapshot.state:
                 break
-            before = self._snapshot
             try:
                 self._snapshot = self._read(state, idle)
             except SamplesError as error:
                 self._snapshot = Snapshot(before.number, before.name, before.location, error=error.message, state=state)
+            if self._snapshot.error is None and not any(problem for _, problem in self._snapshot.rows):
+                break
         return self._snapshot
 
     def _state(self) -> tuple[Any, bool]:

@@ -126,12 +126,12 @@ def check_player(frame: FrameLocator | Page, episode: int) -> None:
     """Frames and numbers of a step are those that were recorded, and the player moves."""
     shown = frame.get_by_test_id("episode")
     for _ in range(3):
-        frame.get_by_test_id("next").click()
+        frame.get_by_label("Step forward").click()
     expect(shown.get_by_test_id("frame-number")).to_have_text("4")
     values = step_values(episode, 3)
     expect(shown.get_by_test_id("action-name")).to_have_text(LABELS[values["action"]])
-    expect(shown.get_by_test_id("number-reward")).to_have_text("3")
-    canvas = shown.get_by_test_id("observation-canvas")
+    expect(shown.get_by_test_id("number-reward")).to_have_text("3.00")
+    canvas = shown.get_by_test_id("training-observation")
     expect(canvas).to_have_attribute("data-frame", re.compile("/3$"))
     pixel = canvas.evaluate("canvas => [...canvas.getContext('2d').getImageData(2, 1, 1, 1).data]")
     assert pixel == [*values["observation"][1, 2].tolist(), 255]
@@ -179,8 +179,7 @@ def test_the_tab_shows_episodes_while_they_are_recorded(chromium_browser: Browse
         assert "has version 3; this version of rl-clarity reads version 2" in errors
         # The state map and saliency maps of an explained episode.
         frame.get_by_label("Show explained, episode 0").click()
-        maps = frame.get_by_test_id("attribution-canvas").first
-        expect(maps).to_have_attribute("data-state", "ready", timeout=SECONDS)
+        expect(frame.get_by_test_id("saliency-canvas")).to_have_attribute("data-step", re.compile("."), timeout=SECONDS)
         check_theme(page, frame)
     loop.recorder.close()
 

@@ -1,0 +1,61 @@
+"""What recording costs training: PPO of Stable-Baselines3 on Breakout with and without `RecorderCallback`.
+
+`python -m benchmarks.recorder`. The variants alternate, and are compared by processor time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+NUM_ENVS = 8
+STEPS = 2 * 128 * NUM_ENVS
+ROUNDS = 3
+GOALS = {"every episode (% of training)": 10.0, "every 50th episode (% of training)": 1.0}
+
+
+def measure() -> dict[str, float]:
+    """Processor time of training, and how much recording adds to it, in percent."""
+    import ale_py  # noqa: F401  # registers the Atari games
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    from rl_clarity.integrations.sb3_callback import RecorderCallback
+
+    venv = VecFrameStack(make_atari_env("BreakoutNoFrameskip-v4", n_envs=NUM_ENVS, seed=0), n_stack=4)
+    model = PPO("CnnPolicy", venv, n_steps=128, batch_size=256, n_epochs=4, seed=0, device="cpu")
+    variants: dict[str, Callable[[int], bool] | None] = {
+        "without": None,
+        "nothing": lambda episode: False,
+        "everything": lambda episode: True,
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(ROUNDS + 1):
+            for name, every in variants.items():
+                directory = Path(folder) / f"{name}-{number}"
+                callback = None if every is None else RecorderCallback(directory, every=every, on_error="raise")
+                start = time.process_time()
+                model.learn(STEPS, callback=callback)
+                if number:  # the first round warms up
+                    seconds[name].append(time.process_time() - start)
+    venv.close()
+    without, nothing, everything = (min(times) for times in seconds.values())
+    return {
+        "training (s of processor time, 1,000 steps)": without / STEPS * 1000,
+        "every episode (% of training)": 100 * (everything / without - 1),
+        "every 50th episode (% of training)": 100 * ((nothing + (everything - nothing) / 50) / without - 1),
+    }
+
+
+def lines(result: dict[str, float]) -> list[str]:
+    """The result as a table."""
+    goals = {name: f"   (goal: at most {goal:g})" for name, goal in GOALS.items()}
+    return [f"{name:45} {value:8.2f}{goals.get(name, '')}" for name, value in result.items()]
+
+
+if __name__ == "__main__":
+    print("\n".join(lines(measure())))
