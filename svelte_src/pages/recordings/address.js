@@ -14,6 +14,8 @@ export function toQuery({ table }, selection, kept = {}) {
   for (const key of selection.chosen) query.append("episode", key);
   query.set("step", selection.step + 1);
   for (const key of [...TEXTS, ...NUMBERS]) if (selection[key] !== defaults[key]) query.set(key, selection[key]);
+  // Other readers may prefer another palette, so only the standard one is left out.
+  if (selection.palette !== "standard" || defaults.palette !== "standard") query.set("palette", selection.palette);
   if (selection.range) query.set("range", selection.range.map((step) => step + 1).join("-"));
   if (String(selection.tracks) !== String(DEFAULT_TRACKS)) query.set("tracks", selection.tracks.join(","));
   return `?${query}`;
@@ -27,7 +29,7 @@ export function fromQuery({ table }, text) {
   const patch = {};
   if (query.has("episode")) patch.chosen = query.getAll("episode");
   if (number("step") !== null) patch.step = number("step") - 1;
-  for (const name of TEXTS) if (query.has(name)) patch[name] = query.get(name);
+  for (const name of [...TEXTS, "palette"]) if (query.has(name)) patch[name] = query.get(name);
   for (const name of NUMBERS) if (number(name) !== null) patch[name] = number(name);
   const range = /^(\d+)-(\d+)$/.exec(query.get("range") ?? "");
   patch.range = range ? [range[1] - 1, range[2] - 1] : null;

@@ -3,7 +3,7 @@ import { derived, get, readable, writable } from "svelte/store";
 import { latest } from "../../data/cache.js";
 import { createFrames } from "../../data/frames.js";
 import { SAFE_HUES } from "../../kit/image/colors.js";
-import { createSelection } from "../../kit/shell/page.js";
+import { createSelection, keepPalette } from "../../kit/shell/page.js";
 import { EMPTY, withRange } from "../../kit/time/brush.js";
 import { alignedClock, clockOf, createPlayer, heldFrames } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
@@ -62,10 +62,11 @@ const EXPLANATIONS = [
 export function create(shell, query) {
   const { source, chunks, images } = shell;
   /** Always the same object, so that components may keep it; `revision` tells that it has changed. */
-  const table = readTable(shell.manifest);
+  const table = { ...readTable(shell.manifest), palette: get(shell.settings).palette };
   const revision = writable(0);
   const manifest = { ...shell.manifest, table };
   const selection = createSelection(codec.fromQuery(manifest, query), (now, patch) => changed(table, now, patch));
+  keepPalette(selection, shell.settings);
   const entryOf = createEntries(source);
   const plays = createPlays({ table, chunks, images, selection, entryOf });
   const clock = clockOver(selection, plays, table);

@@ -12,6 +12,7 @@ import { knownSteps, methodsOf, newest } from "./runs.js";
  * @property {"both" | "policy" | "value"} overlay
  * @property {number} opacity
  * @property {"trajectory" | "frame" | "all"} scale what has full opacity
+ * @property {"standard" | "safe"} palette of the outputs; "safe": for color-blind readers
  * @property {[number, number] | null} range of steps that was chosen on a track
  * @property {import("../../kit/time/brush.js").Brush | null} marks steps that were chosen on the state map; not in the address
  * @property {string[]} tracks that are shown
@@ -24,18 +25,20 @@ const CHOICES = {
   shows: ["both", "frame", "saliency"],
   overlay: ["both", "policy", "value"],
   scale: ["trajectory", "frame", "all"],
+  palette: ["standard", "safe"],
 };
 /** Episodes that are shown side by side at most. */
 const MOST = 8;
 export const DEFAULT_TRACKS = ["film", "return", "value", "advantage", "policy"];
 
 /** @returns {Selection} */
-export function initialSelection({ rows, runs }) {
+export function initialSelection({ rows, runs, palette = CHOICES.palette[0] }) {
   const first = newest(rows);
   return {
     chosen: first ? [first.key] : [],
     step: 0,
     ...Object.fromEntries(Object.entries(CHOICES).map(([key, [initial]]) => [key, initial])),
+    palette,
     method: methodsOf(runs)[0]?.name ?? "",
     opacity: 0.8,
     range: null,

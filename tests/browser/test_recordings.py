@@ -1,0 +1,360 @@
+"""The page of recorded episodes: its table, player, tracks and state map, from files and from a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+import rl_clarity
+from tests.browser.drawn import draw_frame
+from tests.browser.pages import Visitor, read_canvas
+from tests.browser.recording_pages import EVERY, LENGTHS, RUNS, RecordingsPage, write_recordings_page
+from tests.browser.recordings_server import serve_recordings
+from tests.browser.test_accessibility import violations
+
+Open = Callable[..., Visitor]
+FIRST, LAST = "exp2~50", f"{RUNS[0]}~100"
+EXPLAINED = "?episode=exp2~50"
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> RecordingsPage:
+    return write_recordings_page(tmp_path_factory.mktemp("recordings"))
+
+
+@pytest.fixture
+def open_recordings(open_page: Open, recordings: RecordingsPage) -> Open:
+    """`open_recordings(query)` opens the page and waits until the chosen episodes are loaded."""
+
+    def open_at(query: str = "", directory: Path = recordings.directory, **options: object) -> Visitor:
+        visitor: Visitor = open_page(directory, query, wait=False, **options)
+        settle(visitor)
+        return visitor
+
+    return open_at
+
+
+def settle(visitor: Visitor) -> None:
+    visitor.page.wait_for_function(
+        """() => {
+          const chosen = window.rlClarity?.state().chosen.length;
+          const rows = document.querySelectorAll('[data-testid=over-time]');
+          const frames = [...document.querySelectorAll('[data-testid=episode] [data-testid=training-observation]')];
+          return chosen === rows.length && frames.every((frame) => frame.dataset.frame);
+        }"""
+    )
+
+
+def keys_shown(visitor: Visitor) -> list[str]:
+    keys: list[str] = visitor.by("episode-row").evaluate_all("rows => rows.map((row) => row.dataset.key)")
+    return keys
+
+
+def drag(visitor: Visitor, track: str, first: int, last: int, steps: int) -> None:
+    """Drag over a track of an episode that is shown as a whole."""
+    well = visitor.well(track).first
+    well.scroll_into_view_if_needed()
+    box = well.bounding_box()
+    assert box
+    at = [box["x"] + (step + 0.5) * box["width"] / steps for step in (first, last)]
+    visitor.page.mouse.move(at[0], box["y"] + 20)
+    visitor.page.mouse.down()
+    visitor.page.mouse.move(at[1], box["y"] + 22, steps=3)
+    visitor.page.mouse.up()
+
+
+def test_the_newest_episode_is_chosen_at_first(open_recordings: Open) -> None:
+    visitor = open_recordings()
+    assert visitor.state()["chosen"] == [LAST]
+    assert keys_shown(visitor) == [LAST, "exp2~50", f"{RUNS[0]}~50", "exp2~0", f"{RUNS[0]}~0"]
+    assert visitor.by("episode").get_attribute("data-steps") == str(LENGTHS[0][2])
+
+
+def test_the_table_is_sorted_and_filtered(open_recordings: Open) -> None:
+    visitor = open_recordings()
+    visitor.click("sort-length")
+    lengths = [90, 70, 60, 50, 40]
+    assert visitor.by("episode-row").evaluate_all("rows => rows.map((row) => +row.cells[5].textContent)") == lengths
+    visitor.click("sort-length")
+    assert keys_shown(visitor)[0] == f"{RUNS[0]}~0"
+    visitor.by("filter").fill("^exp")
+    assert keys_shown(visitor) == ["exp2~0", "exp2~50"]
+    assert visitor.text("episode-count") == "2 of 5"
+    visitor.by("filter").fill("exp(")
+    assert visitor.by("filter").get_attribute("aria-invalid") == "true"
+    visitor.by("filter").fill("")
+    visitor.click("filter-columns")
+    visitor.by("filter-length").fill("60..80")
+    visitor.by("filter-episode").fill("> 60")
+    assert keys_shown(visitor) == [LAST]
+
+
+def test_ticked_episodes_are_side_by_side(open_recordings: Open) -> None:
+    visitor = open_recordings()
+    visitor.by("episode-row").nth(1).get_by_test_id("compare").check()
+    settle(visitor)
+    assert visitor.state()["chosen"] == [LAST, "exp2~50"]
+    assert visitor.by("episode").count() == 2
+    visitor.by("frame-slider").fill("65")
+    texts = visitor.by("episode").get_by_test_id("frame-number").all_inner_texts()
+    assert texts == ["65", "60"], "the shorter one stays at its end"
+    visitor.by("sync").select_option("progress")
+    assert visitor.by("episode").nth(1).get_by_test_id("frame-number").inner_text() == "56"
+    visitor.page.wait_for_url("**episode=exp2%7E50*")
+    visitor.press("z", "z", "z")
+    assert visitor.state()["chosen"] == [LAST]
+    visitor.by("episode-row").nth(2).click()
+    assert visitor.state()["chosen"] == [f"{RUNS[0]}~50"]
+
+
+def test_numbers_of_a_step_are_those_of_numpy(open_recordings: Open, recordings: RecordingsPage) -> None:
+    visitor = open_recordings(f"{EXPLAINED}&step=31")
+    series, t = recordings.series[1][1], 30
+    probabilities = series["probabilities"][t].astype(float)
+    expected = {
+        "reward": series["rewards"][t], "return": series["rewards"][: t + 1].sum(), "value": series["values"][t],
+        "advantage": series["advantages"][t], "entropy": -(probabilities * np.log(probabilities)).sum(),
+    }  # fmt: skip
+    for name, number in expected.items():
+        shown = float(visitor.text(f"number-{name}").replace("\u2212", "-"))
+        np.testing.assert_allclose(shown, number, rtol=1e-3, err_msg=name)
+    action = int(series["actions"][t])
+    assert visitor.by("action").get_attribute("data-action") == str(action)
+    assert visitor.text("action-name") == ("no-op", "←", "→", "A")[action]
+    assert visitor.by("policy-list").locator("li").count() == 4
+
+
+def test_frames_and_maps_are_those_of_numpy(open_recordings: Open, recordings: RecordingsPage) -> None:
+    visitor = open_recordings(f"{EXPLAINED}&step=22&scale=frame&overlay=policy")
+    frame = visitor.by("episode").get_by_test_id("training-observation")
+    assert frame.get_attribute("data-frame") == "1/21"
+    np.testing.assert_array_equal(read_canvas(frame)[..., :3], draw_frame(1, 21))
+    canvas = visitor.by("episode").get_by_test_id("saliency-canvas")
+    assert canvas.get_attribute("data-step") == str(21 - 21 % EVERY)
+    codes = recordings.maps[1][1]["policy"][21 // EVERY]
+    np.testing.assert_allclose(read_canvas(canvas)[2::4, 2::4, 3], codes, atol=40)
+    visitor.press("o")
+    assert visitor.state()["shows"] == "frame"
+    assert read_canvas(canvas).max() == 0
+    visitor.press("o")
+    assert frame.count() == 0, "maps alone"
+    np.testing.assert_allclose(read_canvas(canvas)[2::4, 2::4, 3], codes, atol=40)
+
+
+def test_a_drag_over_a_track_chooses_a_range(open_recordings: Open) -> None:
+    visitor = open_recordings(EXPLAINED)
+    drag(visitor, "value", 10, 25, steps=60)
+    assert visitor.state()["range"] == [10, 25]
+    for track in ("film", "return", "policy"):
+        assert visitor.track(track).get_attribute("data-marks") == "1"
+    visitor.page.wait_for_url("**range=11-26*")
+    visitor.press("f")
+    assert visitor.text("find-count") == "16 steps are marked:"
+    visitor.by("find-results").get_by_role("button").nth(2).click()
+    assert visitor.state()["step"] == 12
+    visitor.by("range").get_by_label("Last step of the range").fill("40")
+    visitor.press("Enter", "Escape")
+    assert visitor.state()["range"] == [10, 39]
+    visitor.click("clear-range")
+    assert visitor.track("value").get_attribute("data-marks") == "0"
+
+
+def test_a_click_on_a_track_goes_there(open_recordings: Open) -> None:
+    visitor = open_recordings(EXPLAINED)
+    drag(visitor, "advantage", 33, 33, steps=60)
+    assert visitor.state()["step"] == 33
+    assert visitor.state()["range"] is None
+
+
+def test_every_control_has_a_key(open_recordings: Open) -> None:
+    visitor = open_recordings(f"{EXPLAINED}&step=1")
+    visitor.press(".", "ArrowRight")
+    assert visitor.state()["step"] == 11
+    visitor.by("jump").fill("25")
+    visitor.press("Enter")
+    visitor.page.keyboard.press("Tab")
+    visitor.press("b", ".", "b", ",")
+    state = visitor.state()
+    assert (state["step"], state["range"]) == (11, [11, 36])
+    visitor.press("b", "]")
+    state = visitor.state()
+    assert (state["range"], state["chosen"]) == (None, [f"{RUNS[0]}~50"])
+    visitor.press("[")
+    assert visitor.state()["chosen"] == ["exp2~50"]
+
+
+def test_numbers_that_were_recorded_are_tracks(open_recordings: Open) -> None:
+    visitor = open_recordings(f"{EXPLAINED}&step=60")
+    visitor.click("tracks")
+    visitor.by("track-info.lives").check()
+    visitor.by("track-entropy").check()
+    visitor.by("track-advantage").uncheck()
+    assert visitor.track("info.lives").locator(".value").inner_text() == "0"
+    assert visitor.track("entropy").count() == 1
+    assert visitor.track("advantage").count() == 0
+    visitor.page.wait_for_url("**tracks=film%2Creturn%2Cvalue%2Cpolicy%2Cinfo.lives%2Centropy*")
+
+
+def test_a_loop_begins_again_at_the_end(open_recordings: Open) -> None:
+    visitor = open_recordings(f"{EXPLAINED}&step=58")
+    visitor.click("loop")
+    visitor.click("play")
+    visitor.page.wait_for_function("() => rlClarity.state().step < 20")
+    visitor.click("play")
+
+
+def test_fifty_thousand_rows_are_drawn_as_they_come_into_view(open_recordings: Open, tmp_path: Path) -> None:
+    def many(manifest: dict[str, Any]) -> None:
+        listing = manifest["sections"][0]["data"]
+        first = listing["episodes"][0]
+        listing["episodes"] = [{**first, "episode": k, "time": k, "return": k % 977} for k in range(50_000)]
+
+    write_recordings_page(tmp_path, ((20,),), edit=many)
+    visitor = open_recordings("", tmp_path)
+    assert visitor.state()["chosen"] == [f"{RUNS[0]}~49999"]
+    assert visitor.by("episode-row").count() < 60
+    visitor.by("episodes-table").evaluate("box => (box.scrollTop = 25000 * 28)")
+    visitor.page.wait_for_selector(f'[data-key="{RUNS[0]}~24999"]')
+    assert visitor.by("episode-row").count() < 60
+    visitor.by("filter").fill("976")
+    took = visitor.page.evaluate(
+        "() => { const t = performance.now(); document.querySelector('[data-testid=sort-return]').click();"
+        " return new Promise((r) => requestAnimationFrame(() => r(performance.now() - t))); }"
+    )
+    assert took < 1000
+
+
+def test_what_is_damaged_or_too_new_is_named_and_the_rest_works(open_page: Open, tmp_path: Path) -> None:
+    def damage(manifest: dict[str, Any]) -> None:
+        listing = manifest["sections"][0]["data"]
+        listing["runs"][1]["error"] = "exp2 has version 9: update rl-clarity"
+        listing["episodes"][1]["error"] = "block 3 is damaged"
+        listing["episodes"] = listing["episodes"][:3]
+
+    write_recordings_page(tmp_path, edit=damage)
+    visitor = open_page(tmp_path, f"?episode={RUNS[0]}~50", wait=False)
+    assert visitor.text("data-error").startswith("block 3 is damaged")
+    assert visitor.text("run-error") == "exp2: exp2 has version 9: update rl-clarity"
+    visitor.by("episode-row").first.click()
+    settle(visitor)
+    assert visitor.by("track").count() == 5
+
+
+def test_a_page_without_episodes_says_what_to_add_to_the_loop(open_page: Open, tmp_path: Path) -> None:
+    def empty(manifest: dict[str, Any]) -> None:
+        listing = manifest["sections"][0]["data"]
+        listing |= {"runs": [], "episodes": [], "logdir": "/data/my runs"}
+        manifest |= {"sections": manifest["sections"][:1], "agents": [], "recordings": []}
+
+    write_recordings_page(tmp_path, edit=empty)
+    visitor = open_page(tmp_path, wait=False)
+    code = visitor.by("command").first.inner_text()
+    assert 'rl_clarity.Recorder("/data/my runs", every=50)' in code
+    compile(code, "loop", "exec")
+
+
+def test_the_state_map_and_the_tracks_are_linked(open_recordings: Open, recordings: RecordingsPage) -> None:
+    visitor = open_recordings(EXPLAINED, viewport={"width": 1366, "height": 1400})
+    cloud = visitor.by("state-map")
+    cloud.scroll_into_view_if_needed()
+    box = cloud.bounding_box()
+    assert box
+    points = recordings.points[1]
+    x, y = points["x"].astype(float), points["y"].astype(float)
+    place = np.stack([
+        box["x"] + 10 + (x - x.min()) / np.ptp(x) * (box["width"] - 20),
+        box["y"] + box["height"] - 10 - (y - y.min()) / np.ptp(y) * (box["height"] - 20),
+    ], 1)  # fmt: skip
+    middle = int(np.flatnonzero((points["trajectory"] == 0) & (points["frame"] == 25))[0])
+    visitor.page.mouse.move(*place[middle])
+    visitor.by("frame-preview").wait_for()
+    visitor.page.mouse.click(*place[middle])
+    settle(visitor)
+    assert visitor.state()["chosen"] == ["exp2~0"]
+    assert abs(visitor.state()["step"] - 25) <= 1
+    low, high = place[:20].min(0) - 8, place[:20].max(0) + 8
+    visitor.page.mouse.move(*low)
+    visitor.page.mouse.down()
+    for corner in ((high[0], low[1]), (high[0], high[1]), (low[0], high[1]), tuple(low)):
+        visitor.page.mouse.move(*corner, steps=4)
+    visitor.page.mouse.up()
+    visitor.by("find-results").wait_for()
+    inside = ((place >= low) & (place <= high)).all(1).sum()
+    count = int(visitor.text("find-count").split()[0])
+    assert abs(count - inside) <= 1
+    assert visitor.track("value").get_attribute("data-marks") == "1"
+    visitor.press("Escape", "z")
+    assert visitor.track("value").get_attribute("data-marks") == "0", "undo"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_recordings(open_recordings: Open, axe: str, scheme: str) -> None:
+    visitor = open_recordings(f"{EXPLAINED}&episode={RUNS[0]}~50&range=5-9", color_scheme=scheme)
+    assert violations(visitor, axe) == []
+    for key in ("f", "n", "t", "?"):
+        visitor.press(key)
+        visitor.by("drawer").wait_for()
+        assert violations(visitor, axe) == [], f"with the panel of {key}"
+
+
+@pytest.mark.parametrize("width", [1000, 390])
+def test_nothing_is_wider_than_the_window(open_recordings: Open, width: int) -> None:
+    visitor = open_recordings(EXPLAINED, viewport={"width": width, "height": 600})
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def play(recorder: rl_clarity.Recorder, steps: int, *, end: bool = True) -> None:
+    """Record steps of an episode whose frames have the number of the step as their color."""
+    for t in range(steps):
+        recorder.add(
+            observation=np.full((16, 16, 3), t, np.uint8), action=t % 3, reward=1.0,
+            terminated=end and t == steps - 1, truncated=False, frame=np.full((16, 16, 3), t, np.uint8),
+            logits=np.array([0.0, 1.0, 2.0], np.float32), value=float(t), training_step=t,
+        )  # fmt: skip
+
+
+def test_live_episodes_grow_and_new_ones_appear(chromium_browser: Browser, tmp_path: Path) -> None:
+    with serve_recordings(tmp_path) as server:
+        context = chromium_browser.new_context(viewport={"width": 1366, "height": 768})
+        page, asked = context.new_page(), []
+        context.on("request", lambda request: asked.append(request.url))
+        visitor = Visitor(page, tmp_path)
+        page.goto(server.address + "?token=kept")
+        visitor.by("tour-skip").click()
+        assert str(tmp_path) in visitor.text("start"), "nothing is recorded yet"
+        metadata = {"action_combos": [["LEFT"], ["RIGHT"], ["FIRE"]]}
+        with rl_clarity.Recorder(tmp_path / "exp1", metadata=metadata) as recorder:
+            play(recorder, 70, end=False)
+            page.wait_for_selector("[data-testid=live]")
+            settle(visitor)
+            before = int(visitor.by("episode").get_attribute("data-steps") or 0)
+            assert 32 <= before <= 70
+            visitor.by("frame-slider").fill("31")
+            assert read_canvas(visitor.by("training-observation"))[0, 0, 0] == 30
+            assert "rl-clarity explain" in visitor.text("not-explained")
+            play(recorder, 80)
+            page.wait_for_selector('[data-testid=episode][data-steps="150"]')
+            assert visitor.state()["step"] == 30
+            assert visitor.by("live").count() == 0, "it has ended"
+            play(recorder, 12)
+        page.wait_for_function("() => rlClarity.episodes().length === 2")
+        state = visitor.state()
+        assert (state["chosen"], state["step"]) == (["exp1~0"], 30), "new ones do not move the selection"
+        assert page.url.startswith(f"{server.address}?token=kept#"), "the server's part of the address stays"
+        visitor.by("episode-row").first.click()
+        page.wait_for_selector('[data-testid=episode][data-steps="12"]')
+        with page.expect_response(lambda answer: answer.url.endswith("manifest.json") and answer.status == 304):
+            pass
+        assert visitor.messages == []
+        assert all(url.startswith((server.address, "data:", "blob:")) for url in asked)
+        server.gone = True
+        visitor.by("server-gone").wait_for()
+        assert visitor.by("episode").get_attribute("data-steps") == "12", "what is loaded stays"
+        server.gone = False
+        visitor.by("server-gone").wait_for(state="detached")
+        context.close()
