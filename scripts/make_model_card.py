@@ -14,7 +14,6 @@ resumed by the same command:
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import shutil
 import tempfile
@@ -25,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.ablation import AblationReport, ablate
-from rl_clarity.analyses.sanity import COMPLETE, MethodReport, SanityReport
 from rl_clarity.checking import check
 from rl_clarity.evaluation import AGENT, evaluate, summary
 from rl_clarity.evaluation import RANDOM as RANDOM_POLICY
@@ -33,7 +31,19 @@ from rl_clarity.evaluation import UNSEEN as UNSEEN_LEVELS
 from rl_clarity.formats import baselines, read, safe_joblib
 from rl_clarity.formats.safe_files import Budget
 from rl_clarity.training.logs import read_csv
-from rl_clarity.training.options import TrainOptions
+from scripts.cards import (
+    LICENSE,
+    check_facts,
+    check_lines,
+    command,
+    curve_line,
+    evaluation_cells,
+    game_text,
+    network_text,
+    rounded,
+    signed_interval,
+    table_line,
+)
 from scripts.curve import curve
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
@@ -174,32 +184,6 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
     return {"layer": layer, "episodes": report.episodes, "tests": report.tests, "note": note, "rows": rows}
 
 
-def check_facts(report: SanityReport) -> dict[str, Any]:
-    """What the card says of saliency methods: numbers with four digits."""
-
-    def short(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: short(one) for key, one in value.items()}
-        if isinstance(value, list):
-            return [short(one) for one in value]
-        return round(value, 4) if isinstance(value, float) else value
-
-    values: dict[str, Any] = short(report.to_dict())
-    return values
-
-
-def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of an evaluation on the card."""
-    low, high = result["interval"]
-    return {
-        "episodes": result["episodes"],
-        "mean": round(result["mean_return"], 3),
-        "standard_error": round(result["standard_error"], 3),
-        "interval": [round(low, 3), round(high, 3)],
-        "mean_length": round(result["mean_length"], 1),
-    }
-
-
 def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Stages of the training with different options, as far as checkpoints were kept (`save_all`)."""
     kept = [(trained_timesteps(path), dict(read(path).metadata)) for path in save_dir.glob("checkpoint-*.jd")]
@@ -236,11 +220,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "",
         "| evaluation | mean return | standard error | 95 % interval | episodes | mean length |",
         "|---|---|---|---|---|---|",
-        *(
-            f"| {label} | {r['mean']:.2f} | {r['standard_error']:.2f} | {interval_text(r)} | {r['episodes']} "
-            f"| {r['mean_length']:.0f} |"
-            for label, r in facts["returns"].items()
-        ),
+        *(table_line(label, *evaluation_cells(r), f"{r['mean_length']:.0f}") for label, r in facts["returns"].items()),
         "",
         "Every environment plays the same number of episodes, all to their end; actions are sampled from the policy.",
         "To repeat the evaluation:",
@@ -249,7 +229,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         f"rl-clarity evaluate models:{name} --episodes {episodes} --random",
         "```",
         "",
-        f"![Mean return of the last 100 episodes against environment steps]({name}.svg)",
+        curve_line(name),
         "",
         *ablation_lines(name, facts.get("ablation")),
         *check_lines(name, facts.get("checks")),
@@ -265,7 +245,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         f"SHA-256 of `{name}.jd` ({facts['bytes']:,} bytes): `{facts['sha256']}`"
         f"{'. Its parameters are in half precision.' if facts.get('half_precision') else ''}",
         "",
-        "License: MIT, like the project.",
+        LICENSE,
     ]
     return "\n".join(lines) + "\n"
 
@@ -285,9 +265,9 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         f"{facts['tests']} tests (Holm). The last columns are shares of episodes by what ended them, with their change "
         f"in points. {facts['note']}".rstrip(),
         "",
-        _table_line("feature", "attribution", "ablation", "return", "change", "p", *own["causes"]),
+        table_line("feature", "attribution", "ablation", "return", "change", "p", *own["causes"]),
         "|---" * (6 + len(own["causes"])) + "|",
-        _table_line(
+        table_line(
             *("none", "", "", f"{own['return']['unedited']:.2f}", "", ""),
             *(f"{one['unedited']:.1%}" for one in own["causes"].values()),
         ),
@@ -296,7 +276,7 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
     ]
     returns = [
         f"- Without feature {row['feature']}, the return changes by {row['return']['difference']:+.2f}, beyond chance "
-        f"(corrected interval {_signed_interval(row['return']['corrected_interval'])})."
+        f"(corrected interval {signed_interval(row['return']['corrected_interval'])})."
         for row in rows
         if row["return"]["adjusted_p"] < SIGNIFICANT
     ]
@@ -321,67 +301,6 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
     return [*lines, "", "To repeat it:", "", "```sh", f"{command} --nmf-features {len(rows)}", "```", ""]
 
 
-def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
-    """The section of the card on saliency methods; empty without it."""
-    if facts is None:
-        return []
-    methods = [MethodReport.from_dict(one) for one in facts["methods"]]
-    unchanged = [one for one in methods if one.randomization and not one.depends_on_parameters]
-    slow = [one for one in methods if not one.beats_random]
-    lines = [
-        "## Can saliency maps of this agent be trusted?",
-        "",
-        f"Every saliency method, checked on {facts['frames']} frames; the explained output is the {facts['output']}. "
-        "With random weights, maps of a method that explains the network change: the table has their rank correlation "
-        "and structural similarity (SSIM) with the trained network's, once all layers are random. Deletion blurs "
-        "pixels in the order of the map, insertion restores them; the numbers are areas under the change of the "
-        "output, less those of another order, with 95 % bootstrap intervals: above 0, the map's order is faster. The "
-        "gap is what a method that integrates along a path does not account for. `docs/guides/checks.md` explains the "
-        f"checks. {facts['note']}".rstrip(),
-        "",
-        _table_line(
-            *("method", "rank correlation", "SSIM", "deletion against random", "against the center"),
-            *("insertion against random", "against the center", "gap"),
-        ),
-        "|---" * 8 + "|",
-        *map(_check_row, methods),
-        "",
-    ]
-    if unchanged:
-        lines.append(
-            f"- **Fails:** the maps of {_names(unchanged)} stay similar (rank correlation of 0.5 or more) when all "
-            "weights are random: they depend little on what was learned."
-        )
-    else:
-        lines.append("- The maps of all methods change (rank correlation below 0.5) when all weights are random.")
-    if slow:
-        lines.append(
-            f"- **Fails:** removing pixels in the order of {_names(slow)} is no faster than in a random order."
-        )
-    else:
-        lines.append("- Removing pixels in the order of any method's maps changes the output faster than at random.")
-    if incomplete := [one for one in methods if not one.adds_up]:
-        lines.append(f"- **Fails:** a gap of more than {COMPLETE:.0%} is left by: {_names(incomplete)}.")
-    command = f"rl-clarity check models:{name} out/{name.replace('/', '-')}-check --frames {facts['frames']}"
-    return [*lines, "", "To repeat it:", "", "```sh", command, "```", ""]
-
-
-def _check_row(method: MethodReport) -> str:
-    last = method.randomization[-1] if method.randomization else None
-    orders = [one[key] for one in (method.deletion, method.insertion) for key in ("above_random", "above_center")]
-    return _table_line(
-        method.label,
-        "" if last is None else f"{last.rank_correlation:.2f}",
-        "" if last is None else f"{last.ssim:.2f}",
-        *(f"{one.mean:+.3f} ({one.low:+.3f} to {one.high:+.3f})" for one in orders),
-        "" if method.completeness is None else f"{method.completeness:.1%}",
-    )
-
-
-def _names(methods: Sequence[MethodReport]) -> str:
-    return "; ".join(one.label for one in methods)
-
-
 def _shares(actions: Mapping[str, Any]) -> str:
     """Shares of steps, the largest differences first."""
     order = sorted(actions.items(), key=lambda item: -abs(item[1]["difference"]))
@@ -390,36 +309,15 @@ def _shares(actions: Mapping[str, Any]) -> str:
 
 def _ablation_row(row: Mapping[str, Any]) -> str:
     change = row["return"]
-    return _table_line(
+    return table_line(
         str(row["feature"]),
         f"{row['attribution']:.3f}",
         f"{row['ablation']:+.3f}",
         f"{change['ablated']:.2f}",
-        f"{change['difference']:+.2f} ({_signed_interval(change['interval'])})",
+        f"{change['difference']:+.2f} ({signed_interval(change['interval'])})",
         f"{change['adjusted_p']:.2g}",
         *(f"{one['ablated']:.1%} ({100 * one['difference']:+.1f})" for one in row["causes"].values()),
     )
-
-
-def _table_line(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _signed_interval(interval: Sequence[float]) -> str:
-    low, high = interval
-    return f"{low:+.2f} to {high:+.2f}"
-
-
-def command(options: Mapping[str, Any], name: str, timesteps: int) -> str:
-    """The call of `rl_clarity.train` with these options, without default values."""
-    defaults = {field.name: field.default for field in dataclasses.fields(TrainOptions)}
-    defaults["lambda"] = defaults.pop("lambda_")
-    changed = {key: value for key, value in options.items() if key in defaults and value != defaults[key]}
-    changed |= {"timesteps_per_proc": timesteps}
-    extra = "".join(f"    {key}={value!r},\n" for key, value in changed.items() if key != "lambda")
-    if "lambda" in changed:
-        extra += f"    **{{'lambda': {changed['lambda']!r}}},\n"
-    return f"rl_clarity.train(\n    'runs/{name}',\n{extra})"
 
 
 def write_index(models: Path) -> None:
@@ -438,7 +336,7 @@ def write_index(models: Path) -> None:
             *(_with_error(returns.get(label)) for label in ("training levels", "unseen levels", RANDOM)),
             f"{facts['timesteps'] / 1e6:.2f} million",
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(table_line(*cells))
     readme = models / "README.md"
     text = readme.read_text()
     before, _, rest = text.partition(INDEX[0])
@@ -448,22 +346,6 @@ def write_index(models: Path) -> None:
 
 def _with_error(result: Mapping[str, float] | None) -> str:
     return "" if result is None else f"{result['mean']:.2f} ± {result['standard_error']:.2f}"
-
-
-def interval_text(result: Mapping[str, Any]) -> str:
-    low, high = result["interval"]
-    return f"{low:.2f} to {high:.2f}"
-
-
-def network_text(args: Mapping[str, Any]) -> str:
-    recurrent = " + LSTM" if args.get("use_lstm") else f" + GRU of {units}" if (units := args.get("gru_units")) else ""
-    return f"`{args['cnn']}`{recurrent}"
-
-
-def game_text(args: Mapping[str, Any]) -> str:
-    name = args.get("env_name") or args.get("env_id")
-    mode = args.get("distribution_mode")
-    return f"{name} ({mode} levels)" if mode else str(name)
 
 
 if __name__ == "__main__":

@@ -23,20 +23,20 @@ import rl_clarity
 from rl_clarity.evaluation import AGENT, RANDOM, evaluate, summary
 from rl_clarity.formats import read
 from rl_clarity.training.logs import read_csv
-from scripts.curve import curve
-from scripts.make_model_card import (
-    MODELS,
-    SEED,
+from scripts.cards import (
+    LICENSE,
     check_facts,
     check_lines,
     command,
+    curve_line,
+    evaluation_cells,
     game_text,
-    interval_text,
     network_text,
     rounded,
-    trained_timesteps,
-    write_half_precision,
+    table_line,
 )
+from scripts.curve import curve
+from scripts.make_model_card import MODELS, SEED, trained_timesteps, write_half_precision
 
 MAX_BYTES = 8_000_000
 MIN_COUNT = 6
@@ -171,8 +171,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "| checkpoint | steps | mean return | standard error | 95 % interval | games |",
         "|---|---|---|---|---|---|",
         *(
-            f"| {one['name']} | {one.get('timesteps', '')} | {one['mean']:.2f} "
-            f"| {one['standard_error']:.2f} | {interval_text(one)} | {one['episodes']} |"
+            table_line(one["name"], str(one.get("timesteps", "")), *evaluation_cells(one))
             for one in [*checkpoints, random]
         ),
         "",
@@ -182,7 +181,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         f"rl-clarity compare out/{name} models:{name}",
         "```",
         "",
-        f"![Mean return of the last 100 episodes against environment steps]({name}.svg)",
+        curve_line(name),
         "",
         "## Training",
         "",
@@ -195,7 +194,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "with their parameters in half precision.",
         "",
         *check_lines(f"{name}/{checkpoints[-1]['name']}", facts.get("checks")),
-        "License: MIT, like the project.",
+        LICENSE,
     ]
     return "\n".join(lines) + "\n"
 

@@ -224,7 +224,7 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
             maps.append(compute_maps(one.agent, method, observations[chosen], outputs, states))
         work.report(part.stop / steps)
     arrays = _output_arrays(seen)
-    if maps:
+    if method is not None and maps:
         values = np.concatenate(maps, axis=1)
         frames = np.arange(0, steps, every)
         arrays |= map_arrays(frames, dict(zip(outputs, values, strict=True)), signed=METHODS[method].signed)

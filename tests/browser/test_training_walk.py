@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -132,7 +132,7 @@ def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def open_real(open_page: Open, real: Real) -> Open:
+def open_real(open_page: Open, real: Real) -> Iterator[Open]:
     """`open_real(query)` opens the page; every request it makes is for a file of its directory."""
 
     def open_at(query: str = "", **options: object) -> Visitor:

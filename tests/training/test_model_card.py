@@ -20,8 +20,9 @@ from rl_clarity.pages.results import Page
 from rl_clarity.resources import models_directory
 from rl_clarity.training import train
 from rl_clarity.training.options import train_options
+from scripts.cards import check_facts, check_lines, command
 from scripts.curve import curve, ticks
-from scripts.make_model_card import INDEX, MAX_BYTES, RANDOM, check_facts, check_lines, command, main, ship
+from scripts.make_model_card import INDEX, MAX_BYTES, RANDOM, main, ship
 from tests.training.small import COLUMNS_ID, tiny
 
 

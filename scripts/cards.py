@@ -1,0 +1,147 @@
+"""What the cards of included agents and of series of checkpoints share: numbers of facts, and lines of Markdown."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rl_clarity.analyses.sanity import COMPLETE, MethodReport, SanityReport
+from rl_clarity.training.options import TrainOptions
+
+LICENSE = "License: MIT, like the project."
+
+
+def curve_line(name: str) -> str:
+    """The learning curve that is beside a card."""
+    return f"![Mean return of the last 100 episodes against environment steps]({name}.svg)"
+
+
+def evaluation_cells(result: Mapping[str, Any]) -> list[str]:
+    """Mean return, standard error, interval and episodes of an evaluation."""
+    numbers = (f"{result['mean']:.2f}", f"{result['standard_error']:.2f}")
+    return [*numbers, interval_text(result), str(result["episodes"])]
+
+
+def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of an evaluation on the card."""
+    low, high = result["interval"]
+    return {
+        "episodes": result["episodes"],
+        "mean": round(result["mean_return"], 3),
+        "standard_error": round(result["standard_error"], 3),
+        "interval": [round(low, 3), round(high, 3)],
+        "mean_length": round(result["mean_length"], 1),
+    }
+
+
+def check_facts(report: SanityReport) -> dict[str, Any]:
+    """What the card says of saliency methods: numbers with four digits."""
+
+    def short(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: short(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [short(one) for one in value]
+        return round(value, 4) if isinstance(value, float) else value
+
+    values: dict[str, Any] = short(report.to_dict())
+    return values
+
+
+def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
+    """The section of the card on saliency methods; empty without it."""
+    if facts is None:
+        return []
+    methods = [MethodReport.from_dict(one) for one in facts["methods"]]
+    unchanged = [one for one in methods if one.randomization and not one.depends_on_parameters]
+    slow = [one for one in methods if not one.beats_random]
+    lines = [
+        "## Can saliency maps of this agent be trusted?",
+        "",
+        f"Every saliency method, checked on {facts['frames']} frames; the explained output is the {facts['output']}. "
+        "With random weights, maps of a method that explains the network change: the table has their rank correlation "
+        "and structural similarity (SSIM) with the trained network's, once all layers are random. Deletion blurs "
+        "pixels in the order of the map, insertion restores them; the numbers are areas under the change of the "
+        "output, less those of another order, with 95 % bootstrap intervals: above 0, the map's order is faster. The "
+        "gap is what a method that integrates along a path does not account for. `docs/guides/checks.md` explains the "
+        f"checks. {facts['note']}".rstrip(),
+        "",
+        table_line(
+            *("method", "rank correlation", "SSIM", "deletion against random", "against the center"),
+            *("insertion against random", "against the center", "gap"),
+        ),
+        "|---" * 8 + "|",
+        *map(_check_row, methods),
+        "",
+    ]
+    if unchanged:
+        lines.append(
+            f"- **Fails:** the maps of {_names(unchanged)} stay similar (rank correlation of 0.5 or more) when all "
+            "weights are random: they depend little on what was learned."
+        )
+    else:
+        lines.append("- The maps of all methods change (rank correlation below 0.5) when all weights are random.")
+    if slow:
+        lines.append(
+            f"- **Fails:** removing pixels in the order of {_names(slow)} is no faster than in a random order."
+        )
+    else:
+        lines.append("- Removing pixels in the order of any method's maps changes the output faster than at random.")
+    if incomplete := [one for one in methods if not one.adds_up]:
+        lines.append(f"- **Fails:** a gap of more than {COMPLETE:.0%} is left by: {_names(incomplete)}.")
+    command = f"rl-clarity check models:{name} out/{name.replace('/', '-')}-check --frames {facts['frames']}"
+    return [*lines, "", "To repeat it:", "", "```sh", command, "```", ""]
+
+
+def _check_row(method: MethodReport) -> str:
+    last = method.randomization[-1] if method.randomization else None
+    orders = [one[key] for one in (method.deletion, method.insertion) for key in ("above_random", "above_center")]
+    return table_line(
+        method.label,
+        "" if last is None else f"{last.rank_correlation:.2f}",
+        "" if last is None else f"{last.ssim:.2f}",
+        *(f"{one.mean:+.3f} ({one.low:+.3f} to {one.high:+.3f})" for one in orders),
+        "" if method.completeness is None else f"{method.completeness:.1%}",
+    )
+
+
+def _names(methods: Sequence[MethodReport]) -> str:
+    return "; ".join(one.label for one in methods)
+
+
+def table_line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def signed_interval(interval: Sequence[float]) -> str:
+    low, high = interval
+    return f"{low:+.2f} to {high:+.2f}"
+
+
+def command(options: Mapping[str, Any], name: str, timesteps: int) -> str:
+    """The call of `rl_clarity.train` with these options, without default values."""
+    defaults = {field.name: field.default for field in dataclasses.fields(TrainOptions)}
+    defaults["lambda"] = defaults.pop("lambda_")
+    changed = {key: value for key, value in options.items() if key in defaults and value != defaults[key]}
+    changed |= {"timesteps_per_proc": timesteps}
+    extra = "".join(f"    {key}={value!r},\n" for key, value in changed.items() if key != "lambda")
+    if "lambda" in changed:
+        extra += f"    **{{'lambda': {changed['lambda']!r}}},\n"
+    return f"rl_clarity.train(\n    'runs/{name}',\n{extra})"
+
+
+def interval_text(result: Mapping[str, Any]) -> str:
+    low, high = result["interval"]
+    return f"{low:.2f} to {high:.2f}"
+
+
+def network_text(args: Mapping[str, Any]) -> str:
+    recurrent = " + LSTM" if args.get("use_lstm") else f" + GRU of {units}" if (units := args.get("gru_units")) else ""
+    return f"`{args['cnn']}`{recurrent}"
+
+
+def game_text(args: Mapping[str, Any]) -> str:
+    name = args.get("env_name") or args.get("env_id")
+    mode = args.get("distribution_mode")
+    return f"{name} ({mode} levels)" if mode else str(name)
