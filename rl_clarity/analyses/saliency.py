@@ -14,7 +14,7 @@ from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.input_integrated_gradients import input_integrated_gradients
 from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
 from rl_clarity.analyses.attribution.perturbation import BATCH_BYTES, PerturbationGrid, perturbation_saliency
-from rl_clarity.analyses.attribution.saliency import POLICY, SaliencyOutput, best_action_score, is_policy
+from rl_clarity.analyses.attribution.saliency import GREEDY, POLICY, SaliencyOutput, is_policy
 from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
 from rl_clarity.analyses.layers import MEMORY_HINT, gradient_bytes, sample_frames
 from rl_clarity.environments.atari import area_weights
@@ -190,10 +190,7 @@ def compute_maps(
     Gradients are summed, as magnitudes, over the channels and the pixels of each of the grid's cells.
     """
     chosen = METHODS[method]
-    scores = [
-        best_action_score(agent, observations, state) if chosen.signed and is_policy(output) else output
-        for output in outputs
-    ]
+    scores = [GREEDY if chosen.signed and is_policy(output) else output for output in outputs]
     values = chosen.function(agent, observations, scores, state=state, **chosen.parameters)
     if chosen.is_grid:
         return values

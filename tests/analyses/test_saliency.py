@@ -148,7 +148,7 @@ def test_forecast_counts_maps(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"saliency": ["jakobian"]}, "saliency='jakobian' is not one of perturbation, jacobian, smooth_gradients"),
+        ({"saliency": ["jakobian"]}, "saliency='jakobian' is not one of perturbation, signed_perturbation, jacobian"),
         ({"saliency": "jacobian"}, "saliency='jacobian' must be a sequence"),
         ({"saliency_every": 0}, "saliency_every=0 must be from 1 to 64"),
         ({"saliency_every": 65}, "saliency_every=65 must be from 1 to 64"),

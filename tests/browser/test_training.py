@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from rl_clarity.jobs.directory import LocalDirectory
+from rl_clarity.pages.document import read_manifest, write_page
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.test_accessibility import violations
 from tests.browser.training_pages import EVERY, LENGTHS, TrainingPage, write_training_page
@@ -433,6 +435,30 @@ def test_checks_and_provenance_are_in_trust(open_training: Open) -> None:
     visitor.press("t")
     assert "No checks were made" in visitor.text("drawer")
     assert "half a million.jd" in visitor.text("drawer")
+
+
+def test_checks_that_were_made_are_in_trust(open_page: Open, tmp_path: Path) -> None:
+    write_training_page(tmp_path, ((20, 12), (16,)))
+    manifest = read_manifest((tmp_path / "interface.html").read_bytes())
+    columns = [{"key": "method", "label": "method"}, {"key": "weights", "label": "with random weights"}]
+    data = {"columns": columns, "rows": [{"method": "Jacobian", "weights": "changes"}], "caption": "On 8 frames."}
+    manifest["sections"].append(
+        {"kind": "checks", "agent": "agent-2", "title": "Checks", "panel": "table", "data": data}
+    )
+    write_page(LocalDirectory(tmp_path), manifest)
+    visitor = open_page(tmp_path, wait=False)
+    visitor.press("t")
+    for text in ("half a million", "On 8 frames.", "Jacobian", "changes"):
+        assert text in visitor.text("drawer")
+    assert visitor.by("panel-checks").count() == 0
+
+
+def test_frames_are_shown_in_grey(open_training: Open) -> None:
+    visitor = open_training("?step=21&grey=1")
+    canvas = visitor.by("film-4").get_by_test_id("training-observation")
+    assert np.ptp(read_canvas(canvas)[..., :3], axis=-1).max() == 0
+    visitor.by("grey").uncheck()
+    assert np.ptp(read_canvas(canvas)[..., :3], axis=-1).max() > 50
 
 
 def test_what_is_shown_is_saved(open_training: Open, training: TrainingPage) -> None:

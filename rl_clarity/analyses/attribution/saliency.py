@@ -17,7 +17,7 @@ SaliencyOutput: TypeAlias = Score
 """"policy" (all logits, or all action values), "value", or any other score: an action's index, a tuple of indices (the
 sum of their logits), "greedy", or weights by "value" or index. A list is several outputs."""
 
-POLICY = "policy"
+POLICY, GREEDY = "policy", "greedy"
 
 
 def as_outputs(output: SaliencyOutput | list[Any]) -> list[SaliencyOutput]:
@@ -64,9 +64,8 @@ def logit_score(logits: np.ndarray) -> Score:
     return {action: logits[:, action] for action in range(logits.shape[1])}
 
 
-def best_action_score(agent: Agent, observations: np.ndarray, state: State = None) -> Score:
-    """The score that is the logit (or action value) of the best action at each observation (B, H, W, C)."""
-    results, columns = head_columns(agent.forward(observations, state))
+def best_action_score(results: np.ndarray, columns: dict[str, int]) -> Score:
+    """The score that is the logit (or action value) of the best action at each observation, from its heads (B, n)."""
     best = results[:, : next(iter(columns.values()))].argmax(axis=1)
     return {action: (best == action).astype(np.float32) for action in np.unique(best).tolist()}
 
@@ -80,19 +79,24 @@ def linear_scores(
 ) -> list[Score]:
     """Scores that gradients of outputs can be taken of; "policy" is weighted by the logits at the observations.
 
-    `images` (B, H, W, C) replace the network's input. The network is only evaluated for "policy".
+    `images` (B, H, W, C) replace the network's input. The network is only evaluated for "policy" and "greedy".
     """
-    if not any(is_policy(output) for output in outputs):
+    if not any(is_policy(output) or is_greedy(output) for output in outputs):
         return list(outputs)
     results, columns = head_columns(
         agent.forward(observations, state, write=None if images is None else {INPUT: images})
     )
     logits = logit_score(results[:, : next(iter(columns.values()))])
-    return [logits if is_policy(output) else output for output in outputs]
+    best = best_action_score(results, columns)
+    return [logits if is_policy(output) else best if is_greedy(output) else output for output in outputs]
 
 
 def is_policy(output: Any) -> bool:
     return isinstance(output, str) and output == POLICY
+
+
+def is_greedy(output: Any) -> bool:
+    return isinstance(output, str) and output == GREEDY
 
 
 def output_differences(
@@ -123,7 +127,8 @@ def output_differences(
         if is_policy(output):
             scores.append(0.5 * np.square(difference[..., :width]).sum(axis=-1))
             continue
-        weights = select_scores([output], columns, len(results), lambda: results)[:, 0]  # (B, n)
+        score = best_action_score(results, columns) if is_greedy(output) else output
+        weights = select_scores([score], columns, len(results), lambda: results)[:, 0]  # (B, n)
         change = np.einsum("bpn,bn->bp", difference, weights)
         scores.append(change if signed else 0.5 * np.square(change))
     return np.stack(scores)

@@ -4,6 +4,7 @@ import { changed, initialSelection } from "./selection.js";
 /** A change of these is a place to come back to with the browser's back button. */
 export const PLACES = ["chosen", "episode"];
 const TEXTS = ["sync", "method", "overlay", "scale", "output"];
+const FLAGS = ["path", "grey"];
 const NUMBERS = ["opacity", "threshold", "sure", "window", "visible"];
 /** Longest name of a region in an address. */
 const LONGEST = 60;
@@ -18,7 +19,7 @@ export function toQuery(training, selection, kept = {}) {
   for (const key of [...TEXTS, ...NUMBERS]) if (selection[key] !== defaults[key]) query.set(key, selection[key]);
   // Other readers may prefer another palette, so only the standard one is left out.
   if (selection.palette !== "standard" || defaults.palette !== "standard") query.set("palette", selection.palette);
-  if (selection.path) query.set("path", "1");
+  for (const key of FLAGS) if (selection[key]) query.set(key, "1");
   const { rows, columns, boxes, names } = selection.regions;
   if (rows !== 2 || columns !== 2) query.set("grid", `${rows}x${columns}`);
   if (boxes.length) query.set("boxes", boxes.map((box) => box.map(short).join("~")).join(","));
@@ -58,7 +59,7 @@ export function fromQuery(training, text) {
   for (const name of ["episode", "step", "region"]) if (number(name) !== null) patch[name] = number(name) - 1;
   for (const name of [...TEXTS, "palette"]) if (query.has(name)) patch[name] = query.get(name);
   for (const name of NUMBERS) if (number(name) !== null) patch[name] = number(name);
-  if (query.has("path")) patch.path = query.get("path") === "1";
+  for (const key of FLAGS) if (query.has(key)) patch[key] = query.get(key) === "1";
   patch.regions = regionsFrom(query);
   patch.brushes = Object.fromEntries(query.getAll("brush").map(brushFrom).filter(Boolean));
   if (query.has("axes")) patch.axes = query.get("axes").split("~");

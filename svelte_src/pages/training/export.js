@@ -12,6 +12,7 @@ import {
   textWidth,
   writeText,
 } from "../../kit/image/figure.js";
+import { greyImage } from "../../kit/image/grey.js";
 import { FONT, GAP, LINE } from "../../kit/image/figure.js";
 import { overlayImage } from "../../kit/image/overlay.js";
 import { toCsv } from "../../kit/shell/format.js";
@@ -71,7 +72,8 @@ async function frameCanvas({ views, plays, selection }, index, frame, scale) {
     observation: manifest.observation,
   };
   const map = chunk && method ? overlayImage(about) : null;
-  const layers = [[bitmap, 1], ...(map ? [[pixelCanvas(map.image), selection.now.opacity]] : [])];
+  const base = selection.now.grey ? greyImage(bitmap, false) : bitmap;
+  const layers = [[base, 1], ...(map ? [[pixelCanvas(map.image), selection.now.opacity]] : [])];
   return scaled({ width: bitmap.width * scale, height: bitmap.height * scale }, layers);
 }
 

@@ -28,7 +28,7 @@ import * as trust from "./Trust.svelte";
 export const panels = { trust, export: files };
 
 /** Kinds of sections that this page's own panels draw. */
-export const sections = ["trajectories", "saliency", "training"];
+export const sections = ["trajectories", "saliency", "training", "checks"];
 
 /** Panels by slot; `aside` opens at the side. */
 export const layout = {

@@ -21,6 +21,7 @@ import { methodsOf } from "./checkpoints.js";
  * @property {number} threshold share of a region's largest share of the value's saliency at which a moment is marked
  * @property {number} sure probability above which the policy is sure
  * @property {number} window maps of a rolling mean
+ * @property {boolean} grey whether frames are without colors
  * @property {boolean} path whether frames show the path of the map's peak
  * @property {Object<string, number[]>} brushes [low, high] by axis; that of the axis `step` is the range of steps
  * @property {string[]} axes in their order; others follow
@@ -52,6 +53,7 @@ export function initialSelection({ checkpoints, view }) {
     region: 0,
     window: 10,
     path: false,
+    grey: false,
     brushes: {},
     axes: [],
     visible: null,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,14 @@ class TestPerturbation:
         maps = perturbation_saliency(agent, OBSERVATIONS, ["policy", "greedy"])
         assert maps.shape == (2, 3, 16, 16)
         assert np.all(maps[0] >= maps[1] - 1e-9)  # one action value is part of all
+
+    def test_the_best_action_of_a_policy(self) -> None:
+        agent: Any = TinyAgent(observation_shape=(16, 16, 3), num_actions=4)
+        best = agent.forward(OBSERVATIONS).policy_logits.argmax(1)
+        for method in (partial(perturbation_saliency, signed=True), jacobian_saliency):
+            maps = method(agent, OBSERVATIONS, "greedy")
+            for one, action, observation in zip(maps, best, OBSERVATIONS, strict=True):
+                np.testing.assert_allclose(one, method(agent, observation[None], int(action))[0], atol=1e-6)
 
     def test_equals_the_original(self, shared_formats: Path) -> None:
         folder = shared_formats / "baby-a3c" / "breakout-v4"
