@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.machine import convolution_peak, multiply_adds
 
 FRACTION = 8
@@ -25,7 +27,7 @@ KINDS = {"without causal numbers": {"ablation_every": None}, "default": {}}
 
 def measure(fraction: int = FRACTION, repeats: int = REPEATS) -> dict[str, Any]:
     """Time, processor time, memory and bytes of both kinds of job, and of their convolutions at peak speed."""
-    operations = _operations(fraction)
+    operations, ablation = _operations(fraction)
     jobs: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
     peaks: dict[str, list[float]] = {"seconds": [], "cpu_seconds": []}
     for _ in range(repeats):
@@ -34,7 +36,8 @@ def measure(fraction: int = FRACTION, repeats: int = REPEATS) -> dict[str, Any]:
             peaks["cpu_seconds"].append(operations / convolution_peak(clock=time.process_time))
             jobs[kind].append(_run(options, fraction))
     fastest = {kind: {key: min(job[key] for job in runs) for key in runs[0]} for kind, runs in jobs.items()}
-    return {"fraction": fraction, "jobs": fastest, "convolutions": {key: min(values) for key, values in peaks.items()}}
+    bounds = {key: min(values) for key, values in peaks.items()}
+    return {"fraction": fraction, "jobs": fastest, "convolutions": bounds, "ablation": ablation / operations}
 
 
 def lines(result: dict[str, Any]) -> list[str]:
@@ -49,16 +52,18 @@ def lines(result: dict[str, Any]) -> list[str]:
         )
     rows.append(f"{'convolutions at peak speed':28} {bound['seconds']:6.1f} s {bound['cpu_seconds']:8.1f} s")
     plain, default = (jobs[kind] for kind in KINDS)
+    with_ablation = 1 + result["ablation"]  # its passes are neither gradients nor steps of the policy
     for key, name in (("seconds", "time"), ("cpu_seconds", "processor time")):
         rows.append(
             f"{name}: {default[key] / plain[key] - 1:+.0%} with causal numbers, "
-            f"{default[key] / bound[key]:.2f} times the convolutions"
+            f"{default[key] / bound[key]:.2f} times the convolutions, "
+            f"{default[key] / bound[key] / with_ablation:.2f} times with those of ablation"
         )
     return rows
 
 
-def _operations(fraction: int) -> float:
-    """Multiply-adds of the policy's steps and of the gradients."""
+def _operations(fraction: int) -> tuple[float, float]:
+    """Multiply-adds of the policy's steps and of the gradients, and those of ablation."""
     import rl_clarity
     from benchmarks.pipeline import OPTIONS, operations_after
     from rl_clarity.analyses.attribution import choose_layers
@@ -70,11 +75,14 @@ def _operations(fraction: int) -> float:
     frames = played.num_envs * played.num_steps
     steps = frames + varied.num_envs * varied.num_obs * varied.obs_every
     forward = sum(costs.values())
-    gradients = 0
+    gradients = ablation = 0
     for layer in choose_layers(agent):
         after = operations_after(costs, layer.site.name)
         gradients += 2 * after * OPTIONS.attr_integrate_steps + forward + after
-    return (steps * forward + (frames + (OPTIONS.nmf_fit_observations or 0)) * gradients) / fraction
+        ablation += forward + int(OPTIONS.nmf_features) * after
+    explained = frames + (OPTIONS.nmf_fit_observations or 0)
+    ablated = frames / (OPTIONS.ablation_every or np.inf)
+    return (steps * forward + explained * gradients) / fraction, ablated * ablation / fraction
 
 
 def _run(options: dict[str, Any], fraction: int) -> dict[str, float]:

@@ -99,11 +99,11 @@ def test_the_default_job_is_compared_with_its_convolutions() -> None:
     longer = {**times, "seconds": 33.0, "cpu_seconds": 48.0}
     jobs = dict(zip(default_job.KINDS, (times, longer), strict=True))
     bounds = {"seconds": 20.0, "cpu_seconds": 32.0}
-    table = default_job.lines({"fraction": 8, "jobs": jobs, "convolutions": bounds})
+    table = default_job.lines({"fraction": 8, "jobs": jobs, "convolutions": bounds, "ablation": 0.1})
     assert table[0].startswith("1 / 8 of the default job")
     assert table[-2:] == [
-        "time: +10% with causal numbers, 1.65 times the convolutions",
-        "processor time: +7% with causal numbers, 1.50 times the convolutions",
+        "time: +10% with causal numbers, 1.65 times the convolutions, 1.50 times with those of ablation",
+        "processor time: +7% with causal numbers, 1.50 times the convolutions, 1.36 times with those of ablation",
     ]
 
 

@@ -91,19 +91,19 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, report: Report)
     chosen, apart = divide_observations(options, count)
     fitted_on, held_out = len(chosen), _spread(apart, ERROR_OBSERVATIONS)
     error_every = max(1, fitted_on // ERROR_OBSERVATIONS)
-    rows, measured, sides = [], [], np.zeros((2, 2))
+    positions = min(math.prod(layer.shape[:2]), max(1, FIT_POSITIONS // fitted_on))
+    rows = np.empty((fitted_on, positions, layer.shape[-1]), np.float32)
+    measured, sides = [], np.zeros((2, 2))
     rng = np.random.default_rng(options.seed)
     mean = _mean_activations(subject, layer, chosen, batch) if options.attr_baseline == "mean" else None
     baseline = options.attr_baseline if mean is None else mean
     for part in slices(fitted_on, batch):
         attribution = _attribution(subject, layer, chosen[part], baseline)
         values = attribution.values[0]
-        rows.append(_some_positions(values, FIT_POSITIONS // fitted_on, rng))
+        rows[part] = _some_positions(values, positions, rng)
         measured.append(values[-part.start % error_every :: error_every])
         sides += _sides(attribution)
         report(part.stop / (fitted_on + len(held_out)))
-    joined = np.concatenate(rows)
-    del rows
     on_fitted = np.concatenate(measured)
     on_others = None
     if len(held_out):
@@ -111,7 +111,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, report: Report)
         on_others = np.concatenate([part.values[0] for part in parts])
     judged = on_fitted if on_others is None else on_others
     sample = _some_positions(judged, COVERAGE_POSITIONS // len(judged), rng)
-    reduction = fit_reduction(joined, options, layer.channels, sample)
+    reduction = fit_reduction(rows, options, layer.channels, sample)
     error, errors = reduction.reconstruction_errors(on_fitted)
     held_out_error = None
     if on_others is not None:
@@ -125,7 +125,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, report: Report)
         mean,
         max(0.0, reduction.with_next_component(sample).coverage(sample) - reduction.coverage(sample)),
         _side_weights(sides),
-        stability(reduction, joined, options.seed),
+        stability(reduction, rows, options.seed),
         errors,
     )
 

@@ -384,7 +384,7 @@ def write_optimized_images(
 def _held_bytes(layer: PageLayer, observations: int, fitted: int) -> float:
     """Memory beside a batch: rows of the fit, then the activations of a few channels; more is on disk."""
     positions = math.prod(layer.shape[:2])
-    rows = 2 * 4 * layer.shape[2] * min(FIT_POSITIONS, fitted * positions)
+    rows = 4 * layer.shape[2] * min(FIT_POSITIONS, fitted * positions)
     channel = 4 * positions * observations  # as computed, and padded
     return max(rows, min(HELD_BYTES, layer.channels * channel) + 2 * channel)
 

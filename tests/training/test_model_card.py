@@ -13,8 +13,8 @@ import pytest
 
 from rl_clarity import cli
 from rl_clarity.ablation import AblationReport
-from rl_clarity.analyses.attribution.deletion import Interval
 from rl_clarity.analyses.sanity import MethodReport, Randomization, SanityReport
+from rl_clarity.analyses.statistics import Interval
 from rl_clarity.formats import load_agent
 from rl_clarity.pages.results import Page
 from rl_clarity.resources import models_directory
