@@ -66,7 +66,14 @@ class Application:
                 response.headers["Allow"] = ", ".join(METHODS)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
-        answer: Iterable[bytes] = response(environ, start_response)
+        kind = response.headers["Content-Type"]
+
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            # Werkzeug omits the type where nothing has changed; TensorBoard logs a warning about each such answer.
+            typed = any(name.lower() == "content-type" for name, _ in headers)
+            return start_response(status, headers if typed else [*headers, ("Content-Type", kind)], *more)
+
+        answer: Iterable[bytes] = response(environ, start)
         return answer
 
     def _response(self, request: Request) -> Response:
