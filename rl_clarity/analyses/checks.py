@@ -199,7 +199,7 @@ def _map_image(image: np.ndarray) -> np.ndarray:
 
 def _write_report(subject: Subject, options: ChecksOptions, work: Work) -> TaskResult:
     report = as_json(to_plain(_report(options, work.results).to_dict(), finite=True))
-    subject.files.directory.write(REPORT, (report + "\n").encode())
+    subject.files.write_file(REPORT, (report + "\n").encode())
     return TaskResult(files=[REPORT])
 
 

@@ -314,14 +314,20 @@ def _resized(maps: np.ndarray, height: int, width: int) -> np.ndarray:
 
 def choose_frames(trajectories: Trajectories, frames: int) -> CheckedFrames:
     """Frames spread over all trajectories. Raises SamplesError if there are none."""
-    count, steps = trajectories.actions.shape
-    if not count * steps:
+    ends = np.cumsum([trajectories.steps(row) for row in range(len(trajectories))], dtype=int)
+    total = int(ends[-1]) if len(ends) else 0
+    if not total:
         raise SamplesError("trajectories have no frames")
-    chosen = np.unique(np.linspace(0, count * steps - 1, min(frames, count * steps)).round().astype(int))
-    at = np.unravel_index(chosen, (count, steps))
+    chosen = np.unique(np.linspace(0, total - 1, min(frames, total)).round().astype(int))
+    rows = np.searchsorted(ends, chosen, side="right")
+    steps = chosen - np.concatenate([[0], ends])[rows]
+
+    def at(array: Any) -> np.ndarray:
+        return np.stack([np.asarray(array[row, step]) for row, step in zip(rows, steps, strict=True)])
+
     states = trajectories.states
-    state = None if states is None else tuple(np.asarray(part[at]) for part in states)
-    return CheckedFrames(trajectories.observations[at], state, *at)
+    state = None if states is None else tuple(map(at, states))
+    return CheckedFrames(at(trajectories.observations), state, rows, steps)
 
 
 def randomized_layers(agent: Any) -> dict[str, list[str]]:

@@ -41,6 +41,10 @@ class PageFiles:
         """The arrays of the chunk of that name."""
         return decode_chunk(parse_script(self.directory.read(path_in(self.folder, name)), name))
 
+    def write_file(self, name: str, data: bytes) -> None:
+        """Write a file that the page does not load."""
+        self.directory.write(path_in(self.folder, name), data)
+
     def write_image(self, name: str, image: np.ndarray) -> None:
         """Write an image (H, W, 1 | 3 | 4) uint8 as a PNG file."""
         self.directory.write(path_in(self.folder, name), encode_png(image))

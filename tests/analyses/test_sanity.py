@@ -10,9 +10,10 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses import sanity
-from rl_clarity.analyses.sanity import sanity_checks, structural_similarity
+from rl_clarity.analyses.sanity import choose_frames, sanity_checks, structural_similarity
 from rl_clarity.errors import OptionError
 from rl_clarity.formats.architectures import build
+from rl_clarity.recordings.samples import RaggedArray, Trajectories
 from tests.fakes import TinyAgent
 
 
@@ -33,6 +34,20 @@ def keras_agent() -> Any:
 def report(keras_agent: Any) -> Any:
     methods = ["jacobian", "input_integrated_gradients", "integrated_gradients 2a"]
     return sanity_checks(keras_agent, trajectories((16, 16, 3)), methods, frames=4, output="value")
+
+
+def test_frames_are_spread_over_trajectories_of_different_lengths() -> None:
+    lengths = (3, 9)
+    rows = [np.full((steps, 1, 1, 1), 10 * row, np.uint8) + np.arange(steps, dtype=np.uint8)[:, None, None, None]
+            for row, steps in enumerate(lengths)]  # fmt: skip
+    zeros = RaggedArray([np.zeros(steps) for steps in lengths])
+    played = Trajectories(RaggedArray(rows), zeros, zeros, zeros)  # type: ignore[arg-type]
+    frames = choose_frames(played, 12)
+    assert frames.trajectories.tolist() == [0] * 3 + [1] * 9
+    assert frames.steps.tolist() == [*range(3), *range(9)]
+    assert frames.observations.ravel().tolist() == [*range(3), *range(10, 19)]
+    few = choose_frames(played, 4)
+    assert list(zip(few.trajectories.tolist(), few.steps.tolist(), strict=True)) == [(0, 0), (1, 1), (1, 4), (1, 8)]
 
 
 @pytest.mark.slow
