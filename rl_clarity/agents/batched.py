@@ -413,7 +413,7 @@ class BatchedAgent(ABC):
         arrays = dict(zip(self._states, (initial if state is None else state) or (), strict=True)) | dict(written or {})
         for start in range(0, max(len(observations), 1), size):
             rows = slice(start, min(start + size, len(observations)))
-            parts = {name: array[rows] for name, array in arrays.items()}
+            parts = {name: np.asarray(array[rows], np.float32) for name, array in arrays.items()}
             if INPUT not in parts:
                 parts[INPUT] = self._scaled(observations[rows])
             elif self._divisor != 255:

@@ -1,0 +1,137 @@
+"""Directions of the state exchanged or collapsed as an agent plays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.errors import OptionError
+from rl_clarity.reduction.directions import Directions, fit_directions
+from rl_clarity.reduction.swapping import SwapDirections
+from tests.fakes import TinyAgent
+from tests.light_switch import checkpoint
+
+UNITS = 6
+
+
+@pytest.fixture(scope="module")
+def directions() -> Directions:
+    rng = np.random.default_rng(0)
+    return fit_directions(rng.normal(size=(200, UNITS)) @ rng.normal(size=(UNITS, UNITS)) + 3, "ica", 4)
+
+
+def swapped(
+    directions: Directions, swaps: Mapping[int, int | None], states: np.ndarray, before: np.ndarray | None = None
+) -> np.ndarray:
+    edit = SwapDirections(swaps, directions=directions, on="state" if before is None else "increment")
+    return np.asarray(edit.apply_to_state(states if before is None else before, states))
+
+
+def test_coordinates_are_exchanged_and_the_rest_stays(directions: Directions) -> None:
+    states = np.random.default_rng(1).normal(size=(5, UNITS))
+    after = swapped(directions, {1: 3, 0: None}, states)
+    old, new = directions.to(states), directions.to(after)
+    np.testing.assert_allclose(new[:, [3, 1]], old[:, [1, 3]], atol=1e-5)
+    np.testing.assert_allclose(new[:, 0], 0, atol=1e-5)
+    np.testing.assert_allclose(new[:, 2], old[:, 2], atol=1e-5)
+    rest = states - directions.back(old)
+    np.testing.assert_allclose(after - directions.back(new), rest, atol=1e-5)
+    assert not np.allclose(after, states)
+
+
+@pytest.mark.parametrize("on", ["state", "increment"])
+def test_swapping_twice_is_nothing_and_collapsing_twice_is_once(directions: Directions, on: str) -> None:
+    states, before = np.random.default_rng(2).normal(size=(2, 5, UNITS))
+    start = None if on == "state" else before
+    exchanged = swapped(directions, {0: 2}, states, start)
+    np.testing.assert_allclose(swapped(directions, {2: 0}, exchanged, start), states, atol=1e-5)
+    once = swapped(directions, {0: None, 3: None}, states, start)
+    np.testing.assert_allclose(swapped(directions, {0: None, 3: None}, once, start), once, atol=1e-5)
+    assert not np.allclose(once, states)
+
+
+def test_the_increment_is_what_a_step_adds(directions: Directions) -> None:
+    states, before = np.random.default_rng(3).normal(size=(2, 5, UNITS))
+    after = swapped(directions, {0: 1}, states, before)
+    old, new = (one - directions.to(before) for one in (directions.to(states), directions.to(after)))
+    np.testing.assert_allclose(new[:, [1, 0]], old[:, [0, 1]], atol=1e-5)
+
+
+def test_every_kind_of_agent_is_edited(directions: Directions) -> None:
+    agent: Any = TinyAgent("recurrent", sharpness=1.0)
+    edit = SwapDirections({0: 1, 2: None}, directions=directions)
+    edited = rl_clarity.edit(agent, edit)
+    observations = np.random.default_rng(4).integers(0, 256, (3, 64, 64, 3), np.uint8)
+    state = agent.initial_state(3)
+    expected, plain = edited.forward(observations, state).state, agent.forward(observations, state).state
+    np.testing.assert_allclose(expected[0], edit.apply_to_state(state[0], plain[0]), atol=1e-6)
+    assert not np.allclose(expected[0], plain[0])
+
+
+@pytest.mark.parametrize("on", ["state", "increment"])
+def test_play_is_edited_step_by_step(on: Any) -> None:
+    agent: Any = rl_clarity.load_agent(checkpoint("memory"))
+    rng = np.random.default_rng(5)
+    directions = fit_directions(rng.normal(size=(200, 16)), "pca", 8)
+    edit = SwapDirections({0: 5, 3: None}, directions=directions, on=on)
+    edited, twice = rl_clarity.edit(agent, edit), rl_clarity.edit(agent, edit, edit)
+    observations = rng.integers(0, 256, (2, 16, 16, 3), np.uint8)
+    state = agent.initial_state(2)
+    for first in (True, False):
+        firsts = np.full(2, first)
+        outputs, after = edited.step(observations, state, firsts)
+        plain, unedited = agent.step(observations, state, firsts)
+        np.testing.assert_allclose(outputs.policy_logits, plain.policy_logits, atol=1e-5)  # the next step sees the edit
+        np.testing.assert_allclose(after[0], edit.apply_to_state(state[0], unedited[0]), atol=1e-5)
+        again = twice.step(observations, state, firsts)[1]
+        np.testing.assert_allclose(
+            again[0], swapped(directions, {3: None}, unedited[0], None if on == "state" else state[0]), atol=1e-5
+        )
+        state = after
+    weights = rng.normal(size=(2, 1, 16))
+    gradient = edited.state_gradients(observations, state, weights)[0]
+    step = 1e-2 * np.eye(16)[2]
+    higher, lower = (edited.forward(observations, (state[0] + sign * step,)).state[0] for sign in (1, -1))
+    np.testing.assert_allclose(gradient[:, 2], np.einsum("bh,bh->b", weights[:, 0], higher - lower) / 2e-2, atol=2e-3)
+    assert not np.array_equal(edited.parameters()["edits/0/after/0/change"], np.zeros((16, 16)))
+
+
+def test_an_exchange_with_itself_changes_nothing(directions: Directions) -> None:
+    agent: Any = TinyAgent("recurrent")
+    edited: Any = rl_clarity.edit(agent, SwapDirections({1: 1}, directions=directions))
+    assert edited.edits == ()
+
+
+@pytest.mark.parametrize(
+    ("swaps", "message"),
+    [
+        ({4: 0}, "4 is not a direction: 0 to 3"),
+        ({0: -1}, "-1 is not a direction"),
+        ({0: 1, 1: 2}, "each direction takes part in one"),
+        ({0: 1, 1: None}, "each direction takes part in one"),
+        ({0: 1, 2: 1}, "each direction takes part in one"),
+        ({}, "each direction takes part in one"),
+    ],
+)
+def test_swaps_are_checked(directions: Directions, swaps: dict[int, int | None], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        SwapDirections(swaps, directions=directions)
+
+
+def test_an_exchange_may_be_given_in_both_orders(directions: Directions) -> None:
+    states = np.random.default_rng(6).normal(size=(2, UNITS))
+    np.testing.assert_allclose(swapped(directions, {0: 1, 1: 0}, states), swapped(directions, {0: 1}, states))
+
+
+def test_directions_must_be_those_of_the_state(directions: Directions) -> None:
+    agent = rl_clarity.load_agent(checkpoint("memory"))
+    with pytest.raises(
+        OptionError, match=r"directions are those of a state of shape \(6,\); state/0 has the shape \(16,\)"
+    ):
+        rl_clarity.edit(agent, SwapDirections({0: 1}, directions=directions))
+    with pytest.raises(OptionError, match="unknown layer"):
+        rl_clarity.edit(agent, SwapDirections({0: 1}, directions=directions, layer="state/1"))
