@@ -18,6 +18,7 @@ PARTS: Mapping[str, str] = {
     "training": "a few updates",
     "recordings": "what recording episodes costs, their size, and reading them",
     "recorder": "what recording costs training with Stable-Baselines3",
+    "states": "100,000 recurrent states: seconds and memory",
     "page": "keys and playback, in Chromium",
     "brush": "a brush over 5,000 steps on the page of a training, until it is painted, in Chromium",
     "tab": "the page of recordings: list, first frame, state map, in Chromium",
@@ -77,6 +78,7 @@ def _measure(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
         "recordings": lambda: module.measure(),
         "recorder": lambda: module.measure(),
         "tab": lambda: module.measure(),
+        "states": lambda: module.measure(),
         "page": lambda: _small_pages(module),
     }
     result = measure[name]()

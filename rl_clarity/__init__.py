@@ -63,6 +63,9 @@ if TYPE_CHECKING:
     from rl_clarity.reduction.directions import fit_directions as fit_directions
     from rl_clarity.reduction.embedding import embed as embed
     from rl_clarity.reduction.swapping import SwapDirections as SwapDirections
+    from rl_clarity.states.analysis import StateAnalysis as StateAnalysis
+    from rl_clarity.states.analysis import analyse_states as analyse_states
+    from rl_clarity.states.analysis import load_states as load_states
     from rl_clarity.states.correlation import consistency as consistency
     from rl_clarity.states.correlation import lagged_correlation as lagged_correlation
     from rl_clarity.states.influence import influence as influence
@@ -94,10 +97,12 @@ _PUBLIC = {
     "RecordEpisodes": "rl_clarity.integrations.gymnasium_",
     "Recorder": "rl_clarity.recordings.recorder",
     "Recording": "rl_clarity.recordings.recording",
+    "StateAnalysis": "rl_clarity.states.analysis",
     "Steer": "rl_clarity.agents.editing",
     "SwapDirections": "rl_clarity.reduction.swapping",
     "TorchAgent": "rl_clarity.agents.torch_agent",
     "ablate": "rl_clarity.ablation",
+    "analyse_states": "rl_clarity.states.analysis",
     "check": "rl_clarity.checking",
     "collect": "rl_clarity.recordings.collection",
     "compare": "rl_clarity.comparison",
@@ -120,6 +125,7 @@ _PUBLIC = {
     "jacobian_saliency": "rl_clarity.analyses.attribution",
     "lagged_correlation": "rl_clarity.states.correlation",
     "load_agent": "rl_clarity.models",
+    "load_states": "rl_clarity.states.analysis",
     "memory_saliency": "rl_clarity.analyses.attribution",
     "multi_path_attribution": "rl_clarity.analyses.attribution",
     "open_recording": "rl_clarity.recordings.recording",

@@ -1,6 +1,22 @@
 """What recurrent agents remember: directions, clusters and behaviours of states, influence through memory."""
 
+from rl_clarity.states.analysis import StateAnalysis, analyse_states, load_states
 from rl_clarity.states.correlation import Consistency, consistency, correlation_intervals, lagged_correlation
+from rl_clarity.states.data import StateData, read_states
 from rl_clarity.states.influence import influence
+from rl_clarity.states.replay import ReplayCurves, replay
 
-__all__ = ["Consistency", "consistency", "correlation_intervals", "influence", "lagged_correlation"]
+__all__ = [
+    "Consistency",
+    "ReplayCurves",
+    "StateAnalysis",
+    "StateData",
+    "analyse_states",
+    "consistency",
+    "correlation_intervals",
+    "influence",
+    "lagged_correlation",
+    "load_states",
+    "read_states",
+    "replay",
+]

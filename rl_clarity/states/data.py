@@ -62,10 +62,16 @@ class StateData:
         """Read what to show of some steps, (len(rows), H', W', C) uint8."""
         return self._read(rows, lambda episode: episode.observations if episode.frames is None else episode.frames)
 
-    def sequences(self, values: np.ndarray) -> np.ndarray:
-        """Return values (n, ...) of all steps by episode, (E, T, ...) float64, NaN after an episode's end."""
-        result = np.full((len(self.starts), int(self.length.max()), *values.shape[1:]), np.nan)
-        result[np.cumsum(self.time == 0) - 1, self.time] = values
+    def sequences(self, values: np.ndarray, longest: int | None = None) -> np.ndarray:
+        """Return values (n, ...) by episode, (E, T, ...) float64, NaN after its end.
+
+        Episodes of more than `longest` steps are cut into several sequences.
+        """
+        longest = longest or int(self.length.max())
+        time = self.time % longest
+        numbers = np.cumsum(time == 0) - 1
+        result = np.full((int(numbers[-1]) + 1, int(time.max()) + 1, *values.shape[1:]), np.nan)
+        result[numbers, time] = values
         return result
 
     def _read(self, rows: np.ndarray, field: Any) -> np.ndarray:

@@ -1,0 +1,197 @@
+"""Cards: what is known of each direction of the states, and of each behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import has, initial_state
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.agents.recurrence import split_state
+from rl_clarity.reduction.directions import Directions, fit_directions
+from rl_clarity.states.clusters import Clusters, find_clusters
+from rl_clarity.states.data import StateData
+
+BINS = 40
+EXAMPLES = 8
+"""Frames at the top, in the middle and at the bottom of a direction, and clips of a behaviour."""
+TAIL = 0.01
+"""Share of the steps that are the top, the middle and the bottom."""
+AUTOCORRELATION_LAGS = (1, 2, 4, 8, 16)
+READOUT_FRAMES = 128
+"""Frames that weights on outputs are averaged over."""
+BEHAVIOUR_LAGS = (2, 4, 6)
+GROUP = 20_000
+"""Behaviours' feature vectors that are computed at once."""
+
+
+def step_facts(data: StateData) -> dict[str, np.ndarray]:
+    """Return numbers (n,) of each step by name: what maps are colored by, and directions are correlated with.
+
+    `entropy` (nats) and `largest_log_probability` are those of the agent's own policy.
+    """
+    facts = {
+        "reward": data.rewards.astype(np.float64),
+        "return": data.returns.astype(np.float64),
+        "rewarded": (data.returns > 0).astype(np.float64),
+        "time": data.time.astype(np.float64),
+        "length": data.length.astype(np.float64),
+        "share": data.time / np.maximum(data.length - 1, 1),
+    }
+    if data.values is not None:
+        facts["value"] = data.values.astype(np.float64)
+    log_probabilities = data.log_probabilities
+    if log_probabilities is not None:
+        facts["entropy"] = -(np.exp(log_probabilities) * log_probabilities).sum(axis=1)
+        facts["largest_log_probability"] = log_probabilities.max(axis=1)
+    return facts
+
+
+def direction_cards(
+    agent: Agent | None, data: StateData, directions: Directions, coordinates: np.ndarray, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Return arrays by name, of D directions; without an agent, what needs none.
+
+    - `histogram` (D, 40), `edges` (D, 41), `kurtosis` (D,): the excess over a normal distribution's 0.
+    - `top`, `middle`, `bottom` (D, 8): rows of steps among the highest, median and lowest 1 %, each of another episode;
+      -1 where there are not as many episodes.
+    - `readout` (D, outputs): mean gradient of each logit, and of the value if there is one, with respect to the
+      coordinate of the state before the step, by the chain rule (`Directions.pull`); not for agents without gradients.
+    - `cosine` (D, D): between the changes of the state that directions stand for.
+    - `correlation.NAME` (D,): with the numbers of `step_facts`; `correlation.action` (D, actions) with each action.
+    - `autocorrelation` (D, 5): over 1, 2, 4, 8, 16 steps: how fast it changes.
+    """
+    histograms = [np.histogram(column, BINS) for column in coordinates.T]
+    centered = coordinates - coordinates.mean(axis=0)
+    spread = centered.std(axis=0)
+    cards = {
+        "histogram": np.stack([counts for counts, _ in histograms]),
+        "edges": np.stack([edges for _, edges in histograms]),
+        "kurtosis": (centered**4).mean(axis=0) / np.maximum(spread, 1e-12) ** 4 - 3,
+        "cosine": _cosines(directions.vectors),
+        "autocorrelation": np.stack([_autocorrelation(data, centered, lag) for lag in AUTOCORRELATION_LAGS], axis=1),
+    }
+    for name, wanted in (("top", 1.0), ("middle", 0.5), ("bottom", 0.0)):
+        rows = [_examples(data, column, float(np.quantile(column, wanted))) for column in coordinates.T]
+        cards[name] = np.stack(rows)
+    for name, values in step_facts(data).items():
+        cards[f"correlation.{name}"] = _correlations(centered, values[:, None])[:, 0]
+    if data.actions.ndim == 1 and data.logits is not None:
+        taken = data.actions[:, None] == np.arange(data.logits.shape[1])
+        cards["correlation.action"] = _correlations(centered, taken.astype(np.float64))
+    if agent is not None and has(agent, "gradients"):
+        cards["readout"] = _readout(agent, data, directions, seed)
+    return cards
+
+
+def _readout(agent: Agent, data: StateData, directions: Directions, seed: int) -> np.ndarray:
+    rows = np.sort(np.random.default_rng(seed).choice(len(data), min(READOUT_FRAMES, len(data)), replace=False))
+    observations = data.observations(rows)
+    state = split_state(data.states[rows], initial_state(agent, len(rows)))
+    outputs = [*range(agent.num_actions), *(["value"] if _has_value(agent) else [])]
+    parts = [agent.gradients(observations, f"state/{i}", outputs, state=state) for i in range(len(state or ()))]
+    gradients = np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=2)  # (outputs, n, H)
+    return np.asarray(directions.pull(gradients.mean(axis=1, dtype=np.float64)).T)
+
+
+def _has_value(agent: Agent) -> bool:
+    return any(site.name == "values" for site in agent.sites)
+
+
+def _examples(data: StateData, values: np.ndarray, wanted: float) -> np.ndarray:
+    """Rows (8,) of the steps whose values are nearest to `wanted`, each of another episode, among the nearest 1 %."""
+    distance = np.abs(values - wanted)
+    count = max(EXAMPLES, round(TAIL * len(values)))
+    nearest = np.argpartition(distance, min(count, len(values)) - 1)[:count]
+    order = nearest[np.argsort(distance[nearest], kind="stable")]
+    _, first = np.unique(data.episode[order], return_index=True)
+    chosen = order[np.sort(first)][:EXAMPLES]
+    return np.pad(chosen, (0, EXAMPLES - len(chosen)), constant_values=-1)
+
+
+def _cosines(vectors: np.ndarray) -> np.ndarray:
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
+    return np.asarray(unit @ unit.T)
+
+
+def _correlations(centered: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Pearson's correlation (D, M) of centered coordinates (n, D) with other numbers (n, M); 0 for constant ones."""
+    others = others - others.mean(axis=0)
+    products = centered.T @ others / len(others)
+    deviations = np.outer(centered.std(axis=0), others.std(axis=0))
+    return np.divide(products, deviations, out=np.zeros_like(products), where=deviations > 1e-12)
+
+
+def _autocorrelation(data: StateData, centered: np.ndarray, lag: int) -> np.ndarray:
+    """(D,) correlation of coordinates with themselves `lag` steps later in an episode; NaN without such steps."""
+    later = np.flatnonzero(data.time >= lag)
+    if not len(later):
+        return np.full(centered.shape[1], np.nan)
+    a, b = (part - part.mean(axis=0) for part in (centered[later - lag], centered[later]))
+    scale = a.std(axis=0) * b.std(axis=0)
+    products = (a * b).mean(axis=0)
+    return np.divide(products, scale, out=np.zeros_like(products), where=scale > 1e-12)
+
+
+# --- behaviours ------------------------------------------------------------------------------------------------------
+
+
+def find_behaviours(
+    data: StateData, coordinates: np.ndarray, count: int = 8, seed: int = 0
+) -> tuple[np.ndarray, Clusters, dict[str, np.ndarray]]:
+    """Return steps (m,), their behaviours, and a card of each behaviour as arrays by name.
+
+    A behaviour is a cluster (k-means) of the principal components of standardized feature vectors
+
+        [v(t), v(t) - v(t + 2), v(t) - v(t + 4), v(t) - v(t + 6)],    v the states,
+
+    of all steps with 6 steps of their episode after them. Cards: `components` (K, D), mean coordinates at t; `actions`
+    (K, actions), how often each is taken there; `clips` (K, 8), rows of the steps nearest to the center, each of
+    another episode, -1 where there are not as many.
+    """
+    rows = np.flatnonzero(data.length - data.time > max(BEHAVIOUR_LAGS))
+    if len(rows) <= count:
+        return rows[:0], Clusters("kmeans", np.zeros(0, np.int32), float("nan")), {}
+
+    def vectors(steps: np.ndarray) -> np.ndarray:
+        now = data.states[steps]
+        return np.concatenate([now, *(now - data.states[steps + lag] for lag in BEHAVIOUR_LAGS)], axis=1)
+
+    sample = np.sort(np.random.default_rng(seed).choice(rows, min(GROUP, len(rows)), replace=False))
+    directions = fit_directions(vectors(sample), "pca", 0.95, seed)
+    groups = [rows[start : start + GROUP] for start in range(0, len(rows), GROUP)]
+    points = np.concatenate([directions.to(vectors(group))[:, :16] for group in groups])
+    clusters = find_clusters(points, "kmeans", count, seed)
+    return rows, clusters, _behaviour_cards(data, rows, points, clusters, coordinates)
+
+
+def _behaviour_cards(
+    data: StateData, rows: np.ndarray, points: np.ndarray, clusters: Clusters, coordinates: np.ndarray
+) -> dict[str, np.ndarray]:
+    actions = 0 if data.logits is None or data.actions.ndim > 1 else data.logits.shape[1]
+    components, frequencies, clips = [], [], []
+    for label in range(clusters.count):
+        members = np.flatnonzero(clusters.labels == label)
+        components.append(coordinates[rows[members]].mean(axis=0))
+        taken = data.actions[rows[members]]
+        frequencies.append(np.array([np.mean(taken == action) for action in range(actions)]))
+        distance = np.linalg.norm(points[members] - points[members].mean(axis=0), axis=1)
+        order = rows[members[np.argsort(distance, kind="stable")]]
+        _, first = np.unique(data.episode[order], return_index=True)
+        chosen = order[np.sort(first)][:EXAMPLES]
+        clips.append(np.pad(chosen, (0, EXAMPLES - len(chosen)), constant_values=-1))
+    return {"components": np.stack(components), "actions": np.stack(frequencies), "clips": np.stack(clips)}
+
+
+def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, Clusters]) -> dict[str, np.ndarray]:
+    """Return what a map of states can be colored by, (n,) by name: numbers, and integers for categories."""
+    scale = np.maximum(coordinates.std(axis=0), 1e-12)
+    ends = {end: i for i, end in enumerate(sorted({str(row["end"]) for row in data.recording.table()}))}
+    by_episode = np.array([ends[str(row["end"])] for row in data.recording.table()])
+    colors = {**step_facts(data), "episode": data.episode, "end": by_episode[data.episode]}
+    if data.actions.ndim == 1:
+        colors["action"] = data.actions
+    colors |= {f"cluster.{name}": one.labels for name, one in clusters.items()}
+    colors["strongest"] = np.abs((coordinates - coordinates.mean(axis=0)) / scale).argmax(axis=1)
+    return colors

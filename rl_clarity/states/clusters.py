@@ -1,0 +1,174 @@
+"""Clusters of states, in the space of their principal components, and how much they depend on the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from rl_clarity.errors import DependencyError, OptionError
+from rl_clarity.reduction.directions import fit_directions
+
+Method = Literal["kmeans", "gaussian_mixture", "ward", "hdbscan", "hmm"]
+METHODS = ("kmeans", "gaussian_mixture", "ward", "hdbscan", "hmm")
+FIT_ROWS = {"kmeans": 20_000, "gaussian_mixture": 20_000, "ward": 4_000, "hdbscan": 8_000, "hmm": 20_000}
+"""Rows that each method is fitted to; other rows are placed afterwards."""
+SHARE = 0.95
+"""Of the variance that principal components keep."""
+MOST_COMPONENTS = 16
+NOISE = -1
+SMALLEST = 0.005
+"""Smallest cluster of HDBSCAN, as a share of the rows."""
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """A partition of n states."""
+
+    method: str
+    labels: np.ndarray  # (n,) int32: from 0, the largest first; -1 for what HDBSCAN leaves out
+    agreement: float
+    """Mean adjusted Rand index with the partitions of other seeds: 1 for the same, 0 for chance."""
+
+    @property
+    def count(self) -> int:
+        return int(self.labels.max()) + 1
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """(count,) states in each cluster."""
+        return np.bincount(self.labels[self.labels >= 0], minlength=self.count)
+
+
+def principal_coordinates(values: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Return coordinates (n, D) of values (n, H): the fewest components with 95 % of the variance, at most 16."""
+    directions = fit_directions(values, "pca", SHARE, seed)
+    return np.asarray(directions.to(values)[:, :MOST_COMPONENTS], np.float32)
+
+
+def find_clusters(
+    points: np.ndarray,
+    method: Method = "kmeans",
+    count: int = 8,
+    seed: int = 0,
+    *,
+    starts: np.ndarray | None = None,
+    seeds: int = 2,
+) -> Clusters:
+    """Return clusters of points (n, D), and how much they agree with those of `seeds` other seeds.
+
+    `kmeans`, `gaussian_mixture` (full covariances), `ward` and `hdbscan` are those of scikit-learn, and `hmm` a hidden
+    Markov model with Gaussian emissions of hmmlearn, which also sees the order of time. They are fitted to a random
+    part of many points (`hmm`: of episodes); seeds change that part, too. For `ward` and `hdbscan` other points are
+    placed with their nearest fitted one.
+
+    Args:
+        points: In the space of principal components (`principal_coordinates`); never positions of t-SNE.
+        method: `kmeans`, `gaussian_mixture`, `ward`, `hdbscan` or `hmm`.
+        count: Clusters; HDBSCAN finds their number itself.
+        seed: Of the fit, and of the points that it is made on.
+        starts: Rows at which episodes begin, for `hmm`.
+        seeds: Other seeds.
+
+    Raises:
+        OptionError: An unknown method, or fewer points than clusters.
+        DependencyError: hmmlearn is not installed.
+    """
+    from sklearn.metrics import adjusted_rand_score
+    from threadpoolctl import threadpool_limits
+
+    if method not in METHODS:
+        raise OptionError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    if isinstance(count, bool) or count < 1 or len(points) <= count:
+        raise OptionError(f"count={count!r} must be at least 1, and less than the number of points, {len(points)}")
+    points = np.asarray(points, np.float64)
+    begins = np.array([0]) if starts is None else np.asarray(starts)
+    with threadpool_limits(1):  # the same sums on any machine; and little is gained by more threads
+        fits = [_ordered(_FITS[method](points, count, seed + i, begins)) for i in range(1 + seeds)]
+    scores = [adjusted_rand_score(fits[0], other) for other in fits[1:]]
+    return Clusters(method, fits[0], float(np.mean(scores)) if scores else float("nan"))
+
+
+def _ordered(labels: np.ndarray) -> np.ndarray:
+    """Labels with the largest cluster first."""
+    kept = labels[labels != NOISE]
+    if not len(kept):
+        return np.full(len(labels), NOISE, np.int32)
+    names, inverse, sizes = np.unique(kept, return_inverse=True, return_counts=True)
+    rank = np.empty(len(names), np.int32)
+    rank[np.argsort(-sizes, kind="stable")] = np.arange(len(names))
+    result = np.full(len(labels), NOISE, np.int32)
+    result[labels != NOISE] = rank[inverse]
+    return result
+
+
+def _rows(count: int, most: int, seed: int) -> np.ndarray:
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng([seed, most]).choice(count, most, replace=False))
+
+
+def _kmeans(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.ndarray:
+    from sklearn.cluster import KMeans
+
+    rows = _rows(len(points), FIT_ROWS["kmeans"], seed)
+    return np.asarray(KMeans(count, n_init=4, random_state=seed).fit(points[rows]).predict(points))
+
+
+def _gaussian_mixture(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.ndarray:
+    from sklearn.mixture import GaussianMixture
+
+    rows = _rows(len(points), FIT_ROWS["gaussian_mixture"], seed)
+    floor = 1e-6 * float(points.var(axis=0).max())
+    fitted = GaussianMixture(count, random_state=seed, reg_covar=max(floor, 1e-12)).fit(points[rows])
+    return np.asarray(fitted.predict(points))
+
+
+def _ward(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.ndarray:
+    from sklearn.cluster import AgglomerativeClustering
+
+    rows = _rows(len(points), FIT_ROWS["ward"], seed)
+    return _nearest(points, rows, AgglomerativeClustering(count, linkage="ward").fit_predict(points[rows]))
+
+
+def _hdbscan(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.ndarray:
+    from sklearn.cluster import HDBSCAN
+
+    rows = _rows(len(points), FIT_ROWS["hdbscan"], seed)
+    smallest = max(5, round(SMALLEST * len(rows)))
+    labels = HDBSCAN(min_cluster_size=smallest, copy=True).fit_predict(points[rows])
+    return _nearest(points, rows, labels)
+
+
+def _hmm(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.ndarray:
+    try:
+        from hmmlearn.hmm import GaussianHMM
+    except ImportError as error:
+        raise DependencyError('clusters by "hmm" need hmmlearn: pip install "rl-clarity[hmm]"') from error
+    lengths = np.diff([*starts, len(points)])
+    order = np.random.default_rng(seed).permutation(len(lengths))
+    chosen = np.sort(order[: 1 + int(np.searchsorted(np.cumsum(lengths[order]), FIT_ROWS["hmm"]))])
+    rows = np.concatenate([np.arange(starts[i], starts[i] + lengths[i]) for i in chosen])
+    model = GaussianHMM(count, covariance_type="diag", random_state=seed, n_iter=30)
+    model.fit(points[rows], lengths[chosen])
+    return np.asarray(model.predict(points, lengths))
+
+
+def _nearest(points: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Labels of all points: those of the fitted ones, `rows`, and of the others' nearest fitted one."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    if len(rows) == len(points):
+        return labels
+    return np.asarray(KNeighborsClassifier(1).fit(points[rows], labels).predict(points))
+
+
+_FITS: dict[str, Callable[..., Any]] = {
+    "kmeans": _kmeans,
+    "gaussian_mixture": _gaussian_mixture,
+    "ward": _ward,
+    "hdbscan": _hdbscan,
+    "hmm": _hmm,
+}

@@ -1,0 +1,171 @@
+"""Memory at work: how far back outputs depend on the state, by replaying recorded frames from changed states."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import initial_state
+from rl_clarity.agents.protocol import Agent, Outputs
+from rl_clarity.agents.recurrence import join_state, split_state
+from rl_clarity.errors import OptionError
+from rl_clarity.reduction.directions import Directions
+from rl_clarity.states.data import StateData
+
+KINDS = ("reset", "frozen", "swapped")
+RESAMPLES = 500
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class ReplayCurves:
+    """Differences of outputs, by change (C) and by the step after it (K): means over samples, with 95 % intervals.
+
+    Intervals are percentile bootstrap intervals over the samples.
+    """
+
+    changes: tuple[str, ...]
+    """`reset`, `frozen`, `swapped`, and `removed NAME` for each direction."""
+    policy: np.ndarray  # (C, K): Kullback-Leibler divergence of the policy from the unchanged one; mean |change| of q
+    policy_interval: np.ndarray  # (C, K, 2)
+    value: np.ndarray  # (C, K): mean |change|
+    value_interval: np.ndarray  # (C, K, 2)
+    same_action: np.ndarray  # (C, K): share of samples with the same most likely action
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all fields as arrays by name."""
+        return {field.name: np.asarray(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+
+def replay(
+    agent: Agent,
+    data: StateData,
+    directions: Directions | None = None,
+    *,
+    kinds: Sequence[str] = KINDS,
+    steps: int = 16,
+    samples: int = 32,
+    seed: int = 0,
+) -> ReplayCurves:
+    """Replay recorded frames from changed states, and compare outputs with those of the unchanged ones.
+
+    At a step t the state h(t) is replaced, and the agent sees the frames t, t + 1, ... as they were recorded, whatever
+    it would do now:
+
+    - `reset`: h(t) is the initial state;
+    - `frozen`: every step starts from h(t), as if nothing was remembered after t;
+    - `swapped`: h(t) is that of a step of another episode, at random;
+    - a direction is removed: its coordinate is 0 at t, the mean.
+
+    The curve over the steps says how far back memory reaches: frames that are seen again replace it.
+
+    Args:
+        agent: A recurrent agent.
+        data: With several episodes, for `swapped`.
+        directions: Those that are removed one by one, of all parts of the state side by side.
+        kinds: Of `reset`, `frozen` and `swapped`.
+        steps: K, from t on; shorter where no episode is as long.
+        samples: Steps t, from all over the recording, but not the first of an episode.
+        seed: Of their choice.
+
+    Raises:
+        OptionError: There are no such steps, or an option is out of range.
+    """
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown or steps < 1 or samples < 1:
+        raise OptionError(
+            f"kinds={list(kinds)} must be of {', '.join(KINDS)}, steps={steps}, samples={samples} positive"
+        )
+    steps = min(steps, int(data.length.max()) - 1)
+    candidates = np.flatnonzero((data.time > 0) & (data.length - data.time >= steps))
+    if steps < 1 or not len(candidates):
+        raise OptionError(f"no episode has more than one step: the longest has {data.length.max()}")
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.choice(candidates, min(samples, len(candidates)), replace=False))
+    initial = initial_state(agent, len(rows))
+    states = data.states[rows]
+    changed: dict[str, np.ndarray] = {}
+    for kind in kinds:
+        if kind == "swapped":
+            others = _other_episodes(data, rows, rng)
+            if others is not None:
+                changed[kind] = data.states[others]
+        else:
+            changed[kind] = join_state(initial) if kind == "reset" else states
+    if directions is not None:
+        coordinates = directions.to(states)
+        for i, name in enumerate(directions.names):
+            changed[f"removed {name}"] = states - coordinates[:, i : i + 1] * directions.vectors[i]
+    frames = [data.observations(rows + k) for k in range(steps)]
+    plain = _play(agent, frames, states)
+    results = [
+        _differences(plain, _play(agent, frames, start, frozen=kind == "frozen")) for kind, start in changed.items()
+    ]
+    policy, value, same = (np.stack(parts) for parts in zip(*results, strict=True))  # (C, K, n)
+    return ReplayCurves(
+        tuple(changed), policy.mean(axis=2), _intervals(policy, rng), value.mean(axis=2), _intervals(value, rng),
+        same.mean(axis=2),
+    )  # fmt: skip
+
+
+def _play(agent: Agent, frames: Sequence[np.ndarray], states: np.ndarray, *, frozen: bool = False) -> list[Outputs]:
+    state = split_state(states, initial_state(agent, len(states)))
+    start, outputs = state, []
+    for observations in frames:
+        outputs.append(agent.forward(observations, state))
+        state = start if frozen else outputs[-1].state
+    return outputs
+
+
+def _other_episodes(data: StateData, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+    """For each row one of another episode, at the same time in it if there is one; None for a single episode."""
+    if len(np.unique(data.episode)) < 2:
+        return None
+    others = []
+    for row in rows:
+        elsewhere = data.episode != data.episode[row]
+        same_time = np.flatnonzero(elsewhere & (data.time == data.time[row]))
+        others.append(rng.choice(same_time if len(same_time) else np.flatnonzero(elsewhere)))
+    return np.array(others)
+
+
+def _differences(plain: Sequence[Outputs], others: Sequence[Outputs]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Differences (K, n) of the policy and of the value, and whether the most likely action is the same."""
+    policies, values, same = [], [], []
+    for before, after in zip(plain, others, strict=True):
+        policies.append(_each(_policy_difference, before, after))
+        values.append(_each(lambda a, b: np.abs(a - b), before, after, value=True))
+        same.append(_each(lambda a, b: a.argmax(axis=1) == b.argmax(axis=1), before, after))
+    return np.stack(policies), np.stack(values), np.stack(same)
+
+
+def _each(
+    function: Callable[[Any, Any], np.ndarray], before: Outputs, after: Outputs, *, value: bool = False
+) -> np.ndarray:
+    def output(one: Outputs) -> np.ndarray:
+        scores = one.q_values if one.policy_logits is None else one.policy_logits
+        assert scores is not None
+        if not value:
+            return scores.astype(np.float64)
+        values = one.values if one.values is not None else scores.max(axis=1)
+        return values.astype(np.float64)
+
+    return np.asarray(function(output(before), output(after)), np.float64)
+
+
+def _policy_difference(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    a, b = (x - x.max(axis=1, keepdims=True) for x in (before, after))
+    log_a, log_b = (x - np.log(np.exp(x).sum(axis=1, keepdims=True)) for x in (a, b))
+    return np.asarray((np.exp(log_a) * (log_a - log_b)).sum(axis=1))
+
+
+def _intervals(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Percentile bootstrap intervals (C, K, 2) of the means of (C, K, n)."""
+    count = values.shape[2]
+    weights = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES) / count  # (R, n)
+    means = values @ weights.T  # (C, K, R)
+    return np.moveaxis(np.quantile(means, [LEVEL / 2, 1 - LEVEL / 2], axis=2), 0, -1)

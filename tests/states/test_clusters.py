@@ -1,0 +1,69 @@
+"""Clusters: methods find groups that are there, order them by size, and agree with other seeds."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from rl_clarity.errors import DependencyError, OptionError
+from rl_clarity.states.clusters import METHODS, Method, find_clusters, principal_coordinates
+
+HAS_HMM = importlib.util.find_spec("hmmlearn") is not None
+
+
+@pytest.fixture(scope="module")
+def groups() -> tuple[np.ndarray, np.ndarray]:
+    """600 points in three groups, that last for 20 steps each, and the groups' numbers."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(rng.choice(3, 30, p=[0.6, 0.3, 0.1]), 20)
+    return 6 * np.eye(3)[labels] + rng.normal(size=(600, 3)), labels
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_groups_are_found(groups: tuple[np.ndarray, np.ndarray], method: Method) -> None:
+    if method == "hmm" and not HAS_HMM:
+        pytest.skip("hmmlearn is not installed")
+    points, expected = groups
+    clusters = find_clusters(points, method, 3)
+    assert clusters.count == 3
+    assert (np.diff(clusters.sizes) <= 0).all()
+    kept = clusters.labels >= 0
+    assert adjusted_rand_score(expected[kept], clusters.labels[kept]) > 0.95
+    assert clusters.agreement > 0.9
+
+
+def test_arbitrary_clusters_disagree_between_seeds() -> None:
+    points = np.random.default_rng(1).normal(size=(1000, 10))
+    assert find_clusters(points, "kmeans", 8).agreement < 0.7
+
+
+def test_many_points_are_placed_with_their_nearest() -> None:
+    rng = np.random.default_rng(2)
+    labels = rng.integers(2, size=6000)
+    points = 10 * np.eye(2)[labels] + rng.normal(size=(6000, 2))
+    clusters = find_clusters(points, "ward", 2, seeds=1)
+    assert len(np.unique(labels * 2 + clusters.labels)) == 2
+
+
+def test_principal_coordinates_keep_the_variance() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 40))
+    assert principal_coordinates(values).shape == (500, 3)
+    assert principal_coordinates(rng.normal(size=(500, 40))).shape == (500, 16)
+
+
+def test_options_are_checked() -> None:
+    points = np.zeros((5, 2))
+    with pytest.raises(OptionError, match="method='tsne' must be one of kmeans"):
+        find_clusters(points, "tsne")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="count=5 must be at least 1, and less than the number of points, 5"):
+        find_clusters(points, "kmeans", 5)
+
+
+@pytest.mark.skipif(HAS_HMM, reason="hmmlearn is installed")
+def test_a_missing_package_is_named(groups: tuple[np.ndarray, np.ndarray]) -> None:
+    with pytest.raises(DependencyError, match=r'pip install "rl-clarity\[hmm\]"'):
+        find_clusters(groups[0], "hmm", 3)
