@@ -47,7 +47,7 @@ def write_clips(
         block = blocks[episode // blocks[0].episodes]
         number, limit = episode % blocks[0].episodes, subject.options.causal_max_steps
         left, right = (block.replay(agent, number, limit) for agent in (subject.agent, ablated(layer, feature)))
-        parting = _first_difference(left[1], right[1])
+        parting = first_difference(left[1], right[1])
         images = side_by_side(newest_frames(left[0], subject.stack), newest_frames(right[0], subject.stack), parting)
         folder = path_in(subject.options.behavior_subdir, f"{layer.slug}/clip-{feature + 1}")
         still, animation = f"{folder}-still.png", f"{folder}.png"
@@ -59,7 +59,7 @@ def write_clips(
     return clips, names
 
 
-def _first_difference(first: np.ndarray, second: np.ndarray) -> int:
+def first_difference(first: np.ndarray, second: np.ndarray) -> int:
     """The first step at which two sequences of actions differ; their common length if none does."""
     common = min(len(first), len(second))
     different = np.flatnonzero(first[:common] != second[:common])

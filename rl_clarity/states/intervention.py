@@ -1,0 +1,125 @@
+"""Interventions: an agent plays the same levels with and without an edit, such as swapped directions of its state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import PLAYING, require
+from rl_clarity.agents.edited_agent import edit
+from rl_clarity.agents.editing import Edit
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.behavior.clips import animated_png, first_difference, side_by_side
+from rl_clarity.analyses.behavior.play import Block, blocks, environment_of
+from rl_clarity.analyses.behavior.statistics import compare
+from rl_clarity.environments import make
+from rl_clarity.errors import OptionError, OutputError
+from rl_clarity.files import write_atomically
+from rl_clarity.pages.images import newest_frames
+from rl_clarity.recordings.evaluation import Evaluation, known_cause
+from rl_clarity.recordings.options import EvaluationOptions
+
+BLOCK = 50
+"""Episodes that are played together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Intervention:
+    """What `intervene` measured over E pairs of episodes."""
+
+    rows: list[dict[str, Any]]
+    """A row for each measure (return, length, causes of ends, frequencies of actions): `measure`; `unedited`, `edited`:
+    means; `difference` with its 95 % `interval` (paired bootstrap) and `corrected_interval`; `p` and `adjusted_p`
+    (Holm, for all measures); `effect`: the difference in standard deviations of the differences between pairs."""
+    returns: np.ndarray  # (E, 2): unedited, edited
+    agents: tuple[Agent, Agent]
+    played: tuple[Block, ...]
+    max_steps: int
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.returns)} pairs of episodes, without | with the edit:"]
+        for row in self.rows:
+            low, high = row["interval"]
+            lines.append(
+                f"  {row['measure']:24} {row['unedited']:8.3f} | {row['edited']:8.3f}   {row['difference']:+.3f} "
+                f"({low:+.3f} to {high:+.3f}), p {row['adjusted_p']:.2g}"
+            )
+        return "\n".join(lines)
+
+    def film(self, path: str | os.PathLike[str], episode: int | None = None) -> None:
+        """Write an animated PNG of an episode, without the edit | with it, around the first action that differs.
+
+        By default it is the pair with the largest difference of returns. Raises OutputError if it cannot be written.
+        """
+        if episode is None:
+            episode = int(np.abs(self.returns[:, 1] - self.returns[:, 0]).argmax())
+        if not 0 <= episode < len(self.returns):
+            raise OptionError(f"episode={episode} must be from 0 to {len(self.returns) - 1}")
+        block, number = self.played[episode // BLOCK], episode % BLOCK
+        sides = [block.replay(agent, number, self.max_steps) for agent in self.agents]
+        moment = first_difference(sides[0][1], sides[1][1])
+        stack = int(block.spec.options.get("frame_stack") or 1)
+        images = side_by_side(*(newest_frames(frames, stack) for frames, _ in sides), moment)
+        try:
+            write_atomically(path, animated_png(images))
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def intervene(
+    agent: Agent, *edits: Edit, episodes: int = 100, seed: int = 0, max_steps: int = EvaluationOptions.max_steps
+) -> Intervention:
+    """Let an agent play the same levels, with the same random numbers, with and without edits, and compare.
+
+    The agents act alike until the edits matter (see `rl_clarity.analyses.behavior.play`). The same arguments give the
+    same result.
+
+    Args:
+        agent: Its `metadata` name its environment, as those of an agent from a checkpoint.
+        edits: `SwapDirections`, `Ablate`, `Steer`.
+        episodes: E, at least 2.
+        seed: Of levels, actions and intervals.
+        max_steps: Steps after which an episode is cut off.
+
+    Raises:
+        OptionError: Invalid arguments, or edits that do not fit the agent.
+        EnvironmentSetupError: There is no environment to play in.
+    """
+    if episodes < 2:
+        raise OptionError(f"episodes={episodes} must be at least 2")
+    agents = require(agent, *PLAYING, for_="intervene"), edit(agent, *edits)
+    spec = environment_of(agent)
+    played = tuple(blocks(spec, episodes, BLOCK, seed))
+    results = [[block.play(one, max_steps, known_cause) for block in played] for one in agents]
+    environment = make(spec, 1, seed)
+    labels = [" ".join(combo) or "no-op" for combo in environment.action_combos]
+    environment.close()
+    causes = sorted({cause for side in results for part in side for cause in part.causes})
+    before, after = (_measures(side, causes) for side in results)
+    compared = compare(before, after, seed)
+    spread = (after - before).std(axis=0)
+    names = ["return", "length", *(f"ended by: {cause}" for cause in causes)]
+    names += [f"action {i}: {label}" for i, label in enumerate(labels)]
+    rows = []
+    for i, name in enumerate(names):
+        numbers = compared[i]
+        numbers["edited"] = numbers.pop("ablated")
+        rows.append({"measure": name, **numbers, "effect": float(numbers["difference"] / max(spread[i], 1e-12))})
+    return Intervention(rows, np.stack([before[:, 0], after[:, 0]], axis=1), agents, played, max_steps)
+
+
+def _measures(parts: Sequence[Evaluation], causes: Sequence[str]) -> np.ndarray:
+    """Return, length, whether each cause ended it, frequencies of actions: (E, M)."""
+    rows = []
+    for part in parts:
+        assert part.actions is not None
+        ended_by = [np.array(part.causes) == cause for cause in causes]
+        rows.append(np.column_stack([part.returns, part.lengths, *ended_by, part.actions / part.lengths[:, None]]))
+    return np.concatenate(rows)
