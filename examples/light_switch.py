@@ -2,8 +2,11 @@
 
     python examples/light_switch.py
 
-In the game of a light switch, a lamp shows in the first frame which of two switches is right; they appear much later.
-The script trains a tiny agent with a GRU for a minute.
+In the game of a light switch, a lamp shows in the first frame which of two switches is right. They appear 8 steps
+later, when the lamp is dark. The script trains a tiny agent with a GRU (a minute or two), records it, and asks how far
+back its memory reaches. It finds the direction of the state that tells the two cues apart, collapses it as the agent
+plays, and lets both agents play the same episodes. In the game `world` the lamp shines again when the switches appear:
+there the agent reads the cue in the world, and the same cut changes nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +18,11 @@ from typing import Any
 
 import numpy as np
 
+import rl_clarity
+
 FILTERS, UNITS = (8, 8), 16
-BATCH, UPDATES, LEARNING_RATE = 64, 600, 3e-3
+BATCH, LEARNING_RATE = 64, 3e-3
+SIZES = {"tiny": {"updates": 2, "episodes": 16}, "small": {"updates": 600, "episodes": 128}}
 
 
 def initial_parameters(rng: np.random.Generator, num_actions: int) -> dict[str, np.ndarray]:
@@ -44,7 +50,7 @@ def initial_parameters(rng: np.random.Generator, num_actions: int) -> dict[str, 
     return parameters
 
 
-def train(game: str, path: Path, seed: int = 0, updates: int = UPDATES) -> None:
+def train(game: str, path: Path, seed: int = 0, *, updates: int) -> None:
     """Train an agent to press the right switch, by the cross-entropy of its policy there, and save its checkpoint."""
     import keras
     import tensorflow as tf
@@ -95,3 +101,46 @@ def train(game: str, path: Path, seed: int = 0, updates: int = UPDATES) -> None:
     metadata = {**spec.metadata(), "observation_shape": list(environment.observation_shape), "gamma": 0.99}
     checkpoint = Checkpoint(path, "procgen_pytorch", "impala_gru", network.parameters(), metadata)
     native.write(path, checkpoint)
+
+
+def cue_direction(recording: rl_clarity.Recording) -> rl_clarity.Directions:
+    """The direction of the state after the first frame that tells the cues apart: a classifier of the lamp's color."""
+    states, is_orange = [], []
+    for episode in recording:
+        assert episode.states is not None
+        states.append(np.asarray(episode.states[0])[1:])  # all states after the cue
+        is_orange.append(np.full(len(states[-1]), np.asarray(episode.observations[0])[3, 7, 0] > 100))
+    labels = {"orange": np.concatenate(is_orange)}
+    return rl_clarity.fit_directions(np.concatenate(states), "classifier", labels=labels)
+
+
+def main(game: str, output_dir: Path, size: str) -> None:
+    checkpoint = output_dir / f"{game}.safetensors"
+    output_dir.mkdir(parents=True, exist_ok=True)
+    if not checkpoint.exists():
+        train(game, checkpoint, updates=SIZES[size]["updates"])
+    episodes = SIZES[size]["episodes"]
+    agent: Any = rl_clarity.load_agent(checkpoint)
+    recording = rl_clarity.record(checkpoint, output_dir / f"{game}-recording", episodes=episodes)
+    analysis = rl_clarity.analyse_states(
+        agent, recording, count=4, clusters=4, lags=(1, 2, 4), maps=("pca",), replay_steps=9, replay_samples=episodes
+    )
+    print("How far the policy changes when the state after the cue is that of another episode:")
+    for row in analysis.table("memory"):
+        if row["change"] == "swapped":
+            print(f"  {row['steps']} steps later: {row['policy']:.3f}")
+    directions = cue_direction(recording)
+    assert directions.auc is not None
+    print(f"The cue can be read from later states: AUC {directions.auc[0]:.3f}")
+    report = rl_clarity.intervene(agent, rl_clarity.SwapDirections({0: None}, directions=directions), episodes=episodes)
+    print(report)
+    report.film(output_dir / f"{game}.png")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--game", choices=("memory", "world"), default="memory")
+    parser.add_argument("--output-dir", type=Path, default=Path("out/light_switch"))
+    parser.add_argument("--size", choices=SIZES, default="small")
+    arguments = parser.parse_args()
+    main(arguments.game, arguments.output_dir, arguments.size)

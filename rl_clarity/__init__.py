@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from rl_clarity.states.correlation import consistency as consistency
     from rl_clarity.states.correlation import lagged_correlation as lagged_correlation
     from rl_clarity.states.influence import influence as influence
+    from rl_clarity.states.intervention import intervene as intervene
     from rl_clarity.training import train as train
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
     from rl_clarity.world_models.files import load_simulator as load_simulator
@@ -122,6 +123,7 @@ _PUBLIC = {
     "input_gradients": "rl_clarity.analyses.attribution",
     "input_integrated_gradients": "rl_clarity.analyses.attribution",
     "integrated_gradients": "rl_clarity.analyses.attribution",
+    "intervene": "rl_clarity.states.intervention",
     "jacobian_saliency": "rl_clarity.analyses.attribution",
     "lagged_correlation": "rl_clarity.states.correlation",
     "load_agent": "rl_clarity.models",

@@ -145,6 +145,15 @@ def test_remove_a_feature(tmp_path: Path) -> None:
     assert edited.checkpoint.notes[-1].startswith("edited: Ablate('2b'")
 
 
+@pytest.mark.slow
+def test_light_switch(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    printed = run_example("light_switch.py", tmp_path, "--size", "tiny")
+    assert "The cue can be read from later states: AUC" in printed
+    assert "16 pairs of episodes, without | with the edit:" in printed
+    assert (tmp_path / "out" / "memory.png").exists()
+
+
 def test_notebook_matches_its_source() -> None:
     nbformat = pytest.importorskip("nbformat")
     from scripts.make_notebook import TARGET, notebook

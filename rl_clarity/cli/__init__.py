@@ -1,5 +1,5 @@
 """The command line: `rl-clarity run | compare | record | explain | simulate | train | demo | inspect | evaluate |
-ablate | check | export | verify | gallery | serve | publish | convert | edit`.
+states | ablate | check | export | verify | gallery | serve | publish | convert | edit`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
@@ -32,11 +32,13 @@ from rl_clarity.cli.arguments import (
     Export,
     Gallery,
     Inspect,
+    PlayingCommand,
     Publish,
     Record,
     Run,
     Serve,
     Simulate,
+    States,
     Train,
     Verify,
     parse_arguments,
@@ -167,7 +169,7 @@ def _discard_output() -> None:
 def _run(command: Run) -> Result:
     options = _values(command.options, InterfaceOptions)
     result: Any = rl_clarity.run(
-        command.checkpoint,
+        _player(command),
         command.output_dir,
         dry_run=command.dry_run,
         load_kwargs=replace(command.load, metadata=command.overrides(), check=command.check),
@@ -177,6 +179,17 @@ def _run(command: Run) -> Result:
         **{**options, "overwrite": command.force},
     )
     return (result.to_dict(), str(result)) if command.dry_run else _page(result)
+
+
+def _player(command: PlayingCommand) -> Any:
+    """The checkpoint, or its agent with directions of the recurrent state exchanged."""
+    swaps = command.swaps()
+    if not swaps or command.directions is None:
+        return command.checkpoint
+    directions = rl_clarity.load_states(command.directions).directions
+    agent = rl_clarity.load_agent(command.checkpoint, **command.overrides())
+    edit = rl_clarity.SwapDirections(swaps, directions=directions, on=command.swap_directions_on)
+    return rl_clarity.edit(agent, edit)
 
 
 def _values(options: Any, kind: type) -> dict[str, Any]:
@@ -227,7 +240,7 @@ def _record(command: Record) -> Result:
 
     _check_outputs(command)
     options = asdict(command.options)
-    recording = rl_clarity.record(command.checkpoint, command.directory, metadata=command.overrides(), **options)
+    recording = rl_clarity.record(_player(command), command.directory, metadata=command.overrides(), **options)
     return describe_recording(recording)
 
 
@@ -267,8 +280,23 @@ def _evaluate(command: Evaluate) -> Result:
 
     options = asdict(command.options)
     _check_outputs(command)
-    evaluations = rl_clarity.evaluate(command.checkpoint, metadata=command.overrides(), **options)
+    evaluations = rl_clarity.evaluate(_player(command), metadata=command.overrides(), **options)
     return {name: summary(evaluation) for name, evaluation in evaluations.items()}, text(evaluations)
+
+
+def _states(command: States) -> Result:
+    _check_outputs(command)
+    agent = rl_clarity.load_agent(command.checkpoint, **command.overrides())
+    analysis = rl_clarity.analyse_states(agent, command.recording, **asdict(command.options))
+    analysis.save(command.output_dir)
+    lines = [f"{analysis.facts['steps']} states of {analysis.facts['episodes']} episodes"]
+    for row in analysis.table():
+        lines.append(
+            f"  direction {row['name']:8} stability {min(row['seed_stability'], row['half_stability']):.2f}, "
+            f"kurtosis {row['kurtosis']:+.1f}, correlation with the time {row['correlation.time']:+.2f}"
+        )
+    lines.append(f"The analysis is in {command.output_dir}")
+    return {**analysis.facts, "output_dir": str(command.output_dir)}, "\n".join(lines)
 
 
 def _ablate(command: Ablate) -> Result:
@@ -426,6 +454,7 @@ RUNNERS: dict[type, Any] = {
     Explain: _explain,
     Simulate: _simulate,
     Evaluate: _evaluate,
+    States: _states,
     Ablate: _ablate,
     Check: _check,
     Export: _export,

@@ -25,6 +25,7 @@ from rl_clarity.options import (
 )
 from rl_clarity.parsing import parse, typed
 from rl_clarity.recordings.options import EvaluationOptions, RecordOptions
+from rl_clarity.states.analysis import StateOptions
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.visualization.rendering import Direction
 from rl_clarity.world_models.options import FitOptions
@@ -220,7 +221,31 @@ class CheckpointCommand(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(CheckpointCommand):
+class PlayingCommand(CheckpointCommand):
+    """Options of commands that let an agent play, perhaps with directions of its recurrent state exchanged."""
+
+    directions: str | None = None
+    """Directory that `rl-clarity states` wrote: the directions that are exchanged."""
+    swap_directions_from: tuple[int, ...] = ()
+    """Directions of the recurrent state to exchange or collapse as the agent plays, counted from 0: 10 5."""
+    swap_directions_to: Annotated[tuple[int | None, ...], tyro.conf.arg(metavar="[INT|None ...]")] = ()
+    """What each is exchanged with, or None to collapse it: 12 None."""
+    swap_directions_on: Literal["state", "increment"] = "state"
+    """Change the state, or what each step adds to it."""
+
+    def swaps(self) -> dict[int, int | None]:
+        """What is exchanged; raises OptionError for options that do not belong together."""
+        sources, targets = self.swap_directions_from, self.swap_directions_to
+        if len(sources) != len(targets) or bool(sources) != (self.directions is not None):
+            raise OptionError(
+                f"--directions {self.directions}, --swap-directions-from {' '.join(map(str, sources))} and "
+                f"--swap-directions-to {' '.join(map(str, targets))} belong together, with as many numbers in both"
+            )
+        return dict(zip(sources, targets, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(PlayingCommand):
     """Explain the agent in a checkpoint: let it play, attribute its outputs to its layers, and write a page."""
 
     output_dir: DirectoryPath
@@ -295,7 +320,7 @@ class Inspect(CheckpointCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record(CheckpointCommand):
+class Record(PlayingCommand):
     """Let the agent in a checkpoint play, and record its episodes. They are those of training: with episodic_life, each
     life of an Atari game is an episode, whereas `evaluate` counts whole games.
     """
@@ -336,10 +361,23 @@ class Simulate(CheckpointCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(CheckpointCommand):
+class Evaluate(PlayingCommand):
     """Estimate an agent's mean return over a fixed number of episodes, all played to their end."""
 
     options: Annotated[EvaluationOptions, tyro.conf.arg(name="")] = field(default_factory=EvaluationOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class States(CheckpointCommand):
+    """Analyse what the states of a recurrent agent hold: directions, clusters, behaviours, influence through memory,
+    and how far back memory reaches. Writes arrays and facts, and prints the directions.
+    """
+
+    recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
+    """Recording of the agent's play: rl-clarity record."""
+    output_dir: DirectoryPath
+    """Directory of states.npz and states.json."""
+    options: Annotated[StateOptions, tyro.conf.arg(name="")] = field(default_factory=StateOptions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -518,6 +556,7 @@ COMMANDS: dict[str, Any] = {
             Explain,
             Simulate,
             Evaluate,
+            States,
             Ablate,
             Check,
             Export,

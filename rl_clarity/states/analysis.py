@@ -24,7 +24,7 @@ from rl_clarity.reduction.embedding import embed, usable_perplexity
 from rl_clarity.states import cards, clusters
 from rl_clarity.states.correlation import consistency, correlation_intervals, lagged_correlation
 from rl_clarity.states.data import StateData, read_states
-from rl_clarity.states.influence import influence
+from rl_clarity.states.influence import mean_jacobian, memory_jacobians
 from rl_clarity.states.replay import replay
 
 ARRAYS, FACTS = "states.npz", "states.json"
@@ -170,7 +170,7 @@ class StateAnalysis:
         try:
             place.mkdir(parents=True, exist_ok=True)
             temporary = place / f".{ARRAYS}.partial.npz"
-            np.savez_compressed(temporary, **{**self.arrays, **directions})  # type: ignore[arg-type]
+            np.savez_compressed(temporary, **{**self.arrays, **directions})
             temporary.replace(place / ARRAYS)
             text = json.dumps({"version": VERSION, **to_plain(self.facts, finite=True)}, indent=1, sort_keys=True)
             write_atomically(place / FACTS, (text + "\n").encode())
@@ -322,8 +322,12 @@ def _causes(
     if agent is None or not has(agent, "state_gradients") or not options.influence_samples:
         skipped["influence"] = "the agent has no gradients through its recurrent cell, or influence_samples is 0"
         return arrays
+    ends, gradients = memory_jacobians(
+        agent, data, directions.readout, lags, samples=options.influence_samples, seed=options.seed
+    )
+    jacobians = np.swapaxes(directions.pull(gradients), -1, -2)
     for name, by in (("", None), (".by", labels)):
-        values = influence(agent, data, directions, lags, by=by, samples=options.influence_samples, seed=options.seed)
+        values = mean_jacobian(jacobians, ends, lags, by)
         arrays[f"influence{name}"] = values
         agreement = consistency(values, arrays[f"correlation{name}"], seed=options.seed)
         for key in ("share", "null", "p", "count"):

@@ -52,13 +52,18 @@ def influence(
         OptionError: The agent has no state, or the recording no episode that is longer than the largest lag.
     """
     data = recording if isinstance(recording, StateData) else read_states(recording)
+    if by is not None and np.shape(by) != (len(data),):
+        raise OptionError(f"by has the shape {np.shape(by)}; ({len(data)},) is needed: a label for each step")
     ends, gradients = memory_jacobians(agent, data, directions.readout, lags, samples=samples, seed=seed)
     jacobians = np.swapaxes(directions.pull(gradients), -1, -2)  # (n, L, D of t, D of t + lag)
+    return mean_jacobian(jacobians, ends, lags, by)
+
+
+def mean_jacobian(jacobians: np.ndarray, ends: np.ndarray, lags: Sequence[int], by: np.ndarray | None) -> np.ndarray:
+    """Return the mean (L, D, D) of Jacobians (n, L, D, D) that end at steps (n,); or (K, L, D, D) by label."""
     if by is None:
         return np.asarray(jacobians.mean(axis=0))
     labels = np.asarray(by)
-    if labels.shape != (len(data),):
-        raise OptionError(f"by has the shape {labels.shape}; ({len(data)},) is needed: a label for each step")
     groups = np.unique(labels)
     result = np.full((len(groups), *jacobians.shape[1:]), np.nan)
     for k, group in enumerate(groups):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.behavior.clips import animated_png, first_difference, side_by_side
 from rl_clarity.analyses.behavior.play import Block, blocks, environment_of
-from rl_clarity.analyses.behavior.statistics import compare
+from rl_clarity.analyses.statistics import compare
 from rl_clarity.environments import make
 from rl_clarity.errors import OptionError, OutputError
 from rl_clarity.files import write_atomically
@@ -68,7 +69,7 @@ class Intervention:
         stack = int(block.spec.options.get("frame_stack") or 1)
         images = side_by_side(*(newest_frames(frames, stack) for frames, _ in sides), moment)
         try:
-            write_atomically(path, animated_png(images))
+            write_atomically(Path(path), animated_png(images))
         except OSError as error:
             raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -22,7 +22,8 @@ UNITS = 6
 
 def linear_agent(transition: np.ndarray) -> Any:
     """h' = A h + (a color of the frame)."""
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
+    import torch
 
     class Linear(torch.nn.Module):
         def __init__(self) -> None:

@@ -1,0 +1,47 @@
+"""Interventions: paired episodes with and without the cue in the agent's memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import rl_clarity
+from rl_clarity.errors import OptionError
+from rl_clarity.recordings.recording import Recording
+from rl_clarity.states.data import read_states
+from tests.light_switch import Game, checkpoint
+
+
+def cut_cue(recording: Recording) -> rl_clarity.SwapDirections:
+    """Collapse the direction of the state that tells the cues apart."""
+    data = read_states(recording)
+    first = np.flatnonzero(data.time == 0)
+    orange = data.observations(first)[:, 3, 7, 0] > 100
+    after = data.time > 0
+    labels = np.repeat(orange, 10)[after]
+    directions = rl_clarity.fit_directions(data.states[after], "classifier", labels=labels)
+    return rl_clarity.SwapDirections({0: None}, directions=directions)
+
+
+def test_the_cue_is_cut_out_of_memory_but_not_of_the_world(
+    light_switch_recordings: dict[Game, Recording], tmp_path: Path
+) -> None:
+    lost = {}
+    for game, recording in light_switch_recordings.items():
+        agent: Any = rl_clarity.load_agent(checkpoint(game))
+        report = rl_clarity.intervene(agent, cut_cue(recording), episodes=60)
+        rows = {row["measure"]: row for row in report}
+        lost[game] = rows["return"]
+        assert rows["length"]["difference"] == 0
+        assert rows["return"]["unedited"] > 0.9
+        report.film(tmp_path / f"{game}.png")
+        assert Image.open(tmp_path / f"{game}.png").size == (2 * 16 + 4, 16)
+    assert lost["memory"]["interval"][1] < -0.2
+    assert lost["memory"]["adjusted_p"] < 0.01
+    assert lost["world"]["difference"] == 0
+    with pytest.raises(OptionError, match="episodes=1 must be at least 2"):
+        rl_clarity.intervene(agent, cut_cue(recording), episodes=1)
