@@ -56,11 +56,13 @@ def train(game: str, path: Path, seed: int = 0, *, updates: int) -> None:
     import tensorflow as tf
 
     from rl_clarity.environments.kinds import EnvironmentSpec, make
+    from rl_clarity.environments.light_switch import LightSwitchEnvironment
     from rl_clarity.formats import native, procgen_pytorch
     from rl_clarity.formats.checkpoint import Checkpoint
 
     spec = EnvironmentSpec("light_switch", game)
     with closing(make(spec, BATCH, seed)) as environment:
+        assert isinstance(environment, LightSwitchEnvironment)
         rng = np.random.default_rng(seed)
         network = procgen_pytorch.build_network(
             initial_parameters(rng, environment.num_actions), environment.observation_shape
@@ -72,7 +74,7 @@ def train(game: str, path: Path, seed: int = 0, *, updates: int) -> None:
         optimizer = keras.optimizers.Adam(LEARNING_RATE, clipnorm=0.5)
         optimizer.build([tensor.variable for tensor in network.tensors.values()])
 
-        @tf.function
+        @tf.function  # type: ignore[untyped-decorator]
         def update(frames: Any, actions: Any, gamma: Any) -> Any:
             with tf.GradientTape() as tape:
                 steps, state, loss = len(frames), tf.zeros((BATCH, UNITS)), 0.0

@@ -67,7 +67,8 @@ class Intervention:
         sides = [block.replay(agent, number, self.max_steps) for agent in self.agents]
         moment = first_difference(sides[0][1], sides[1][1])
         stack = int(block.spec.options.get("frame_stack") or 1)
-        images = side_by_side(*(newest_frames(frames, stack) for frames, _ in sides), moment)
+        left, right = (newest_frames(frames, stack) for frames, _ in sides)
+        images = side_by_side(left, right, moment)
         try:
             write_atomically(Path(path), animated_png(images))
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from rl_clarity.states.data import read_states
 def test_recurrent_agent_of_procgen_is_analysed(shared_formats: Path, tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     (path,) = (shared_formats / "procgen-pytorch-recurrent").glob("*.pth")
-    metadata = {"env_name": "coinrun", "distribution_mode": "easy", "use_backgrounds": False}
+    metadata: dict[str, Any] = {"env_name": "coinrun", "distribution_mode": "easy", "use_backgrounds": False}
     recording = rl_clarity.record(path, tmp_path / "recording", metadata=metadata, steps=192)
     agent = rl_clarity.load_agent(path, **metadata)
     data = read_states(recording)
