@@ -101,7 +101,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, report: Report)
         attribution = _attribution(subject, layer, chosen[part], baseline)
         values = attribution.values[0]
         rows[part] = _some_positions(values, positions, rng)
-        measured.append(values[-part.start % error_every :: error_every])
+        measured.append(values[-part.start % error_every :: error_every].copy())  # a view would keep all values
         sides += _sides(attribution)
         report(part.stop / (fitted_on + len(held_out)))
     on_fitted = np.concatenate(measured)

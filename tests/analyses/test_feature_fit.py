@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import tracemalloc
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rl_clarity.analyses import feature_fit
+from rl_clarity.analyses.attribution.integrated_gradients import Attribution
 from rl_clarity.analyses.feature_fit import LayerFeatures, divide_observations, fit_reduction
 from rl_clarity.errors import OptionError
 from rl_clarity.options import ORIGINAL, InterfaceOptions
 from rl_clarity.parsing import parse
 from rl_clarity.reduction import ChannelReduction
+from rl_clarity.threads import in_threads
 
 BLOCKS = np.kron(np.eye(4), np.ones((1, 3))).astype(np.float32)
 """Four components of three channels each."""
@@ -100,3 +106,30 @@ def test_the_number_of_features_may_be_automatic() -> None:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+def test_a_fit_holds_no_more_attribution_than_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count, shape = 256, (16, 16, 8)
+
+    def attribution(subject: Any, layer: Any, chosen: np.ndarray, baseline: Any) -> Attribution:
+        values, scores = np.ones((len(chosen), *shape), np.float32), np.zeros((1, len(chosen)))
+        return Attribution(values[None], values, scores, scores)
+
+    monkeypatch.setattr(feature_fit, "_attribution", attribution)
+    monkeypatch.setattr(feature_fit, "fit_reduction", lambda rows, *rest: ChannelReduction(np.eye(8)))
+    monkeypatch.setattr(feature_fit, "stability", lambda *arguments: np.ones(8))
+    monkeypatch.setattr(feature_fit, "FIT_POSITIONS", 4 * count)
+    monkeypatch.setattr(feature_fit, "ERROR_OBSERVATIONS", 8)
+    subject: Any = SimpleNamespace(options=InterfaceOptions(nmf_held_out=0), observations=SimpleNamespace())
+    subject.observations.observations = np.zeros((count, 1))
+    layer: Any = SimpleNamespace(shape=shape, channels=8)
+    in_threads(str, range(2))  # loads libraries
+    tracemalloc.start()
+    try:
+        feature_fit.fit_features(subject, layer, 16, lambda share: None)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * count * math.prod(shape) / 2, "half of the attribution of all observations"
