@@ -1,0 +1,87 @@
+"""Train a simulator of an included agent, and ship it: record, fit, measure, write `models/NAME-simulator.safetensors`.
+
+    nohup python -m scripts.train_simulator train coinrun-gru out/coinrun-gru-simulator > simulator.log 2>&1 &
+    python -m scripts.train_simulator ship coinrun-gru out/coinrun-gru-simulator
+
+`train` first records two sets of episodes with noise in the actions, one to learn from and one to be measured on.
+Interrupted training, also by a kill, is resumed by the same command, which does nothing once it is finished. `ship`
+writes the simulator in half precision, with its quality in the metadata; it is refused above 12 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import rl_clarity
+from rl_clarity.errors import OutputError
+from rl_clarity.files import UNFINISHED
+from rl_clarity.recordings.recording import Recording
+from rl_clarity.world_models.files import load_simulator, save_simulator
+from rl_clarity.world_models.fitting import SIMULATOR
+from rl_clarity.world_models.report import fit_and_measure
+
+MODELS = Path(__file__).resolve().parents[1] / "models"
+MAX_BYTES = 12_000_000
+ACTION_NOISE = 0.1
+EPISODES, CHECKED_EPISODES = 2000, 100
+"""Episodes to learn from, and to be measured on."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    actions = parser.add_subparsers(dest="action", required=True)
+    train = actions.add_parser("train", help="record, fit and measure, or resume")
+    train.add_argument("--episodes", type=int, default=EPISODES)
+    train.add_argument("--size", default="small")
+    train.add_argument("--steps", type=int, default=20_000)
+    train.add_argument("--kl", type=float, default=12.0)
+    ship = actions.add_parser("ship", help="write the simulator to models/")
+    ship.add_argument("--models", type=Path, default=MODELS)
+    for action in (train, ship):
+        action.add_argument("name", help="of an included agent, or the path of a checkpoint")
+        action.add_argument("directory", type=Path)
+    options = parser.parse_args(arguments)
+    name = options.name if Path(options.name).exists() else f"models:{options.name}"
+    if options.action == "train":
+        fit = {"size": options.size, "steps": options.steps, "kl": options.kl}
+        print(train_simulator(name, options.directory, options.episodes, **fit))
+    else:
+        print(ship_simulator(name, options.directory, options.models))
+
+
+def train_simulator(name: str, directory: Path, episodes: int, **fit: Any) -> Any:
+    """Record what is missing, fit or resume, and measure; return the quality."""
+    learned = recorded(name, directory / "recording", episodes, seed=1)
+    checked = recorded(name, directory / "check-recording", min(CHECKED_EPISODES, episodes), seed=2)
+    agent = rl_clarity.load_agent(name)
+    return fit_and_measure(agent, learned.location, directory, checked.location, **fit)
+
+
+def recorded(name: str, directory: Path, episodes: int, seed: int) -> Recording:
+    """The recording in a directory, which is made if there is none; an unfinished one is made again."""
+    if not directory.exists():
+        unfinished = directory.with_name(f".{directory.name}{UNFINISHED}")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        rl_clarity.record(name, unfinished, episodes=episodes, seed=seed, action_noise=ACTION_NOISE)
+        unfinished.rename(directory)
+    return rl_clarity.open_recording(directory)
+
+
+def ship_simulator(name: str, directory: Path, models: Path) -> Path:
+    """Write the simulator in half precision; raises OutputError if it is too large."""
+    simulator = load_simulator(directory / SIMULATOR, rl_clarity.load_agent(name))
+    target = models / f"{Path(name.removeprefix('models:')).stem}-simulator.safetensors"
+    save_simulator(simulator, target, half=True, overwrite=True)
+    size = target.stat().st_size
+    if size > MAX_BYTES:
+        target.unlink()
+        raise OutputError(f"the simulator has {size:,} bytes; at most {MAX_BYTES:,} are shipped: choose a smaller size")
+    return target
+
+
+if __name__ == "__main__":
+    main()
