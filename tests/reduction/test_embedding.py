@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rl_clarity.errors import OptionError
+from rl_clarity.errors import DependencyError, OptionError
 from rl_clarity.reduction.embedding import embed
 
 PER_GROUP = 40
@@ -80,9 +82,34 @@ def test_points_that_are_equal_have_finite_positions(method: Any, shape: tuple[i
         (np.full((5, 2), np.nan), {}, "must be finite"),
         (np.zeros(5), {}, r"points of shape \(5,\)"),
         (np.zeros((0, 3)), {}, "there is none"),
-        (np.zeros((5, 2)), {"method": "umap"}, "method='umap' must be one of tsne, pca"),
+        (np.zeros((5, 2)), {"method": "som"}, "method='som' must be one of tsne, pca, umap"),
     ],
 )
 def test_what_cannot_be_embedded_is_refused(points: np.ndarray, options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         embed(points, **options)
+
+
+def test_umap(groups: np.ndarray) -> None:
+    pytest.importorskip("umap")
+    first, place = embed(groups[::2], "umap", perplexity=10)
+    second, _ = embed(groups[::2], "umap", perplexity=10)
+    assert first.tobytes() == second.tobytes()
+    everything = place(groups)
+    np.testing.assert_array_equal(everything[::2], first)
+    assert are_separated(everything)
+
+
+def test_without_umap_the_error_says_what_to_install(groups: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "umap", None)
+    with pytest.raises(DependencyError, match=r'pip install "rl-clarity\[umap\]"'):
+        embed(groups, "umap", perplexity=10)
+
+
+@pytest.mark.slow
+def test_twenty_thousand_states_take_a_minute_at_most() -> None:
+    states = np.random.default_rng(0).normal(size=(20_000, 64)).astype(np.float32)
+    before = time.process_time()
+    positions, _ = embed(states)
+    assert positions.shape == (20_000, 2)
+    assert time.process_time() - before < 120, "60 s on two cores"

@@ -15,12 +15,12 @@ export function projection(x, y, width, height) {
   };
 }
 
-/** The index of the point nearest to a pixel, at most `reach` pixels away; -1 if there is none. */
-export function nearestPoint(x, y, { toX, toY }, px, py, reach = 12) {
+/** The index of the point (px, py, in pixels) nearest to a place, at most `reach` pixels away; -1 if there is none. */
+export function nearestPoint(px, py, x, y, reach = 12) {
   let nearest = -1;
   let least = reach * reach;
-  for (let i = 0; i < x.length; i += 1) {
-    const distance = (toX(x[i]) - px) ** 2 + (toY(y[i]) - py) ** 2;
+  for (let i = 0; i < px.length; i += 1) {
+    const distance = (px[i] - x) ** 2 + (py[i] - y) ** 2;
     if (distance <= least) [nearest, least] = [i, distance];
   }
   return nearest;
@@ -34,11 +34,11 @@ export const rectangle = ([x0, y0], [x1, y1]) => [
   [x0, y1],
 ];
 
-/** Indices of the points inside an outline [[x, y]] of pixels (even-odd rule). */
-export function pointsWithin(x, y, { toX, toY }, outline) {
+/** Indices of the points (px, py, in pixels) inside an outline [[x, y]] (even-odd rule). */
+export function pointsWithin(px, py, outline) {
   const inside = [];
-  for (let i = 0; i < x.length; i += 1) {
-    if (isInside(outline, toX(x[i]), toY(y[i]))) inside.push(i);
+  for (let i = 0; i < px.length; i += 1) {
+    if (isInside(outline, px[i], py[i])) inside.push(i);
   }
   return inside;
 }
@@ -91,22 +91,23 @@ export function pathAround(indices = [], times, point) {
  * Paint points as discs into an image; those that are not marked are faint, and below the others.
  *
  * @param {Uint32Array} pixels of an image that is `width` pixels wide, cleared
- * @param {ArrayLike<number>} px @param {ArrayLike<number>} py positions (n) in pixels
+ * @param {ArrayLike<number>} px @param {ArrayLike<number>} py positions (n) in pixels of the screen, and how many of the
+ *   image's these are (`ratio`); `radius` is in those of the screen, too
  * @param {Uint32Array} colors (n), as `packed` returns them
  * @param {Uint8Array | null} marked (n)
  */
-export function paintPoints(pixels, width, { px, py, colors, marked, radius }) {
+export function paintPoints(pixels, width, { px, py, colors, marked, radius, ratio = 1 }) {
   const height = pixels.length / width;
-  const reach = Math.ceil(radius);
+  const reach = Math.ceil(radius * ratio);
   const offsets = [];
   for (let dy = -reach; dy <= reach; dy += 1) {
-    for (let dx = -reach; dx <= reach; dx += 1) if (Math.hypot(dx, dy) <= radius) offsets.push([dx, dy]);
+    for (let dx = -reach; dx <= reach; dx += 1) if (Math.hypot(dx, dy) <= radius * ratio) offsets.push([dx, dy]);
   }
   for (const on of marked ? [0, 1] : [1]) {
     for (let i = 0; i < colors.length; i += 1) {
       if (marked && marked[i] !== on) continue;
       const color = on ? colors[i] : ((colors[i] & 0xffffff) | (DIM << 24)) >>> 0;
-      const [x, y] = [Math.round(px[i]), Math.round(py[i])];
+      const [x, y] = [Math.round(px[i] * ratio), Math.round(py[i] * ratio)];
       for (const [dx, dy] of offsets) {
         const [column, row] = [x + dx, y + dy];
         if (column >= 0 && column < width && row >= 0 && row < height) pixels[row * width + column] = color;

@@ -8,17 +8,22 @@ test("points are found by place", () => {
   const [x, y] = [Float32Array.of(0, 1, 2), Float32Array.of(0, 10, 20)];
   const scale = projection(x, y, 120, 220);
   assert.deepEqual([scale.toX(0), scale.toX(2), scale.toY(0), scale.toY(20)], [10, 110, 210, 10]);
-  assert.equal(nearestPoint(x, y, scale, 62, 108), 1);
-  assert.equal(nearestPoint(x, y, scale, 62, 150), -1);
-  assert.deepEqual(pointsWithin(x, y, scale, rectangle([120, 0], [50, 120])), [1, 2]);
+  const [px, py] = [x.map(scale.toX), y.map(scale.toY)];
+  assert.equal(nearestPoint(px, py, 62, 108), 1);
+  assert.equal(nearestPoint(px, py, 62, 150), -1);
+  assert.deepEqual(pointsWithin(px, py, rectangle([120, 0], [50, 120])), [1, 2]);
   const triangle = [
     [50, 100],
     [70, 100],
     [60, 125],
   ];
-  assert.deepEqual(pointsWithin(x, y, scale, triangle), [1]);
+  assert.deepEqual(pointsWithin(px, py, triangle), [1]);
   assert.deepEqual(
-    pointsWithin(x, y, scale, [triangle[0], triangle[1], [69, 125]]),
+    pointsWithin(px, py, [
+      [50, 125],
+      [70, 125],
+      [70, 100],
+    ]),
     [],
     "inside the box around it only",
   );
