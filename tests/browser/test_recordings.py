@@ -156,6 +156,7 @@ def test_a_drag_over_a_track_chooses_a_range(open_recordings: Open) -> None:
     visitor.page.wait_for_url("**range=11-26*")
     visitor.press("f")
     assert visitor.text("find-count") == "16 steps are marked:"
+    visitor.page.wait_for_selector('[data-testid=find-results] canvas[data-frame="1/12"]')
     visitor.by("find-results").get_by_role("button").nth(2).click()
     assert visitor.state()["step"] == 12
     visitor.by("range").get_by_label("Last step of the range").fill("40")
@@ -253,10 +254,11 @@ def test_a_page_without_episodes_says_what_to_add_to_the_loop(open_page: Open, t
         manifest |= {"sections": manifest["sections"][:1], "agents": [], "recordings": []}
 
     write_recordings_page(tmp_path, edit=empty)
-    visitor = open_page(tmp_path, wait=False)
+    visitor = open_page(tmp_path, wait=False, viewport={"width": 1000, "height": 600})
     code = visitor.by("command").first.inner_text()
     assert 'rl_clarity.Recorder("/data/my runs", every=50)' in code
     compile(code, "loop", "exec")
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 1000
 
 
 def test_the_state_map_and_the_tracks_are_linked(open_recordings: Open, recordings: RecordingsPage) -> None:
