@@ -13,9 +13,10 @@ from playwright.sync_api import Browser
 import rl_clarity
 from tests.browser.drawn import draw_frame
 from tests.browser.pages import Visitor, read_canvas
-from tests.browser.recording_pages import EVERY, LENGTHS, RUNS, RecordingsPage, write_recordings_page
+from tests.browser.recording_pages import LENGTHS, RUNS, RecordingsPage, write_recordings_page
 from tests.browser.recordings_server import serve_recordings
 from tests.browser.test_accessibility import violations
+from tests.browser.training_pages import EVERY
 
 Open = Callable[..., Visitor]
 FIRST, LAST = "exp2~50", f"{RUNS[0]}~100"
