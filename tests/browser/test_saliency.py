@@ -170,6 +170,7 @@ def test_layers_cover_the_region_that_observations_show(page: Path, open_page: O
 def test_boxes_and_examples_respect_the_region_that_observations_show(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=2a&frame=6&box=6.22.18.34&feature=2")
     values = open_results(page).attribution("2a", 0, "value", [5])
+    assert values.residual is not None
     inside = [values.channels[0, 2:6, 2:6].sum(), values.residual[0, 2:6, 2:6].sum()]  # positions of 3 x 3 pixels
     assert "rows 3 to 6, columns 3 to 6" in visitor.text("box-tracks")
     box = visitor.track("box").locator(".value")

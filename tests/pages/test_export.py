@@ -73,6 +73,7 @@ def test_a_table_has_a_row_for_each_frame_and_the_columns_of_the_page(results: R
     assert [row["frame"] for row in rows] == ["3", "4", "5", "6"]
     assert {row["trajectory"] for row in rows} == {"2"}
     series, channel = ARRAYS.series[1], ARRAYS.channels[1][..., 0]
+    assert series.actions is not None
     assert series.values is not None
     assert series.probabilities is not None
     account = results.account(1, "2b")
@@ -113,6 +114,9 @@ def test_columns_of_a_table_have_the_labels_of_outputs_and_actions(tmp_path: Pat
     ]
     assert list(rows[0])[14:16] == ["input channel 1 positive", "input channel 1 negative"]
     series = ARRAYS.series[1]
+    assert series.actions is not None
+    assert series.logits is not None
+    assert series.groups is not None
     for step, row in enumerate(rows):
         assert row["action"] == actions[series.actions[step]]["label"]
         assert float(row["action →, A"]) == pytest.approx(series.logits[step, 3], rel=1e-5)

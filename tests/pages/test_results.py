@@ -67,6 +67,9 @@ def test_frames_and_series_are_exact(results: Results, arrays: Arrays) -> None:
     for trajectory, frames in enumerate(arrays.frames):
         np.testing.assert_array_equal(results.frames(trajectory), frames)
         series, expected = results.series(trajectory), arrays.series[trajectory]
+        assert expected.actions is not None
+        assert expected.advantages is not None
+        assert expected.probabilities is not None
         np.testing.assert_array_equal(series["actions"], expected.actions)
         np.testing.assert_array_equal(series["firsts"], expected.firsts)
         np.testing.assert_allclose(series["advantages"], expected.advantages, rtol=1e-6)

@@ -99,7 +99,7 @@ def rows(frame: FrameLocator | Page) -> list[list[str]]:
     found = frame.get_by_test_id("episode-row").evaluate_all(
         "rows => rows.map(row => [1, 2, 5, 7].map(i => row.cells[i].innerText.trim()))"
     )
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def check_live_episode(frame: FrameLocator | Page, loop: Loop) -> None:

@@ -74,6 +74,7 @@ def test_a_fit_writes_simulator_logs_and_film(fitted: Path, agent: KerasAgent) -
     assert simulator.metadata["action_combos"] == [["LEFT"], [], ["RIGHT"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["between steps", "in a step"])
 def test_an_interrupted_fit_is_resumed_as_if_it_had_not_been(
     when: str, fitted: Path, agent: KerasAgent, recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
