@@ -33,15 +33,19 @@ export function linePositions(columns, axes, height) {
  *
  * @param {Float32Array} positions (T, axes), from `linePositions`
  * @param {number[]} xs of the axes
+ * @param {{width: number, height: number}} size
  * @param {Uint8Array | null} mask which lines count; null: all
+ * @param {{mask: Uint8Array, counts: Uint16Array} | null} before the counts of another mask of the same lines, which
+ *   become those of `mask`: while an axis is brushed, few lines change from one move to the next
  * @returns {Uint16Array} (height, width)
  */
-export function countLines(positions, xs, { width, height }, mask = null) {
-  const counts = new Uint16Array(width * height);
+export function countLines(positions, xs, { width, height }, mask = null, before = null) {
+  const counts = before?.counts ?? new Uint16Array(width * height);
   const axes = xs.length;
   const last = height - 1;
   for (let t = 0; t < positions.length / axes; t += 1) {
-    if (mask && !mask[t]) continue;
+    const change = (mask ? mask[t] : 1) - (before ? before.mask[t] : 0);
+    if (change === 0) continue;
     for (let i = 0; i + 1 < axes; i += 1) {
       const from = positions[t * axes + i];
       const to = positions[t * axes + i + 1];
@@ -51,8 +55,8 @@ export function countLines(positions, xs, { width, height }, mask = null) {
       for (let x = xs[i]; x < xs[i + 1]; x += 1) {
         const next = y + slope;
         const [top, bottom] = slope < 0 ? [next | 0, y | 0] : [y | 0, next | 0];
-        counts[top * width + x] += 1;
-        for (let row = top + 1; row < bottom; row += 1) counts[row * width + x] += 1;
+        counts[top * width + x] += change;
+        for (let row = top + 1; row < bottom; row += 1) counts[row * width + x] += change;
         y = next;
       }
     }
@@ -70,19 +74,32 @@ export const sumCounts = (list) =>
  * @param {{counts: Uint16Array, color: number[], alpha: number}[]} layers from the lowest; `alpha`: opacity of one line
  */
 export function paintLayers(layers, { width, height }) {
-  const rgba = new Uint8ClampedArray(4 * width * height);
-  for (const { counts, color, alpha } of layers) {
-    const opacities = Float32Array.from({ length: 256 }, (_, n) => 1 - (1 - alpha) ** n);
-    for (let i = 0; i < counts.length; i += 1) {
+  const pixels = new Uint32Array(width * height);
+  const inks = layers.map(({ counts, color: [red, green, blue], alpha }) => {
+    const opacities = Float64Array.from({ length: 256 }, (_, n) => 1 - (1 - alpha) ** n);
+    return { counts, red, green, blue, opacities };
+  });
+  for (let i = 0; i < pixels.length; i += 1) {
+    let r = 0;
+    let g = 0;
+    let b = 0;
+    let opacity = 0;
+    for (let k = 0; k < inks.length; k += 1) {
+      const { counts, red, green, blue, opacities } = inks[k];
       if (counts[i] === 0) continue;
-      const over = opacities[Math.min(255, counts[i])];
-      const under = (rgba[4 * i + 3] / 255) * (1 - over);
-      const sum = over + under;
-      for (let c = 0; c < 3; c += 1) rgba[4 * i + c] = (color[c] * over + rgba[4 * i + c] * under) / sum;
-      rgba[4 * i + 3] = 255 * sum;
+      const over = opacities[counts[i] < 255 ? counts[i] : 255];
+      r += (red - r) * over;
+      g += (green - g) * over;
+      b += (blue - b) * over;
+      opacity += (1 - opacity) * over;
     }
+    if (opacity === 0) continue;
+    // Colors are multiplied by the opacity; those of an ImageData are not, and its bytes begin with red.
+    const scale = 1 / opacity;
+    pixels[i] =
+      (r * scale + 0.5) | ((g * scale + 0.5) << 8) | ((b * scale + 0.5) << 16) | ((255 * opacity + 0.5) << 24);
   }
-  return rgba;
+  return new Uint8ClampedArray(pixels.buffer);
 }
 
 /** The opacity of a line among so many: few are plain, many still show where most are. */

@@ -47,6 +47,17 @@ test("a line crosses each column of pixels once, or a whole run of them where it
   );
 });
 
+test("counts of a mask become those of another", () => {
+  const size = { width: 10, height: 8 };
+  const positions = Float32Array.of(0, 7, 7, 0, 3, 3, 2, 6);
+  const first = Uint8Array.of(1, 1, 0, 1);
+  const next = Uint8Array.of(0, 1, 1, 1);
+  const held = { mask: first, counts: countLines(positions, [2, 6], size, first) };
+  const counts = countLines(positions, [2, 6], size, next, held);
+  assert.deepEqual(counts, countLines(positions, [2, 6], size, next));
+  assert.ok(counts === held.counts, "only lines that changed are counted");
+});
+
 test("pixels that more lines cross are more opaque, and upper layers cover lower ones", () => {
   const size = { width: 3, height: 1 };
   const layer = { counts: Uint16Array.of(0, 1, 2), color: [255, 0, 0], alpha: 0.5 };
