@@ -296,6 +296,29 @@ def test_the_state_map_and_the_tracks_are_linked(open_recordings: Open, recordin
     assert visitor.track("value").get_attribute("data-marks") == "0", "undo"
 
 
+def test_the_points_of_the_state_map_stay_while_time_moves(open_recordings: Open, recordings: RecordingsPage) -> None:
+    visitor = open_recordings(EXPLAINED)
+    visitor.by("map-color").select_option("action")
+    visitor.page.evaluate(
+        """() => {
+          const { putImageData } = CanvasRenderingContext2D.prototype;
+          window.painted = 0;
+          CanvasRenderingContext2D.prototype.putImageData = function (...all) {
+            if (this.canvas.dataset.testid === "state-map-points") window.painted += 1;
+            putImageData.apply(this, all);
+          };
+        }"""
+    )
+    visitor.press("ArrowRight", "ArrowRight")
+    here = np.flatnonzero((recordings.points[1]["trajectory"] == 1) & (recordings.points[1]["frame"] == 2))
+    visitor.page.wait_for_selector(f'[data-testid=state-map][data-here="{here[0]}"]')
+    assert visitor.by("map-color").input_value() == "action"
+    visitor.by("state-map").hover(position={"x": 12, "y": 12})
+    assert visitor.page.evaluate("window.painted") == 0
+    visitor.by("map-color").select_option("value")
+    assert visitor.page.evaluate("window.painted") == 1
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_recordings(open_recordings: Open, axe: str, scheme: str) -> None:
     visitor = open_recordings(f"{EXPLAINED}&episode={RUNS[0]}~50&range=5-9", color_scheme=scheme)

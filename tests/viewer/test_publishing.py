@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, expect
 
 from rl_clarity.cli import main
 from rl_clarity.errors import OptionError, OutputError, SamplesError
@@ -14,6 +15,7 @@ from rl_clarity.pages.results import open_results
 from rl_clarity.pages.verification import verify
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.viewer.publishing import publish
+from tests.browser.pages import Visitor, read_canvas
 from tests.explaining.recordings import explain, record
 from tests.recordings.episodes import make_recording, step_values
 
@@ -51,6 +53,24 @@ def test_chosen_episodes_are_a_complete_page(logdir: Path, tmp_path: Path) -> No
         assert {*points["trajectory"].tolist()} == {0, 1}
         assert points["frame"].max() == 68
     assert not list(verify(tmp_path / "page").problems())
+
+
+@pytest.mark.browser
+def test_a_published_page_works_without_a_server(logdir: Path, tmp_path: Path, chromium_browser: Browser) -> None:
+    publish(logdir, tmp_path, ["exp1~1", "exp1~2"])
+    context = chromium_browser.new_context(viewport={"width": 1366, "height": 768})
+    visitor = Visitor(context.new_page(), tmp_path)
+    visitor.goto("?episode=exp1~1&step=68", wait=False)
+    frame = visitor.by("training-observation")
+    expect(frame).to_have_attribute("data-frame", "0/67")
+    np.testing.assert_array_equal(read_canvas(frame)[..., :3], step_values(11, 67)["observation"])
+    maps = visitor.by("saliency-canvas")
+    expect(maps).to_have_attribute("data-step", "66")
+    assert read_canvas(maps)[..., 3].max() > 0
+    expect(visitor.by("state-map")).to_have_attribute("data-points", "41")  # every second step of both episodes
+    assert read_canvas(visitor.by("state-map-points"))[..., 3].max() == 255
+    context.close()
+    assert visitor.messages == []
 
 
 def test_points_of_other_episodes_are_left_out_of_maps(logdir: Path, tmp_path: Path) -> None:

@@ -7,18 +7,20 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from playwright.sync_api import Browser, FrameLocator, Page, expect
+from playwright.sync_api import Browser, FrameLocator, Locator, Page, expect
 
 from rl_clarity.recordings.recorder import Recorder
 from tests.explaining.recordings import explain, record
 from tests.pipeline.small import REPOSITORY
 from tests.recordings.episodes import make_recording, step_values
+from tests.viewer.test_page import Reader
 
 pytest.importorskip("tensorboard")
 pytest.importorskip("waitress")
@@ -180,8 +182,98 @@ def test_the_tab_shows_episodes_while_they_are_recorded(chromium_browser: Browse
         # The state map and saliency maps of an explained episode.
         frame.get_by_label("Show explained, episode 0").click()
         expect(frame.get_by_test_id("saliency-canvas")).to_have_attribute("data-step", re.compile("."), timeout=SECONDS)
+        check_state_map(page, frame, Reader(logdir / "explained"))
         check_theme(page, frame)
     loop.recorder.close()
+
+
+def check_state_map(page: Page, frame: FrameLocator, reader: Reader) -> None:
+    """Hover and lasso of the map, and ranges of tracks, are linked; two episodes are side by side."""
+    cloud = frame.get_by_test_id("state-map")
+    cloud.scroll_into_view_if_needed()
+    points = reader.chunk(reader.section("state_map")["maps"][0]["chunk"])
+    steps = points["frame"]
+    first = points["trajectory"] == 0
+    places = places_of(cloud, points)
+    distances = np.hypot(*(places[:, None] - places[None]).T) + 99 * np.eye(len(places))
+    alone = distances.min(0) > 6  # no other point is painted over these
+
+    # The pointer shows the frame of a point, and a click goes there.
+    index = int(np.flatnonzero(first & alone)[-1])
+    hover(page, cloud, places[index])
+    preview = frame.get_by_test_id("frame-preview").locator("canvas")
+    expect(preview).to_have_attribute("data-frame", f"0/{steps[index]}")
+    pixel = preview.evaluate("canvas => [...canvas.getContext('2d').getImageData(2, 1, 1, 1).data]")
+    assert pixel == [*step_values(0, int(steps[index]))["observation"][1, 2].tolist(), 255]
+    page.mouse.down()
+    page.mouse.up()
+    expect(frame.get_by_test_id("step-number")).to_have_text(str(steps[index] + 1))
+
+    # A lasso around the left half marks its steps.
+    middle = np.median(places[:, 0])
+    height = size_of(cloud)[1]
+    hover(page, cloud, (2, 2))
+    page.mouse.down()
+    for corner in ((middle, 2), (middle, height - 2), (2, height - 2)):
+        hover(page, cloud, corner)
+    page.mouse.up()
+    inside = first & (places[:, 0] < middle)
+    for name in ("film", "value"):
+        track = frame.locator(f'[data-testid=track][data-track="{name}"]')
+        expect(track).to_have_attribute("data-marks", str(inside.sum()))  # every second step is on the map
+    expect(frame.get_by_test_id("find-count")).to_contain_text(f"{(places[:, 0] < middle).sum()} ")
+    assert bright(frame, places[alone]) == (places[:, 0] < middle)[alone].tolist()
+    page.keyboard.press("Escape")
+
+    # A range of a track makes its points bright.
+    well = frame.locator('[data-testid=track][data-track="value"]').get_by_test_id("well")
+    well.scroll_into_view_if_needed()
+    width, height = size_of(well)
+    hover(page, well, (10.5 * width / 70, height / 2))
+    page.mouse.down()
+    hover(page, well, (30.5 * width / 70, height / 2))
+    page.mouse.up()
+    expect(frame.get_by_label("First step of the range")).to_have_value("11")
+    expect(frame.get_by_label("Last step of the range")).to_have_value("31")
+    cloud.scroll_into_view_if_needed()
+    assert bright(frame, places[alone]) == (first & (steps >= 10) & (steps <= 30))[alone].tolist()
+
+    # Two episodes are side by side.
+    frame.get_by_label("Compare explained, episode 1").check()
+    shown = frame.get_by_test_id("episode")
+    expect(shown).to_have_count(2)
+    frame.get_by_test_id("frame-slider").fill("5")
+    for number in range(2):
+        canvas = shown.nth(number).get_by_test_id("training-observation")
+        expect(canvas).to_have_attribute("data-frame", f"{number}/4")
+
+
+def places_of(cloud: Locator, points: dict[str, np.ndarray]) -> np.ndarray:
+    """Pixels (n, 2) of points on the map, whose edge is 10 pixels wide."""
+    x, y = (points[key].astype(float) for key in "xy")
+    width, height = size_of(cloud)
+    left = 10 + (x - x.min()) / np.ptp(x) * (width - 20)
+    return np.stack([left, height - 10 - (y - y.min()) / np.ptp(y) * (height - 20)], 1)
+
+
+def size_of(element: Locator) -> tuple[float, float]:
+    box = element.bounding_box()
+    assert box is not None
+    return box["width"], box["height"]
+
+
+def hover(page: Page, element: Locator, place: Sequence[float] | np.ndarray) -> None:
+    """Move the pointer to a place of an element; a button that is down stays down."""
+    box = element.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + place[0], box["y"] + place[1])
+
+
+def bright(frame: FrameLocator, places: np.ndarray) -> list[bool]:
+    """Whether points of the map are opaque; those beside marked ones are faint."""
+    read = "(canvas, all) => all.map((at) => canvas.getContext('2d').getImageData(...at, 1, 1).data[3])"
+    opacity = frame.get_by_test_id("state-map-points").evaluate(read, places.round().astype(int).tolist())
+    return [one == 255 for one in opacity]
 
 
 def check_theme(page: Page, frame: FrameLocator) -> None:
