@@ -14,7 +14,7 @@ from rl_clarity.environments import EnvironmentSpec, VectorEnvironment
 from rl_clarity.environments.procgen import LEVELS
 from rl_clarity.environments.wrappers import watch_ends
 from rl_clarity.recordings.options import EvaluationOptions
-from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, play
+from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, Transition, play
 
 MAX_ENVIRONMENTS = 64
 LAST_FRAMES = 8
@@ -23,6 +23,8 @@ Cause = Callable[[Mapping[str, Any], np.ndarray], str]
 """A function (info, frames) that names what ended an episode. `info` is what the environment says about the end, with
 `cause`, where the environment names one, `return`, `length`, and `truncated`: whether a time limit ended it. `frames`
 (n, H, W, C) uint8 are the episode's last observations, at most `LAST_FRAMES`."""
+Measure = Callable[[Transition], np.ndarray]
+"""A function that returns M numbers (N, M) of a step of N environments."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Evaluation:
     actions: np.ndarray | None = None  # (E, A) int64: how often each action was taken
     causes: tuple[str, ...] = ()
     """What ended each episode, if that was asked for."""
+    measured: np.ndarray | None = None  # (E, M) float64: sums over the steps of each episode, if that was asked for
 
     @property
     def mean(self) -> float:
@@ -81,6 +84,7 @@ def play_episodes(
     max_steps: int = EvaluationOptions.max_steps,
     progress: Progress | None = None,
     cause: Cause | None = None,
+    measure: Measure | None = None,
 ) -> Evaluation:
     """Play episodes, all to their end, and return their returns; `progress` counts episodes.
 
@@ -88,14 +92,16 @@ def play_episodes(
     number of episodes of each environment is fixed in advance, because the episodes that end within a given time are
     biased toward short ones; the first environments play the remainder of `episodes / num_envs`. An episode that is
     longer than `max_steps` is cut. Environments cannot be reset one by one: the rest of an episode that was cut counts
-    as the next episode. `cause` names what ended each episode; see `known_cause`.
+    as the next episode. `cause` names what ended each episode; see `known_cause`. `measure` returns M numbers for each
+    environment, which are summed over the steps of an episode.
     """
     n = environment.num_envs
     quota = shares(episodes, n)
     played = np.zeros(n, np.int64)
     returns, lengths = np.zeros(n), np.zeros(n, np.int64)
     actions = np.zeros((n, environment.num_actions), np.int64)
-    results: list[tuple[int, float, int, bool, np.ndarray, str]] = []
+    measured = np.zeros((n, 1))  # (n, M) after the first step
+    results: list[tuple[int, float, int, bool, np.ndarray, str, np.ndarray]] = []
     cut, last = 0, deque[np.ndarray](maxlen=LAST_FRAMES)
     choice, sampled = ActionChoice(greedy=deterministic), False
     transitions = play(agent, environment, rng, choice=choice, active=lambda: played < quota)
@@ -109,6 +115,8 @@ def play_episodes(
         returns += step.rewards * active
         lengths += active
         actions[np.arange(n), transition.actions] += active
+        if measure is not None:
+            measured = measured + measure(transition) * active[:, None]
         last.append(transition.observations)
         too_long = ~over & (lengths >= max_steps)
         ended = over | too_long
@@ -120,15 +128,16 @@ def play_episodes(
             if cause is not None:
                 frames = np.stack([frame[i] for frame in list(last)[-int(lengths[i]) :]])
                 name = str(cause({**step.ends.get(int(i), {}), **about}, frames))
-            results.append((int(i), float(total), int(lengths[i]), truncated, actions[i].copy(), name))
+            counted = actions[i].copy(), name, measured[i].copy()
+            results.append((int(i), float(total), int(lengths[i]), truncated, *counted))
             cut += int(too_long[i])
         played += ended
-        returns[ended], lengths[ended], actions[ended] = 0, 0, 0
+        returns[ended], lengths[ended], actions[ended], measured[ended] = 0, 0, 0, 0
         if progress is not None:
             progress(len(results), episodes)
     transitions.close()
     results.sort(key=lambda result: result[0])
-    environments, totals, steps, cuts, taken, causes = zip(*results, strict=True)
+    environments, totals, steps, cuts, taken, causes, sums = zip(*results, strict=True)
     return Evaluation(
         np.array(totals),
         np.array(steps),
@@ -138,6 +147,7 @@ def play_episodes(
         sampled,
         np.stack(taken),
         causes if cause is not None else (),
+        np.stack(sums) if measure is not None else None,
     )
 
 

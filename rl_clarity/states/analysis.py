@@ -52,6 +52,8 @@ class StateOptions:
     """Steps between an earlier and a later coordinate, for correlation and influence."""
     maps: tuple[str, ...] = ("pca", "tsne")
     """Methods of maps: `pca`, `tsne`, `umap`."""
+    map_dimensions: int = 2
+    """Dimensions of maps: 2 or 3."""
     map_points: int = 10_000
     """Steps that a map shows at most."""
     influence_samples: int = 128
@@ -74,6 +76,7 @@ class StateOptions:
         check_option(self, "method", self.method in fitted, f"must be one of {', '.join(fitted)}")
         known = all(method in clusters.METHODS for method in self.clustering) and bool(self.clustering)
         check_option(self, "clustering", known, f"must be of {', '.join(clusters.METHODS)}")
+        check_option(self, "map_dimensions", self.map_dimensions in (2, 3), "must be 2 or 3")
         check_option(self, "lags", bool(self.lags) and min(self.lags) >= 1, "must be numbers of steps from 1 on")
 
 
@@ -85,7 +88,7 @@ class StateAnalysis:
 
     - `coordinates` (n, D), `episode`, `time` (n,); `cluster.METHOD` (n,)
     - `card.NAME`: see `rl_clarity.states.cards.direction_cards`
-    - `map.rows` (m,), `map.METHOD` (m, 2), `map.color.NAME` (m,)
+    - `map.rows` (m,), `map.METHOD` (m, 2 or 3), `map.color.NAME` (m,)
     - `behaviour.rows`, `behaviour.labels` (k,), `behaviour.components`, `behaviour.actions`, `behaviour.clips`
     - `correlation` (L, D, D), `correlation.interval` (L, D, D, 2), `correlation.by` (K, L, D, D), and `influence`,
       `influence.by`; `consistency.share` (L,), `consistency.null` (L, 2), `consistency.by.share`, ...: [i, j] relates
@@ -290,7 +293,9 @@ def _maps(
     arrays = {"map.rows": rows}
     for method in options.maps:
         perplexity = usable_perplexity(PERPLEXITY, min(len(rows), 5000))
-        arrays[f"map.{method}"] = embed(points[rows], method, perplexity=perplexity, seed=options.seed)[0]  # type: ignore[arg-type]
+        arrays[f"map.{method}"] = embed(
+            points[rows], method, perplexity=perplexity, seed=options.seed, dimensions=options.map_dimensions  # type: ignore[arg-type]
+        )[0]  # fmt: skip
     return arrays | {f"map.color.{name}": values[rows] for name, values in colors.items()}
 
 

@@ -147,11 +147,16 @@ def _hmm(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.nd
         from hmmlearn.hmm import GaussianHMM
     except ImportError as error:
         raise DependencyError('clusters by "hmm" need hmmlearn: pip install "rl-clarity[hmm]"') from error
+    from sklearn.mixture import GaussianMixture
+
     lengths = np.diff([*starts, len(points)])
     order = np.random.default_rng(seed).permutation(len(lengths))
     chosen = np.sort(order[: 1 + int(np.searchsorted(np.cumsum(lengths[order]), FIT_ROWS["hmm"]))])
     rows = np.concatenate([np.arange(starts[i], starts[i] + lengths[i]) for i in chosen])
-    model = GaussianHMM(count, covariance_type="diag", random_state=seed, n_iter=30)
+    # From the covariance of all points, where hmmlearn starts, the fit often ends with two groups in one state.
+    start = GaussianMixture(count, covariance_type="diag", random_state=seed, reg_covar=1e-3).fit(points[rows])
+    model = GaussianHMM(count, covariance_type="diag", init_params="st", random_state=seed, n_iter=30)
+    model.means_, model.covars_ = start.means_, start.covariances_
     model.fit(points[rows], lengths[chosen])
     return np.asarray(model.predict(points, lengths))
 

@@ -14,6 +14,7 @@ from rl_clarity.agents.capabilities import PLAYING, require
 from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.agents.recurrence import join_state
 from rl_clarity.analyses.behavior.clips import animated_png, first_difference, side_by_side
 from rl_clarity.analyses.behavior.play import Block, blocks, environment_of
 from rl_clarity.analyses.statistics import compare
@@ -21,8 +22,10 @@ from rl_clarity.environments import make
 from rl_clarity.errors import OptionError, OutputError
 from rl_clarity.files import write_atomically
 from rl_clarity.pages.images import newest_frames
-from rl_clarity.recordings.evaluation import Evaluation, known_cause
+from rl_clarity.recordings.evaluation import Evaluation, Measure, known_cause
 from rl_clarity.recordings.options import EvaluationOptions
+from rl_clarity.recordings.rollouts import Transition
+from rl_clarity.states.analysis import StateAnalysis
 
 BLOCK = 50
 """Episodes that are played together."""
@@ -33,8 +36,8 @@ class Intervention:
     """What `intervene` measured over E pairs of episodes."""
 
     rows: list[dict[str, Any]]
-    """A row for each measure (return, length, causes of ends, frequencies of actions): `measure`; `unedited`, `edited`:
-    means; `difference` with its 95 % `interval` (paired bootstrap) and `corrected_interval`; `p` and `adjusted_p`
+    """A row for each measure (return, length, causes of ends, frequencies of actions and of clusters): `measure`;
+    `unedited`, `edited`: means; `difference` with its 95 % `interval` (paired bootstrap) and `corrected_interval`; `p` and `adjusted_p`
     (Holm, for all measures); `effect`: the difference in standard deviations of the differences between pairs."""
     returns: np.ndarray  # (E, 2): unedited, edited
     agents: tuple[Agent, Agent]
@@ -76,7 +79,12 @@ class Intervention:
 
 
 def intervene(
-    agent: Agent, *edits: Edit, episodes: int = 100, seed: int = 0, max_steps: int = EvaluationOptions.max_steps
+    agent: Agent,
+    *edits: Edit,
+    analysis: StateAnalysis | None = None,
+    episodes: int = 100,
+    seed: int = 0,
+    max_steps: int = EvaluationOptions.max_steps,
 ) -> Intervention:
     """Let an agent play the same levels, with the same random numbers, with and without edits, and compare.
 
@@ -86,6 +94,8 @@ def intervene(
     Args:
         agent: Its `metadata` name its environment, as those of an agent from a checkpoint.
         edits: `SwapDirections`, `Ablate`, `Steer`.
+        analysis: Of the agent's states: also compares the shares of steps in each of its clusters, those of the first
+            method. A state is in the cluster of the analyzed state whose coordinates are nearest.
         episodes: E, at least 2.
         seed: Of levels, actions and intervals.
         max_steps: Steps after which an episode is cut off.
@@ -99,7 +109,8 @@ def intervene(
     agents = require(agent, *PLAYING, for_="intervene"), edit(agent, *edits)
     spec = environment_of(agent)
     played = tuple(blocks(spec, episodes, BLOCK, seed))
-    results = [[block.play(one, max_steps, known_cause) for block in played] for one in agents]
+    clusters, measure = ([], None) if analysis is None else _visited_clusters(analysis)
+    results = [[block.play(one, max_steps, known_cause, measure=measure) for block in played] for one in agents]
     environment = make(spec, 1, seed)
     labels = [" ".join(combo) or "no-op" for combo in environment.action_combos]
     environment.close()
@@ -109,6 +120,7 @@ def intervene(
     spread = (after - before).std(axis=0)
     names = ["return", "length", *(f"ended by: {cause}" for cause in causes)]
     names += [f"action {i}: {label}" for i, label in enumerate(labels)]
+    names += [f"cluster {label}" if label >= 0 else "no cluster" for label in clusters]
     rows = []
     for i, name in enumerate(names):
         numbers = compared[i]
@@ -118,10 +130,27 @@ def intervene(
 
 
 def _measures(parts: Sequence[Evaluation], causes: Sequence[str]) -> np.ndarray:
-    """Return, length, whether each cause ended it, frequencies of actions: (E, M)."""
+    """Return, length, whether each cause ended it, frequencies of actions and of clusters: (E, M)."""
     rows = []
     for part in parts:
         assert part.actions is not None
         ended_by = [np.array(part.causes) == cause for cause in causes]
-        rows.append(np.column_stack([part.returns, part.lengths, *ended_by, part.actions / part.lengths[:, None]]))
+        counts = part.actions if part.measured is None else np.hstack([part.actions, part.measured])
+        rows.append(np.column_stack([part.returns, part.lengths, *ended_by, counts / part.lengths[:, None]]))
     return np.concatenate(rows)
+
+
+def _visited_clusters(analysis: StateAnalysis) -> tuple[list[int], Measure]:
+    """Labels (K,) of clusters, and a function that says for each environment which of them its state is in, (N, K)."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    options = analysis.facts["options"]
+    part, labels = options["part"], analysis.arrays[f"cluster.{options['clustering'][0]}"]
+    nearest = KNeighborsClassifier(1).fit(analysis.arrays["coordinates"], labels)
+
+    def visited(transition: Transition) -> np.ndarray:
+        state = transition.state if part is None else (transition.state or ())[part : part + 1]
+        coordinates = analysis.directions.to(join_state(state))
+        return np.asarray(nearest.predict(coordinates.astype(np.float32))[:, None] == nearest.classes_)
+
+    return nearest.classes_.tolist(), visited

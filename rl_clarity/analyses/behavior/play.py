@@ -19,7 +19,7 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
 from rl_clarity.progress import Report
-from rl_clarity.recordings.evaluation import Cause, Evaluation, play_episodes
+from rl_clarity.recordings.evaluation import Cause, Evaluation, Measure, play_episodes
 from rl_clarity.recordings.rollouts import play
 
 STREAM = 2
@@ -41,7 +41,14 @@ class Block:
         with closing(make(self.spec, self.episodes, int(levels % 2**31))) as environment:
             yield environment, np.random.default_rng(actions)
 
-    def play(self, agent: Agent, max_steps: int, cause: Cause, report: Report = lambda share: None) -> Evaluation:
+    def play(
+        self,
+        agent: Agent,
+        max_steps: int,
+        cause: Cause,
+        report: Report = lambda share: None,
+        measure: Measure | None = None,
+    ) -> Evaluation:
         """Play the block's episodes to their end."""
         with self._opened() as (environment, rng):
             return play_episodes(
@@ -51,6 +58,7 @@ class Block:
                 rng,
                 max_steps=max_steps,
                 cause=cause,
+                measure=measure,
                 progress=lambda done, total: report(done / total),
             )
 
