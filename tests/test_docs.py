@@ -38,6 +38,8 @@ SMALLER = {
     '"recordings/short", episodes=10': '"recordings/short", steps=60',
     "steps=20_000": 'steps=2, size="tiny", horizon=4, batch_size=2',
     "episodes=10": "episodes=2, max_steps=8",
+    "episodes=200": "episodes=2, max_steps=8",
+    '"out/edited")': '"out/edited", steps=8)',
     '"num_steps": 128},  # for a first look': '"num_steps": 16},',
     '{"num_envs": 8, "num_obs": 16},': '{"num_envs": 1, "num_obs": 4}, layer_kwargs={"discard_first_n": 2},',
 }

@@ -37,8 +37,9 @@ class Intervention:
 
     rows: list[dict[str, Any]]
     """A row for each measure (return, length, causes of ends, frequencies of actions and of clusters): `measure`;
-    `unedited`, `edited`: means; `difference` with its 95 % `interval` (paired bootstrap) and `corrected_interval`; `p` and `adjusted_p`
-    (Holm, for all measures); `effect`: the difference in standard deviations of the differences between pairs."""
+    `unedited`, `edited`: means; `difference` with its 95 % `interval` (paired bootstrap) and `corrected_interval`; `p`
+    and `adjusted_p` (Holm, for all measures); `effect`: the difference in standard deviations of the differences
+    between pairs."""
     returns: np.ndarray  # (E, 2): unedited, edited
     agents: tuple[Agent, Agent]
     played: tuple[Block, ...]

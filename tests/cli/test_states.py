@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -27,18 +28,47 @@ def test_options_of_swaps_belong_together(options: list[str], capsys: pytest.Cap
     assert "belong together, with as many numbers in both" in capsys.readouterr().err
 
 
-def test_an_agent_plays_with_its_memory_collapsed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    agent, recording, states = str(checkpoint("memory")), str(tmp_path / "recording"), str(tmp_path / "states")
+@pytest.fixture(scope="module")
+def collapsed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Options that collapse the memory of the light switch's agent: four principal components of its states."""
+    folder = tmp_path_factory.mktemp("states")
+    agent, recording, states = str(checkpoint("memory")), str(folder / "recording"), str(folder / "states")
     assert main(["record", agent, recording, "--episodes", "32"]) == 0
+    assert np.mean([row["return"] for row in rl_clarity.open_recording(recording).table()]) > 0.9
     size = ["--method", "pca", "--count", "4", "--clusters", "3", "--lags", "1", "2", "--maps", "pca"]
-    assert main(["states", agent, recording, states, *size, "--replay-steps", "2", "--influence-samples", "8"]) == 0
-    assert "320 states of 32 episodes" in capsys.readouterr().out
+    small = ["--replay-steps", "2", "--influence-samples", "8", "--map-dimensions", "3"]
+    assert main(["states", agent, recording, states, *size, *small]) == 0
+    analysis = rl_clarity.load_states(states)
+    assert analysis.facts["steps"] == 320
+    assert analysis.arrays["map.pca"].shape == (320, 3)
     numbers = [str(i) for i in range(4)]
-    swap = ["--directions", states, "--swap-directions-from", *numbers, "--swap-directions-to", *["None"] * 4]
-    assert main(["record", agent, str(tmp_path / "edited"), "--episodes", "32", *swap]) == 0
-    returns = [
-        np.mean([row["return"] for row in rl_clarity.open_recording(folder).table()])
-        for folder in (recording, tmp_path / "edited")
-    ]
-    assert returns[0] > 0.9
-    assert returns[1] < 0.8  # the cue is forgotten
+    return ["--directions", states, "--swap-directions-from", *numbers, "--swap-directions-to", *["None"] * 4]
+
+
+def test_an_agent_plays_with_its_memory_collapsed(collapsed: list[str], tmp_path: Path) -> None:
+    assert main(["record", str(checkpoint("memory")), str(tmp_path / "edited"), "--episodes", "32", *collapsed]) == 0
+    returns = [row["return"] for row in rl_clarity.open_recording(tmp_path / "edited").table()]
+    assert np.mean(returns) < 0.8  # the cue is forgotten
+
+
+def test_an_agent_is_evaluated_with_its_memory_collapsed(
+    collapsed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["evaluate", str(checkpoint("memory")), "--episodes", "32", "--json"]
+    means = []
+    for options in ([], collapsed):
+        capsys.readouterr()
+        assert main([*command, *options]) == 0
+        means.append(json.loads(capsys.readouterr().out)["agent"]["mean_return"])
+    assert means[0] > 0.9
+    assert means[1] < 0.8
+
+
+@pytest.mark.slow
+def test_an_agent_is_explained_with_its_memory_collapsed(collapsed: list[str], tmp_path: Path) -> None:
+    tiny = ["--trajectories.num-envs", "1", "--trajectories.num-steps", "16", "--observations.num-envs", "1"]
+    tiny += ["--observations.num-obs", "8", "--observations.obs-every", "2"]
+    assert main(["run", str(checkpoint("memory")), str(tmp_path / "page"), *tiny, *collapsed]) == 0
+    results = rl_clarity.open_results(tmp_path / "page")
+    assert results.manifest["complete"]
+    assert "SwapDirections({0: None, 1: None, 2: None, 3: None}, pca" in json.dumps(results.manifest)

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.environments.kinds import EnvironmentSpec
 from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.formats import architectures, native
+from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.states.analysis import StateAnalysis, analyse_states, load_states
 from rl_clarity.states.cards import direction_cards, find_behaviours
@@ -59,6 +62,27 @@ def test_recorded_states_are_those_of_a_replay(agent: Any, recording: Recording,
             np.testing.assert_allclose(data.states[row], state[0], atol=1e-5)
             np.testing.assert_array_equal(data.observations(row)[0], episode.observations[t])
             state = agent.forward(np.asarray(episode.observations[t])[None], state).state
+
+
+def test_each_part_of_the_state_of_an_lstm_is_that_of_a_replay(tmp_path: Path) -> None:
+    options = {"stack_channels": "2", "emb_size": 4, "use_lstm": True}
+    metadata = {**EnvironmentSpec("light_switch", "memory").metadata(), "observation_shape": [16, 16, 3], **options}
+    network = architectures.build("impala", (16, 16, 3), 3, options)
+    path = tmp_path / "lstm.safetensors"
+    native.write(path, Checkpoint(path, "baselines", "impala", network.parameters(), metadata))
+    recording = rl_clarity.record(path, tmp_path / "recording", episodes=4)
+    agent: Any = rl_clarity.load_agent(path)
+    for part in range(2):
+        data = read_states(recording, part=part)
+        for number in range(2):
+            state = agent.initial_state(1)
+            for t, row in enumerate(np.flatnonzero(data.episode == number)):
+                np.testing.assert_allclose(data.states[row], state[part][0], atol=1e-5)
+                state = agent.forward(np.asarray(recording[number].observations[t])[None], state).state
+        analysis = analyse_states(agent, recording, part=part, **OPTIONS)
+        expected = analysis.directions.to(data.states)
+        np.testing.assert_allclose(analysis.arrays["coordinates"], expected, atol=1e-5)
+        assert "influence" not in analysis.arrays  # gradients need both parts
 
 
 def test_rows_are_read_in_any_order(data: StateData) -> None:

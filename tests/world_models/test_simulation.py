@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rl_clarity
 from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.errors import OptionError
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.world_models.simulation import Simulation, simulate
-from rl_clarity.world_models.simulator import Simulator, check_agent
+from rl_clarity.world_models.simulator import Simulator, check_agent, new_world
 from tests.fakes import TinyAgent
+from tests.light_switch import checkpoint
+from tests.world_models.conftest import SMALLEST
 from tests.world_models.dots import ACTIONS
 
 
@@ -67,6 +70,25 @@ def test_edits_change_the_agent_in_the_loop(simulator: Simulator) -> None:
     assert not np.allclose(plain.policy_logits, edited.policy_logits)  # type: ignore[arg-type]
     reset = dataclasses.replace(plain.start, state=(np.zeros((2, 5), np.float32),))
     np.testing.assert_allclose(edited.values[:, 0], simulate(simulator, reset, 1).values[:, 0], atol=1e-6)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("on", ["state", pytest.param("increment", marks=pytest.mark.slow)])
+def test_directions_are_exchanged_in_the_loop(on: Any) -> None:
+    agent: Any = rl_clarity.load_agent(checkpoint("memory"))
+    simulator = Simulator(agent, new_world(agent, SMALLEST), {"action_combos": [[], ["LEFT"], ["RIGHT"]]})
+    states = np.random.default_rng(0).normal(size=(200, 16)).astype(np.float32)
+    directions = rl_clarity.fit_directions(states, "pca", 4)
+    edit = rl_clarity.SwapDirections({0: 1, 2: None}, directions=directions, on=on)
+    plain, edited = simulate(simulator, 2, 3), simulate(simulator, 2, 3, edits=[edit])
+    np.testing.assert_array_equal(edited.states[0][:, 0], plain.states[0][:, 0])
+    before, after, expected = (
+        directions.to(part) for part in (plain.states[0][:, 0], plain.states[0][:, 1], edited.states[0][:, 1])
+    )
+    origin = before if on == "increment" else np.zeros_like(before)
+    change = (after - origin)[:, [1, 0, 2, 3]] * [1, 1, 0, 1]
+    np.testing.assert_allclose(expected, origin + change, atol=1e-5)
+    twice = simulate(simulator, 2, 3, edits=[edit, edit])  # pairs are back, and what was collapsed stays so
+    same(twice, simulate(simulator, 2, 3, edits=[dataclasses.replace(edit, swaps={2: None})]))
 
 
 def test_the_cut_changes_no_number(simulator: Simulator) -> None:
