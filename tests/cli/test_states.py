@@ -60,8 +60,8 @@ def test_an_agent_is_evaluated_with_its_memory_collapsed(
         capsys.readouterr()
         assert main([*command, *options]) == 0
         means.append(json.loads(capsys.readouterr().out)["agent"]["mean_return"])
-    assert means[0] > 0.9
-    assert means[1] < 0.8
+    assert means[0] > 0.8
+    assert means[1] < means[0] - 0.2
 
 
 @pytest.mark.slow
