@@ -210,7 +210,7 @@ def check_state_map(page: Page, frame: FrameLocator, reader: Reader) -> None:
     expect(frame.get_by_test_id("step-number")).to_have_text(str(steps[index] + 1))
 
     # A lasso around the left half marks its steps.
-    middle = np.median(places[:, 0])
+    middle = float(np.median(places[:, 0]))
     height = size_of(cloud)[1]
     hover(page, cloud, (2, 2))
     page.mouse.down()
