@@ -417,13 +417,14 @@ class BatchedAgent(ABC):
             if INPUT not in parts:
                 parts[INPUT] = self._scaled(observations[rows])
             elif self._divisor != 255:
-                parts[INPUT] = parts[INPUT] * np.float32(255) / self._divisor
+                parts[INPUT] = parts[INPUT] * np.float32(255) / np.float32(self._divisor)
             if self._edits:
                 parts |= self._edits.replacements(self._scaled(observations[rows]))
                 unit = self._divisor / np.float32(255)  # of the network's input; the site is observations / 255
                 for name in {site for site, _ in self._edits} & {INPUT, *self._states} - set(written or ()):
                     scale = unit if name == INPUT else 1
-                    parts[name] = self._edits.of_input(name, parts[name] * scale, parts) / scale
+                    edited = self._edits.of_input(name, parts[name] * scale, parts) / scale
+                    parts[name] = np.asarray(edited, np.float32)
             padded = padded_size(rows.stop - rows.start, size, smallest)
             yield rows, {name: pad(part, padded) for name, part in parts.items()}
 

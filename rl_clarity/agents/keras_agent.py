@@ -108,7 +108,7 @@ class KerasAgent(BatchedAgent):
         scale = float(np.float32(255) / self._divisor)
 
         def step(*tensors: Any) -> list[Any]:
-            frames, *state = (edits.get(name, lambda x: x)(x) for name, x in zip(inputs, tensors, strict=True))
+            frames, *state = (edits[name](x) if name in edits else x for name, x in zip(inputs, tensors, strict=True))
             return list(run(frames * scale, *state))
 
         return step

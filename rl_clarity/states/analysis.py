@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -173,7 +173,7 @@ class StateAnalysis:
         try:
             place.mkdir(parents=True, exist_ok=True)
             temporary = place / f".{ARRAYS}.partial.npz"
-            np.savez_compressed(temporary, **{**self.arrays, **directions})
+            np.savez_compressed(temporary, **cast(dict[str, Any], {**self.arrays, **directions}))
             temporary.replace(place / ARRAYS)
             text = json.dumps({"version": VERSION, **to_plain(self.facts, finite=True)}, indent=1, sort_keys=True)
             write_atomically(place / FACTS, (text + "\n").encode())
