@@ -33,6 +33,7 @@ def all_names(options: InterfaceOptions) -> list[str]:
         totals_name(options, PAGE_LAYER, 0),
         ablation.chunk_name(options, PAGE_LAYER, 0),
         path_in(options.behavior_subdir, "report.json"),
+        path_in(options.state_map_subdir, "tsne.js"),
         saliency.chunk_name(options, "jacobian", 0, 0),
         examples_name(options, PAGE_LAYER),
         image_name(options, PAGE_LAYER, 0, 0.25, 4),
