@@ -321,7 +321,7 @@ def test_colors_for_color_blind_readers_are_in_every_panel(open_training: Open) 
 @pytest.mark.parametrize("width", [1366, 900])
 def test_names_and_ranges_of_axes_are_not_cut_off(open_training: Open, width: int) -> None:
     visitor = open_training(viewport={"width": width, "height": 768})
-    texts = visitor.by("panel-steps").locator(".names span, .ends span")
+    texts = visitor.by("panel-steps").locator("[data-testid^=axis-name], .ends span")
     assert texts.count() == 3 * 11
     cut = "spans => spans.filter((s) => s.scrollWidth > s.clientWidth || s.scrollHeight > s.clientHeight + 1)"
     assert texts.evaluate_all(f"{cut}.map((s) => s.textContent)") == []
