@@ -33,7 +33,7 @@ class Agents:
     """Agents of episodes; the last one that was loaded is kept."""
 
     def __init__(self, choice: AgentChoice, context: ExitStack) -> None:
-        """Raise CheckpointError for a checkpoint that cannot be fetched, OptionError for what is no agent."""
+        """Raise CheckpointError for a checkpoint that cannot be fetched, OptionError if it is not an agent."""
         self._checkpoint: str | None = None
         """That of all episodes."""
         self._agent: Any = None

@@ -1,7 +1,7 @@
 """`rl_clarity.explain_recording` and `rl-clarity explain`.
 
 The work on each episode consists of tasks, which are finished when their entries are written (`jobs/store.py`): a
-stopped call goes on where it was, and ranks share the work.
+call that was stopped is resumed, and ranks share the work.
 """
 
 from __future__ import annotations

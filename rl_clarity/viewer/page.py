@@ -84,7 +84,7 @@ class RecordingsPage:
     def file(self, name: str) -> Content | None:
         """The file of a name that the manifest or an entry lists; None for other names.
 
-        Raises SamplesError if what was recorded is damaged; the manifest says so from then on.
+        Raises SamplesError if what was recorded is damaged; the manifest then lists the problem.
         """
         state = None
         while True:
