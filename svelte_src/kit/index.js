@@ -47,7 +47,7 @@ export { chosenLength, height, imageWidth, length, measured, ratio } from "./she
 export { default as Table } from "./table/Table.svelte";
 export { default as FilmTrack } from "./time/FilmTrack.svelte";
 export { default as Scatter } from "./scatter/Scatter.svelte";
-export { default as StateMap } from "./scatter/StateMap.svelte";
+export { default as LinkedStateMap } from "./scatter/LinkedStateMap.svelte";
 export { default as Track } from "./time/Track.svelte";
 export { default as Transport } from "./time/Transport.svelte";
 export { isMarked } from "./time/brush.js";
