@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 import subprocess
@@ -56,6 +57,8 @@ def process(*arguments: str) -> Iterator[str]:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        # Processes started in the background may inherit that SIGINT is ignored.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     assert running.stdout is not None
     lines: list[str] = []
