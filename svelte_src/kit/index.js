@@ -20,6 +20,7 @@ export {
   textOn,
   trajectoryColor,
 } from "./image/colors.js";
+export { OUTPUTS, SCALES } from "./image/overlay.js";
 export { composeSaliency, overlaySize } from "./image/saliency.js";
 export { valuesAt } from "./image/values.js";
 export { default as ExportForms } from "./shell/ExportForms.svelte";

@@ -4,6 +4,18 @@ import { mapIndex, saliencyMap, saliencyScale, storedOutput } from "../../data/s
 import { loweringColor, saliencyColor } from "./colors.js";
 import { composeSaliency, overlaySize } from "./saliency.js";
 
+/** Choices of a reader: [value, label]. */
+export const OUTPUTS = [
+  ["both", "policy and value"],
+  ["policy", "policy"],
+  ["value", "value"],
+];
+export const SCALES = [
+  ["trajectory", "of the episode"],
+  ["frame", "of the frame"],
+  ["all", "of all episodes"],
+];
+
 /** Images that are kept: those of a few checkpoints. */
 const KEPT = 24;
 
