@@ -2,5 +2,6 @@
 export * as agent from "./agent/index.js";
 export * as check from "./check/index.js";
 export * as gallery from "./gallery/index.js";
+export * as memory from "./memory/index.js";
 export * as recordings from "./recordings/index.js";
 export * as training from "./training/index.js";
