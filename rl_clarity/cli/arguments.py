@@ -25,7 +25,7 @@ from rl_clarity.options import (
 )
 from rl_clarity.parsing import parse, typed
 from rl_clarity.recordings.options import EvaluationOptions, RecordOptions
-from rl_clarity.states.analysis import StateOptions
+from rl_clarity.states.options import StateOptions
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.visualization.rendering import Direction
 from rl_clarity.world_models.options import FitOptions

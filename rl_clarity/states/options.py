@@ -1,0 +1,55 @@
+"""Options of `analyse_states`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rl_clarity.parsing import check_minimum, check_option
+from rl_clarity.reduction.directions import METHODS
+from rl_clarity.states.clusters import METHODS as CLUSTERINGS
+
+
+@dataclass(frozen=True)
+class StateOptions:
+    """How the states of a recurrent agent are analysed."""
+
+    method: str = "ica"
+    """Directions: `pca`, `ica`, `nmf`, `nmf_positive` or `units`."""
+    count: int = 16
+    """Number of directions."""
+    outliers: float | None = None
+    """Leave out of their fit states that are farther from the nearest one than this multiple of the median distance."""
+    clustering: tuple[str, ...] = ("kmeans",)
+    """Methods of clustering: `kmeans`, `gaussian_mixture`, `ward`, `hdbscan`, `hmm`. Causes are shown by the first."""
+    clusters: int = 8
+    """Number of clusters, and of behaviours."""
+    lags: tuple[int, ...] = (1, 2, 4, 8)
+    """Steps between an earlier and a later coordinate, for correlation and influence."""
+    maps: tuple[str, ...] = ("pca", "tsne")
+    """Methods of maps: `pca`, `tsne`, `umap`."""
+    map_dimensions: int = 2
+    """Dimensions of maps: 2 or 3."""
+    map_points: int = 10_000
+    """Steps that a map shows at most."""
+    influence_samples: int = 128
+    """Steps that influence is averaged over; 0 for no influence."""
+    replay_steps: int = 16
+    """Steps that frames are replayed from a changed state; 0 for no replay."""
+    replay_samples: int = 32
+    """States that are changed."""
+    replay_directions: bool = True
+    """Also remove each direction."""
+    part: int | None = None
+    """Analyse one part of the state; by default all of them, side by side."""
+    seed: int = 0
+    """Of all random choices."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "count", "clusters", "map_points", "replay_samples")
+        check_minimum(self, 0, "influence_samples", "replay_steps", "seed")
+        fitted = [method for method in METHODS if method != "classifier"]
+        check_option(self, "method", self.method in fitted, f"must be one of {', '.join(fitted)}")
+        known = all(method in CLUSTERINGS for method in self.clustering) and bool(self.clustering)
+        check_option(self, "clustering", known, f"must be of {', '.join(CLUSTERINGS)}")
+        check_option(self, "map_dimensions", self.map_dimensions in (2, 3), "must be 2 or 3")
+        check_option(self, "lags", bool(self.lags) and min(self.lags) >= 1, "must be numbers of steps from 1 on")

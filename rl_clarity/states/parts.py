@@ -1,0 +1,218 @@
+"""The parts of an analysis of states, which depend on its directions and clusters but not on one another.
+
+`analyse_states` computes all of them at once; a page makes each a task of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import has
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.errors import OptionError
+from rl_clarity.keys import to_plain
+from rl_clarity.reduction.directions import Directions, fit_directions
+from rl_clarity.reduction.embedding import embed, usable_perplexity
+from rl_clarity.states import cards
+from rl_clarity.states.clusters import Clusters, find_clusters, principal_coordinates
+from rl_clarity.states.correlation import consistency, correlation_intervals, lagged_correlation
+from rl_clarity.states.data import StateData
+from rl_clarity.states.influence import mean_jacobian, memory_jacobians
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.replay import replay
+
+Arrays = dict[str, np.ndarray]
+LONGEST = 256
+"""Steps of a stretch that correlations over time are computed in; longer episodes are cut."""
+PERPLEXITY = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The states of a recording, with their directions and clusters."""
+
+    agent: Agent
+    data: StateData
+    directions: Directions
+    clusters: Mapping[str, Clusters]
+    """By method."""
+    options: StateOptions
+
+    @cached_property
+    def coordinates(self) -> np.ndarray:
+        """(n, D) float32 of the states."""
+        return self.directions.to(self.data.states).astype(np.float32)
+
+    @cached_property
+    def points(self) -> np.ndarray:
+        """(n, at most 16) of the states, in the space of their principal components."""
+        return principal_coordinates(self.data.states, self.options.seed)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """(n,) the clusters of the first method."""
+        return self.clusters[self.options.clustering[0]].labels
+
+    @property
+    def differentiable_agent(self) -> Agent | None:
+        """The agent, unless only a part of its state is analysed: gradients and replays need the state as a whole."""
+        is_whole = self.options.part is None or len(self.agent.initial_state(1) or ()) == 1
+        return self.agent if is_whole else None
+
+    def arrays(self) -> Arrays:
+        """`coordinates`, `episode`, `time`, and `cluster.METHOD`."""
+        arrays = {"coordinates": self.coordinates, "episode": self.data.episode, "time": self.data.time}
+        return arrays | {f"cluster.{method}": one.labels for method, one in self.clusters.items()}
+
+    def facts(self) -> dict[str, Any]:
+        """What an analysis says of the recording, the options and the clusters, as JSON."""
+        facts = {
+            "recording": self.data.recording.location,
+            "steps": len(self.data),
+            "episodes": len(self.data.starts),
+            "dropped": self.directions.dropped,
+            "options": {name: getattr(self.options, name) for name in StateOptions.__dataclass_fields__},
+            "clusters": [
+                {"method": method, "count": one.count, "sizes": one.sizes.tolist(), "agreement": one.agreement}
+                for method, one in self.clusters.items()
+            ],
+            "autocorrelation_lags": list(cards.AUTOCORRELATION_LAGS),
+        }
+        return dict(to_plain(facts, finite=True))
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a part of the analysis found: arrays by name, and facts."""
+
+    arrays: Arrays = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """What was left out, and why."""
+
+
+def fit_states(agent: Agent, data: StateData, options: StateOptions) -> Fitted:
+    """Fit directions and clusters to states; raises OptionError for states of another agent."""
+    check_states(agent, data, options.part)
+    directions = fit_directions(
+        data.states, options.method, options.count, options.seed, outliers=options.outliers  # type: ignore[arg-type]
+    )  # fmt: skip
+    points = principal_coordinates(data.states, options.seed)
+    found = {
+        method: find_clusters(points, method, options.clusters, options.seed, starts=data.starts)  # type: ignore[arg-type]
+        for method in options.clustering
+    }
+    return Fitted(agent, data, directions, found, options)
+
+
+def check_states(agent: Agent, data: StateData, part: int | None = None) -> None:
+    """Raise OptionError for states that have other sizes than those of the agent."""
+    sizes = tuple(int(np.prod(np.shape(one)[1:])) for one in agent.initial_state(1) or ())
+    expected = sizes if part is None else sizes[part : part + 1]
+    if data.parts != expected:
+        raise OptionError(
+            f"the states of {data.recording.location} have parts of the sizes {data.parts}, those of the agent "
+            f"{expected}: it is a recording of another agent"
+        )
+
+
+def _cards(fitted: Fitted) -> Part:
+    found = cards.direction_cards(
+        fitted.differentiable_agent, fitted.data, fitted.directions, fitted.coordinates, fitted.options.seed
+    )
+    return Part(_named("card", found))
+
+
+def _behaviours(fitted: Fitted) -> Part:
+    options = fitted.options
+    rows, behaviours, found = cards.find_behaviours(fitted.data, fitted.coordinates, options.clusters, options.seed)
+    facts = {"count": len(found.get("clips", ())), "agreement": behaviours.agreement}
+    return Part(_named("behaviour", {"rows": rows, "labels": behaviours.labels, **found}), {"behaviours": facts})
+
+
+def _maps(fitted: Fitted) -> Part:
+    options, data = fitted.options, fitted.data
+    rows = np.arange(len(data))
+    if len(rows) > options.map_points:
+        rows = np.sort(np.random.default_rng(options.seed).choice(rows, options.map_points, replace=False))
+    arrays = {"map.rows": rows}
+    for method in options.maps:
+        arrays[f"map.{method}"] = embed(
+            fitted.points[rows],
+            method,  # type: ignore[arg-type]
+            perplexity=map_perplexity(len(rows)),
+            seed=options.seed,
+            dimensions=options.map_dimensions,  # type: ignore[arg-type]
+        )[0]
+    colors = cards.map_colors(data, fitted.coordinates, fitted.clusters)
+    return Part(arrays | {f"map.color.{name}": values[rows] for name, values in colors.items()})
+
+
+def map_perplexity(points: int) -> float:
+    """The perplexity of a map by t-SNE of this many points."""
+    return usable_perplexity(PERPLEXITY, min(points, 5000))
+
+
+def _causes(fitted: Fitted) -> Part:
+    """Correlation and influence over time, of all steps and by cluster, and how far they agree."""
+    options, data, labels = fitted.options, fitted.data, fitted.labels
+    lags = tuple(lag for lag in options.lags if lag < min(LONGEST, int(data.length.max())))
+    if lags != options.lags:
+        why = f"the longest episode has {data.length.max()} steps: lags {lags} of {options.lags}"
+        return Part(skipped={"causes": why})
+    sequences = data.sequences(fitted.coordinates, LONGEST)
+    by_step = data.sequences(labels[:, None].astype(np.float64), LONGEST)[..., 0]
+    arrays = {
+        "correlation": lagged_correlation(sequences, lags),
+        "correlation.interval": correlation_intervals(sequences, lags, seed=options.seed),
+        "correlation.by": lagged_correlation(sequences, lags, by=np.nan_to_num(by_step, nan=-2).astype(np.int64)),
+        "correlation.labels": np.unique(np.nan_to_num(by_step, nan=-2)).astype(np.int64),
+    }
+    members = arrays["correlation.labels"] >= -1  # -2 is after the end of an episode
+    arrays["correlation.by"] = arrays["correlation.by"][members]
+    arrays["correlation.labels"] = arrays["correlation.labels"][members]
+    agent = fitted.differentiable_agent
+    if agent is None or not has(agent, "state_gradients") or not options.influence_samples:
+        why = "the agent has no gradients through its recurrent cell, or influence_samples is 0"
+        return Part(arrays, skipped={"influence": why})
+    ends, gradients = memory_jacobians(
+        agent, data, fitted.directions.readout, lags, samples=options.influence_samples, seed=options.seed
+    )
+    jacobians = np.swapaxes(fitted.directions.pull(gradients), -1, -2)
+    for name, by in (("", None), (".by", labels)):
+        values = mean_jacobian(jacobians, ends, lags, by)
+        arrays[f"influence{name}"] = values
+        agreement = consistency(values, arrays[f"correlation{name}"], seed=options.seed)
+        for key in ("share", "null", "p", "count"):
+            arrays[f"consistency{name}.{key}"] = getattr(agreement, key)
+    return Part(arrays)
+
+
+def _memory(fitted: Fitted) -> Part:
+    options, agent = fitted.options, fitted.differentiable_agent
+    if agent is None or not options.replay_steps or fitted.data.length.max() <= 1:
+        return Part()
+    removed = fitted.directions if options.replay_directions else None
+    curves = replay(
+        agent, fitted.data, removed, steps=options.replay_steps, samples=options.replay_samples, seed=options.seed
+    )
+    return Part(_named("replay", curves.arrays()))
+
+
+PARTS: Mapping[str, Callable[[Fitted], Part]] = {
+    "cards": _cards,
+    "behaviours": _behaviours,
+    "maps": _maps,
+    "causes": _causes,
+    "memory": _memory,
+}
+"""What is computed from directions and clusters, by name."""
+
+
+def _named(prefix: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
