@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rl_clarity.explaining import explain_recording as explain_recording
     from rl_clarity.explaining import read_explanations as read_explanations
     from rl_clarity.integrations.gymnasium_ import RecordEpisodes as RecordEpisodes
+    from rl_clarity.memory.page import explain_memory as explain_memory
     from rl_clarity.models import convert as convert
     from rl_clarity.models import load_agent as load_agent
     from rl_clarity.options import ORIGINAL as ORIGINAL
@@ -112,6 +113,7 @@ _PUBLIC = {
     "edit": "rl_clarity.agents.edited_agent",
     "embed": "rl_clarity.reduction.embedding",
     "evaluate": "rl_clarity.evaluation",
+    "explain_memory": "rl_clarity.memory.page",
     "explain_recording": "rl_clarity.explaining",
     "export": "rl_clarity.pages.export",
     "fit_directions": "rl_clarity.reduction.directions",

@@ -33,7 +33,7 @@ from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.output import finished_page
 from rl_clarity.pages.results import Page
 from rl_clarity.parsing import parse, path_text
-from rl_clarity.playing import record_agent
+from rl_clarity.playing import record_for_page
 from rl_clarity.quiet import import_keras
 from rl_clarity.recordings.conversion import recorded_episode, recorded_games
 from rl_clarity.recordings.options import GamesOptions, RecordOptions
@@ -208,9 +208,6 @@ class _Player:
 
     def _play(self, recordings: Directory, work: Work) -> TaskResult:
         options = self.options
-        for name in recordings.names():
-            if name.startswith(f"{self.name}/"):
-                recordings.remove(name)
         play = RecordOptions(
             episodes=options.episodes,
             steps=options.episodes * options.max_steps,
@@ -219,7 +216,7 @@ class _Player:
             greedy=options.greedy,
             full_resolution=options.full_resolution,
         )
-        record_agent(self.agent, self.checkpoint, f"{recordings.location}/{self.name}", play)
+        names = record_for_page(self.agent, self.checkpoint, recordings, self.name, play)
         evaluation = evaluate(
             self.agent,
             self.spec,
@@ -229,7 +226,6 @@ class _Player:
             deterministic=options.greedy,
         )[AGENT]
         error = evaluation.standard_error if options.return_episodes > 1 else None
-        names = sorted(name for name in recordings.names() if name.startswith(f"{self.name}/"))
         return TaskResult({"mean": evaluation.mean, "error": error, "episodes": options.return_episodes}, names)
 
 

@@ -41,6 +41,11 @@ class AnalysesOptions:
     """More analyses to run, by name, with the options of each."""
 
 
+@dataclass(frozen=True)
+class PageOptions(ViewOptions, OutputOptions, TrajectoryPageOptions, AdvantageOptions, AnalysesOptions, SubjectOptions):
+    """Options of a page of any kind that has trajectories."""
+
+
 PARTS = (
     *(SubjectOptions, AnalysesOptions, LayersOptions, AdvantageOptions, TrajectoryPageOptions, ReductionOptions),
     *(FeatureOptions, ExampleOptions, FeatureNameOptions, AttributionOptions, AblationOptions, BehaviorOptions),
@@ -121,7 +126,7 @@ class CompareOptions(
         check_option(self, "reference_episode", played, f"must be at most episodes={self.episodes}")
 
 
-def options_as_data(options: InterfaceOptions | CompareOptions) -> dict[str, Any]:
+def options_as_data(options: InterfaceOptions | CompareOptions | PageOptions) -> dict[str, Any]:
     """The options as JSON; predicates on combos are left out, as the groups they select are recorded elsewhere.
 
     A function that names causes is a hash of its code.
@@ -163,5 +168,6 @@ __all__ = [
     "InterfaceOptions",
     "LoadOptions",
     "ObservationsOptions",
+    "PageOptions",
     "TrajectoriesOptions",
 ]

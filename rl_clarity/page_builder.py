@@ -17,7 +17,7 @@ from rl_clarity.jobs.forecast import Cost, CountingDirectory, Forecast, forecast
 from rl_clarity.jobs.job import Job, Team, open_job
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
 from rl_clarity.keys import cache_key, code_version, package_versions
-from rl_clarity.options import CompareOptions, InterfaceOptions, options_as_data
+from rl_clarity.options import CompareOptions, InterfaceOptions, PageOptions, options_as_data
 from rl_clarity.pages.files import PageFiles
 from rl_clarity.pages.kinds import PAGE_KINDS
 from rl_clarity.pages.manifest import (
@@ -34,7 +34,7 @@ from rl_clarity.parsing import parse
 from rl_clarity.recordings.preview import Preview
 from rl_clarity.recordings.source import Samples
 
-PageOptions = InterfaceOptions | CompareOptions
+AnyOptions = InterfaceOptions | CompareOptions | PageOptions
 NOT_DECISIVE = ("overwrite", "analyses", "reference")
 """Options that do not decide the page; those of further analyses enter its id with their code, a reference with its
 identity."""
@@ -128,7 +128,7 @@ def _name_in(folder: str, name: str) -> str:
 class PageBuilder:
     """Plans the page of one or several agents, says what it will take, and builds it."""
 
-    def __init__(self, members: Sequence[Member], options: PageOptions) -> None:
+    def __init__(self, members: Sequence[Member], options: AnyOptions) -> None:
         """Raise OptionError for options that do not fit an agent, before anything is sampled or computed."""
         self._members, self._options = members, options
         self._analyses = _analyses(options, _agent_kinds(options))
@@ -258,7 +258,7 @@ class PageBuilder:
         )
 
 
-def decisive(options: PageOptions) -> Decisive:
+def decisive(options: AnyOptions) -> Decisive:
     """What decides the page beside agents and samples, as a function of the buttons of each action."""
     values = {name: value for name, value in options_as_data(options).items() if name not in NOT_DECISIVE}
     # Predicates have no value: they stand for the groups that they select.
@@ -272,17 +272,17 @@ def _tasks(parts: Sequence[_Part]) -> list[Task]:
     return [task for part in parts for task in part.tasks()]
 
 
-def _agent_kinds(options: PageOptions) -> list[str]:
+def _agent_kinds(options: AnyOptions) -> list[str]:
     """Kinds of the analyses of each agent, in order."""
     return list(dict.fromkeys([*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses]))
 
 
-def _kinds(options: PageOptions) -> list[str]:
+def _kinds(options: AnyOptions) -> list[str]:
     """Kinds of the page's analyses, in order."""
     return [*_agent_kinds(options), *PAGE_KINDS.get(options.page_kind).joint]
 
 
-def _analyses(options: PageOptions, kinds: Sequence[str]) -> list[tuple[Analysis, Any]]:
+def _analyses(options: AnyOptions, kinds: Sequence[str]) -> list[tuple[Analysis, Any]]:
     """Analyses, and the options of each: all of the page's for built-in ones, their own for others."""
     analyses = []
     for kind in kinds:
@@ -294,7 +294,7 @@ def _analyses(options: PageOptions, kinds: Sequence[str]) -> list[tuple[Analysis
     return analyses
 
 
-def _plugin_keys(options: PageOptions) -> dict[str, str]:
+def _plugin_keys(options: AnyOptions) -> dict[str, str]:
     """A hash of code and options of each analysis, and of the quadrature rule, that is not part of the package.
 
     Options that `analyses` gives to an analysis of the package are hashed, too.

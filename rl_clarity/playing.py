@@ -16,6 +16,7 @@ from rl_clarity.environments.protocol import Step
 from rl_clarity.environments.wrappers import Wrapper, level_seeds
 from rl_clarity.errors import OptionError
 from rl_clarity.formats import Checkpoint
+from rl_clarity.jobs.directory import Directory
 from rl_clarity.models import open_agent
 from rl_clarity.parsing import parse
 from rl_clarity.progress import counted, progress_bar
@@ -87,6 +88,17 @@ def record_agent(
                 recorder, agent, environment, chosen, choice, reward_scale=spec.reward_scale, progress=counted(report)
             )
     return open_recording(directory)
+
+
+def record_for_page(
+    agent: Player, checkpoint: Checkpoint, recordings: Directory, name: str, chosen: RecordOptions
+) -> list[str]:
+    """Record into a folder of a directory, in place of what an interrupted call left there; return names of files."""
+    for old in recordings.names():
+        if old.startswith(f"{name}/"):
+            recordings.remove(old)
+    record_agent(agent, checkpoint, f"{recordings.location}/{name}", chosen)
+    return sorted(new for new in recordings.names() if new.startswith(f"{name}/"))
 
 
 def _check_new(directory: str | os.PathLike[str], seed: int) -> None:

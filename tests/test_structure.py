@@ -32,6 +32,7 @@ LAYERS = (
     ("page_builder", "series", "states"),
     ("pipeline",),
     ("ablation", "checking", "comparison", "demo", "evaluation", "explaining", "inspection", "integrations", "playing"),
+    ("memory",),
     ("viewer",),
     ("cli",),
     ("__init__", "__main__"),

@@ -23,6 +23,8 @@ ANALYSES: Registry[type[Analysis]] = Registry(
         "check_maps": "rl_clarity.analyses.checks:CheckMaps",
         "check_deletion": "rl_clarity.analyses.checks:CheckDeletion",
         "check_insertion": "rl_clarity.analyses.checks:CheckInsertion",
+        "states": "rl_clarity.memory.states:StatesAnalysis",
+        "memory_map": "rl_clarity.memory.maps:MemoryMapAnalysis",
     },
     noun="analysis",
 )

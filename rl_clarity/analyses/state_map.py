@@ -38,8 +38,20 @@ LABELS = {
     "return_to_come": "return to come",
     "advantage": "advantage",
     "training_step": "training step",
+    "entropy": "entropy of the policy",
+    "largest_log_probability": "largest log-probability",
+    "return": "return of the episode",
+    "rewarded": "rewarded episode",
+    "length": "length of the episode",
+    "share": "share of the episode that is over",
+    "end": "end of the episode",
+    "cluster": "cluster",
+    "behaviour": "behaviour",
+    "strongest": "strongest component",
 }
 """What points can be colored by, in order."""
+INTEGERS = ("trajectory", "frame", "color.action", "color.end", "color.cluster", "color.behaviour", "color.strongest")
+"""Arrays of a chunk that are integers."""
 
 
 @dataclass(frozen=True)
@@ -156,11 +168,10 @@ def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> li
 
 
 def map_arrays(positions: np.ndarray, colors: Mapping[str, np.ndarray], **places: np.ndarray) -> dict[str, Any]:
-    """Arrays of a chunk of points (n, 2); docs/page-format.md describes them."""
-    arrays = {"x": positions[:, 0], "y": positions[:, 1]} | places
-    kinds = {"trajectory": np.int32, "frame": np.int32, "color.action": np.int32}
+    """Arrays of a chunk of points (n, 2) or (n, 3); docs/page-format.md describes them."""
+    arrays = dict(zip("xyz", positions.T, strict=False)) | places
     arrays |= {f"color.{key}": colors[key] for key in LABELS if key in colors}
-    return {key: np.asarray(values, kinds.get(key, np.float32)) for key, values in arrays.items()}
+    return {key: np.asarray(values, np.int32 if key in INTEGERS else np.float32) for key, values in arrays.items()}
 
 
 def map_entry(source: Source, method: str, chunk: str, perplexity: float, fitted_on: int) -> dict[str, Any]:

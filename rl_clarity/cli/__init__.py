@@ -1,5 +1,5 @@
 """The command line: `rl-clarity run | compare | record | explain | simulate | train | demo | inspect | evaluate |
-states | ablate | check | export | verify | gallery | serve | publish | convert | edit`.
+states | memory | ablate | check | export | verify | gallery | serve | publish | convert | edit`.
 
 `arguments` parses it; this module runs the commands. Nothing heavy is imported before a command is chosen, so that
 `--help` is fast.
@@ -32,6 +32,7 @@ from rl_clarity.cli.arguments import (
     Export,
     Gallery,
     Inspect,
+    Memory,
     PlayingCommand,
     Publish,
     Record,
@@ -46,6 +47,7 @@ from rl_clarity.cli.arguments import (
 from rl_clarity.errors import FAILED, ClarityError, OptionError, Terminated, exit_code, printable
 from rl_clarity.jobs import communicator
 from rl_clarity.keys import to_plain
+from rl_clarity.memory.options import MemoryOptions
 from rl_clarity.models import fetched
 from rl_clarity.options import CompareOptions, InterfaceOptions
 from rl_clarity.parsing import typed
@@ -116,7 +118,7 @@ def _main(words: Sequence[str]) -> int:
         return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except KeyboardInterrupt as error:
         if isinstance(command, Ablate | Explain) or (
-            isinstance(command, Run | Compare | Check) and not command.dry_run
+            isinstance(command, Run | Compare | Check | Memory) and not command.dry_run
         ):
             error.args = ("the same command resumes it",)
         return _stopped(error)
@@ -299,6 +301,20 @@ def _states(command: States) -> Result:
     return {**analysis.facts, "output_dir": str(command.output_dir)}, "\n".join(lines)
 
 
+def _memory(command: Memory) -> Result:
+    _check_outputs(command)
+    options = _values(command.options, MemoryOptions)
+    result: Any = rl_clarity.explain_memory(
+        command.checkpoint,
+        command.output_dir,
+        recording=command.recording,
+        dry_run=command.dry_run,
+        metadata=command.overrides(),
+        **{**options, "overwrite": command.force},
+    )
+    return (result.to_dict(), str(result)) if command.dry_run else _page(result)
+
+
 def _ablate(command: Ablate) -> Result:
     options = _values(command.options, InterfaceOptions)
     report = rl_clarity.ablate(
@@ -455,6 +471,7 @@ RUNNERS: dict[type, Any] = {
     Simulate: _simulate,
     Evaluate: _evaluate,
     States: _states,
+    Memory: _memory,
     Ablate: _ablate,
     Check: _check,
     Export: _export,

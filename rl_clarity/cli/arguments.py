@@ -14,6 +14,7 @@ import tyro
 from rl_clarity.environments import override_name
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.explaining import ExplainOptions
+from rl_clarity.memory.options import MemoryOptions
 from rl_clarity.options import (
     CHECKED_TRAJECTORIES,
     ORIGINAL,
@@ -165,6 +166,20 @@ class CompareFlags(CompareOptions):
     """More analyses of each checkpoint, by name, with their options: novelty novelty.samples=4."""
     action_group_fns: tyro.conf.SuppressFixed[Any] = None
     overwrite: tyro.conf.Suppress[bool] = False
+
+
+@dataclass(frozen=True)
+class MemoryFlags(MemoryOptions):
+    """Options of a page about memory that the command line has."""
+
+    env_name: tyro.conf.Suppress[str | None] = None
+    greedy: Annotated[bool, tyro.conf.arg(name="deterministic")] = False
+    """Take the most likely action instead of sampling one, and no random actions (epsilon_greedy)."""
+    analyses: Analyses = field(default_factory=dict)
+    """More analyses to run, by name, with their options: novelty novelty.samples=4."""
+    action_group_fns: tyro.conf.SuppressFixed[Any] = None
+    overwrite: tyro.conf.Suppress[bool] = False
+    part: tyro.conf.Suppress[int | None] = None
 
 
 @dataclass(frozen=True)
@@ -381,6 +396,23 @@ class States(CheckpointCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Memory(CheckpointCommand):
+    """Explain what a recurrent agent remembers, and which earlier steps its outputs depend on: let it play, and write a
+    page. An interrupted command is resumed by the same command.
+    """
+
+    output_dir: DirectoryPath
+    """Directory of the page."""
+    options: Annotated[MemoryFlags, tyro.conf.arg(name="")] = field(default_factory=MemoryFlags)
+    recording: str | None = None
+    """Explain the episodes of this recording with states (rl-clarity record), instead of new ones."""
+    dry_run: Switch = False
+    """Only print a forecast of time, memory and disk space. Nothing is written."""
+    force: Switch = False
+    """Replace a page in the directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ablate(CheckpointCommand):
     """Let an agent play the same levels with and without each feature of a layer, and compare returns, lengths, what
     ended the episodes, and actions. Writes a page with the comparison. An interrupted command is resumed by the same
@@ -557,6 +589,7 @@ COMMANDS: dict[str, Any] = {
             Simulate,
             Evaluate,
             States,
+            Memory,
             Ablate,
             Check,
             Export,

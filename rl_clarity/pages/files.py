@@ -45,6 +45,10 @@ class PageFiles:
         """Write a file that the page does not load."""
         self.directory.write(path_in(self.folder, name), data)
 
+    def read_file(self, name: str) -> bytes:
+        """The content of a file that `write_file` wrote."""
+        return self.directory.read(path_in(self.folder, name))
+
     def write_image(self, name: str, image: np.ndarray) -> None:
         """Write an image (H, W, 1 | 3 | 4) uint8 as a PNG file."""
         self.directory.write(path_in(self.folder, name), encode_png(image))

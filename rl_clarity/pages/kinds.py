@@ -30,6 +30,10 @@ PAGE_KINDS: Registry[PageKind] = Registry(
             ("trajectories", "checks", "check_maps", "check_deletion", "check_insertion"),
             title="{env_name}, {network}: checks of saliency maps",
         ),
+        "memory": PageKind(
+            ("trajectories", "states", "memory_map"),
+            title="{env_name}, {network}: memory",
+        ),
     },
     noun="kind of page",
 )

@@ -59,7 +59,7 @@ class Totals:
 class StateMap:
     """A map of the steps of all trajectories."""
 
-    positions: np.ndarray  # (n, 2) float32
+    positions: np.ndarray  # (n, 2) or (n, 3) float32
     trajectories: np.ndarray  # (n,) int32, counted from 0
     frames: np.ndarray  # (n,) int32, counted from 0
     colors: dict[str, np.ndarray]
@@ -291,7 +291,7 @@ class Results:
         entry = entries[method]
         arrays = self.chunk(entry["chunk"])
         colors = {key.removeprefix("color."): values for key, values in arrays.items() if key.startswith("color.")}
-        positions = np.stack([arrays["x"], arrays["y"]], axis=1)
+        positions = np.stack([arrays[axis] for axis in "xyz" if axis in arrays], axis=1)
         return StateMap(positions, arrays["trajectory"], arrays["frame"], colors, entry["source"], entry["perplexity"])
 
     def layer_facts(self, layer: str) -> dict[str, Any]:

@@ -79,6 +79,17 @@ def recorded_games(recording: Recording) -> Trajectories:
     return _in_rows(recording, [parts for _, parts in sorted(episodes.items())])
 
 
+def recorded_episodes(recording: Recording) -> Trajectories:
+    """Return one trajectory per episode that has steps. Images are read where they are indexed.
+
+    Raises SamplesError if there are none.
+    """
+    episodes = [[episode] for episode in recording if len(episode)]
+    if not episodes:
+        raise SamplesError(f"{recording.location} has no steps")
+    return _in_rows(recording, episodes)
+
+
 def recorded_episode(recording: Recording, episode: Episode) -> Trajectories:
     """Return an episode as a single trajectory; images are read where they are indexed.
 

@@ -186,7 +186,11 @@ def analyse_states(
     parts = [compute(fitted) for compute in PARTS.values()]
     return StateAnalysis(
         fitted.directions,
-        {name: array for arrays in (fitted.arrays(), *(part.arrays for part in parts)) for name, array in arrays.items()},
+        {
+            name: array
+            for arrays in (fitted.arrays(), *(part.arrays for part in parts))
+            for name, array in arrays.items()
+        },
         combined_facts(fitted.facts(), parts),
     )
 

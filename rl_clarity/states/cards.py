@@ -187,7 +187,7 @@ def _behaviour_cards(
 def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, Clusters]) -> dict[str, np.ndarray]:
     """Return what a map of states can be colored by, (n,) by name: numbers, and integers for categories."""
     scale = np.maximum(coordinates.std(axis=0), 1e-12)
-    ends = {end: i for i, end in enumerate(sorted({str(row["end"]) for row in data.recording.table()}))}
+    ends = {end: i for i, end in enumerate(ends_of_episodes(data))}
     by_episode = np.array([ends[str(row["end"])] for row in data.recording.table()])
     colors = {**step_facts(data), "episode": data.episode, "end": by_episode[data.episode]}
     if data.actions.ndim == 1:
@@ -195,3 +195,8 @@ def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, 
     colors |= {f"cluster.{name}": one.labels for name, one in clusters.items()}
     colors["strongest"] = np.abs((coordinates - coordinates.mean(axis=0)) / scale).argmax(axis=1)
     return colors
+
+
+def ends_of_episodes(data: StateData) -> list[str]:
+    """Return how episodes of the recording ended, in the order of the color `end`."""
+    return sorted({str(row["end"]) for row in data.recording.table()})

@@ -1,0 +1,78 @@
+"""Section `state_map` of a page about memory: the maps and colors of `analyse_states`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.state_map import STATE, Source, color_entries, map_arrays, map_entry
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.keys import to_plain
+from rl_clarity.memory.source import FIT, FOLDER, direction_names, fitted_states, places
+from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.reduction.embedding import FITTED_ON
+from rl_clarity.states.cards import ends_of_episodes
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.parts import PARTS, map_perplexity
+
+
+class MemoryMapAnalysis(Analysis):
+    """Maps of the states."""
+
+    kind = "state_map"
+    Options = StateOptions
+    needs_all = False
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        if options.maps:
+            points = sum(subject.trajectories.steps(one) for one in range(len(subject.trajectories)))
+            yield self.task(
+                subject, f"{self.kind}/map", partial(_write_maps, subject), subject.decisive(StateOptions),
+                size=2 * points, after=(FIT, f"{FOLDER}/behaviours"),
+            )  # fmt: skip
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
+        facts = results.get(f"{self.kind}/map")
+        if facts is None:
+            return None
+        maps = [{**one, "chunk": ChunkName(one["chunk"])} for one in facts["maps"]]
+        return Section(self.kind, "State map", {"maps": maps, "colors": facts["colors"]})
+
+
+def _write_maps(subject: Subject, work: Work) -> TaskResult:
+    """Write a chunk for each method. Facts: what the section says."""
+    fitted = fitted_states(subject)
+    options, arrays = fitted.options, PARTS["maps"](fitted).arrays
+    rows = arrays["map.rows"]
+    trajectory, frame = places(fitted, rows).T
+    prefix = "map.color."
+    colors = {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
+    colors |= {"episode": trajectory, "cluster": fitted.labels[rows]}
+    behaviours = work.results[f"{FOLDER}/behaviours"]
+    if behaviours.get("chunk"):
+        found = subject.files.read_chunk(behaviours["chunk"])
+        labels = np.full(len(fitted.data), -1)
+        labels[found["rows"]] = found["labels"]
+        colors["behaviour"] = labels[rows]
+    names = {
+        "action": [action.label for action in subject.info.actions],
+        "episode": [f"episode {number}" for number in range(1, len(fitted.data.starts) + 1)],
+        "end": ends_of_episodes(fitted.data),
+        "cluster": [f"cluster {number}" for number in range(1, fitted.labels.max() + 2)],
+        "behaviour": [f"behaviour {number}" for number in range(1, options.clusters + 1)],
+        "strongest": direction_names(fitted.directions),
+    }
+    maps = []
+    for method in dict.fromkeys(options.maps):
+        chunk = f"state_map/{method}.js"
+        subject.files.write_chunk(
+            chunk, map_arrays(arrays[f"map.{method}"], colors, trajectory=trajectory, frame=frame)
+        )
+        fitted_on = min(len(rows), FITTED_ON)
+        maps.append(map_entry(Source(STATE, "recurrent state"), method, chunk, map_perplexity(len(rows)), fitted_on))
+    facts = {"maps": maps, "colors": color_entries(colors, names)}
+    return TaskResult(to_plain(facts), [one["chunk"] for one in maps])

@@ -1,0 +1,75 @@
+"""What the analyses of a page about memory share: the recording, the analysis of its states, the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Subject
+from rl_clarity.pages.files import path_in
+from rl_clarity.recordings.recording import Recording
+from rl_clarity.reduction.directions import Directions
+from rl_clarity.states.analysis import StateAnalysis, read_analysis
+from rl_clarity.states.clusters import Clusters
+from rl_clarity.states.data import read_states
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.parts import Fitted
+
+FOLDER = "states"
+"""Folder of the page with what `load_states` reads."""
+FIT = "states/fit"
+"""The task that writes it."""
+
+
+@dataclass(frozen=True)
+class MemorySource:
+    """What is explained, in `Subject.metadata["memory"]`; it is not there while a page is only planned."""
+
+    recording: Recording
+
+
+METHODS = {"pca": "PCA", "ica": "ICA", "nmf": "NMF", "nmf_positive": "NMF", "units": "unit"}
+
+
+def direction_names(directions: Directions) -> list[str]:
+    """Names of directions as the page shows them: `ICA 1`, `ICA 2`, ..."""
+    return [f"{METHODS.get(directions.method, directions.method)} {number + 1}" for number in range(len(directions))]
+
+
+def source_of(subject: Subject) -> MemorySource:
+    """What a page is made from."""
+    source: MemorySource = subject.metadata["memory"]
+    return source
+
+
+def state_options(options: Any) -> StateOptions:
+    """The options of the states among those of the page."""
+    return StateOptions(**{name: getattr(options, name) for name in StateOptions.__dataclass_fields__})
+
+
+def read_fit(subject: Subject) -> StateAnalysis:
+    """Read the directions, coordinates and clusters that the first task found."""
+    return read_analysis(lambda name: subject.files.read_file(path_in(FOLDER, name)), FOLDER)
+
+
+def fitted_states(subject: Subject) -> Fitted:
+    """The states of the recording with the directions and clusters that the first task found."""
+    analysis = read_fit(subject)
+    clusters = {
+        one["method"]: Clusters(one["method"], analysis.arrays[f"cluster.{one['method']}"], one["agreement"])
+        for one in analysis.facts["clusters"]
+    }
+    data = read_states(source_of(subject).recording)
+    return Fitted(subject.agent, data, analysis.directions, clusters, state_options(subject.options))
+
+
+def places(fitted: Fitted, rows: np.ndarray) -> np.ndarray:
+    """Trajectories and frames (..., 2) int32 of rows (...) of the states; -1 for -1.
+
+    Trajectories are the episodes that have steps, in order.
+    """
+    trajectory = np.cumsum(fitted.data.time == 0) - 1
+    found = np.stack([trajectory[rows], fitted.data.time[rows]], axis=-1)
+    return np.where(np.asarray(rows)[..., None] < 0, -1, found).astype(np.int32)

@@ -1,0 +1,193 @@
+"""Section `states`: directions, clusters, behaviours, causes, and how far back memory reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import initial_state
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.errors import OptionError
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.keys import to_plain
+from rl_clarity.memory.source import FIT, FOLDER, direction_names, fitted_states, places, source_of, state_options
+from rl_clarity.pages.files import path_in
+from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.states.analysis import StateAnalysis, combined_facts
+from rl_clarity.states.cards import AUTOCORRELATION_LAGS
+from rl_clarity.states.data import read_states
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.parts import PARTS, Fitted, Part, fit_states
+
+Arrays = dict[str, np.ndarray]
+SHOWN = ("cards", "behaviours", "causes", "memory")
+"""Parts of the analysis that the section shows; the state map is another section."""
+
+
+class StatesAnalysis(Analysis):
+    """What the states of a recurrent agent hold."""
+
+    kind = "states"
+    Options = StateOptions
+    needs_all = False
+
+    def check(self, agent: Agent, options: Any) -> None:
+        if initial_state(agent, 1) is None:
+            raise OptionError("the agent has no recurrent state: a page about memory needs a recurrent agent")
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        inputs = subject.decisive(StateOptions)
+        steps = sum(subject.trajectories.steps(one) for one in range(len(subject.trajectories)))
+        yield self.task(subject, FIT, partial(_fit, subject), inputs, size=steps)
+        yield self.task(
+            subject, f"{FOLDER}/coordinates", partial(_write_coordinates, subject), inputs, size=steps,
+            after=(FIT, f"{FOLDER}/behaviours"),
+        )  # fmt: skip
+        for name in SHOWN:
+            yield self.task(
+                subject, f"{FOLDER}/{name}", partial(_write_part, subject, name), inputs, size=steps, after=(FIT,)
+            )
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
+        fit = results.get(FIT)
+        if fit is None:
+            return None
+        found = {name: results.get(f"{FOLDER}/{name}", {}) for name in ("coordinates", *SHOWN)}
+        data = {
+            "method": options.method,
+            "directions": fit["directions"],
+            "autocorrelation_lags": list(AUTOCORRELATION_LAGS),
+            "outputs": [action.label for action in subject.info.actions] + ["value function"] * fit["has_value"],
+            "coordinates": [ChunkName(name) for name in found["coordinates"].get("chunks", ())],
+            "clusters": fit["clusters"],
+            "skipped": {key: text for one in found.values() for key, text in one.get("skipped", {}).items()},
+        }
+        cards = found["cards"].get("chunk")
+        if cards is not None:
+            data["cards"] = ChunkName(cards)
+            data["directions"] = [
+                {**one, "kurtosis": kurtosis}
+                for one, kurtosis in zip(fit["directions"], found["cards"]["kurtosis"], strict=True)
+            ]
+        for name in ("behaviours", "causes", "memory"):
+            facts = found[name].get("section")
+            data[name] = None if facts is None else {**facts, "chunk": ChunkName(found[name]["chunk"])}
+        return Section(self.kind, "States", data)
+
+
+def _fit(subject: Subject, work: Work) -> TaskResult:
+    """Write directions, coordinates and clusters as `StateAnalysis.save` does. Facts: what the section says of them."""
+    fitted = fit_states(subject.agent, read_states(source_of(subject).recording), state_options(subject.options))
+    directions, facts = fitted.directions, fitted.facts()
+    facts["recording"] = facts["recording"].rstrip("/").rpartition("/")[2]  # the same wherever it is
+    analysis = StateAnalysis(directions, fitted.arrays(), combined_facts(facts, []))
+    names = []
+    for name, content in analysis.files().items():
+        names.append(path_in(FOLDER, name))
+        subject.files.write_file(names[-1], content)
+    spread = fitted.coordinates.std(axis=0)
+    entries = [
+        {
+            "name": name,
+            "scale": spread[i],
+            **{
+                key: None if values is None else values[i]
+                for key in ("explained", "seed_stability", "half_stability")
+                for values in [getattr(directions, key)]
+            },
+        }
+        for i, name in enumerate(direction_names(directions))
+    ]
+    has_value = any(site.name == "values" for site in subject.agent.sites)
+    return TaskResult(
+        to_plain({"directions": entries, "clusters": facts["clusters"], "has_value": has_value}, finite=True), names
+    )
+
+
+def _write_coordinates(subject: Subject, work: Work) -> TaskResult:
+    """Write coordinates, clusters and behaviours of the steps of each trajectory."""
+    fitted = fitted_states(subject)
+    centered = (fitted.coordinates - fitted.coordinates.mean(axis=0)).astype(np.float32)
+    behaviour = np.full(len(centered), -1, np.int32)
+    facts = work.results[f"{FOLDER}/behaviours"]
+    if facts.get("chunk"):
+        arrays = subject.files.read_chunk(facts["chunk"])
+        behaviour[arrays["rows"]] = arrays["labels"]
+    names = []
+    ends = [*fitted.data.starts[1:], len(centered)]
+    for number, (start, end) in enumerate(zip(fitted.data.starts, ends, strict=True), start=1):
+        names.append(path_in(FOLDER, f"coordinates-{number}.js"))
+        now = slice(start, end)
+        arrays = {"coordinates": centered[now], "cluster": fitted.labels[now], "behaviour": behaviour[now]}
+        subject.files.write_chunk(names[-1], arrays)
+    return TaskResult({"chunks": names}, names)
+
+
+def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
+    """Write the chunk of a part. Facts: its name, what the section says of the part, and what was left out."""
+    fitted = fitted_states(subject)
+    part = PARTS[name](fitted)
+    arrays, facts = _WRITERS[name](fitted, part)
+    skipped = dict(part.skipped)
+    if not arrays:
+        return TaskResult({"skipped": skipped})
+    chunk = path_in(FOLDER, f"{name}.js")
+    subject.files.write_chunk(chunk, {key: _as_stored(array) for key, array in arrays.items()})
+    return TaskResult(to_plain({"chunk": chunk, "skipped": skipped, **facts}, finite=True), [chunk])
+
+
+def _cards(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:
+    arrays = _without_prefix("card", part.arrays)
+    arrays["edges"] = arrays["edges"] - fitted.coordinates.mean(axis=0, dtype=np.float64)[:, None]
+    for end in ("top", "middle", "bottom"):
+        arrays[end] = places(fitted, arrays[end])
+    return arrays, {"kurtosis": arrays.pop("kurtosis")}
+
+
+def _behaviours(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:
+    arrays = _without_prefix("behaviour", part.arrays)
+    if "clips" not in arrays:
+        return {}, {}
+    arrays["clips"] = places(fitted, arrays["clips"])
+    arrays["components"] = arrays["components"] - fitted.coordinates.mean(axis=0, dtype=np.float64)
+    arrays["sizes"] = np.bincount(arrays["labels"], minlength=len(arrays["clips"]))
+    return arrays, {"section": part.facts["behaviours"]}
+
+
+def _causes(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:
+    if not part.arrays:
+        return {}, {}
+    arrays = {key: array for key, array in part.arrays.items() if key != "correlation.labels"}
+    return arrays, {"section": {"lags": fitted.options.lags, "clusters": part.arrays["correlation.labels"]}}
+
+
+def _memory(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:
+    arrays = _without_prefix("replay", part.arrays)
+    if not arrays:
+        return {}, {}
+    names = dict(zip(fitted.directions.names, direction_names(fitted.directions), strict=True))
+    changes = []
+    for change in map(str, arrays.pop("changes")):
+        kind, space, name = change.partition(" ")
+        changes.append(f"{kind}{space}{names.get(name, name)}")
+    return arrays, {"section": {"changes": changes}}
+
+
+_WRITERS: Mapping[str, Callable[[Fitted, Part], tuple[Arrays, dict[str, Any]]]] = {
+    "cards": _cards,
+    "behaviours": _behaviours,
+    "causes": _causes,
+    "memory": _memory,
+}
+
+
+def _without_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    return {name.removeprefix(f"{prefix}."): array for name, array in arrays.items()}
+
+
+def _as_stored(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32 if array.dtype.kind == "f" else np.int32)
