@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from rl_clarity.world_models.files import load_simulator as load_simulator
     from rl_clarity.world_models.files import save_simulator as save_simulator
     from rl_clarity.world_models.fitting import fit_simulator as fit_simulator
+    from rl_clarity.world_models.deletion import deletion_test as deletion_test
     from rl_clarity.world_models.gradients import saliency_through_time as saliency_through_time
     from rl_clarity.world_models.gradients import simulated_influence as simulated_influence
     from rl_clarity.world_models.latents import interpolate_latents as interpolate_latents
@@ -147,6 +148,7 @@ _PUBLIC = {
     "write_minari": "rl_clarity.recordings.minari_",
     "action_compass": "rl_clarity.world_models.quality",
     "fit_simulator": "rl_clarity.world_models.fitting",
+    "deletion_test": "rl_clarity.world_models.deletion",
     "interpolate_latents": "rl_clarity.world_models.latents",
     "load_simulator": "rl_clarity.world_models.files",
     "maximise": "rl_clarity.world_models.latents",

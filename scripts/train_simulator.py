@@ -22,6 +22,7 @@ from rl_clarity.files import UNFINISHED
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.world_models.files import load_simulator, save_simulator
 from rl_clarity.world_models.fitting import SIMULATOR
+from rl_clarity.world_models.options import FitOptions
 from rl_clarity.world_models.report import fit_and_measure
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
@@ -30,15 +31,18 @@ ACTION_NOISE = 0.1
 EPISODES, CHECKED_EPISODES = 2000, 100
 """Episodes to learn from, and to be measured on."""
 
+OPTIONS = ("size", "steps", "batch_size", "horizon", "kl", "learning_rate", "precision")
+"""Options of the fit."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
     train = actions.add_parser("train", help="record, fit and measure, or resume")
     train.add_argument("--episodes", type=int, default=EPISODES)
-    train.add_argument("--size", default="small")
-    train.add_argument("--steps", type=int, default=20_000)
-    train.add_argument("--kl", type=float, default=12.0)
+    for option in OPTIONS:
+        default = getattr(FitOptions, option)
+        train.add_argument(f"--{option.replace('_', '-')}", type=type(default), default=default)
     ship = actions.add_parser("ship", help="write the simulator to models/")
     ship.add_argument("--models", type=Path, default=MODELS)
     for action in (train, ship):
@@ -47,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     name = options.name if Path(options.name).exists() else f"models:{options.name}"
     if options.action == "train":
-        fit = {"size": options.size, "steps": options.steps, "kl": options.kl}
+        fit = {option: getattr(options, option) for option in OPTIONS}
         print(train_simulator(name, options.directory, options.episodes, **fit))
     else:
         print(ship_simulator(name, options.directory, options.models))

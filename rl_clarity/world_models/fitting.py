@@ -22,6 +22,7 @@ from rl_clarity.parsing import parse
 from rl_clarity.progress import progress_bar
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.training.logs import CsvLog, EventLog, Log
+from rl_clarity.training.session import compute_precision
 from rl_clarity.training.trainer import DAMAGED, DivergenceError, TrainingState
 from rl_clarity.world_models.files import save_simulator
 from rl_clarity.world_models.films import film_frames, write_film
@@ -75,6 +76,7 @@ def fit_simulator(
         recording = open_recording(recording)
     fitter = Fitter(network, recording, chosen)
     with ExitStack() as stack:
+        stack.enter_context(compute_precision(chosen.precision))
         logs: list[Log] = []
         folder = None if directory is None else Path(directory)
         if folder is not None:

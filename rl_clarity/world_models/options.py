@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from rl_clarity.errors import OptionError
+from rl_clarity.training.options import PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class FitOptions:
     """Steps that are simulated after them."""
     learning_rate: float = 3e-4
     """Learning rate of Adam."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Precision of convolutions and matrix products; `bfloat16` needs a processor with it."""
     max_grad_norm: float = 100.0
     """Maximum norm of the gradient; the agent's parameters are not part of it."""
     frame: float = 1.0
@@ -90,6 +93,8 @@ class FitOptions:
     def __post_init__(self) -> None:
         if self.size not in SIZES:
             raise OptionError(f"size={self.size!r} must be one of {', '.join(SIZES)}")
+        if self.precision not in PRECISIONS:
+            raise OptionError(f"precision={self.precision!r} must be one of {', '.join(PRECISIONS)}")
         for name in ("steps", "batch_size", "context", "horizon", "save_interval", "log_interval"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name}={getattr(self, name)!r} must be at least 1")

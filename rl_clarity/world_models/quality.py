@@ -11,6 +11,7 @@ import numpy as np
 from rl_clarity.errors import OptionError
 from rl_clarity.keys import to_plain
 from rl_clarity.recordings.recording import Recording
+from rl_clarity.world_models.deletion import Deletion, deletion_test
 from rl_clarity.world_models.losses import Batch
 from rl_clarity.world_models.rollouts import MODES, follow
 from rl_clarity.world_models.simulation import Simulation, simulate
@@ -63,6 +64,8 @@ class Quality:
     latent_dimensions: float
     """Participation ratio of the data's latents: dimensions that they fill evenly."""
     compass: Compass | None
+    deletion: Deletion | None
+    """Of saliency through time of the value; None for an agent without one."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -78,7 +81,7 @@ class Quality:
             f"AUC real against simulated states {self.auc:.2f}; coverage of latents {self.coverage:.0%}, "
             f"{self.latent_dimensions:.1f} dimensions"
         )
-        return "\n".join([*lines, *([str(self.compass)] if self.compass else [])])
+        return "\n".join([*lines, *(str(part) for part in (self.compass, self.deletion) if part is not None)])
 
 
 def measure_quality(
@@ -89,6 +92,7 @@ def measure_quality(
     horizon: int = 32,
     context: int = 3,
     compass_steps: int = 8,
+    deletion_at: int = 8,
     displacement: Displacement | None = None,
     seed: int = 0,
 ) -> Quality:
@@ -101,6 +105,7 @@ def measure_quality(
         horizon: steps of each
         context: frames that a simulation starts from
         compass_steps: steps of the action compass; 0 for none
+        deletion_at: step whose value the deletion test explains; 0 for none
         displacement: how far the agent moves in frames; by default `scene_displacement`
         seed: of windows and samples
 
@@ -137,10 +142,13 @@ def measure_quality(
         for kind, by_name in squares.items()
     }
     points = np.concatenate(latents)
-    compass = None
+    frames = batches[0].frames[:, :context]
+    compass = deletion = None
     if compass_steps:
-        frames = batches[0].frames[:, :context]
         compass = action_compass(simulator, frames, compass_steps, displacement=displacement, seed=seed)
+    if deletion_at and "values" in simulator.agent.heads:
+        starts = np.concatenate([batch.frames[:, :context] for batch in batches])
+        deletion = deletion_test(simulator, starts, "value", deletion_at, seed=seed)
     return Quality(
         errors,
         len(numbers),
@@ -148,6 +156,7 @@ def measure_quality(
         coverage(points, simulator.random_latents(1000, seed)),
         participation_ratio(points),
         compass,
+        deletion,
     )
 
 

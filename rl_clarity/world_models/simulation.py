@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,6 +120,7 @@ def simulate(
     world_gradients: bool = True,
     *,
     observations: np.ndarray | None = None,
+    see: Callable[[int, Tensor], Tensor] | None = None,
     seed: int = 0,
     sample_world: bool = True,
     sample_actions: bool = False,
@@ -141,6 +142,7 @@ def simulate(
             connects an earlier frame with a later output. The simulation is the same
         observations: true frames (B, T, H, W, C) uint8 that the world's state takes into account (its posterior); by
             default it imagines them (its prior)
+        see: what the agent sees instead, from a step, counted from 0, and its frame (B, H, W, C), about 0..1
         seed: of random latents and samples
         sample_world: sample the world's stochastic states; else take their modes
         sample_actions: sample actions from the policy; else take the most likely ones
@@ -172,7 +174,7 @@ def simulate(
         deterministic, stochastic, prior, frame = simulator._world_step(
             deterministic, stochastic, action, noise, None if encoded is None else encoded[:, t]
         )
-        outputs = simulator._agent_step(frame, *state)
+        outputs = simulator._agent_step(frame if see is None else see(t, frame), *state)
         heads, after = tuple(outputs[:num_heads]), tuple(outputs[num_heads:])
         # Drawn also where it is not used, so that the world's samples do not depend on it.
         chance = gumbel(rng, (count, simulator.world.num_actions))
