@@ -73,10 +73,10 @@ if TYPE_CHECKING:
     from rl_clarity.states.intervention import intervene as intervene
     from rl_clarity.training import train as train
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
+    from rl_clarity.world_models.deletion import deletion_test as deletion_test
     from rl_clarity.world_models.files import load_simulator as load_simulator
     from rl_clarity.world_models.files import save_simulator as save_simulator
     from rl_clarity.world_models.fitting import fit_simulator as fit_simulator
-    from rl_clarity.world_models.deletion import deletion_test as deletion_test
     from rl_clarity.world_models.gradients import saliency_through_time as saliency_through_time
     from rl_clarity.world_models.gradients import simulated_influence as simulated_influence
     from rl_clarity.world_models.latents import interpolate_latents as interpolate_latents
