@@ -17,15 +17,12 @@ from rl_clarity.pages.document import write_page
 from tests.browser.drawn import SIDE
 from tests.browser.synthetic import SEGMENT, write_chunk
 from tests.browser.training_pages import (
-    COLUMNS,
     EVERY,
-    ROWS,
-    centers,
     describe_agent,
     make_maps,
     make_series,
     section,
-    write_map_chunks,
+    write_saliency,
     write_trajectory,
 )
 
@@ -111,19 +108,9 @@ def _run(
         {**make_series(rng, steps, 2 * run + 1), "info.lives": np.linspace(3, 0, steps).round().astype(np.float32)}
         for steps in lengths
     ]
-    explained = list(lengths[:EXPLAINED])
-    all_maps = [make_maps(rng, np.arange(0, steps, EVERY)) for steps in explained]
+    all_maps = [make_maps(rng, np.arange(0, steps, EVERY)) for steps in lengths[:EXPLAINED]]
     page.series.append(all_series)
     page.maps.append(all_maps)
-    chunks: list[Any] = [
-        write_map_chunks(files, f"{agent}/saliency/perturbation/{k + 1}", maps, explained[k])
-        for k, maps in enumerate(all_maps)
-    ]
-    rest = len(lengths) - len(explained)
-    scales = {
-        output: [float(maps[f"scale {output}"].max()) for maps in all_maps] + [None] * rest
-        for output in ("policy", "value")
-    }
     page.points.append(_points(rng, lengths, all_series))
     return [
         section("trajectories", agent, {
@@ -131,17 +118,7 @@ def _run(
             "trajectories": [write_trajectory(files, agent, k, series) for k, series in enumerate(all_series)],
             "bookmarks": {"high": [], "low": []},
         }),
-        section("saliency", agent, {
-            "every": EVERY,
-            "methods": [{
-                "name": "perturbation", "label": "Perturbation", "signed": False,
-                "outputs": [{"id": "policy", "label": "policy"}, {"id": "value", "label": "value"}],
-                "rows": ROWS, "columns": COLUMNS,
-                "centers": {"rows": centers(ROWS).tolist(), "columns": centers(COLUMNS).tolist()},
-                "maps": chunks + [[]] * rest, "scales": scales,
-                "percentile": {key: max(filter(None, all_)) for key, all_ in scales.items()},
-            }],
-        }),
+        write_saliency(files, agent, all_maps, lengths),
         section("state_map", agent, {
             "maps": [
                 {"source": "state", "label": "recurrent state", "method": "tsne", "perplexity": 30.0, "fitted_on": 100,

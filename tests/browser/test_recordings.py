@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser
 
 import rl_clarity
-from tests.browser.drawn import draw_frame
-from tests.browser.pages import Visitor, read_canvas
+from tests.browser.drawn import SIDE, draw_frame
+from tests.browser.pages import FIGURE_MARGIN, Visitor, read_canvas
 from tests.browser.recording_pages import LENGTHS, RUNS, RecordingsPage, write_recordings_page
 from tests.browser.recordings_server import serve_recordings
 from tests.browser.test_accessibility import violations
@@ -201,6 +204,48 @@ def test_numbers_that_were_recorded_are_tracks(open_recordings: Open) -> None:
     assert visitor.track("entropy").count() == 1
     assert visitor.track("advantage").count() == 0
     visitor.page.wait_for_url("**tracks=film%2Creturn%2Cvalue%2Cpolicy%2Cinfo.lives%2Centropy*")
+
+
+def test_what_is_shown_is_saved(open_recordings: Open, recordings: RecordingsPage) -> None:
+    visitor = open_recordings(f"{EXPLAINED}&episode={LAST}&step=22&range=11-12")
+    visitor.by("filter").fill("exp2")
+    visitor.click("open-export")
+
+    def saved(name: str) -> Path:
+        with visitor.page.expect_download() as download:
+            visitor.click(f"export-{name}")
+        return Path(download.value.path())
+
+    def rows(name: str) -> list[dict[str, str]]:
+        with saved(name).open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    steps, series = rows("csv"), recordings.series[1][1]
+    assert len(steps) == LENGTHS[1][1] + LENGTHS[0][2]
+    assert [(row["run"], row["episode"], row["step"]) for row in steps[59:61]] == [
+        ("exp2", "50", "60"),
+        (RUNS[0], "100", "1"),
+    ]
+    assert [row["marked"] for row in steps[9:13]] == ["0", "1", "1", "0"]
+    for column, values in {
+        "reward": series["rewards"], "return so far": np.cumsum(series["rewards"]), "value": series["values"],
+        "lives": series["info.lives"], "probability of ←": series["probabilities"][:, 1],
+    }.items():  # fmt: skip
+        np.testing.assert_allclose([float(row[column]) for row in steps[:60]], values, rtol=1e-6, err_msg=column)
+    assert [row["episode"] for row in rows("table")] == ["50", "0"], "as filtered and sorted"
+    arrays = np.load(saved("npz"))
+    np.testing.assert_array_equal(arrays["exp2~50/advantages"], series["advantages"])
+    np.testing.assert_array_equal(arrays["exp2~50/maps/codes.value"], recordings.maps[1][1]["value"])
+    image = np.asarray(Image.open(saved("png")).convert("RGB"))
+    assert image.shape[1] > 2 * 4 * SIDE
+    top = FIGURE_MARGIN + 19 + 14 + 2 * 19  # below the caption and the episode's name and step
+    shown = image[top + 2 : top + 4 * SIDE : 4, FIGURE_MARGIN + 2 : FIGURE_MARGIN + 4 * SIDE : 4].astype(int)
+    assert (np.abs(shown - draw_frame(1, 21)).max(-1) == 0).mean() > 0.2, "the frame, where the maps show nothing"
+    for name in ("svg", "tracks"):
+        assert ElementTree.parse(saved(name)).getroot().tag.endswith("svg")
+    visitor.by("export-from").fill("20")
+    visitor.by("export-to").fill("22")
+    assert getattr(Image.open(saved("apng")), "n_frames", 0) == 3
 
 
 def test_a_loop_begins_again_at_the_end(open_recordings: Open) -> None:

@@ -5,6 +5,7 @@ The expected numbers of tests are computed from the arrays that are returned, no
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,12 +98,6 @@ def _checkpoint(
     trajectories = [
         write_trajectory(files, agent, episode, page.series[index][episode]) for episode in range(len(lengths[index]))
     ]
-    maps, scales = [], {"policy": [], "value": []}  # type: ignore[var-annotated]
-    for episode, arrays in enumerate(page.codes[index]):
-        for output, largest in scales.items():
-            largest.append(float(arrays[f"scale {output}"].max()))
-        folder = f"{agent}/saliency/perturbation/{episode + 1}"
-        maps.append(write_map_chunks(files, folder, arrays, lengths[index][episode]))
     series = page.series[index][0]
     shares = np.bincount(series["actions"], minlength=len(LABELS)) / len(series["actions"])
     page.checkpoints.append({
@@ -111,7 +106,9 @@ def _checkpoint(
         "returns": {"mean": 4.0 * index + 1, "error": 0.5, "episodes": 8},
         "entropy": float(_entropy(series["probabilities"]).mean()), "action_entropy": float(_entropy(shares)),
         "action_shares": shares.tolist(),
-        "totals": {output: float(page.codes[index][0][f"total {output}"].mean()) for output in scales},
+        "totals": {
+            output: float(page.codes[index][0][f"total {output}"].mean()) for output in ("policy", "value")
+        },
         "correlation": {"policy": None if index == 0 else 0.2 * index, "value": 1.0 if index == 3 else 0.3},
     })  # fmt: skip
     return [
@@ -119,17 +116,32 @@ def _checkpoint(
             "segment": SEGMENT, "scrub": {"steps": 512, "height": SIDE, "step_width": 2}, "film": {"columns": 8},
             "trajectories": trajectories, "bookmarks": {"high": [], "low": []},
         }),
-        section("saliency", agent, {
-            "every": EVERY,
-            "methods": [{
-                "name": "perturbation", "label": "Perturbation", "signed": False,
-                "outputs": [{"id": "policy", "label": "policy"}, {"id": "value", "label": "value"}],
-                "rows": ROWS, "columns": COLUMNS,
-                "centers": {"rows": centers(ROWS).tolist(), "columns": centers(COLUMNS).tolist()},
-                "maps": maps, "scales": scales, "percentile": {key: max(all_) for key, all_ in scales.items()},
-            }],
-        }),
+        write_saliency(files, agent, page.codes[index], lengths[index]),
     ]  # fmt: skip
+
+
+def write_saliency(
+    files: LocalDirectory, agent: str, all_maps: Sequence[Mapping[str, np.ndarray]], lengths: Sequence[int]
+) -> dict[str, Any]:
+    """Write maps by perturbation of the first episodes, of which `lengths` has the steps; return their section."""
+    outputs = ("policy", "value")
+    rest = len(lengths) - len(all_maps)
+    chunks: list[list[str]] = [
+        write_map_chunks(files, f"{agent}/saliency/perturbation/{episode + 1}", maps, lengths[episode])
+        for episode, maps in enumerate(all_maps)
+    ]
+    largest = {output: [float(maps[f"scale {output}"].max()) for maps in all_maps] for output in outputs}
+    return section("saliency", agent, {
+        "every": EVERY,
+        "methods": [{
+            "name": "perturbation", "label": "Perturbation", "signed": False,
+            "outputs": [{"id": output, "label": output} for output in outputs],
+            "rows": ROWS, "columns": COLUMNS,
+            "centers": {"rows": centers(ROWS).tolist(), "columns": centers(COLUMNS).tolist()},
+            "maps": chunks + [[]] * rest, "scales": {key: [*all_, *[None] * rest] for key, all_ in largest.items()},
+            "percentile": {key: max(all_) for key, all_ in largest.items()},
+        }],
+    })  # fmt: skip
 
 
 def centers(count: int) -> np.ndarray:
@@ -188,7 +200,7 @@ def make_maps(rng: np.random.Generator, steps: np.ndarray) -> dict[str, np.ndarr
     return arrays
 
 
-def write_map_chunks(files: LocalDirectory, folder: str, arrays: dict[str, np.ndarray], steps: int) -> list[str]:
+def write_map_chunks(files: LocalDirectory, folder: str, arrays: Mapping[str, np.ndarray], steps: int) -> list[str]:
     """A chunk for each segment of an episode."""
     names = []
     for start in range(0, steps, SEGMENT):
@@ -197,7 +209,7 @@ def write_map_chunks(files: LocalDirectory, folder: str, arrays: dict[str, np.nd
     return names
 
 
-def _map_arrays(arrays: dict[str, np.ndarray], inside: np.ndarray | slice = slice(None)) -> dict[str, np.ndarray]:
+def _map_arrays(arrays: Mapping[str, np.ndarray], inside: np.ndarray | slice = slice(None)) -> dict[str, np.ndarray]:
     chunk = {"steps": arrays["steps"][inside]}
     for output in ("policy", "value"):
         chunk[f"codes.{output}"] = arrays[output][inside]

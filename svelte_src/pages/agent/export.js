@@ -2,18 +2,11 @@
 import { get } from "svelte/store";
 import { accountOf, findOutput } from "../../data/questions.js";
 import { outputSeries, totalsAt } from "../../data/series.js";
-import { figurePng, figureSvg } from "../../kit/image/figure.js";
+import { figureSvg } from "../../kit/image/figure.js";
 import { outputName, toCsv } from "../../kit/shell/format.js";
 import { barsFigure, tracksFigure } from "./charts.js";
-import { frameFigure } from "./figure.js";
 import { isSaliency, saliencyTotals } from "./saliency.js";
 import { firstTarget } from "./selection.js";
-
-/** The current frame as a PNG. @returns {Promise<Blob>} */
-export const frameImage = async (page, scale) => figurePng(await frameFigure(page, page.selection.now.frame, scale));
-
-/** The current frame as an SVG whose labels are text. @returns {Promise<Blob>} */
-export const frameSvg = async (page, scale) => figureSvg(await frameFigure(page, page.selection.now.frame, scale));
 
 /** The bars of the current frame. @returns {Promise<Blob>} */
 export const barsSvg = async (page) => figureSvg(await barsFigure(page));

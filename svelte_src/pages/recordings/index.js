@@ -7,6 +7,7 @@ import { createSelection, keepPalette } from "../../kit/shell/page.js";
 import { EMPTY, withRange } from "../../kit/time/brush.js";
 import { alignedClock, clockOf, createPlayer, heldFrames } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
+import * as files from "./Export.svelte";
 import * as find from "./Find.svelte";
 import { followSource } from "./live.js";
 import { createEntries, createPlays } from "./plays.js";
@@ -16,7 +17,7 @@ import { changed, goTo, longestOf, rangesOf } from "./selection.js";
 import * as trust from "./Trust.svelte";
 
 /** Panels of this page in place of others of the same name. */
-export const panels = { find, play, trust };
+export const panels = { export: files, find, play, trust };
 
 /** Kinds of sections that this page's own panels draw. */
 export const sections = ["episodes", "trajectories", "saliency", "state_map"];
@@ -26,7 +27,7 @@ export const layout = {
   navigation: ["episodes"],
   main: ["play", "player", "states"],
   legend: [],
-  aside: ["find", "notes", "trust", "help"],
+  aside: ["find", "notes", "trust", "export", "help"],
 };
 
 /** Width of the slot `navigation`. */
@@ -87,7 +88,7 @@ export function create(shell, query) {
     explanations: [...EXPLANATIONS, ...shell.manifest.explanations],
     feature: readable(null),
     names: { subscribe: readable({ given: {} }).subscribe, add() {} },
-    hasPanel: (name) => name !== "export",
+    hasPanel: () => true,
     facts: [table.runs.length === 1 ? table.runs[0].manifest.env_name : `${table.runs.length} runs`],
   };
   page.go = (run, trajectory, frame) => {

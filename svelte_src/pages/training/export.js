@@ -2,19 +2,8 @@
 import { get } from "svelte/store";
 import { encodeNpz } from "../../data/npz.js";
 import { mapOutputs } from "../../data/saliency.js";
-import {
-  figurePng,
-  figureSvg,
-  pixelCanvas,
-  scaled,
-  stacked,
-  textBlock,
-  textWidth,
-  writeText,
-} from "../../kit/image/figure.js";
-import { greyImage } from "../../kit/image/grey.js";
-import { FONT, GAP, LINE } from "../../kit/image/figure.js";
-import { overlayImage } from "../../kit/image/overlay.js";
+import { figureSvg } from "../../kit/image/figure.js";
+import { frameImage, framesFigure } from "../../kit/image/frames.js";
 import { toCsv } from "../../kit/shell/format.js";
 import { frameAt } from "../../kit/time/align.js";
 import { figureOfTracks } from "../../kit/time/figure.js";
@@ -23,65 +12,23 @@ import { letterOf, methodNamed } from "./checkpoints.js";
 import { regionName, sharesOf } from "./maps.js";
 
 /** The frames of the chosen checkpoints at a step, with their maps, side by side. */
-export async function stepFigure(page, step, scale) {
-  const { selection, views, manifest } = page;
+export async function stepFigure({ selection, views, manifest, plays }, step, scale) {
   const now = selection.now;
   const images = [];
   for (const [place, index] of now.chosen.entries()) {
     const view = views[index];
+    const { checkpoint } = view;
     const { steps } = view.manifest.trajectories[now.episode] ?? {};
     if (!steps) continue;
     const frame = frameAt(now.sync, step, steps, manifest.lengths[now.episode]);
-    const canvas = await frameCanvas(page, index, frame, scale);
-    images.push({ canvas, lines: [`${letterOf(place)} ${view.checkpoint.name}`, `step ${frame + 1} of ${steps}`] });
+    const maps = { chunk: get(plays)[index].maps, method: methodNamed(checkpoint, now.method) };
+    const image = await frameImage(view, { trajectory: now.episode, frame }, maps, now, scale);
+    images.push({ ...image, lines: [`${letterOf(place)} ${checkpoint.name}`, `step ${frame + 1} of ${steps}`] });
   }
   if (!images.length) throw new Error("No chosen checkpoint has this episode.");
-  const maps = {
-    both: "maps of the policy (blue) and the value (red)",
-    policy: "maps of the policy",
-    value: "maps of the value",
-  };
-  const caption = [manifest.title, `episode ${now.episode + 1}`, maps[now.overlay]].filter(Boolean).join(" · ");
-  const widths = images.map(({ canvas, lines }) => Math.max(canvas.width, ...lines.map(textWidth)) + GAP);
-  const width = widths.reduce((sum, one) => sum + one, -GAP);
-  const block = {
-    height: 2 * LINE + Math.max(...images.map(({ canvas }) => canvas.height)),
-    draw(context, top) {
-      images.reduce((left, { canvas, lines }, i) => {
-        lines.forEach((line, k) => writeText(context, line, left, top + k * LINE + FONT, k === 0));
-        context.drawImage(canvas, left, top + 2 * LINE);
-        return left + widths[i];
-      }, 0);
-    },
-  };
-  return stacked([textBlock([caption], true), block], Math.max(width, textWidth(caption)));
+  const caption = [manifest.title, `episode ${now.episode + 1}`].filter(Boolean).join(" \u00b7 ");
+  return framesFigure(caption, images, now.palette);
 }
-
-async function frameCanvas({ views, plays, selection }, index, frame, scale) {
-  const { frames, checkpoint, manifest } = views[index];
-  const { episode, method: name } = selection.now;
-  const bitmap = await frames.get(episode, frame);
-  const method = methodNamed(checkpoint, name);
-  const chunk = get(plays)[index].maps;
-  const about = {
-    chunk,
-    method,
-    frame,
-    trajectory: episode,
-    selection: selection.now,
-    observation: manifest.observation,
-  };
-  const map = chunk && method ? overlayImage(about) : null;
-  const base = selection.now.grey ? greyImage(bitmap, false) : bitmap;
-  const layers = [[base, 1], ...(map ? [[pixelCanvas(map.image), selection.now.opacity]] : [])];
-  return scaled({ width: bitmap.width * scale, height: bitmap.height * scale }, layers);
-}
-
-const here = (page, scale) => stepFigure(page, page.selection.now.step, scale);
-
-/** @returns {Promise<Blob>} */
-export const stepPng = async (page, scale) => figurePng(await here(page, scale));
-export const stepSvg = async (page, scale) => figureSvg(await here(page, scale));
 
 export const tracksSvg = (page) => figureSvg(figureOfTracks(page, [page.manifest.title]));
 
