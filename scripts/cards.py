@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from rl_clarity.analyses.sanity import COMPLETE, MethodReport, SanityReport
 from rl_clarity.training.options import TrainOptions
 
 LICENSE = "License: MIT, like the project."
+PREDICTIONS = {
+    "posterior": "posterior (sees the frame)",
+    "prior": "prior, true actions",
+    "closed_loop": "agent in the loop",
+    "last_frame": "copy of the last frame",
+    "mean_frame": "mean frame",
+}
+COMPASS = ("LEFT", "RIGHT", "UP")
+GOOD_COMPASS = 0.8
+"""Share of starts with the expected direction that a simulator should reach."""
 
 
 def curve_line(name: str) -> str:
@@ -108,6 +120,68 @@ def _check_row(method: MethodReport) -> str:
 
 def _names(methods: Sequence[MethodReport]) -> str:
     return "; ".join(one.label for one in methods)
+
+
+def simulator_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
+    """The section of the card on the agent's simulator; empty without one."""
+    if facts is None:
+        return []
+    quality, fit = facts["quality"], facts["fit"]
+    horizons = [h for h in (1, 2, 5, 10, 16, 32) if h <= fit["horizon"]]
+    errors = {kind: np.array(rows[0], float) for kind, rows in quality["errors"]["frame"].items()}
+    return [
+        "## Simulator",
+        "",
+        f"`{name}-simulator.safetensors` simulates this agent in its environment (`docs/guides/simulator.md`): "
+        f"{facts['parameters']:,} parameters of the size `{fit['size']}`, fitted in {facts['steps']:,} steps, each on "
+        f"{fit['batch_size']} windows of {fit['horizon']} frames, to {facts['recorded_steps']:,} recorded steps with "
+        f"{facts['action_noise']:.0%} random actions. Its errors were measured on {quality['windows']} windows of "
+        f"other episodes, which it was not fitted to. {facts['note']}".rstrip(),
+        "",
+        table_line("mean squared error of frames at horizon", *map(str, horizons)),
+        "|---" * (1 + len(horizons)) + "|",
+        *(table_line(PREDICTIONS[kind], *(f"{row[h - 1]:.4f}" for h in horizons)) for kind, row in errors.items()),
+        "",
+        *(f"- {_capital(text) if ok else f'**Fails:** {text}'}" for ok, text in _simulator_checks(quality, errors)),
+        "- A classifier tells the agent's states in the simulation from recorded ones with an AUC of "
+        f"{quality['auc']:.2f} (0.5: not at all). Latents of the data fill {quality['latent_dimensions']:.1f} "
+        f"dimensions; {quality['coverage']:.0%} of random latents are as near to one of them as they are to another.",
+        "",
+    ]
+
+
+def _simulator_checks(quality: Mapping[str, Any], errors: Mapping[str, np.ndarray]) -> Iterator[tuple[bool, str]]:
+    """Whether a simulator passes each check, and the finding in words."""
+    horizons = range(2, min(10, len(errors["prior"])) + 1)
+    better = [h for h in horizons if errors["prior"][h - 1] < errors["last_frame"][h - 1]]
+    yield (
+        len(better) == len(horizons),
+        "with the true actions, it predicts frames better than copying the last frame does at "
+        + (f"horizons {', '.join(map(str, better))} of 2 to {horizons[-1]}." if better else "no horizon."),
+    )
+    means = [float(np.nanmean(errors[kind])) for kind in ("posterior", "prior", "closed_loop")]
+    yield (
+        means == sorted(means),
+        "mean errors should grow from posterior over prior to the agent in the loop: "
+        f"{', '.join(f'{one:.4f}' for one in means)}.",
+    )
+    if compass := quality.get("compass"):
+        shares = dict(zip(compass["actions"], compass["agreement"], strict=True))
+        known = {key: shares[key] for key in COMPASS if shares.get(key) is not None}
+        text = ", ".join(f"{key.lower()} {share:.0%}" for key, share in known.items())
+        enough = min(known.values(), default=0) >= GOOD_COMPASS
+        yield enough, f"the agent moves as the action's buttons say in these shares of starts: {text or 'none'}."
+    if deletion := quality.get("deletion"):
+        low, high = deletion["interval"]
+        yield (
+            low > 0,
+            "removing what saliency through time points at changes the value by "
+            f"{deletion['difference']:+.3f} ({low:+.3f} to {high:+.3f}) more than removing as much at random.",
+        )
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def table_line(*cells: str) -> str:

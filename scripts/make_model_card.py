@@ -42,6 +42,7 @@ from scripts.cards import (
     network_text,
     rounded,
     signed_interval,
+    simulator_lines,
     table_line,
 )
 from scripts.curve import curve
@@ -233,6 +234,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "",
         *ablation_lines(name, facts.get("ablation")),
         *check_lines(name, facts.get("checks")),
+        *simulator_lines(name, facts.get("simulator")),
         "## Training",
         "",
         "```python",

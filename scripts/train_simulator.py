@@ -5,16 +5,20 @@
 
 `train` first records two sets of episodes with noise in the actions, one to learn from and one to be measured on.
 Interrupted training, also by a kill, is resumed by the same command, which does nothing once it is finished. `ship`
-writes the simulator in half precision, with its quality in the metadata; it is refused above 12 MB.
+writes the simulator in half precision, with its quality in the metadata and in the agent's card; it is refused above
+12 MB.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import rl_clarity
 from rl_clarity.errors import OutputError
@@ -24,6 +28,7 @@ from rl_clarity.world_models.files import load_simulator, save_simulator
 from rl_clarity.world_models.fitting import SIMULATOR
 from rl_clarity.world_models.options import FitOptions
 from rl_clarity.world_models.report import fit_and_measure
+from scripts import make_model_card
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 MAX_BYTES = 12_000_000
@@ -45,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         train.add_argument(f"--{option.replace('_', '-')}", type=type(default), default=default)
     ship = actions.add_parser("ship", help="write the simulator to models/")
     ship.add_argument("--models", type=Path, default=MODELS)
+    ship.add_argument("--note", default="", help="text for the card: what was tried")
     for action in (train, ship):
         action.add_argument("name", help="of an included agent, or the path of a checkpoint")
         action.add_argument("directory", type=Path)
@@ -54,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fit = {option: getattr(options, option) for option in OPTIONS}
         print(train_simulator(name, options.directory, options.episodes, **fit))
     else:
-        print(ship_simulator(name, options.directory, options.models))
+        target = ship_simulator(name, options.directory, options.models)
+        add_to_card(name, target, options.note)
+        print(target)
 
 
 def train_simulator(name: str, directory: Path, episodes: int, **fit: Any) -> Any:
@@ -78,13 +86,37 @@ def recorded(name: str, directory: Path, episodes: int, seed: int) -> Recording:
 def ship_simulator(name: str, directory: Path, models: Path) -> Path:
     """Write the simulator in half precision; raises OutputError if it is too large."""
     simulator = load_simulator(directory / SIMULATOR, rl_clarity.load_agent(name))
-    target = models / f"{Path(name.removeprefix('models:')).stem}-simulator.safetensors"
+    target = models / f"{_stem(name)}-simulator.safetensors"
     save_simulator(simulator, target, half=True, overwrite=True)
     size = target.stat().st_size
     if size > MAX_BYTES:
         target.unlink()
         raise OutputError(f"the simulator has {size:,} bytes; at most {MAX_BYTES:,} are shipped: choose a smaller size")
     return target
+
+
+def add_to_card(name: str, simulator: Path, note: str) -> None:
+    """Write what is known about a shipped simulator into the card beside it, if there is one."""
+    card = simulator.with_name(f"{_stem(name)}.json")
+    if not card.exists():
+        return
+    shipped = load_simulator(simulator, rl_clarity.load_agent(name))
+    facts = {
+        "fit": shipped.metadata["fit"],
+        "steps": shipped.metadata["fitted_steps"],
+        "recorded_steps": shipped.metadata["recorded_steps"],
+        "action_noise": ACTION_NOISE,
+        "parameters": sum(int(np.prod(variable.shape)) for variable in shipped.world.variables.values()),
+        "quality": shipped.metadata["quality"],
+        "bytes": simulator.stat().st_size,
+        "note": note,
+    }
+    card.write_text(json.dumps({**json.loads(card.read_text()), "simulator": facts}, indent=1) + "\n")
+    make_model_card.main(["-", _stem(name), "--only-write", "--models", str(simulator.parent)])
+
+
+def _stem(name: str) -> str:
+    return Path(name.removeprefix("models:")).stem
 
 
 if __name__ == "__main__":

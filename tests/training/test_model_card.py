@@ -20,6 +20,7 @@ from rl_clarity.pages.results import Page
 from rl_clarity.resources import models_directory
 from rl_clarity.training import train
 from rl_clarity.training.options import train_options
+from scripts import cards
 from scripts.cards import check_facts, check_lines, command
 from scripts.curve import curve, ticks
 from scripts.make_model_card import INDEX, MAX_BYTES, RANDOM, main, ship
@@ -207,3 +208,31 @@ def test_a_card_says_which_saliency_methods_fail_the_checks() -> None:
     passed = check_facts(SanityReport("policy", 64, [good])) | {"note": ""}
     assert "Fails" not in "\n".join(check_lines("coinrun", passed))
     assert check_lines("coinrun", None) == []
+
+
+def test_a_card_says_what_a_simulator_fails() -> None:
+    def errors(first: float, slope: float) -> list[list[float]]:
+        return [[first + slope * h for h in range(12)]] * 3
+
+    frame = {
+        "posterior": errors(0.01, 0),
+        "prior": errors(0.012, 0.001),
+        "closed_loop": errors(0.012, 0.002),
+        "last_frame": errors(0.0145, 0.0003),
+        "mean_frame": errors(0.05, 0),
+    }
+    quality = {"windows": 64, "auc": 0.9, "coverage": 0.5, "latent_dimensions": 7.0, "errors": {"frame": frame}}
+    quality["compass"] = {"actions": ["none", "LEFT", "RIGHT", "UP"], "agreement": [None, 0.9, 0.95, 0.7]}
+    quality["deletion"] = {"difference": 0.2, "interval": [0.1, 0.3]}
+    facts = {"fit": {"size": "small", "batch_size": 16, "horizon": 12}, "steps": 900, "recorded_steps": 5000}
+    facts |= {"action_noise": 0.1, "parameters": 123456, "quality": quality, "note": "Tried: two values of kl."}
+    text = "\n".join(cards.simulator_lines("maze", facts))
+    assert "| prior, true actions | 0.0120 | 0.0130 | 0.0160 | 0.0210 |" in text
+    assert "**Fails:** with the true actions, it predicts frames better" in text
+    assert "at horizons 2, 3, 4 of 2 to 10." in text
+    assert "- Mean errors should grow" in text
+    assert "**Fails:** the agent moves as the action" in text
+    assert "of starts: left 90%, right 95%, up 70%." in text
+    assert "- Removing what saliency through time points at changes the value by +0.200 (+0.100 to +0.300) more" in text
+    assert "Tried: two values of kl." in text
+    assert cards.simulator_lines("maze", None) == []
