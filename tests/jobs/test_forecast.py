@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,15 @@ import pytest
 
 from rl_clarity.jobs import Piece, Task, TaskResult, WorkStore
 from rl_clarity.jobs.directory import open_directory
-from rl_clarity.jobs.forecast import DOCUMENT_BYTES, SECONDS_PER_TASK, Cost, CountingDirectory, Forecast, forecast
+from rl_clarity.jobs.forecast import (
+    DOCUMENT_BYTES,
+    SECONDS_OF_DOCUMENT,
+    SECONDS_PER_TASK,
+    Cost,
+    CountingDirectory,
+    Forecast,
+    forecast,
+)
 
 
 @pytest.fixture
@@ -23,15 +30,35 @@ def counter() -> CountingDirectory:
     return CountingDirectory()
 
 
-def task(name: str, size: float, *, measured: list[str] | None = None, group: str = "work") -> Task:
-    """A task that writes 10 bytes per unit of size; a measured piece has size 1 and takes 10 ms."""
+class Clock:
+    """A clock that only work moves."""
+
+    seconds = 0.0
+
+    def perf_counter(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock that a forecast reads."""
+    clock = Clock()
+    monkeypatch.setattr("rl_clarity.jobs.forecast.time", clock)
+    return clock
+
+
+def task(
+    name: str, size: float, clock: Clock | None = None, *, measured: list[str] | None = None, group: str = "work"
+) -> Task:
+    """A task that writes 10 bytes per unit of size; a measured piece has size 1 and takes 10 ms of the clock."""
 
     def pieces(sample: CountingDirectory, frames: int) -> list[Piece]:
         if measured is not None:
             measured.append(name)
 
         def work() -> None:
-            time.sleep(0.01)
+            if clock is not None:
+                clock.seconds += 0.01
             sample.write("piece", b"0123456789")
 
         return [Piece(work, size)]
@@ -45,20 +72,25 @@ def estimate(
     return forecast(tasks, store, counter, counter, ranks=ranks, memory=2**33, **options)
 
 
-def test_tasks_of_a_group_are_measured_once_and_scaled(store: WorkStore, counter: CountingDirectory) -> None:
+def test_tasks_of_a_group_are_measured_once_and_scaled(
+    store: WorkStore, counter: CountingDirectory, clock: Clock
+) -> None:
     measured: list[str] = []
-    result = estimate([task("a/1", 100, measured=measured), task("a/2", 300, measured=measured)], store, counter)
+    tasks = [task(f"a/{i}", size, clock, measured=measured) for i, size in ((1, 100), (2, 300))]
+    result = estimate(tasks, store, counter)
     assert measured == ["a/1"]
-    assert result.stages["a"] >= 400 * 0.01 + 2 * SECONDS_PER_TASK
+    assert result.stages["a"] == pytest.approx(400 * 0.01 + 2 * SECONDS_PER_TASK)
     assert result.output == DOCUMENT_BYTES + 4000
     assert (result.tasks, result.tasks_done) == (2, 0)
 
 
-def test_ranks_work_in_parallel(store: WorkStore, counter: CountingDirectory) -> None:
-    tasks = [task(f"a/{i}", 100, group="a") for i in range(4)]
-    one_rank, two_ranks, eight_ranks = (estimate(tasks, store, counter, ranks=ranks).seconds for ranks in (1, 2, 8))
-    assert eight_ranks < two_ranks < one_rank
-    assert one_rank > 4
+@pytest.mark.parametrize(("ranks", "tasks_of_a_rank"), [(1, 4), (2, 2), (8, 1)])
+def test_ranks_work_in_parallel(
+    store: WorkStore, counter: CountingDirectory, clock: Clock, ranks: int, tasks_of_a_rank: int
+) -> None:
+    tasks = [task(f"a/{i}", 100, clock) for i in range(4)]
+    seconds = estimate(tasks, store, counter, ranks=ranks).seconds
+    assert seconds == pytest.approx(SECONDS_OF_DOCUMENT + tasks_of_a_rank * (1 + SECONDS_PER_TASK))
 
 
 def test_finished_tasks_are_not_counted(store: WorkStore, counter: CountingDirectory) -> None:

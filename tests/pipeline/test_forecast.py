@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import rl_clarity
 from rl_clarity.analyses.attribution.analysis import PATH_SCORES
+from rl_clarity.analyses.features import MEASURED_STEPS
 from rl_clarity.analyses.layers import PageLayer, gradient_bytes
 from rl_clarity.cli import main
 from rl_clarity.errors import ClarityError
@@ -20,6 +23,7 @@ from rl_clarity.jobs import machine
 from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.jobs.tasks import BATCH_SHARE
 from rl_clarity.pages.results import Results
+from rl_clarity.visualization.optimization import STEPS
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, REPOSITORY, SmallRun, read_files, record_calls
 
@@ -54,6 +58,14 @@ def forecast(checkpoint: Path, output: Path, **options: Any) -> Forecast:
     )
 
 
+@pytest.fixture
+def even_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every measured piece of work takes a second, whatever else the machine does."""
+    clock = SimpleNamespace(perf_counter=itertools.count().__next__)
+    for module in ("jobs.forecast", "recordings.preview"):
+        monkeypatch.setattr(f"rl_clarity.{module}.time", clock)
+
+
 # --- estimates -------------------------------------------------------------------------------------------------------
 
 
@@ -63,7 +75,8 @@ def test_a_dry_run_writes_nothing(small_run: SmallRun, tmp_path: Path, capsys: A
     estimate = forecast(checkpoint, tmp_path / "page")
     assert set(tmp_path.rglob("*")) == before
     assert isinstance(estimate, Forecast)
-    assert 0 < estimate.seconds < 1000
+    assert estimate.seconds == pytest.approx(sum(estimate.stages.values()), abs=0.01)
+    assert all(seconds > 0 for seconds in estimate.stages.values())
     assert 50 * MB < estimate.memory < 10**11
     assert estimate.output > 10_000
     assert estimate.samples > 24 * 2 * 64 * 64 * 3
@@ -98,6 +111,7 @@ def test_dry_run_on_the_command_line(small_run: SmallRun, tmp_path: Path, capsys
     assert not (tmp_path / "page").exists()
 
 
+@pytest.mark.usefixtures("even_clock")
 def test_more_work_takes_longer(small_run: SmallRun, tmp_path: Path) -> None:
     checkpoint = copy_checkpoint(small_run, tmp_path / "agent")
     short, long = (forecast(checkpoint, tmp_path / "page", num_steps=n) for n in (64, 640))
@@ -108,6 +122,7 @@ def test_more_work_takes_longer(small_run: SmallRun, tmp_path: Path) -> None:
     assert policy.output > short.output
 
 
+@pytest.mark.usefixtures("even_clock")
 def test_images_of_features_are_included(small_run: SmallRun, tmp_path: Path) -> None:
     checkpoint = copy_checkpoint(small_run, tmp_path / "agent")
     plain, images, optimized = (
@@ -116,7 +131,9 @@ def test_images_of_features_are_included(small_run: SmallRun, tmp_path: Path) ->
     )
     assert images.output > plain.output + 8 * 16 * 1000  # 8 channels at 4 densities and 4 zooms
     assert optimized.output > plain.output + 8 * 1000
-    assert optimized.stages["features"] > plain.stages["features"] + 1  # 256 steps of gradient ascent
+    assert images.stages["features"] == pytest.approx(plain.stages["features"] + 8)  # measured on one channel
+    gradient_ascent = STEPS / MEASURED_STEPS
+    assert optimized.stages["features"] == pytest.approx(plain.stages["features"] + gradient_ascent)
 
 
 def test_finished_tasks_are_not_included(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
