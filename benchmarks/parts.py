@@ -19,7 +19,7 @@ PARTS: Mapping[str, str] = {
     "simulator": "a training step of the simulator, beside its convolutions and dense layers",
     "recordings": "what recording episodes costs, their size, and reading them",
     "recorder": "what recording costs training with Stable-Baselines3",
-    "states": "100,000 recurrent states: seconds and memory",
+    "states": "100,000 recurrent states: seconds and memory; a map of 20,000",
     "page": "keys and playback, in Chromium",
     "brush": "a brush over 5,000 steps on the page of a training, until it is painted, in Chromium",
     "tab": "the page of recordings: list, first frame, state map, in Chromium",

@@ -1,4 +1,4 @@
-"""Analysis of recurrent states: 100,000 steps of an agent with a GRU of 64 units, in time and memory.
+"""Analysis of recurrent states: 100,000 steps of an agent with a GRU of 64 units, in time and memory; a map of 20,000.
 
 `python -m benchmarks --only states`. States are a noisy nonlinear oscillation; the network has random weights.
 """
@@ -17,9 +17,10 @@ from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.formats.architectures import build
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import Recording, open_recording
+from rl_clarity.reduction.embedding import embed
 from rl_clarity.states.analysis import analyse_states
 
-STEPS, EPISODE = 100_000, 400
+STEPS, EPISODE, MAPPED = 100_000, 400, 20_000
 UNITS, ACTIONS, SIDE = 64, 15, 64
 SECONDS, GIGABYTES = 60, 2
 """Limits on two cores."""
@@ -34,7 +35,12 @@ def measure(steps: int = STEPS) -> dict[str, float]:
         start, processor = time.perf_counter(), time.process_time()
         analysis = analyse_states(KerasAgent(network), recording)
         seconds, processor = time.perf_counter() - start, time.process_time() - processor
+    states = np.random.default_rng(0).normal(size=(min(steps, MAPPED), UNITS)).astype(np.float32)
+    start = time.perf_counter()
+    embed(states)
     return {
+        "mapped": float(len(states)),
+        "map seconds": time.perf_counter() - start,
         "steps": float(analysis.facts["steps"]),
         "seconds": seconds,
         "processor seconds": processor,
@@ -73,5 +79,6 @@ def lines(result: Mapping[str, float]) -> list[str]:
     return [
         f"{result['steps']:,.0f} steps: {result['seconds']:.1f} s (at most {SECONDS} s on two cores), "
         f"{result['processor seconds']:.1f} s of processor time, "
-        f"{result['peak GB']:.2f} GB (at most {GIGABYTES} GB)"
+        f"{result['peak GB']:.2f} GB (at most {GIGABYTES} GB)",
+        f"map of {result['mapped']:,.0f} states: {result['map seconds']:.1f} s (at most {SECONDS} s)",
     ]

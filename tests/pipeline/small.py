@@ -103,8 +103,8 @@ def record_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield names
 
 
-def record_calls(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[tuple[Any, ...]]:
-    """Record the positional arguments of each call of a module's function from now on."""
+def record_calls(monkeypatch: pytest.MonkeyPatch, module: ModuleType | type, name: str) -> list[tuple[Any, ...]]:
+    """Record the positional arguments of each call of a function of a module or class from now on."""
     calls: list[tuple[Any, ...]] = []
     function = getattr(module, name)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,10 @@ from tests.pipeline.small import ARGS, LAST_LAYER, OBSERVATIONS, REPOSITORY, Sma
 
 CONV = "ppo2_model/pi/c1/w:0"
 BIAS = "ppo2_model/pi/fc1/b:0"
+TINY = (
+    *("--layer-kwargs.name-contains-one-of", "Relu_2", "--trajectories.num-envs", "1", "--trajectories.num-steps", "9"),
+    *("--observations.num-envs", "2", "--observations.num-obs", "4", "--observations.obs-every", "1", "--json"),
+)
 
 
 def changed(change: Callable[[dict[str, Any]], None]) -> Callable[[Path, Path], None]:
@@ -162,9 +164,7 @@ def test_a_full_disk(
     path = tmp_path / "checkpoints" / "agent.jd"
     path.parent.mkdir()
     path.write_bytes(small_run.checkpoint.read_bytes())
-    command = ["run", str(path), str(tmp_path / "page"), "--layer-kwargs.name-contains-one-of", "Relu_2"]
-    command += ["--trajectories.num-envs", "1", "--trajectories.num-steps", "9", "--observations.num-envs", "2"]
-    command += ["--observations.num-obs", "4", "--observations.obs-every", "1", "--json"]
+    command = ["run", str(path), str(tmp_path / "page"), *TINY]
     with monkeypatch.context() as patch:
         fill_disk(patch, after)
         assert main(command) == 1
@@ -189,30 +189,24 @@ def test_the_systems_limit_of_file_sizes(small_run: SmallRun, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_interrupted(small_run: SmallRun, tmp_path: Path) -> None:
+def test_an_interrupted_run_says_how_to_resume(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Ctrl-C during the attribution: exit code 130, one message, and no complete page."""
     path = tmp_path / "checkpoints" / "agent.jd"
     path.parent.mkdir()
     path.write_bytes(small_run.checkpoint.read_bytes())
-    command = [sys.executable, "-m", "rl_clarity", "run", str(path), str(tmp_path / "page"), "--json"]
-    command += ["--trajectories.num-envs", "2", "--trajectories.num-steps", "400", "--observations.num-obs", "8"]
-    process = subprocess.Popen(
-        command,
-        cwd=REPOSITORY,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Processes started in the background may inherit that SIGINT is ignored.
-        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "page" / "attribution").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert out == ""
-    forecast, message = err.splitlines()
+    # Processes started in the background may inherit that SIGINT is ignored.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    attribute = "rl_clarity.analyses.attribution.analysis.attribute_trajectory"
+    monkeypatch.setattr(attribute, lambda *arguments: signal.raise_signal(signal.SIGINT))
+    try:
+        assert main(["run", str(path), str(tmp_path / "page"), *TINY]) == 130
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    forecast, message = printed.err.splitlines()
     assert forecast.startswith("This will take about ")
     assert message == "rl-clarity: interrupted; the same command resumes it"
     assert not is_complete(tmp_path / "page")

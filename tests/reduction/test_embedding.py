@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -117,12 +116,3 @@ def test_without_umap_the_error_says_what_to_install(groups: np.ndarray, monkeyp
     monkeypatch.setitem(sys.modules, "umap", None)
     with pytest.raises(DependencyError, match=r'pip install "rl-clarity\[umap\]"'):
         embed(groups, "umap", perplexity=10)
-
-
-@pytest.mark.slow
-def test_twenty_thousand_states_take_a_minute_at_most() -> None:
-    states = np.random.default_rng(0).normal(size=(20_000, 64)).astype(np.float32)
-    before = time.process_time()
-    positions, _ = embed(states)
-    assert positions.shape == (20_000, 2)
-    assert time.process_time() - before < 120, "60 s on two cores"

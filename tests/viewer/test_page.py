@@ -22,7 +22,7 @@ from rl_clarity.viewer import runs
 from rl_clarity.viewer.page import RecordingsPage
 from rl_clarity.viewer.runs import LogDirectory
 from tests.explaining.recordings import explain, record
-from tests.pipeline.small import REPOSITORY
+from tests.pipeline.small import REPOSITORY, record_calls
 from tests.recordings.episodes import SHAPE, add_episode, make_recording
 
 HEAVY = ("tensorflow", "torch", "keras", "jax", "gymnasium", "sklearn", "scipy")
@@ -239,26 +239,14 @@ def test_a_remote_log_directory_is_shown(tmp_path: Path) -> None:
     fsspec.filesystem("memory").rm("/viewer", recursive=True)
 
 
-def test_fifty_long_episodes_are_listed_quickly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    values: dict[str, Any] = {
-        "observation": np.zeros((8, 8, 3), np.uint8),
-        "action": 0,
-        "logits": np.zeros(4),
-        "value": 0.0,
-    }
-    with Recorder(tmp_path) as recorder:
-        for _ in range(50):
-            for step in range(1000):
-                recorder.add(**values, reward=1.0, terminated=step == 999)
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        page = RecordingsPage([LogDirectory.at(str(tmp_path))], "")
-        page.manifest()
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 1, "ten times the limit that the benchmark checks"
+def test_the_list_of_episodes_reads_the_data_of_only_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_recording(tmp_path, (5, 4, 3))
+    page = RecordingsPage([LogDirectory.at(str(tmp_path))], "")
+    read = record_calls(monkeypatch, StoredRecording, "_arrays")
+    page.manifest()
+    assert [episode for _, episode, _ in read] == [0]  # its fields describe the agent
     monkeypatch.delattr(StoredRecording, "listing")  # what has not changed is not read again
-    assert len(json.loads(page.manifest().data)["sections"][0]["data"]["episodes"]) == 50
+    assert len(json.loads(page.manifest().data)["sections"][0]["data"]["episodes"]) == 3
 
 
 def test_no_framework_is_imported() -> None:
