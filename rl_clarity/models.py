@@ -14,13 +14,12 @@ from rl_clarity import formats
 from rl_clarity.errors import CheckpointError
 from rl_clarity.files import local_path
 from rl_clarity.parsing import path_text
-from rl_clarity.resources import models_directory
+from rl_clarity.resources import PREFIX, models_directory
 
 if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent
     from rl_clarity.formats import Checkpoint
 
-PREFIX = "models:"
 SUFFIX = ".jd"
 
 

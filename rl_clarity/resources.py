@@ -7,6 +7,10 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent
 
 
+PREFIX = "models:"
+"""Of names of what is included, in place of paths."""
+
+
 def models_directory() -> Path:
     """Directory of the included agents."""
     return _directory("_models", "models")

@@ -10,7 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -316,12 +316,19 @@ class BatchedAgent(ABC):
             gradients.append(self._backend.array(gradient)[0])
         return np.concatenate(values), np.concatenate(gradients)
 
-    def state_gradients(self, observations: np.ndarray, state: State, weights: np.ndarray) -> np.ndarray:
+    def state_gradients(
+        self,
+        observations: np.ndarray,
+        state: State,
+        weights: np.ndarray,
+        site: Literal["state", "input"] = "state",
+    ) -> np.ndarray:
         """Return the gradients (S, B, H) of combinations of the state after a step with respect to the state before it.
 
         H is the number of values of all parts of the state, side by side; `weights` (B, S, H) are the S combinations.
+        With `site="input"` they are with respect to observations / 255, (S, B, height, width, channels).
         """
-        return state_gradients(self, observations, state, weights)
+        return state_gradients(self, observations, state, weights, site)
 
     @property
     def _states(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -37,7 +37,9 @@ def split_state(values: np.ndarray, initial: State) -> State:
     )
 
 
-def state_gradients(agent: BatchedAgent, observations: np.ndarray, state: State, weights: np.ndarray) -> np.ndarray:
+def state_gradients(
+    agent: BatchedAgent, observations: np.ndarray, state: State, weights: np.ndarray, site: Literal["state", "input"]
+) -> np.ndarray:
     """See `BatchedAgent.state_gradients`."""
     sizes = [part.shape[1:] for part in agent.initial_state(1) or ()]
     if not sizes or any(len(size) != 1 for size in sizes):
@@ -53,19 +55,22 @@ def state_gradients(agent: BatchedAgent, observations: np.ndarray, state: State,
     def make() -> GradientStep:
         section = agent._edited(agent._inputs, tuple(f"after/{i}" for i in range(len(sizes))))
 
-        def after(point: Tensor, inputs: Tensor, *others: Tensor) -> Tensor:
-            parts = [point[:, start:end] for start, end in itertools.pairwise(ends)]
-            return backend.concatenate(section(inputs, *parts, *others))
+        def after(point: Tensor, other: Tensor, *edits: Tensor) -> Tensor:
+            inputs, states = (other, point) if site == "state" else (point, other)
+            parts = [states[:, start:end] for start, end in itertools.pairwise(ends)]
+            return backend.concatenate(section(inputs, *parts, *edits))
 
         return backend.gradient_step(after)
 
-    step = agent._cached(("state gradients",), make)
+    step = agent._cached(("state gradients", site), make)
     results = []
     for rows, arrays in agent._batches(observations, state, agent.gradient_batch_size, SMALLEST_BATCH):
-        point = np.concatenate([arrays[name] for name in names], axis=1).astype(np.float32)
+        values = np.concatenate([arrays[name] for name in names], axis=1).astype(np.float32), arrays[INPUT]
+        point, other = values if site == "state" else values[::-1]
         selection = pad(np.asarray(weights[rows], np.float32), len(point))
-        others = [arrays[name] for name in agent._edits.names]
+        edits = [arrays[name] for name in agent._edits.names]
         one, total = np.float32(1), backend.zeros(selection.shape[1], point)
-        gradients = step(total, point, one, one, selection, arrays[INPUT], *others)[0]
+        gradients = step(total, point, one, one, selection, other, *edits)[0]
         results.append(backend.array(gradients)[:, : rows.stop - rows.start])
-    return np.concatenate(results, axis=1)  # (S, B, H)
+    scale = np.float32(1 if site == "state" else 255 / agent._divisor)
+    return np.concatenate(results, axis=1) * scale

@@ -307,6 +307,7 @@ def _memory(command: Memory) -> Result:
     result: Any = rl_clarity.explain_memory(
         command.checkpoint,
         command.output_dir,
+        simulator=command.simulator,
         recording=command.recording,
         dry_run=command.dry_run,
         metadata=command.overrides(),

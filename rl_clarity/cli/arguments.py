@@ -404,6 +404,9 @@ class Memory(CheckpointCommand):
     output_dir: DirectoryPath
     """Directory of the page."""
     options: Annotated[MemoryFlags, tyro.conf.arg(name="")] = field(default_factory=MemoryFlags)
+    simulator: str | None = None
+    """Simulator of the agent (rl-clarity simulate), for causes through the world: a file, or an included one:
+    models:coinrun-gru."""
     recording: str | None = None
     """Explain the episodes of this recording with states (rl-clarity record), instead of new ones."""
     dry_run: Switch = False

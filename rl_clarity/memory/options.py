@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from rl_clarity.analyses.analysis import SubjectOptions
 from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOptions
+from rl_clarity.memory.interventions import InterventionOptions
+from rl_clarity.memory.simulator import SimulatorPageOptions
+from rl_clarity.memory.stretches import StretchOptions
 from rl_clarity.options import AnalysesOptions, PageOptions
 from rl_clarity.pages.manifest import ViewOptions
 from rl_clarity.pages.output import OutputOptions
@@ -30,7 +33,7 @@ class PlayOptions:
         check_minimum(self, 1, "episodes", "max_steps")
 
 
-OWN_PARTS = (PlayOptions, StateOptions)
+OWN_PARTS = (PlayOptions, StateOptions, StretchOptions, InterventionOptions, SimulatorPageOptions)
 """The classes that `MemoryOptions` adds to those of all pages, in the order of the documentation."""
 MEMORY_PARTS = (
     *(SubjectOptions, *OWN_PARTS, AnalysesOptions, AdvantageOptions, TrajectoryPageOptions),
@@ -39,7 +42,7 @@ MEMORY_PARTS = (
 
 
 @dataclass(frozen=True)
-class MemoryOptions(PageOptions, StateOptions, PlayOptions):
+class MemoryOptions(PageOptions, SimulatorPageOptions, InterventionOptions, StretchOptions, StateOptions, PlayOptions):
     """Options of a page about what a recurrent agent remembers."""
 
     page_kind: str = "memory"

@@ -22,7 +22,7 @@ from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.jobs.job import Job, team
 from rl_clarity.jobs.store import DIRECTORY, WorkStore
 from rl_clarity.jobs.tasks import Task, TaskResult, Work
-from rl_clarity.keys import code_version
+from rl_clarity.keys import as_json, code_version, to_plain
 from rl_clarity.memory.options import MemoryOptions, PlayOptions
 from rl_clarity.memory.source import MemorySource
 from rl_clarity.models import open_agent
@@ -38,6 +38,8 @@ from rl_clarity.recordings.samples import Observations
 from rl_clarity.recordings.source import Samples
 from rl_clarity.states.data import read_states
 from rl_clarity.states.parts import check_states
+from rl_clarity.world_models.files import load_simulator
+from rl_clarity.world_models.simulator import Simulator, agent_fingerprint, check_agent
 
 Path = str | os.PathLike[str]
 RECORDINGS = f"{DIRECTORY}/recordings"
@@ -66,6 +68,7 @@ def explain_memory(
     checkpoint: Path | Agent,
     output_dir: Path,
     *,
+    simulator: Path | Simulator | None = None,
     recording: Path | Recording | None = None,
     dry_run: bool = False,
     metadata: Mapping[str, Any] | None = None,
@@ -74,11 +77,14 @@ def explain_memory(
     """Explain what a recurrent agent remembers, and which earlier steps its outputs depend on, as a page.
 
     The agent plays episodes, which are recorded with its states in `.rl-clarity/recordings/` of the page and reused by
-    later calls. The page shows them with directions, clusters, behaviours and maps of the states (`analyse_states`).
+    later calls. The page shows them with directions, clusters, behaviours and maps of the states (`analyse_states`),
+    causes of single steps by gradients through memory (with a simulator also through the world), paired episodes with
+    and without directions (`intervene`), and how good the simulator is (`measure_quality`).
 
     Args:
         checkpoint: a checkpoint of any supported format, local or at an address, an included agent (`models:NAME`), or
             an agent that was loaded from one
+        simulator: of this agent (`rl_clarity.fit_simulator`), its file, or an included one (`models:NAME`)
         output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
         recording: explain the episodes of this recording, which has the agent's states (`rl_clarity.record`), instead
             of new ones
@@ -89,8 +95,9 @@ def explain_memory(
     A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
 
     Raises:
-        OptionError: Invalid options, an agent without a state, a recording without states or of another agent.
-        CheckpointError: The checkpoint cannot be read.
+        OptionError: Invalid options, an agent without a state, a recording without states, a recording or a simulator of
+            another agent.
+        CheckpointError: The checkpoint or the simulator cannot be read.
         EnvironmentSetupError: Its environment cannot be made, and there is no recording.
     """
     page_options = parse(MemoryOptions, options)
@@ -103,9 +110,13 @@ def explain_memory(
                 f"{_name(checkpoint)} has no recurrent state; explain_memory needs a recurrent agent (rl_clarity.run "
                 "explains others)"
             )
-        origin = _Given(agent, read, recording) if recording is not None else _Played(agent, read, page_options)
+        world = None if simulator is None else _read_simulator(simulator, agent)
+        origin: _Origin = _Played(agent, read, world, page_options)
+        if recording is not None:
+            origin = _Given(agent, read, world, recording)
+        made_from = [origin.identity, None if world is None else _simulator_key(world)]
         share = workers.share()
-        builder = PageBuilder([Member(agent, read, origin.identity)], page_options)
+        builder = PageBuilder([Member(agent, read, made_from)], page_options)
         recordings = open_directory(f"{path_text(output_dir, 'output_dir')}/{RECORDINGS}")
 
         def collect(job: Job) -> list[Samples]:
@@ -114,7 +125,7 @@ def explain_memory(
         return builder.page(
             workers,
             output_dir,
-            origin.identity,
+            made_from,
             share.memory,
             lambda: [origin.preview(recordings)],
             collect,
@@ -125,8 +136,8 @@ def explain_memory(
 class _Origin:
     """Where the episodes come from."""
 
-    def __init__(self, agent: Agent, checkpoint: Checkpoint) -> None:
-        self.agent, self.checkpoint = agent, checkpoint
+    def __init__(self, agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None) -> None:
+        self.agent, self.checkpoint, self.simulator = agent, checkpoint, simulator
 
     @property
     def identity(self) -> list[Any]:
@@ -143,7 +154,7 @@ class _Origin:
 
     def recorded(self, recording: Recording, metadata: Mapping[str, Any]) -> Samples:
         """The samples of a recording."""
-        source = {"memory": MemorySource(recording)}
+        source = {"memory": MemorySource(recording, self.simulator)}
         return Samples(recorded_episodes(recording), self.no_observations, {**metadata, **source})
 
     @property
@@ -155,8 +166,10 @@ class _Origin:
 class _Played(_Origin):
     """Episodes that the agent plays for the page."""
 
-    def __init__(self, agent: Agent, checkpoint: Checkpoint, options: MemoryOptions) -> None:
-        super().__init__(agent, checkpoint)
+    def __init__(
+        self, agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, options: MemoryOptions
+    ) -> None:
+        super().__init__(agent, checkpoint, simulator)
         self.options = options
         self.play = {name: getattr(options, name) for name in PlayOptions.__dataclass_fields__}
 
@@ -184,7 +197,8 @@ class _Played(_Origin):
             self.agent, self.spec, options.episodes, options.max_steps, options.seed,
             full_resolution=options.full_resolution,
         )  # fmt: skip
-        metadata = {**expected.metadata, **self._metadata}
+        source = {"memory": MemorySource(None, self.simulator)}
+        metadata = {**expected.metadata, **self._metadata, **source}
         return dataclasses.replace(expected, observations=self.no_observations, metadata=metadata)
 
     @property
@@ -211,8 +225,10 @@ class _Played(_Origin):
 class _Given(_Origin):
     """Episodes of a recording."""
 
-    def __init__(self, agent: Agent, checkpoint: Checkpoint, recording: Path | Recording) -> None:
-        super().__init__(agent, checkpoint)
+    def __init__(
+        self, agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, recording: Path | Recording
+    ) -> None:
+        super().__init__(agent, checkpoint, simulator)
         self.recording = recording if isinstance(recording, Recording) else open_recording(recording)
         self.data = read_states(self.recording)
         check_states(agent, self.data)
@@ -244,6 +260,22 @@ class _Given(_Origin):
             if name in self.recording.metadata
         }
         return {"network": self.checkpoint.network, **self.checkpoint.metadata, **about}
+
+
+def _read_simulator(simulator: Path | Simulator, agent: Agent) -> Simulator:
+    if not isinstance(simulator, Simulator):
+        return load_simulator(simulator, agent)
+    if agent_fingerprint(simulator.agent) != agent_fingerprint(check_agent(agent)):
+        raise OptionError("simulator is of another agent: its parameters differ from this agent's")
+    return simulator
+
+
+def _simulator_key(simulator: Simulator) -> str:
+    """Hash of what decides a simulation, and of what the page says of the simulator."""
+    digest = hashlib.sha256(as_json(to_plain([simulator.metadata, simulator.world.size])).encode())
+    for name, array in simulator.world.parameters().items():
+        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _name(checkpoint: Path | Agent) -> str:

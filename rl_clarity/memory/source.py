@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from rl_clarity.states.clusters import Clusters
 from rl_clarity.states.data import read_states
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import Fitted
+from rl_clarity.world_models.options import FitOptions
+from rl_clarity.world_models.simulator import Simulator
 
 FOLDER = "states"
 """Folder of the page with what `load_states` reads."""
@@ -25,9 +28,37 @@ FIT = "states/fit"
 
 @dataclass(frozen=True)
 class MemorySource:
-    """What is explained, in `Subject.metadata["memory"]`; it is not there while a page is only planned."""
+    """What is explained, in `Subject.metadata["memory"]`."""
 
-    recording: Recording
+    recording: Recording | None
+    """None while a page is only planned and the agent has not played."""
+    simulator: Simulator | None = None
+
+    @property
+    def required_recording(self) -> Recording:
+        """The recording, for tasks, which run when it is there."""
+        assert self.recording is not None
+        return self.recording
+
+    @property
+    def required_simulator(self) -> Simulator:
+        """The simulator, for tasks of pages that have one."""
+        assert self.simulator is not None
+        return self.simulator
+
+    @property
+    def context(self) -> int:
+        """Frames that simulations start from."""
+        return int(self._fit.get("context", FitOptions.context))
+
+    @property
+    def horizon(self) -> int:
+        """Steps that the simulator was fitted for."""
+        return int(self._fit.get("horizon", FitOptions.horizon))
+
+    @property
+    def _fit(self) -> Mapping[str, Any]:
+        return {} if self.simulator is None else self.simulator.metadata.get("fit") or {}
 
 
 METHODS = {"pca": "PCA", "ica": "ICA", "nmf": "NMF", "nmf_positive": "NMF", "units": "unit"}
@@ -61,7 +92,7 @@ def fitted_states(subject: Subject) -> Fitted:
         one["method"]: Clusters(one["method"], analysis.arrays[f"cluster.{one['method']}"], one["agreement"])
         for one in analysis.facts["clusters"]
     }
-    data = read_states(source_of(subject).recording)
+    data = read_states(source_of(subject).required_recording)
     return Fitted(subject.agent, data, analysis.directions, clusters, state_options(subject.options))
 
 

@@ -14,7 +14,16 @@ from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.errors import OptionError
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
 from rl_clarity.keys import to_plain
-from rl_clarity.memory.source import FIT, FOLDER, direction_names, fitted_states, places, source_of, state_options
+from rl_clarity.memory.source import (
+    FIT,
+    FOLDER,
+    MemorySource,
+    direction_names,
+    fitted_states,
+    places,
+    source_of,
+    state_options,
+)
 from rl_clarity.pages.files import path_in
 from rl_clarity.pages.manifest import ChunkName, Section
 from rl_clarity.states.analysis import StateAnalysis, combined_facts
@@ -22,6 +31,7 @@ from rl_clarity.states.cards import AUTOCORRELATION_LAGS
 from rl_clarity.states.data import read_states
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import PARTS, Fitted, Part, fit_states
+from rl_clarity.world_models.gradients import simulated_influence
 
 Arrays = dict[str, np.ndarray]
 SHOWN = ("cards", "behaviours", "causes", "memory")
@@ -81,7 +91,9 @@ class StatesAnalysis(Analysis):
 
 def _fit(subject: Subject, work: Work) -> TaskResult:
     """Write directions, coordinates and clusters as `StateAnalysis.save` does. Facts: what the section says of them."""
-    fitted = fit_states(subject.agent, read_states(source_of(subject).recording), state_options(subject.options))
+    fitted = fit_states(
+        subject.agent, read_states(source_of(subject).required_recording), state_options(subject.options)
+    )
     directions, facts = fitted.directions, fitted.facts()
     facts["recording"] = facts["recording"].rstrip("/").rpartition("/")[2]  # the same wherever it is
     analysis = StateAnalysis(directions, fitted.arrays(), combined_facts(facts, []))
@@ -132,12 +144,26 @@ def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
     fitted = fitted_states(subject)
     part = PARTS[name](fitted)
     arrays, facts = _WRITERS[name](fitted, part)
+    if name == "causes" and arrays:
+        arrays |= _influence_through_world(source_of(subject), fitted)
     skipped = dict(part.skipped)
     if not arrays:
         return TaskResult({"skipped": skipped})
     chunk = path_in(FOLDER, f"{name}.js")
     subject.files.write_chunk(chunk, {key: _as_stored(array) for key, array in arrays.items()})
     return TaskResult(to_plain({"chunk": chunk, "skipped": skipped, **facts}, finite=True), [chunk])
+
+
+def _influence_through_world(source: MemorySource, fitted: Fitted) -> Arrays:
+    """Influence through memory and world, if there is a simulator and an episode is long enough."""
+    options = fitted.options
+    if source.simulator is None or fitted.data.length.max() < source.context + max(options.lags):
+        return {}
+    influence = simulated_influence(
+        source.simulator, source.required_recording, fitted.directions, options.lags, context=source.context,
+        samples=max(1, options.influence_samples), seed=options.seed,
+    )  # fmt: skip
+    return {"influence.world": influence}
 
 
 def _cards(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:

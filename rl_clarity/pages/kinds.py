@@ -31,7 +31,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
             title="{env_name}, {network}: checks of saliency maps",
         ),
         "memory": PageKind(
-            ("trajectories", "states", "memory_map"),
+            ("trajectories", "states", "memory_map", "stretches", "interventions", "simulator"),
             title="{env_name}, {network}: memory",
         ),
     },

@@ -63,6 +63,14 @@ class Intervention:
 
         By default it is the pair with the largest difference of returns. Raises OutputError if it cannot be written.
         """
+        content = self.film_bytes(episode)
+        try:
+            write_atomically(Path(path), content)
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+    def film_bytes(self, episode: int | None = None) -> bytes:
+        """Return what `film` writes."""
         if episode is None:
             episode = int(np.abs(self.returns[:, 1] - self.returns[:, 0]).argmax())
         if not 0 <= episode < len(self.returns):
@@ -72,11 +80,7 @@ class Intervention:
         moment = first_difference(sides[0][1], sides[1][1])
         stack = int(block.spec.options.get("frame_stack") or 1)
         left, right = (newest_frames(frames, stack) for frames, _ in sides)
-        images = side_by_side(left, right, moment)
-        try:
-            write_atomically(Path(path), animated_png(images))
-        except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+        return animated_png(side_by_side(left, right, moment))
 
 
 def intervene(

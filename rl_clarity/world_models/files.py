@@ -23,11 +23,14 @@ from rl_clarity.errors import CheckpointError, OptionError, OutputError
 from rl_clarity.files import write_atomically
 from rl_clarity.formats.safe_files import Budget, brief, check_size, parse_json
 from rl_clarity.keys import to_plain
+from rl_clarity.resources import PREFIX, models_directory
 from rl_clarity.world_models.options import Size
 from rl_clarity.world_models.simulator import Simulator, agent_fingerprint, check_agent, new_world
 
 KEY = "rl_clarity_simulator"
 VERSION = 1
+INCLUDED = "-simulator.safetensors"
+"""What the name of an included agent's simulator ends in."""
 MAX_WIDTH = 1 << 14
 MAX_TENSORS = 1000
 
@@ -70,11 +73,14 @@ def save_simulator(
 
 
 def load_simulator(path: str | os.PathLike[str], agent: Agent) -> Simulator:
-    """Read a simulator of this agent, which may be edited.
+    """Read a simulator of this agent, which may be edited; `models:NAME` is that of an included agent.
 
-    Raises CheckpointError for a damaged file, OptionError for an agent that it was not made for.
+    Raises CheckpointError for a missing or damaged file, OptionError for an agent that it was not made for.
     """
+    text = os.fspath(path)
     file = Path(path)
+    if text.startswith(PREFIX):
+        file = models_directory() / f"{text.removeprefix(PREFIX)}{INCLUDED}"
     network = check_agent(agent)
     if not file.exists():
         raise CheckpointError(f"{file} does not exist")

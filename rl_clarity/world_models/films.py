@@ -38,9 +38,14 @@ def film_frames(batch: Batch, rollouts: Rollouts) -> np.ndarray:
 
 def write_film(path: Path, frames: np.ndarray, fps: float = FPS) -> None:
     """Write frames (T, H, W, 1 or 3) uint8 as an animated PNG file."""
+    write_atomically(path, film_bytes(frames, fps))
+
+
+def film_bytes(frames: np.ndarray, fps: float = FPS) -> bytes:
+    """Return frames (T, H, W, 1 or 3) uint8 as an animated PNG file."""
     from PIL import Image
 
     images = [Image.fromarray(frame[..., 0] if frame.shape[-1] == 1 else frame) for frame in frames]
     buffer = io.BytesIO()
     images[0].save(buffer, "PNG", save_all=True, append_images=images[1:], duration=1000 / fps, loop=0)
-    write_atomically(path, buffer.getvalue())
+    return buffer.getvalue()

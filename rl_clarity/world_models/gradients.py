@@ -7,7 +7,7 @@ the world are cut, and the first way alone is left; the difference to the whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -24,10 +24,10 @@ from rl_clarity.world_models.simulation import Simulation, simulate
 from rl_clarity.world_models.simulator import Simulator, Start
 from rl_clarity.world_models.windows import Windows
 
-Target: TypeAlias = str | int | Sequence[int] | np.ndarray
+Target: TypeAlias = str | int | Sequence[int] | np.ndarray | Callable[[Simulation, int], Tensor]
 """What is explained at a step: "value"; "value change", to the value of the step before; an action or a sequence of
-actions, the mean of their logits minus the mean of the others'; or weights (H,), a direction of the agent's state after
-the step, such as a column of `Directions.readout`."""
+actions, the mean of their logits minus the mean of the others'; weights (H,), a direction of the agent's state after the
+step, such as a column of `Directions.readout`; or a function of simulation and step that returns a tensor (B,)."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,8 @@ def target_value(simulation: Simulation, target: Target, at: int) -> Tensor:
     import tensorflow as tf
 
     step = simulation.steps[at]
+    if callable(target):
+        return target(simulation, at)
     if isinstance(target, str):
         index = simulation.heads.index("values")
         value = step.heads[index][:, 0]
@@ -202,7 +204,9 @@ def flat_state(state: Sequence[Tensor]) -> Tensor:
 def check_target(simulator: Simulator, target: Target, at: int) -> None:
     """Raise OptionError for a target that the agent does not have."""
     actions = simulator.world.num_actions
-    if isinstance(target, str):
+    if callable(target):
+        valid = True
+    elif isinstance(target, str):
         valid = target in ("value", "value change") and "values" in simulator.agent.heads
         valid = valid and (target == "value" or at > 0)
     elif isinstance(target, np.ndarray) and target.dtype.kind == "f":

@@ -1,0 +1,136 @@
+"""Section `interventions`: the same episodes with and without directions of the state exchanged or collapsed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.behavior.play import environment_of
+from rl_clarity.errors import EnvironmentSetupError, OptionError
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.keys import to_plain
+from rl_clarity.memory.source import FIT, FOLDER, direction_names, fitted_states, read_fit
+from rl_clarity.pages.manifest import ImageName, Section
+from rl_clarity.parsing import check_minimum, check_option
+from rl_clarity.reduction.swapping import SwapDirections
+from rl_clarity.states.intervention import intervene
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.parts import Fitted
+
+MEASURES = ("measure", "unedited", "edited", "difference", "interval", "p", "adjusted_p", "effect")
+
+
+@dataclass(frozen=True)
+class InterventionOptions:
+    """Paired episodes with and without directions of the state."""
+
+    interventions: int = 2
+    """Number of directions that are collapsed, one by one: those that the outputs depend on most."""
+    intervention_episodes: int = 20
+    """Pairs of episodes for each; 0 for none."""
+    swap_directions_from: tuple[int, ...] = ()
+    """Directions that are exchanged, or collapsed, together in one more comparison, counted from 0: 10 5."""
+    swap_directions_to: tuple[int | None, ...] = ()
+    """What each is exchanged with, or None to collapse it: 12 None."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 0, "interventions", "intervention_episodes")
+        enough = self.intervention_episodes != 1
+        check_option(self, "intervention_episodes", enough, "must be 0 or at least 2")
+        sources, targets = self.swap_directions_from, self.swap_directions_to
+        paired = len(sources) == len(targets)
+        check_option(self, "swap_directions_to", paired, f"must have as many entries as swap_directions_from={sources}")
+
+    def swaps(self) -> dict[int, int | None]:
+        """What is exchanged or collapsed."""
+        return dict(zip(self.swap_directions_from, self.swap_directions_to, strict=True))
+
+
+class InterventionsAnalysis(Analysis):
+    """What the agent does without a direction of its state."""
+
+    kind = "interventions"
+    Options = InterventionOptions
+    needs_all = False
+
+    def check(self, agent: Agent, options: Any) -> None:
+        known = [one for one in (*options.swaps(), *options.swaps().values()) if one is not None]
+        for one in known:
+            if not 0 <= one < options.count:
+                raise OptionError(f"swap_directions: {one} is not a direction: 0 to {options.count - 1}")
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        if not options.intervention_episodes:
+            return
+        inputs = subject.decisive(StateOptions, InterventionOptions)
+        count = min(options.interventions, options.count)
+        for number in range(count + bool(options.swaps())):
+            yield self.task(
+                subject, f"{self.kind}/{number + 1}", partial(_intervene, subject, number), inputs,
+                after=(FIT, f"{FOLDER}/cards"), size=100 * options.max_steps,
+            )  # fmt: skip
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
+        found = [facts for name, facts in sorted(results.items()) if name.startswith(f"{self.kind}/")]
+        played = [facts["intervention"] for facts in found if "intervention" in facts]
+        if not played:
+            return None
+        entries = [{**one, "film": None if one["film"] is None else ImageName(one["film"])} for one in played]
+        return Section(
+            self.kind, "Interventions", {"episodes": options.intervention_episodes, "interventions": entries}
+        )
+
+
+def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
+    """Play one of the comparisons; facts without `intervention` where the environment cannot be played."""
+    options, agent = subject.options, subject.agent
+    if len(agent.initial_state(1) or ()) != 1:
+        return TaskResult({"skipped": "directions can be exchanged in states of one part only"})
+    try:
+        environment_of(agent)
+    except (EnvironmentSetupError, OptionError) as error:
+        return TaskResult({"skipped": str(error)})
+    fitted, analysis = fitted_states(subject), read_fit(subject)
+    cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
+    strongest = strongest_directions(fitted, cards.get("readout"))
+    count = min(options.interventions, options.count)
+    swaps = {int(strongest[number]): None} if number < count else options.swaps()
+    edit = SwapDirections(cast(Any, swaps), directions=fitted.directions)
+    found = intervene(
+        agent, edit, analysis=analysis, episodes=options.intervention_episodes, seed=options.seed,
+        max_steps=options.max_steps,
+    )  # fmt: skip
+    film = f"interventions/{number + 1}.png"
+    subject.files.write_file(film, found.film_bytes())
+    names = direction_names(fitted.directions)
+    label = " and ".join(
+        f"{names[one]} collapsed" if other is None else f"{names[one]} and {names[other]} exchanged"
+        for one, other in swaps.items()
+    )
+    facts = {
+        "label": label,
+        "swap": [[one, other] for one, other in swaps.items()],
+        "rows": [{key: row[key] for key in MEASURES} for row in found],
+        "film": film,
+    }
+    return TaskResult(to_plain({"intervention": facts}, finite=True), [film])
+
+
+def strongest_directions(fitted: Fitted, readout: np.ndarray | None) -> np.ndarray:
+    """Return directions (D,), those that the actions depend on most first.
+
+    By the largest weight on an action, less the mean of all actions', times the standard deviation of the coordinate;
+    without gradients, by how far a standard deviation of the coordinate moves the state. `readout` (D, outputs).
+    """
+    spread = fitted.coordinates.std(axis=0)
+    if readout is None:
+        return np.argsort(-spread * np.linalg.norm(fitted.directions.vectors, axis=1), kind="stable")
+    weights = readout[:, : fitted.agent.num_actions]
+    weights = weights - weights.mean(axis=1, keepdims=True)
+    return np.argsort(-spread * np.abs(weights).max(axis=1), kind="stable")

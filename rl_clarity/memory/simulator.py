@@ -1,0 +1,90 @@
+"""Section `simulator`: how good the simulator is, and films of it beside the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.keys import to_plain
+from rl_clarity.memory.source import source_of
+from rl_clarity.pages.manifest import ImageName, Section
+from rl_clarity.parsing import check_minimum
+from rl_clarity.world_models.films import film_bytes, film_frames
+from rl_clarity.world_models.quality import measure_quality
+from rl_clarity.world_models.rollouts import follow
+from rl_clarity.world_models.windows import Windows
+
+
+@dataclass(frozen=True)
+class SimulatorPageOptions:
+    """What the page shows of a simulator."""
+
+    quality_windows: int = 64
+    """Windows of the recording that its errors are measured on."""
+    films: int = 4
+    """Films of it beside the truth."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "quality_windows")
+        check_minimum(self, 0, "films")
+
+
+class SimulatorAnalysis(Analysis):
+    """How good the simulator is."""
+
+    kind = "simulator"
+    Options = SimulatorPageOptions
+    needs_all = False
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        if source_of(subject).simulator is None:
+            return
+        inputs = [subject.decisive(SimulatorPageOptions), options.seed]
+        for name, run in (("quality", _quality), ("films", _films)):
+            yield self.task(subject, f"{self.kind}/{name}", partial(run, subject), inputs, size=1000)
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
+        quality, films = (results.get(f"{self.kind}/{name}") for name in ("quality", "films"))
+        if quality is None:
+            return None
+        images = [] if films is None else [ImageName(name) for name in films["films"]]
+        return Section(self.kind, "Simulator", {**quality, "films": images})
+
+
+def _quality(subject: Subject, work: Work) -> TaskResult:
+    """Measure the simulator on the recording. Facts: what the section says of it."""
+    source, options = source_of(subject), subject.options
+    simulator = source.required_simulator
+    quality = measure_quality(
+        simulator, source.required_recording, windows=options.quality_windows, horizon=source.horizon,
+        context=source.context, seed=options.seed,
+    ).to_dict()  # fmt: skip
+    compass = quality.pop("compass")
+    facts = {"quality": quality, "compass": compass, "context": source.context, "horizon": source.horizon}
+    return TaskResult(to_plain({**facts, "fit": simulator.metadata.get("fit") or {}}, finite=True))
+
+
+def _films(subject: Subject, work: Work) -> TaskResult:
+    """Write films of windows from all over the recording. Facts: their names."""
+    source, options = source_of(subject), subject.options
+    if not options.films:
+        return TaskResult({"films": []})
+    simulator = source.required_simulator
+    windows = Windows(source.required_recording, subject.agent, source.context, source.horizon)
+    complete = windows.complete()
+    chosen = complete if len(complete) else np.arange(len(windows))
+    numbers = np.unique(chosen[np.linspace(0, len(chosen) - 1, options.films).astype(int)])
+    batch = windows.read(numbers)
+    rollouts = follow(simulator, batch, seed=options.seed)
+    frames = film_frames(batch, rollouts)  # (T, rows, columns, C): a row of images for each window
+    names = []
+    for number, film in enumerate(np.split(frames, len(numbers), axis=1), start=1):
+        names.append(f"simulator/film-{number}.png")
+        subject.files.write_file(names[-1], film_bytes(film))
+    return TaskResult({"films": names}, names)

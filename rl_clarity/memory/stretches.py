@@ -1,0 +1,295 @@
+"""Section `stretches`: short windows of episodes, whose last step is explained by the steps before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import has
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work, slices
+from rl_clarity.keys import to_plain
+from rl_clarity.memory.source import FIT, FOLDER, MemorySource, direction_names, fitted_states, places, source_of
+from rl_clarity.pages.files import path_in
+from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.parsing import check_minimum
+from rl_clarity.states.data import StateData
+from rl_clarity.states.memory_path import memory_gradients, outputs_at
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.parts import Fitted
+from rl_clarity.world_models.gradients import Target, flat_state, saliency_through_time
+
+CHOICE = "stretches/choice"
+"""The task that chooses the windows."""
+TASK_STRETCHES = 10
+"""Windows of a task."""
+AT_ONCE = 4
+"""Windows that are explained at once."""
+ENDS = ("top", "middle", "bottom")
+NOISE = 0.01
+"""Standard deviation of the noise in latents that gradients are averaged over; see `saliency_through_time`."""
+
+
+@dataclass(frozen=True)
+class StretchOptions:
+    """Windows of steps that are explained through time."""
+
+    stretches: int = 100
+    """Number of windows at most; 0 for none. They end at steps where directions are high, middle and low, at examples of
+    each behaviour, and at steps from all over the episodes."""
+    horizon: int = 16
+    """Steps of a window."""
+    stretch_directions: int = 2
+    """Directions that are explained in each window beside those that it was chosen for: the largest ones there."""
+    stretch_grid: int = 32
+    """Rows and columns of saliency maps at most."""
+    noise_copies: int = 4
+    """Copies of each simulation, with noise in its start, that gradients are averaged over."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 0, "stretches", "stretch_directions")
+        check_minimum(self, 1, "horizon", "stretch_grid", "noise_copies")
+
+
+class StretchesAnalysis(Analysis):
+    """Which earlier steps caused what the agent does, by gradients through its memory and through the world."""
+
+    kind = "stretches"
+    Options = StretchOptions
+    needs_all = False
+
+    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+        if not options.stretches or not has(subject.agent, "state_gradients"):
+            return
+        inputs = subject.decisive(StateOptions, StretchOptions)
+        before = (FIT, f"{FOLDER}/cards", f"{FOLDER}/behaviours")
+        yield self.task(subject, CHOICE, partial(_choose, subject), inputs, after=before)
+        for number, part in enumerate(slices(options.stretches, TASK_STRETCHES)):
+            yield self.task(
+                subject, f"{self.kind}/{number + 1}", partial(_explain, subject, part), inputs, after=(CHOICE,),
+                size=100 * options.horizon * (part.stop - part.start),
+            )  # fmt: skip
+
+    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
+        choice = results.get(CHOICE)
+        if choice is None:
+            return None
+        finished = (facts for name, facts in results.items() if name.startswith(f"{self.kind}/"))
+        chunk_of = {one["number"]: one["name"] for facts in finished for one in facts.get("chunks", ())}
+        data = {
+            "targets": choice["targets"],
+            "paths": choice["paths"],
+            "stretches": [
+                {**one, "chunk": ChunkName(chunk_of[number])}
+                for number, one in enumerate(choice["stretches"])
+                if number in chunk_of
+            ],
+        }
+        return Section(self.kind, "Causes of single steps", data)
+
+
+def _choose(subject: Subject, work: Work) -> TaskResult:
+    """Choose the windows. Facts: what the section says of them, without chunks."""
+    fitted, options, source = fitted_states(subject), subject.options, source_of(subject)
+    cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
+    behaviours = work.results[f"{FOLDER}/behaviours"].get("chunk")
+    clips = subject.files.read_chunk(behaviours)["clips"] if behaviours else np.zeros((0, 0, 2), np.int32)
+    context = 0 if source.simulator is None else source.context
+    chosen = choose_stretches(fitted, cards, clips, options.stretches, context)
+    outputs = list(outputs_at(subject.agent, fitted.data, np.zeros(1, int)))
+    scale = np.maximum(fitted.coordinates.std(axis=0), 1e-12)
+    stretches, used = [], set()
+    for row, why in chosen.items():
+        trajectory, frame = places(fitted, np.array([row]))[0]
+        first = max(context, int(frame) - options.horizon + 1)
+        largest = np.argsort(-np.abs(fitted.coordinates[row] / scale), kind="stable")[: options.stretch_directions]
+        directions = sorted({*map(int, largest), *(one["direction"] for one in why if one["kind"] == "direction")})
+        used.update(directions)
+        stretches.append(
+            {
+                "trajectory": trajectory,
+                "frame": frame,
+                "first": first,
+                "targets": [*outputs, *(f"direction-{i}" for i in directions)],
+                "why": why,
+            }
+        )
+    labels = {"value": "value function", "action": "action taken"}
+    names = direction_names(fitted.directions)
+    targets = [{"id": one, "kind": one, "label": labels[one]} for one in outputs]
+    targets += [{"id": f"direction-{i}", "kind": "direction", "direction": i, "label": names[i]} for i in sorted(used)]
+    paths = ["memory"] if source.simulator is None else ["memory", "whole"]
+    return TaskResult(to_plain({"targets": targets, "paths": paths, "stretches": stretches}))
+
+
+def choose_stretches(
+    fitted: Fitted, cards: Mapping[str, np.ndarray], clips: np.ndarray, count: int, context: int = 0
+) -> dict[int, list[dict[str, Any]]]:
+    """Choose at most `count` steps, as rows of the states, and say why each was chosen.
+
+    Half of them are the steps at the top, in the middle and at the bottom of each direction, a quarter examples of each
+    behaviour (K, n, 2), and the rest at even distances in all episodes. Steps before which there is no other one, and
+    the first `context` ones that a simulation starts from, are left out.
+    """
+    starts, time = fitted.data.starts, fitted.data.time
+    examples: list[tuple[int, dict[str, Any]]] = []
+    for example in range(cards["top"].shape[1]):
+        for direction in range(len(cards["top"])):
+            for end in ENDS:
+                trajectory, frame = cards[end][direction, example]
+                if trajectory >= 0:
+                    reason = {"kind": "direction", "direction": direction, "end": end}
+                    examples.append((int(starts[trajectory] + frame), reason))
+    of_behaviours = [
+        (int(starts[trajectory] + frame), {"kind": "behaviour", "behaviour": behaviour})
+        for example in range(clips.shape[1])
+        for behaviour, (trajectory, frame) in enumerate(clips[:, example])
+        if trajectory >= 0
+    ]
+    possible = np.flatnonzero(time > context)
+    anywhere = [(int(row), {"kind": "episode"}) for row in possible[_spread(len(possible), count)]]
+    chosen: dict[int, list[dict[str, Any]]] = {}
+
+    def take(candidates: Sequence[tuple[int, dict[str, Any]]], most: int) -> None:
+        for row, reason in candidates:
+            if row in chosen:
+                chosen[row].append(reason)
+            elif time[row] > context and len(chosen) < most:
+                chosen[row] = [reason]
+
+    take(examples, count // 2)
+    take(of_behaviours, len(chosen) + count // 4)
+    left = count - len(chosen)
+    take([anywhere[i] for i in _spread(len(anywhere), left)], count)
+    return chosen
+
+
+def _spread(count: int, most: int) -> np.ndarray:
+    return np.linspace(0, count - 1, min(most, count)).astype(int)
+
+
+def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
+    """Write the chunks of some of the windows."""
+    stretches = list(enumerate(work.results[CHOICE]["stretches"]))[part]
+    fitted = fitted_states(subject)
+    groups: dict[tuple[int, int], list[tuple[int, Mapping[str, Any]]]] = {}
+    for number, one in stretches:  # those of a shape are computed together
+        groups.setdefault((one["frame"] - one["first"] + 1, len(one["targets"])), []).append((number, one))
+    chunks, done = [], 0
+    for (steps, _), members in sorted(groups.items()):
+        for few in slices(len(members), AT_ONCE):
+            batch = members[few]
+            paths = stretch_gradients(subject, fitted, [one for _, one in batch], steps)
+            for i, (number, one) in enumerate(batch):
+                name = path_in("stretches", f"{number + 1}.js")
+                arrays: dict[str, np.ndarray] = {}
+                for path, (frames, states) in paths.items():
+                    arrays |= stretch_arrays(
+                        fitted, path, _row(fitted, one), frames[:, i], states[:, i], subject.options.stretch_grid
+                    )
+                subject.files.write_chunk(name, arrays)
+                chunks.append({"number": number, "name": name})
+            done += len(batch)
+            work.report(done / len(stretches))
+    return TaskResult({"chunks": chunks}, [one["name"] for one in chunks])
+
+
+def stretch_gradients(
+    subject: Subject, fitted: Fitted, stretches: Sequence[Mapping[str, Any]], steps: int
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Gradients of the targets of windows of the same number of steps and targets, by path.
+
+    With respect to frames (G, B, n, height, width, channels) from 0 to 1, and states (G, B, n, H).
+    """
+    source, data, options = source_of(subject), fitted.data, subject.options
+    rows = np.array([_row(fitted, one) for one in stretches])
+    outputs = outputs_at(subject.agent, data, rows)
+    numbers = np.array([_directions(one) for one in stretches], int).reshape(len(rows), -1)
+    weights = fitted.directions.readout.T[numbers]  # (B, D, H)
+    if source.simulator is None:
+        return {"memory": memory_gradients(subject.agent, data, rows, list(outputs.values()), weights, steps)}
+    return {
+        path: _simulated(
+            source, data, rows, outputs, weights, steps, options.noise_copies, through_world=path == "whole"
+        )
+        for path in ("memory", "whole")
+    }
+
+
+def _simulated(
+    source: MemorySource,
+    data: StateData,
+    rows: np.ndarray,
+    outputs: Mapping[str, Any],
+    weights: np.ndarray,
+    steps: int,
+    copies: int,
+    *,
+    through_world: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same in simulations that start from the recorded frames before the window, in which the agent acts."""
+    import tensorflow as tf
+
+    simulator, context = source.required_simulator, source.context
+    targets: list[Target] = []
+    for name, score in outputs.items():
+        if name == "value":
+            targets.append("value")
+        else:
+            of_actions = np.stack([score[action] for action in range(len(score))], axis=1).astype(np.float32)
+            targets.append(lambda simulation, at, w=of_actions: tf.reduce_sum(simulation.steps[at].heads[0] * w, 1))
+    for number in range(weights.shape[1]):
+        of_units = weights[:, number].astype(np.float32)
+        targets.append(lambda simulation, at, w=of_units: tf.reduce_sum(flat_state(simulation.steps[at].state) * w, 1))
+    first = rows - steps + 1
+    before = np.stack([data.observations(first - context + i) for i in range(context)], axis=1)
+    state = [np.asarray(part) for part in simulator.split_state(data.states[first])]
+    start = simulator.start(before, state=state, action=data.actions[first - 1])
+    found = saliency_through_time(
+        simulator, start, targets, steps - 1, copies, NOISE if copies > 1 else 0.0, world_gradients=through_world
+    )
+    states = [np.reshape(part, (*part.shape[:3], -1)) for part in found.states]
+    return found.frames, np.concatenate(states, axis=-1)
+
+
+def _row(fitted: Fitted, stretch: Mapping[str, Any]) -> int:
+    return int(fitted.data.starts[stretch["trajectory"]]) + int(stretch["frame"])
+
+
+def _directions(stretch: Mapping[str, Any]) -> list[int]:
+    kind = "direction-"
+    return [int(one.removeprefix(kind)) for one in stretch["targets"] if one.startswith(kind)]
+
+
+def stretch_arrays(
+    fitted: Fitted, path: str, row: int, frames: np.ndarray, states: np.ndarray, grid: int
+) -> dict[str, np.ndarray]:
+    """Arrays of a chunk from gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
+
+    Both are multiplied with what they are gradients of: frames from 0 to 1, and centered coordinates.
+    """
+    rows = np.arange(row - frames.shape[1] + 1, row + 1)
+    seen = fitted.data.observations(rows).astype(np.float32) / 255
+    maps = _cells((frames * seen).sum(axis=-1), grid)  # (G, n, rows, columns)
+    scale = np.abs(maps).max(axis=(1, 2, 3))
+    codes = np.rint(maps / np.where(scale > 0, scale, 1)[:, None, None, None] * 127).astype(np.int8)
+    centered = fitted.coordinates[rows] - fitted.coordinates.mean(axis=0)
+    components = fitted.directions.pull(states) * centered
+    return {
+        path: codes,
+        f"{path}.scale": scale.astype(np.float32),
+        f"{path}.components": components.astype(np.float32),
+    }
+
+
+def _cells(maps: np.ndarray, grid: int) -> np.ndarray:
+    """Sums of maps (..., h, w) over the cells of a grid of at most that many rows and columns."""
+    for axis in (-2, -1):
+        size = maps.shape[axis]
+        edges = np.linspace(0, size, min(grid, size) + 1).astype(int)[:-1]
+        maps = np.add.reduceat(maps, edges, axis=axis)
+    return maps
