@@ -95,8 +95,8 @@ def explain_memory(
     A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
 
     Raises:
-        OptionError: Invalid options, an agent without a state, a recording without states, a recording or a simulator of
-            another agent.
+        OptionError: Invalid options, an agent without a state, a recording without states, a recording or a simulator
+            of another agent.
         CheckpointError: The checkpoint or the simulator cannot be read.
         EnvironmentSetupError: Its environment cannot be made, and there is no recording.
     """

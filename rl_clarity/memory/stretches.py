@@ -18,7 +18,7 @@ from rl_clarity.pages.files import path_in
 from rl_clarity.pages.manifest import ChunkName, Section
 from rl_clarity.parsing import check_minimum
 from rl_clarity.states.data import StateData
-from rl_clarity.states.memory_path import memory_gradients, outputs_at
+from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import Fitted
 from rl_clarity.world_models.gradients import Target, flat_state, saliency_through_time
@@ -39,12 +39,14 @@ class StretchOptions:
     """Windows of steps that are explained through time."""
 
     stretches: int = 100
-    """Number of windows at most; 0 for none. They end at steps where directions are high, middle and low, at examples of
-    each behaviour, and at steps from all over the episodes."""
+    """Number of windows at most; 0 for none. They end at steps where directions are high, middle and low, at examples
+    of each behaviour, and at steps from all over the episodes."""
     horizon: int = 16
     """Steps of a window."""
     stretch_directions: int = 2
     """Directions that are explained in each window beside those that it was chosen for: the largest ones there."""
+    stretch_points: int = 4
+    """Points between the recording's mean frame and each frame that gradients are averaged over, without a simulator."""
     stretch_grid: int = 32
     """Rows and columns of saliency maps at most."""
     noise_copies: int = 4
@@ -52,7 +54,7 @@ class StretchOptions:
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "stretches", "stretch_directions")
-        check_minimum(self, 1, "horizon", "stretch_grid", "noise_copies")
+        check_minimum(self, 1, "horizon", "stretch_grid", "stretch_points", "noise_copies")
 
 
 class StretchesAnalysis(Analysis):
@@ -176,6 +178,7 @@ def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
     """Write the chunks of some of the windows."""
     stretches = list(enumerate(work.results[CHOICE]["stretches"]))[part]
     fitted = fitted_states(subject)
+    baseline = mean_frame(fitted.data)
     groups: dict[tuple[int, int], list[tuple[int, Mapping[str, Any]]]] = {}
     for number, one in stretches:  # those of a shape are computed together
         groups.setdefault((one["frame"] - one["first"] + 1, len(one["targets"])), []).append((number, one))
@@ -183,14 +186,13 @@ def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
     for (steps, _), members in sorted(groups.items()):
         for few in slices(len(members), AT_ONCE):
             batch = members[few]
-            paths = stretch_gradients(subject, fitted, [one for _, one in batch], steps)
+            paths = stretch_gradients(subject, fitted, [one for _, one in batch], steps, baseline)
             for i, (number, one) in enumerate(batch):
                 name = path_in("stretches", f"{number + 1}.js")
                 arrays: dict[str, np.ndarray] = {}
                 for path, (frames, states) in paths.items():
-                    arrays |= stretch_arrays(
-                        fitted, path, _row(fitted, one), frames[:, i], states[:, i], subject.options.stretch_grid
-                    )
+                    row, grid = _row(fitted, one), subject.options.stretch_grid
+                    arrays |= stretch_arrays(fitted, path, row, frames[:, i], states[:, i], baseline, grid)
                 subject.files.write_chunk(name, arrays)
                 chunks.append({"number": number, "name": name})
             done += len(batch)
@@ -199,7 +201,7 @@ def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
 
 
 def stretch_gradients(
-    subject: Subject, fitted: Fitted, stretches: Sequence[Mapping[str, Any]], steps: int
+    subject: Subject, fitted: Fitted, stretches: Sequence[Mapping[str, Any]], steps: int, baseline: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Gradients of the targets of windows of the same number of steps and targets, by path.
 
@@ -211,7 +213,9 @@ def stretch_gradients(
     numbers = np.array([_directions(one) for one in stretches], int).reshape(len(rows), -1)
     weights = fitted.directions.readout.T[numbers]  # (B, D, H)
     if source.simulator is None:
-        return {"memory": memory_gradients(subject.agent, data, rows, list(outputs.values()), weights, steps)}
+        scores, points = list(outputs.values()), options.stretch_points
+        found = memory_gradients(subject.agent, data, rows, scores, weights, steps, baseline=baseline, points=points)
+        return {"memory": found}
     return {
         path: _simulated(
             source, data, rows, outputs, weights, steps, options.noise_copies, through_world=path == "whole"
@@ -266,14 +270,15 @@ def _directions(stretch: Mapping[str, Any]) -> list[int]:
 
 
 def stretch_arrays(
-    fitted: Fitted, path: str, row: int, frames: np.ndarray, states: np.ndarray, grid: int
+    fitted: Fitted, path: str, row: int, frames: np.ndarray, states: np.ndarray, baseline: np.ndarray, grid: int
 ) -> dict[str, np.ndarray]:
     """Arrays of a chunk from gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
 
-    Both are multiplied with what they are gradients of: frames from 0 to 1, and centered coordinates.
+    Both are multiplied with what they are gradients of: frames from 0 to 1, less the mean frame of the recording, and
+    centered coordinates.
     """
     rows = np.arange(row - frames.shape[1] + 1, row + 1)
-    seen = fitted.data.observations(rows).astype(np.float32) / 255
+    seen = (fitted.data.observations(rows) - baseline.astype(np.float32)) / 255
     maps = _cells((frames * seen).sum(axis=-1), grid)  # (G, n, rows, columns)
     scale = np.abs(maps).max(axis=(1, 2, 3))
     codes = np.rint(maps / np.where(scale > 0, scale, 1)[:, None, None, None] * 127).astype(np.int8)

@@ -16,14 +16,23 @@ from rl_clarity.states.data import StateData
 
 
 def memory_gradients(
-    agent: Agent, data: StateData, rows: np.ndarray, scores: Sequence[Score], weights: np.ndarray, steps: int
+    agent: Agent,
+    data: StateData,
+    rows: np.ndarray,
+    scores: Sequence[Score],
+    weights: np.ndarray,
+    steps: int,
+    *,
+    baseline: np.ndarray | None = None,
+    points: int = 4,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return gradients of targets at B steps with respect to the last frames, and to the states before these.
 
     Recorded frames are fixed: the gradient goes from an output at step t to the state h(t) before it, and from there
     through the recurrent cell, one step after another,
 
-        d y(t) / d h(u) = d y(t) / d h(t)  J(t - 1) ... J(u),    d y(t) / d x(u) = d y(t) / d h(u + 1)  d h(u + 1) / d x(u),
+        d y(t) / d h(u) = d y(t) / d h(t)  J(t - 1) ... J(u)
+        d y(t) / d x(u) = d y(t) / d h(u + 1)  d h(u + 1) / d x(u),
 
     with J(u) = d h(u + 1) / d h(u) at frame x(u). What the agent causes in the world is not part of it.
 
@@ -34,6 +43,10 @@ def memory_gradients(
         scores: S outputs at t, as for `Agent.gradients`.
         weights: (B, D, H) further targets: combinations of the state before step t, which frame t cannot change.
         steps: n, of the window that ends at t.
+        baseline: (height, width, channels) uint8. Gradients with respect to a frame are then means over the way from
+            this frame to it, as in integrated gradients (Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365):
+            a cell that a clear cue has saturated has hardly a gradient at the cue itself.
+        points: Points on that way.
 
     Returns:
         Frames (S + D, B, n, height, width, channels), of observations / 255, and states (S + D, B, n, H), of the state
@@ -47,26 +60,46 @@ def memory_gradients(
     if not len(rows) or steps < 1 or (data.time[rows] < steps - 1).any():
         raise OptionError(f"windows of steps={steps} steps begin before their episodes, or there are none")
     initial = initial_state(agent, len(rows))
-    observations, state = data.observations(rows), split_state(data.states[rows], initial)
     own = np.asarray(weights, np.float32)
     count = len(scores) + own.shape[1]
-    frames = np.zeros((count, len(rows), steps, *observations.shape[1:]), np.float32)
+    frames = np.zeros((count, len(rows), steps, *agent.observation_shape), np.float32)
     states = np.zeros((count, len(rows), steps, data.states.shape[1]), np.float32)
     states[len(scores) :, :, -1] = np.moveaxis(own, 0, 1)
-    if scores:
-        frames[: len(scores), :, -1] = differentiable.gradients(observations, INPUT, scores, state=state)
-        parts = [
-            differentiable.gradients(observations, f"state/{i}", scores, state=state) for i in range(len(state or ()))
-        ]
-        flat = [part.reshape(*part.shape[:2], -1) for part in parts]
-        states[: len(scores), :, -1] = np.concatenate(flat, axis=2)
-    for step in range(steps - 2, -1, -1):
-        earlier = rows - (steps - 1 - step)
-        observations, state = data.observations(earlier), split_state(data.states[earlier], initial)
+    for step in range(steps - 1, -1, -1):
+        now = rows - (steps - 1 - step)
+        observations, state = data.observations(now), split_state(data.states[now], initial)
+        way = _way(observations, baseline, points)
+        if step == steps - 1:
+            if scores:
+                seen = [differentiable.gradients(x, INPUT, scores, state=state) for x in way]
+                frames[: len(scores), :, step] = np.mean(seen, axis=0)
+                parts = [
+                    differentiable.gradients(observations, f"state/{i}", scores, state=state)
+                    for i in range(len(state or ()))
+                ]
+                flat = [part.reshape(*part.shape[:2], -1) for part in parts]
+                states[: len(scores), :, step] = np.concatenate(flat, axis=2)
+            continue
         later = np.moveaxis(states[:, :, step + 1], 0, 1)  # (B, S + D, H)
-        frames[:, :, step] = differentiable.state_gradients(observations, state, later, "input")
+        seen = [differentiable.state_gradients(x, state, later, "input") for x in way]
+        frames[:, :, step] = np.mean(seen, axis=0)
         states[:, :, step] = differentiable.state_gradients(observations, state, later)
     return frames, states
+
+
+def _way(observations: np.ndarray, baseline: np.ndarray | None, points: int) -> list[np.ndarray]:
+    """Observations (B, ...) uint8 at the middles of equal parts of the way from the baseline; without one themselves."""
+    if baseline is None:
+        return [observations]
+    start = baseline.astype(np.float32)
+    shares = (np.arange(points) + 0.5) / points
+    return [np.rint(start + share * (observations - start)).astype(np.uint8) for share in shares]
+
+
+def mean_frame(data: StateData, frames: int = 256) -> np.ndarray:
+    """Return the mean (height, width, channels) uint8 of observations at even distances in the recording."""
+    rows = np.linspace(0, len(data) - 1, min(frames, len(data))).astype(int)
+    return np.rint(data.observations(rows).mean(axis=0, dtype=np.float64)).astype(np.uint8)
 
 
 def outputs_at(agent: Agent, data: StateData, rows: np.ndarray) -> dict[str, Score]:

@@ -26,8 +26,8 @@ from rl_clarity.world_models.windows import Windows
 
 Target: TypeAlias = str | int | Sequence[int] | np.ndarray | Callable[[Simulation, int], Tensor]
 """What is explained at a step: "value"; "value change", to the value of the step before; an action or a sequence of
-actions, the mean of their logits minus the mean of the others'; weights (H,), a direction of the agent's state after the
-step, such as a column of `Directions.readout`; or a function of simulation and step that returns a tensor (B,)."""
+actions, the mean of their logits minus the mean of the others'; weights (H,), a direction of the agent's state after
+the step, such as a column of `Directions.readout`; or a function of simulation and step that returns (B,)."""
 
 
 @dataclass(frozen=True)
