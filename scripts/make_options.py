@@ -12,6 +12,7 @@ from typing import Any
 from rl_clarity.analyses.layers import AttributionFitOptions, LayerOptions
 from rl_clarity.analyses.training import ReferenceOptions
 from rl_clarity.explaining import ExplainOptions
+from rl_clarity.memory.options import OWN_PARTS
 from rl_clarity.options import ORIGINAL, PARTS, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.recordings.options import EvaluationOptions, GamesOptions, RecordOptions
 from rl_clarity.training.options import TrainOptions
@@ -50,6 +51,7 @@ def document() -> str:
         section("`layer_kwargs`", LayerOptions),
         section("`nmf_attr_opts`", AttributionFitOptions, ORIGINAL["nmf_attr_opts"]),
         *(section(f"`compare`: {title(part)}", part) for part in (GamesOptions, ReferenceOptions)),
+        *(section(f"`explain_memory`: {title(part)}", part) for part in OWN_PARTS),
         section("`record`", RecordOptions),
         section("`explain_recording`", ExplainOptions),
         section("`fit_simulator`", FitOptions),
