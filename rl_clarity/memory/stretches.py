@@ -46,7 +46,8 @@ class StretchOptions:
     stretch_directions: int = 2
     """Directions that are explained in each window beside those that it was chosen for: the largest ones there."""
     stretch_points: int = 4
-    """Points between the recording's mean frame and each frame that gradients are averaged over; with a simulator 1."""
+    """Points between the mean frame of the recording and each frame that gradients are averaged over; without a
+    simulator only."""
     stretch_grid: int = 32
     """Rows and columns of saliency maps at most."""
     noise_copies: int = 4
