@@ -4,6 +4,7 @@ export { default as Chart } from "./graph/Chart.svelte";
 export { default as GraphTrack } from "./graph/GraphTrack.svelte";
 export { default as Policy } from "./graph/Policy.svelte";
 export { default as Chip } from "./image/Chip.svelte";
+export { default as EpisodeFrame } from "./image/EpisodeFrame.svelte";
 export { default as FrameButton } from "./image/FrameButton.svelte";
 export { default as Observation } from "./image/Observation.svelte";
 export { default as MapFrame } from "./image/MapFrame.svelte";
