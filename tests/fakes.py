@@ -127,6 +127,10 @@ class TinyAgent:
         values: np.ndarray | None = None,
         state: State = None,
     ) -> np.ndarray:
+        if site == "state/0":
+            (tail,) = self.tails(observations, "2a", scores, state)
+            to_hidden = self._to_hidden(tail.values, tail.selection, state)
+            return np.asarray(to_hidden @ self._weights()["recurrent"].T, np.float32)
         (tail,) = self.tails(observations, site, scores, state)
         return tail.gradients(values)
 
@@ -174,14 +178,18 @@ class TinyAgent:
         first_layer = self._first_layer_from_pixels(values) if site == "input" else values
         at_first = site == "input" or self._is_first(site)
         second_layer = self._second_layer(first_layer) if at_first else values
-        _, hidden = self._scores(second_layer, state)
-        to_hidden = np.einsum("bsn,kn->sbk", selection, self._head()) * (1 - hidden**2)
+        to_hidden = self._to_hidden(second_layer, selection, state)
         gradient = (to_hidden @ weights["dense"].T).reshape(len(to_hidden), *second_layer.shape)
         if at_first:
             gradient = (gradient * (second_layer > 0)) @ weights["second"].T
         if site == "input":
             gradient = self._unpatch((gradient * (first_layer > 0)) @ weights["first"].T)
         return gradient
+
+    def _to_hidden(self, second_layer: np.ndarray, selection: np.ndarray, state: State) -> np.ndarray:
+        """Gradient (S, B, 6) of the selected scores with respect to what tanh is applied to."""
+        _, hidden = self._scores(second_layer, state)
+        return np.asarray(np.einsum("bsn,kn->sbk", selection, self._head()) * (1 - hidden**2))
 
     def _head(self) -> np.ndarray:
         weights = self._weights()

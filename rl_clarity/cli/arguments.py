@@ -319,14 +319,14 @@ class Train(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Demo(Command):
-    """Explain an included agent, or compare the checkpoints of an included series, at a size that takes about a
-    minute.
+    """Explain an included agent, compare the checkpoints of an included series, or explain what an included agent
+    remembers, at a size that takes a minute or two.
     """
 
     output_dir: Path = Path("out/demo")
     """Directory of the page."""
-    page: Literal["agent", "training"] = "agent"
-    """Kind of the page: of an agent, or of the checkpoints of a training."""
+    page: Literal["agent", "training", "memory"] = "agent"
+    """Kind of the page: of an agent, of the checkpoints of a training, or of a recurrent agent's memory."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,6 +81,21 @@ class SaliencyMaps:
     columns: np.ndarray  # (gw,): and of the width
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """A window of n steps of a trajectory, whose last one is explained, as precise as the page stores it."""
+
+    trajectory: int
+    frames: range
+    """Steps of the trajectory, counted from 0."""
+    targets: tuple[str, ...]
+    """Ids of the G targets: `value`, `action`, `direction-3`."""
+    maps: dict[str, np.ndarray]
+    """(G, n, h, w) float32 by path, `memory` and `whole`: what each cell of each frame contributed."""
+    components: dict[str, np.ndarray]
+    """(G, n, D) float32 by path: what went through each direction of the state before each step."""
+
+
 def open_results(directory: str | os.PathLike[str]) -> Results:
     """Open the page in a directory, or at the path of its `interface.html`.
 
@@ -293,6 +308,26 @@ class Results:
         colors = {key.removeprefix("color."): values for key, values in arrays.items() if key.startswith("color.")}
         positions = np.stack([arrays[axis] for axis in "xyz" if axis in arrays], axis=1)
         return StateMap(positions, arrays["trajectory"], arrays["frame"], colors, entry["source"], entry["perplexity"])
+
+    def stretch(self, number: int) -> Stretch:
+        """A window of steps whose last one is explained, on a page of the kind `memory`, counted from 0.
+
+        Raises OptionError for a number that is out of range; ClarityError for a page without such windows.
+        """
+        entries = self.section("stretches")["stretches"]
+        if not 0 <= number < len(entries):
+            raise OptionError(f"stretch {number} is out of range: the page has {len(entries)}, counted from 0")
+        entry = entries[number]
+        arrays = self.chunk(entry["chunk"])
+        paths = [path for path in self.section("stretches")["paths"] if path in arrays]
+        scales = {path: arrays[f"{path}.scale"][:, None, None, None] for path in paths}
+        return Stretch(
+            entry["trajectory"],
+            range(entry["first"], entry["frame"] + 1),
+            tuple(entry["targets"]),
+            {path: arrays[path] / np.float32(127) * scales[path] for path in paths},
+            {path: arrays[f"{path}.components"] for path in paths},
+        )
 
     def layer_facts(self, layer: str) -> dict[str, Any]:
         """What the features of a layer account for, and what they are worth.
