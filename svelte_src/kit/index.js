@@ -15,6 +15,7 @@ export {
   CANVAS,
   graphColor,
   hexOf,
+  loweringColor,
   outputColor,
   SAFE_HUES,
   saliencyColor,
@@ -26,6 +27,7 @@ export { composeSaliency, overlaySize } from "./image/saliency.js";
 export { valuesAt } from "./image/values.js";
 export { default as ExportForms } from "./shell/ExportForms.svelte";
 export { default as Icon } from "./shell/Icon.svelte";
+export { default as Menu } from "./shell/Menu.svelte";
 export { default as Panel } from "./shell/Panel.svelte";
 export { default as Place } from "./shell/Place.svelte";
 export { default as Provenance } from "./shell/Provenance.svelte";

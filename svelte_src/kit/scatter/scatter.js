@@ -5,13 +5,45 @@ const PAD = 10;
 /** Opacity of points beside marked ones, of 255. */
 const DIM = 46;
 
-/** Functions from data to pixels. */
-export function projection(x, y, width, height) {
-  const [[left, right], [bottom, top]] = [rangeOf(x), rangeOf(y)];
+/**
+ * Functions from data to pixels.
+ *
+ * @param {number[][]} [ranges] of x and y; by default those of the data
+ */
+export function projection(x, y, width, height, ranges = [rangeOf(x), rangeOf(y)]) {
+  const [[left, right], [bottom, top]] = ranges;
   const [wide, high] = [width - 2 * PAD, height - 2 * PAD];
   return {
     toX: (value) => PAD + ((value - left) / (right - left)) * wide,
     toY: (value) => height - PAD - ((value - bottom) / (top - bottom)) * high,
+  };
+}
+
+/**
+ * Points in space as seen from far away, each axis scaled to [-1, 1] (orthographic projection).
+ *
+ * @param {ArrayLike<number>[]} axes positions x, y, z (n); x and y are what is seen where both angles are 0
+ * @returns {{ranges: number[][], turned: (angles: {yaw: number, pitch: number}) => {x: Float32Array, y: Float32Array}}}
+ *   `turned`: about the vertical axis, then about the horizontal one, in radians; `ranges` hold all points, however turned
+ */
+export function createSpace(axes) {
+  const [xs, ys, zs] = axes.map((values) => {
+    const [low, high] = rangeOf(values);
+    return Float32Array.from(values, (value) => (2 * (value - low)) / (high - low) - 1);
+  });
+  const radius = xs.reduce((most, x, i) => Math.max(most, Math.hypot(x, ys[i], zs[i])), 0) || 1;
+  return {
+    ranges: [
+      [-radius, radius],
+      [-radius, radius],
+    ],
+    turned({ yaw, pitch }) {
+      const [cosYaw, sinYaw, cosPitch, sinPitch] = [Math.cos(yaw), Math.sin(yaw), Math.cos(pitch), Math.sin(pitch)];
+      return {
+        x: xs.map((x, i) => x * cosYaw + zs[i] * sinYaw),
+        y: ys.map((y, i) => y * cosPitch - (zs[i] * cosYaw - xs[i] * sinYaw) * sinPitch),
+      };
+    },
   };
 }
 

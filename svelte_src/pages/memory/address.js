@@ -1,5 +1,8 @@
 // The selection in the page's address: `?episode=2&step=41&target=value`, counted from 1, defaults left out.
 import { changed, initialSelection } from "./selection.js";
+import { holds, stretchAt } from "./stretches.js";
+
+const stretchesOf = ({ memory }) => memory.stretches?.stretches ?? [];
 
 /** A change of these is a place to come back to with the browser's back button. */
 export const PLACES = ["trajectory", "tab"];
@@ -14,6 +17,10 @@ export function toQuery(manifest, selection, kept = {}) {
   const query = new URLSearchParams(kept);
   query.set("episode", selection.trajectory + 1);
   query.set("step", selection.frame + 1);
+  const stretch = stretchesOf(manifest)[selection.stretch];
+  // Of several stretches that hold the step, another one than the address alone would lead to.
+  if (stretch && stretchAt(stretchesOf(manifest), selection.trajectory, selection.frame) !== selection.stretch)
+    query.set("explained", stretch.frame + 1);
   const differs = (key) => String(selection[key]) !== String(defaults[key]);
   if (differs("components")) query.set("components", selection.components.map((k) => k + 1).join("."));
   for (const [name, key] of INDICES) if (differs(key)) query.set(name, selection[key] + 1);
@@ -34,7 +41,12 @@ export function fromQuery(manifest, text) {
   if (components) patch.components = components.split(".").map((k) => Number(k) - 1);
   for (const name of [...TEXTS, "palette"]) if (query.has(name)) patch[name] = query.get(name);
   for (const name of NUMBERS) if (number(name) !== null) patch[name] = number(name);
-  return changed(manifest, initialSelection(manifest), patch);
+  const start = changed(manifest, { ...initialSelection(manifest), stretch: -1 }, patch);
+  const explained = number("explained") - 1;
+  const stretch = stretchesOf(manifest).findIndex(
+    (one) => one.frame === explained && holds(one, start.trajectory, start.frame),
+  );
+  return stretch < 0 ? start : changed(manifest, { ...start, stretch }, {});
 }
 
 /** Everything that an address says is a place. */

@@ -5,48 +5,80 @@ import { createSelection, keepPalette } from "../../kit/shell/page.js";
 import { clockOf, createPlayer } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
 import * as behaviours from "./Behaviours.svelte";
+import * as chooser from "./Chooser.svelte";
 import * as causes from "./Causes.svelte";
 import * as components from "./Components.svelte";
 import * as interventions from "./Interventions.svelte";
+import * as map from "./Map.svelte";
+import * as now from "./Now.svelte";
+import * as play from "./Play.svelte";
 import * as player from "./Player.svelte";
 import * as remembering from "./Remembering.svelte";
 import * as simulator from "./Simulator.svelte";
 import { arraysOf, createNames, following, readMemory } from "./data.js";
-import { changed, choose, pathsOf, TABS } from "./selection.js";
+import { changed, choose, pathsOf, showStretch, TABS } from "./selection.js";
+import { explanation, listed } from "./stretches.js";
+import * as through_time from "./ThroughTime.svelte";
 import * as trust from "./Trust.svelte";
 
 /** Panels of this page in place of others of the same name. */
-export const panels = { player, components, behaviours, causes, remembering, interventions, simulator, trust };
+export const panels = {
+  ...{ chooser, play, player, through_time, map, now, trust },
+  ...{ components, behaviours, causes, remembering, interventions, simulator },
+};
 
 /** Kinds of sections that this page's own panels draw. */
 export const sections = ["trajectories", "states", "state_map", "stretches", "interventions", "simulator"];
 
 /** Panels by slot; `tabs` are below the others, one at a time; `aside` opens at the side. */
 export const layout = {
-  navigation: [],
-  main: ["player"],
-  legend: [],
+  navigation: ["chooser"],
+  main: ["play", "player", "through_time"],
+  legend: ["map", "now"],
   tabs: TABS,
   aside: ["notes", "trust", "help"],
 };
 
-export const labels = { navigation: "Stretches", tabs: "Analyses", skip: "Skip to the player" };
+/** Widths of the slots `navigation` and `legend`. */
+export const side = "clamp(220px, 18vw, 300px)";
+export const beside = "clamp(280px, 25vw, 420px)";
 
-export const aliases = { memory: "remembering", state_map: "map", states: "components" };
+export const labels = { navigation: "Stretches", legend: "State", tabs: "Analyses", skip: "Skip to the player" };
+
+export const aliases = { memory: "remembering", state_map: "map", states: "components", stretches: "through_time" };
 
 export function problemWith({ trajectories }) {
   return trajectories.length ? null : "This page has no episodes: its section “trajectories” is missing.";
 }
 
 export const keys = [
+  { keys: [",", "."], action: "stretch", text: "previous or next stretch of the list", letter: true },
   { keys: ["[", "]"], action: "episode", text: "previous or next episode", letter: true },
+  { keys: ["g"], action: "target", text: "target whose causes are shown", letter: true },
+  {
+    keys: ["p"],
+    action: "path",
+    text: "causes through memory, memory and the world, or their difference",
+    letter: true,
+  },
   { keys: ["1", "2", "3", "4", "5", "6"], show: "1 to 6", action: "tab", text: "tab below", letter: true },
 ];
 
 /** Stops of the tour: panel, title, text. */
-export const tour = [["player", "Player", "The episode's frames and numbers. Click a track to go there."]];
+export const tour = [
+  ["chooser", "What to look at", "Moments whose causes were computed. Click one to go there."],
+  ["player", "Player", "What the agent saw, did and expected, and the components of its state over time."],
+  ["through_time", "What caused it", "Which places of earlier frames an output depends on, and how far back."],
+  ["map", "State map", "Every step is a point; similar states are near each other. The line is this episode's path."],
+  ["now", "Components", "The state at this step, and the components that caused the output. Press ? for help."],
+];
 
-const EXPLANATIONS = [];
+const EXPLANATIONS = [
+  {
+    title: "What gradients tell, and what they do not",
+    text: "All maps and bars of causes are gradients: they say how strongly an output depends on small changes. Where the network saturates, they miss causes; where it is steep, they exaggerate. Through the simulator, gradients pass sampled states and actions as if they had not been sampled, so they are estimates, and only as good as the simulator: look at its quality first.",
+  },
+];
 
 /** @param {ReturnType<import("../../kit/shell/page.js").createShell>} shell */
 export function create(shell, query) {
@@ -65,6 +97,8 @@ export function create(shell, query) {
     selection,
     ({ trajectory }) => memory.states?.coordinates[trajectory] ?? null,
   );
+  const stretches = memory.stretches?.stretches ?? [];
+  const explained = following(shell.chunks, selection, ({ stretch }) => stretches[stretch]?.chunk);
   const page = {
     ...shell,
     manifest,
@@ -80,6 +114,11 @@ export function create(shell, query) {
     coordinates,
     seriesArrays: arraysOf(series),
     coordinateArrays: arraysOf(coordinates),
+    /** The resource of the stretch that is shown, and what it says of the target's causes; null where it does not. */
+    explained,
+    explanation: derived([selection, explained], ([{ stretch, target, path }, { chunk }]) =>
+      chunk && stretches[stretch] ? explanation(chunk.arrays, stretches[stretch], target, path) : null,
+    ),
     explanations: [...EXPLANATIONS, ...shell.manifest.explanations],
     names: createNames(manifest),
     /** A frame in words. */
@@ -87,6 +126,7 @@ export function create(shell, query) {
     hasPanel: (name) => !["find", "export"].includes(name),
     facts: [manifest.env_name, manifest.agent.network],
   };
+  page.turnStretch = (sign) => turnStretch(page, sign);
   page.actions = actionsOf(page);
   return page;
 }
@@ -110,8 +150,24 @@ function clockOver(selection, lengths) {
   });
 }
 
-function actionsOf({ selection }) {
+/** Go to the stretch after the one that is shown, or before it, among those that are listed. */
+function turnStretch(page, sign) {
+  const { memory, names, selection } = page;
+  const all = listed(memory.stretches?.stretches ?? [], selection.now, get(names).label);
+  const at = all.indexOf(selection.now.stretch);
+  const next = at < 0 ? all.at(sign < 0 ? -1 : 0) : all[at + sign];
+  if (next !== undefined) showStretch(page, next);
+}
+
+const turn = (list, now) => list[(list.indexOf(now) + 1) % list.length];
+
+function actionsOf(page) {
+  const { selection, manifest, memory } = page;
+  const targets = (memory.stretches?.targets ?? []).map(({ id }) => id);
   return {
+    stretch: (key) => page.turnStretch(key === "," ? -1 : 1),
+    target: () => selection.change({ target: turn(targets, selection.now.target) }),
+    path: () => selection.change({ path: turn(pathsOf(manifest), selection.now.path) }),
     episode: (key) => selection.change({ trajectory: selection.now.trajectory + (key === "[" ? -1 : 1), frame: 0 }),
     tab: (key) => selection.change({ tab: TABS[Number(key) - 1] }),
   };

@@ -1,9 +1,11 @@
 // The selection: one value that every panel shows and the address holds.
+import { holds, stretchAt } from "./stretches.js";
 
 /**
  * @typedef {object} Selection
  * @property {number} trajectory the episode that is shown
  * @property {number} frame
+ * @property {number} stretch index of the stretch that is shown, or -1: it stays while its window holds the frame
  * @property {"all" | "episode" | "behaviour" | "direction"} choice which stretches the chooser lists
  * @property {"any" | "top" | "middle" | "bottom"} end of the direction, for that choice
  * @property {"any" | "now"} when "now": only stretches that hold the step that is shown
@@ -12,7 +14,8 @@
  * @property {number} behaviour that is looked at
  * @property {string} target whose causes are shown: "value", "action", "direction-3"
  * @property {"memory" | "whole" | "world"} path that causes take: "world" is what the whole adds to memory alone
- * @property {"stretch" | "frame"} scale what has full opacity: the largest value of the stretch, or of each of its frames
+ * @property {"path" | "paths" | "frame"} scale what has full opacity: the largest value of the stretch, on this path or on
+ *   any, or of each of its frames
  * @property {number} opacity of maps over frames
  * @property {"standard" | "safe"} palette of outputs; "safe": for color-blind readers
  * @property {string} band which labels of steps have a track: "behaviour" or "cluster"
@@ -26,7 +29,7 @@ const CHOICES = {
   choice: ["all", "episode", "behaviour", "direction"],
   end: ["any", "top", "middle", "bottom"],
   when: ["any", "now"],
-  scale: ["stretch", "frame"],
+  scale: ["path", "paths", "frame"],
   palette: ["standard", "safe"],
   band: ["behaviour", "cluster"],
 };
@@ -49,6 +52,7 @@ export function initialSelection(manifest) {
   return {
     trajectory: first?.trajectory ?? 0,
     frame: first?.frame ?? 0,
+    stretch: first ? 0 : -1,
     ...Object.fromEntries(Object.entries(CHOICES).map(([key, [initial]]) => [key, initial])),
     palette: manifest.view?.palette ?? CHOICES.palette[0],
     band: behaviourCount(manifest) ? "behaviour" : "cluster",
@@ -69,10 +73,14 @@ const whole = (value, low, high) => Math.round(clamp(value, low, high));
 /** A selection with a change made, everything in range. @returns {Selection} */
 export function changed(manifest, selection, patch) {
   const { trajectories } = manifest;
+  const stretches = manifest.memory.stretches?.stretches ?? [];
   const next = { ...selection, ...patch };
   const initial = initialSelection(manifest);
   next.trajectory = whole(next.trajectory, 0, trajectories.length - 1);
   next.frame = whole(next.frame, 0, trajectories[next.trajectory].steps - 1);
+  const { trajectory, frame } = next;
+  if (!stretches[next.stretch] || !holds(stretches[next.stretch], trajectory, frame))
+    next.stretch = stretchAt(stretches, trajectory, frame);
   for (const key of Object.keys(CHOICES)) if (!CHOICES[key].includes(next[key])) next[key] = initial[key];
   if ("components" in patch) {
     const known = [...new Set(next.components)].filter((k) => Number.isInteger(k) && k >= 0);
@@ -90,6 +98,12 @@ export function changed(manifest, selection, patch) {
 }
 
 const longest = (trajectories) => Math.max(16, ...trajectories.map(({ steps }) => steps));
+
+/** Go to the explained step of a stretch. */
+export function showStretch({ manifest, selection }, stretch) {
+  const { trajectory, frame } = manifest.memory.stretches.stretches[stretch];
+  selection.change({ stretch, trajectory, frame });
+}
 
 /** Look at a direction; `more`: give it a track beside the others, or take it away. */
 export function choose({ selection }, component, more = false) {
