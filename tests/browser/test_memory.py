@@ -1,0 +1,318 @@
+"""The page of an agent's memory: chooser, player, causes through time, state map, bars, compared with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.browser.memory_pages import COLUMNS, LENGTHS, ROWS, WINDOW, MemoryPage, write_memory_page
+from tests.browser.pages import Visitor, read_canvas
+from tests.browser.test_accessibility import violations
+
+Open = Callable[..., Visitor]
+COLORS = {
+    ("value", "standard"): ((240, 68, 68), (15, 187, 187)),
+    ("policy", "standard"): ((68, 68, 230), (187, 187, 25)),
+    ("value", "safe"): ((230, 159, 0), (204, 121, 167)),
+}
+"""Colors of what raises and what lowers a target."""
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> MemoryPage:
+    return write_memory_page(tmp_path_factory.mktemp("memory"))
+
+
+@pytest.fixture
+def open_memory(open_page: Open, memory: MemoryPage) -> Open:
+    """`open_memory(query)` opens the page and waits until the step and its stretch are drawn."""
+
+    def open_at(query: str = "", page: MemoryPage = memory, **options: object) -> Visitor:
+        visitor: Visitor = open_page(page.directory, query, wait=False, **options)
+        settle(visitor)
+        return visitor
+
+    return open_at
+
+
+def settle(visitor: Visitor) -> None:
+    visitor.page.wait_for_function(
+        """() => {
+          const { trajectory, frame, stretch } = window.rlClarity?.state() ?? {};
+          const shown = document.querySelector("[data-testid=observation-canvas]")?.dataset.frame;
+          const strip = document.querySelectorAll("[data-testid=strip-canvas]:not([data-frame=''])");
+          const drawn = stretch < 0 || strip.length || document.querySelector("[data-testid=no-target]");
+          return shown === `${trajectory}/${frame}` && drawn && document.querySelector("[data-track=component-1]");
+        }"""
+    )
+
+
+def values(page: MemoryPage, stretch: int, target: int, path: str) -> np.ndarray:
+    """What a stretch's chunk says, decoded (n, h, w)."""
+    arrays = page.stretches[stretch]
+    if path == "world":
+        return values(page, stretch, target, "whole") - values(page, stretch, target, "memory")
+    return np.asarray(arrays[path][target] * (arrays[f"{path}.scale"][target] / 127))
+
+
+def strip_image(visitor: Visitor, frame: int) -> np.ndarray:
+    """The grid over a frame of the strip (64, 64, 4), not premultiplied."""
+    step = visitor.page.locator(f"[data-testid=strip-step][data-frame='{frame}']")
+    step.scroll_into_view_if_needed()
+    canvas = step.get_by_test_id("strip-canvas")
+    visitor.page.wait_for_function(
+        f"""() => document.querySelector("[data-testid=strip-step][data-frame='{frame}'] "
+            + "[data-testid=strip-canvas]")?.dataset.frame?.endsWith("/{frame}")"""
+    )
+    return read_canvas(canvas)
+
+
+def at_cells(image: np.ndarray) -> np.ndarray:
+    """The pixels beside the middles of the grid's cells (h, w, 4)."""
+    size = image.shape[0] // ROWS
+    middle = image.reshape(ROWS, size, COLUMNS, size, 4)
+    return np.asarray(middle[:, size // 2 - 1 : size // 2 + 1, :, size // 2 - 1 : size // 2 + 1].mean((1, 3)))
+
+
+def bars(visitor: Visitor, testid: str) -> list[float]:
+    rows = visitor.by(testid).locator("tr")
+    numbers: list[float] = rows.evaluate_all("rows => rows.map((row) => Number(row.dataset.value))")
+    return numbers
+
+
+def listed(visitor: Visitor) -> list[int]:
+    entries: list[int] = (
+        visitor.by("stretches").locator("li").evaluate_all("all => all.map((one) => +one.dataset.stretch)")
+    )
+    return entries
+
+
+def test_the_first_stretch_is_shown(open_memory: Open, memory: MemoryPage) -> None:
+    visitor = open_memory()
+    assert (visitor.state()["stretch"], visitor.state()["frame"]) == (0, LENGTHS[0] // 2)
+    t = LENGTHS[0] // 2
+    series, facts = memory.series[0], visitor.text("facts")
+    assert visitor.text("step-number") == str(t + 1)
+    taken = series["actions"][t]
+    assert f"{100 * series['probabilities'][t, taken]:.0f}" in facts
+    shown = float(facts.split("value ")[1].split()[0].replace("\u2212", "-"))
+    assert shown == pytest.approx(series["values"][t], rel=0.01)
+    assert f"behaviour {memory.coordinates[0]['behaviour'][t] + 1}" in facts
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "palette"),
+    [("value", "memory", "standard"), ("direction-3", "world", "standard"), ("value", "whole", "safe")],
+)
+def test_colors_of_the_strip_are_those_of_the_numbers(
+    open_memory: Open, memory: MemoryPage, target: str, path: str, palette: str
+) -> None:
+    visitor = open_memory(f"?episode=1&step=31&target={target}&path={path}&palette={palette}")
+    grids = values(memory, 0, {"value": 0, "direction-3": 2}[target], path)
+    raising, lowering = COLORS["value" if target == "value" else "policy", palette]
+    for back in (0, 3):
+        grid = grids[WINDOW - 1 - back] / np.abs(grids).max()
+        pixels = at_cells(strip_image(visitor, 30 - back))
+        assert np.abs(pixels[..., 3] / 255 - np.abs(grid)).max() < 0.12
+        for sign, color in ((1, raising), (-1, lowering)):
+            clear = sign * grid > 0.3
+            assert clear.any()
+            assert np.abs(pixels[clear][:, :3] - color).max() < 6
+    steps = visitor.by("strip-step").evaluate_all("all => all.map((one) => [+one.dataset.raises, +one.dataset.lowers])")
+    wanted = np.stack([np.maximum(grids, 0).sum((1, 2)), np.maximum(-grids, 0).sum((1, 2))], 1)
+    np.testing.assert_allclose(steps, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_bars_are_coordinates_now_and_causes(open_memory: Open, memory: MemoryPage) -> None:
+    visitor = open_memory("?episode=1&step=31&target=action&path=whole")
+    scales = np.concatenate([one["coordinates"] for one in memory.coordinates]).std(0)
+    np.testing.assert_allclose(bars(visitor, "bars-now"), memory.coordinates[0]["coordinates"][30] / scales, rtol=1e-4)
+    components = memory.stretches[0]["whole.components"][1]
+    np.testing.assert_allclose(bars(visitor, "bars-caused"), components.sum(0), rtol=1e-4, atol=1e-5)
+    visitor.page.locator("[data-testid=strip-step][data-frame='28']").hover()
+    np.testing.assert_allclose(bars(visitor, "bars-caused"), components[WINDOW - 3], rtol=1e-4)
+    assert "at step 29" in visitor.text("bars-caused")
+
+
+def test_names_of_bars_choose_components_and_tracks(open_memory: Open, memory: MemoryPage) -> None:
+    visitor = open_memory()
+    names = visitor.by("bars-now").get_by_role("button")
+    names.nth(2).click()
+    names.nth(4).click(modifiers=["Shift"])
+    assert visitor.state()["components"] == [2, 4]
+    scales = np.concatenate([one["coordinates"] for one in memory.coordinates]).std(0)
+    for k in (2, 4):
+        shown = visitor.track(f"component-{k + 1}").locator(".value").inner_text()
+        wanted = memory.coordinates[0]["coordinates"][30, k] / scales[k]
+        assert float(shown.replace("\u2212", "-")) == pytest.approx(wanted, rel=0.01)
+
+
+def test_the_band_shows_the_behaviour_of_each_step(open_memory: Open, memory: MemoryPage) -> None:
+    visitor = open_memory()
+    image = read_canvas(visitor.track("band").locator("canvas"))
+    steps = np.arange(LENGTHS[0])
+    columns = ((steps + 0.5) * image.shape[1] / LENGTHS[0]).astype(int)
+    pixels = image[image.shape[0] // 2, columns]
+    hues = np.array([(230, 159, 0), (86, 180, 233), (0, 158, 115)])
+    labels = memory.coordinates[0]["behaviour"]
+    assert (pixels[labels < 0, 3] == 0).all()
+    assert np.abs(pixels[labels >= 0, :3] - hues[labels[labels >= 0]]).max() <= 3
+
+
+def test_a_frame_of_the_strip_leads_to_its_step(open_memory: Open) -> None:
+    visitor = open_memory("?episode=1&step=31")
+    visitor.page.locator("[data-testid=strip-step][data-frame='28'] button").click()
+    state = visitor.state()
+    assert (state["frame"], state["stretch"]) == (28, 0)
+    assert visitor.by("strip-step").count() == WINDOW
+
+
+def test_steps_without_a_stretch_say_so_and_lead_to_the_nearest(open_memory: Open) -> None:
+    visitor = open_memory("?episode=1&step=5")
+    assert "Step 5 of episode 1 is in no stretch" in visitor.text("no-stretch")
+    assert "no stretch" in visitor.text("bars-caused")
+    visitor.click("to-nearest")
+    assert (visitor.state()["stretch"], visitor.state()["frame"]) == (0, 30)
+    visitor.page.get_by_role("button", name="Undo").click()
+    assert visitor.state()["frame"] == 4
+
+
+def test_a_target_that_a_stretch_lacks_offers_others(open_memory: Open) -> None:
+    visitor = open_memory("?episode=2&step=46&target=direction-3")
+    assert "does not explain \u201cICA 4\u201d" in visitor.text("no-target")
+    visitor.by("no-target").get_by_role("button", name="action taken").click()
+    assert visitor.state()["target"] == "action"
+    assert visitor.by("strip-step").count() == WINDOW
+
+
+def test_the_chooser_lists_what_is_asked_for(open_memory: Open, memory: MemoryPage) -> None:
+    visitor = open_memory()
+    assert len(listed(visitor)) == 12
+    visitor.by("choice").select_option("direction")
+    visitor.by("choice-component").select_option("2")
+    assert listed(visitor) == [5], "the second stretch of the third episode"
+    visitor.by("choice-end").select_option("top")
+    assert listed(visitor) == []
+    visitor.by("choice").select_option("behaviour")
+    visitor.by("choice-behaviour").select_option("0")
+    assert listed(visitor) == [6, 7]
+    visitor.by("choice").select_option("all")
+    visitor.by("search").fill("episode 5")
+    assert listed(visitor) == [8, 9]
+    visitor.by("stretches").locator("button").last.click()
+    settle(visitor)
+    assert (visitor.state()["trajectory"], visitor.state()["frame"]) == (4, LENGTHS[4] - 4)
+    visitor.by("search").fill("")
+    visitor.by("when-now").check()
+    assert listed(visitor) == [9]
+    assert visitor.text("stretch-count") == "1 of 12 stretches"
+
+
+def test_keys_move_through_stretches_targets_paths_and_tabs(open_memory: Open) -> None:
+    visitor = open_memory()
+    visitor.press(".", ".")
+    assert visitor.state()["stretch"] == 2
+    visitor.press(",")
+    assert (visitor.state()["stretch"], visitor.state()["frame"]) == (1, LENGTHS[0] - 4)
+    visitor.press("g", "p", "p")
+    assert (visitor.state()["target"], visitor.state()["path"]) == ("action", "world")
+    visitor.press("3")
+    assert visitor.state()["tab"] == "causes"
+    visitor.press("]")
+    assert (visitor.state()["trajectory"], visitor.state()["frame"]) == (1, 0)
+    visitor.press("?")
+    keys = visitor.text("keys")
+    assert "previous or next stretch of the list" in keys
+    assert "target whose causes are shown" in keys
+
+
+def test_the_address_and_undo_hold_the_selection(open_memory: Open) -> None:
+    visitor = open_memory("?episode=3&step=20&path=whole&components=2.4&tab=behaviours&search=ica")
+    state = visitor.state()
+    assert (state["trajectory"], state["frame"], state["path"]) == (2, 19, "whole")
+    assert (state["components"], state["tab"], state["search"]) == ([1, 3], "behaviours", "ica")
+    visitor.by("path").select_option("world")
+    visitor.page.wait_for_url("**path=world*")
+    visitor.page.get_by_role("button", name="Undo").click()
+    assert visitor.state()["path"] == "whole"
+
+
+def test_tabs_are_chosen_by_arrow_keys(open_memory: Open) -> None:
+    visitor = open_memory()
+    visitor.by("tab-components").focus()
+    visitor.press("ArrowLeft")
+    assert visitor.state()["tab"] == "simulator"
+    assert visitor.by("tab-simulator").evaluate("tab => tab === document.activeElement")
+    visitor.press("Home", "ArrowRight")
+    assert visitor.by("tab-behaviours").get_attribute("aria-selected") == "true"
+    assert visitor.by("panel-behaviours").is_visible()
+    assert visitor.state()["frame"] == 30, "arrows move the page's frame elsewhere only"
+
+
+def test_the_map_of_three_dimensions_turns(open_memory: Open, memory: MemoryPage) -> None:
+    visitor = open_memory()
+    assert visitor.by("state-map").get_attribute("data-path") == str(LENGTHS[0])
+    before = read_canvas(visitor.by("state-map-points"))
+    visitor.by("state-map").focus()
+    visitor.press("ArrowRight", "ArrowRight", "ArrowDown")
+    after = read_canvas(visitor.by("state-map-points"))
+    assert np.abs(before - after).max() > 0
+    visitor.click("map-front")
+    assert np.array_equal(read_canvas(visitor.by("state-map-points")), before)
+    visitor.by("map-choice").select_option("1")
+    assert visitor.by("map-turn").count() == 0, "a map in the plane does not turn"
+
+
+def test_points_of_the_map_lie_where_numpy_turns_them(open_memory: Open, memory: MemoryPage) -> None:
+    visitor = open_memory()
+    visitor.by("map-color").select_option("behaviour")
+    visitor.by("state-map").focus()
+    visitor.press("ArrowRight", "ArrowDown")
+    axes = np.stack([memory.points[key] for key in "xyz"])
+    low, high = axes.min(1, keepdims=True), axes.max(1, keepdims=True)
+    x, y, z = 2 * (axes - low) / (high - low) - 1
+    radius, angle = np.sqrt(x**2 + y**2 + z**2).max(), 0.12
+    turned = np.stack(
+        [
+            x * np.cos(angle) + z * np.sin(angle),
+            y * np.cos(angle) - (z * np.cos(angle) - x * np.sin(angle)) * np.sin(angle),
+        ]
+    )
+    image = read_canvas(visitor.by("state-map-points"))
+    height, width = image.shape[:2]
+    columns = 10 + (turned[0] + radius) / (2 * radius) * (width - 20)
+    rows = height - 10 - (turned[1] + radius) / (2 * radius) * (height - 20)
+    assert (image[rows.round().astype(int), columns.round().astype(int), 3] == 255).mean() > 0.99
+
+
+def test_pages_without_a_simulator_have_one_path(open_page: Open, tmp_path_factory: pytest.TempPathFactory) -> None:
+    page = write_memory_page(tmp_path_factory.mktemp("alone"), with_simulator=False)
+    visitor = open_page(page.directory, "?path=whole", wait=False)
+    settle(visitor)
+    assert visitor.state()["path"] == "memory"
+    assert visitor.by("path").count() == 0
+
+
+def test_pages_that_lack_sections_open(open_page: Open, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def only_play(manifest: dict[str, Any]) -> None:
+        manifest["sections"] = manifest["sections"][:1]
+
+    page = write_memory_page(tmp_path_factory.mktemp("play"), edit=only_play)
+    visitor = open_page(page.directory, wait=False)
+    visitor.page.wait_for_selector("[data-testid=observation-canvas][data-frame='0/0']")
+    assert "No step is explained" in visitor.text("no-stretches")
+    assert "no state map" in visitor.text("panel-map")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_accessible(open_memory: Open, axe: str, scheme: str) -> None:
+    visitor = open_memory(color_scheme=scheme)
+    assert violations(visitor, axe) == []
+
+
+def test_narrow_windows_do_not_scroll_sideways(open_memory: Open) -> None:
+    visitor = open_memory(viewport={"width": 390, "height": 844})
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
