@@ -45,7 +45,7 @@ def settle(visitor: Visitor) -> None:
           const shown = document.querySelector("[data-testid=observation-canvas]")?.dataset.frame;
           const strip = document.querySelectorAll("[data-testid=strip-canvas]:not([data-frame=''])");
           const drawn = stretch < 0 || strip.length || document.querySelector("[data-testid=no-target]");
-          return shown === `${trajectory}/${frame}` && drawn && document.querySelector("[data-track=component-1]");
+          return shown === `${trajectory}/${frame}` && drawn && document.querySelector("[data-track^=component-]");
         }"""
     )
 

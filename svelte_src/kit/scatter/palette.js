@@ -21,8 +21,11 @@ export function scaleColor(share, theme) {
   return SCALE[below].map((level, i) => Math.round(level + (at - below) * (SCALE[below + 1][i] - level)));
 }
 
+/** Of what is in no category, whose number is -1. */
+const NONE = "#9a9a9a";
+
 /** The color of a category, as hex. */
-export const categoryColor = (value) => SAFE_HUES[value % SAFE_HUES.length];
+export const categoryColor = (value) => (value < 0 ? NONE : SAFE_HUES[value % SAFE_HUES.length]);
 
 /** Numbers that have the first and the last color: without a hundredth at each end, unless all others are equal. */
 export function colorLimits(values) {
@@ -36,7 +39,8 @@ export function colorLimits(values) {
 export function pointColors(values, kind, theme) {
   if (kind === "category") {
     const hues = SAFE_HUES.map((hue) => packed(parseHex(hue)));
-    return Uint32Array.from(values, (value) => hues[value % hues.length]);
+    const none = packed(parseHex(NONE));
+    return Uint32Array.from(values, (value) => (value < 0 ? none : hues[value % hues.length]));
   }
   const [low, high] = colorLimits(values);
   const steps = Uint32Array.from({ length: 256 }, (_, i) => packed(scaleColor(i / 255, theme)));

@@ -91,3 +91,11 @@ test("points in space turn about the vertical and the horizontal axis, and stay 
   near(space.turned({ yaw: 0, pitch: Math.PI / 2 }).y, [1, 1, -1]);
   assert.ok(Math.abs(space.ranges[0][1] - Math.sqrt(3)) < 1e-6);
 });
+
+test("what is in no category is grey", () => {
+  const grey = packed([154, 154, 154]);
+  assert.deepEqual(
+    [...pointColors(Int32Array.of(-1, 16, 0), "category", "light")],
+    [grey, ...pointColors(Int32Array.of(0, 0), "category", "light")],
+  );
+});
