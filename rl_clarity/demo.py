@@ -12,9 +12,9 @@ from rl_clarity import pipeline
 from rl_clarity.comparison import compare
 from rl_clarity.errors import CheckpointError
 from rl_clarity.memory.page import explain_memory
-from rl_clarity.models import PREFIX, names, path_of, series_names
+from rl_clarity.models import names, path_of, series_names
 from rl_clarity.pages.results import Page
-from rl_clarity.resources import models_directory
+from rl_clarity.resources import PREFIX, models_directory
 
 MODEL = "coinrun"
 SAMPLES = "coinrun.samples.npz"

@@ -22,7 +22,7 @@ class PlayOptions:
 
     episodes: int = 60
     """Number of episodes."""
-    max_steps: int = 256
+    max_steps: int = 160
     """Play stops after this many steps for each episode, on average."""
     greedy: bool = False
     """Take the most likely action instead of sampling one, and no random actions."""

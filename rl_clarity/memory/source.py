@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.analyses.analysis import Subject
+from rl_clarity.errors import OptionError
 from rl_clarity.pages.files import path_in
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.directions import Directions
@@ -70,8 +71,10 @@ def direction_names(directions: Directions) -> list[str]:
 
 
 def source_of(subject: Subject) -> MemorySource:
-    """What a page is made from."""
-    source: MemorySource = subject.metadata["memory"]
+    """What a page is made from; raises OptionError for a page that was not made by `explain_memory`."""
+    source: MemorySource | None = subject.metadata.get("memory")
+    if source is None:
+        raise OptionError("pages about memory are made by explain_memory (rl-clarity memory)")
     return source
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.capabilities import has
+from rl_clarity.agents.protocol import Tensor
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work, slices
 from rl_clarity.keys import to_plain
@@ -22,6 +23,7 @@ from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import Fitted
 from rl_clarity.world_models.gradients import Target, flat_state, saliency_through_time
+from rl_clarity.world_models.simulation import Simulation
 
 CHOICE = "stretches/choice"
 """The task that chooses the windows."""
@@ -183,7 +185,8 @@ def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
     groups: dict[tuple[int, int], list[tuple[int, Mapping[str, Any]]]] = {}
     for number, one in stretches:  # those of a shape are computed together
         groups.setdefault((one["frame"] - one["first"] + 1, len(one["targets"])), []).append((number, one))
-    chunks, done = [], 0
+    chunks: list[dict[str, Any]] = []
+    done = 0
     for (steps, _), members in sorted(groups.items()):
         for few in slices(len(members), AT_ONCE):
             batch = members[few]
@@ -240,16 +243,17 @@ def _simulated(
     import tensorflow as tf
 
     simulator, context = source.required_simulator, source.context
-    targets: list[Target] = []
-    for name, score in outputs.items():
-        if name == "value":
-            targets.append("value")
-        else:
-            of_actions = np.stack([score[action] for action in range(len(score))], axis=1).astype(np.float32)
-            targets.append(lambda simulation, at, w=of_actions: tf.reduce_sum(simulation.steps[at].heads[0] * w, 1))
-    for number in range(weights.shape[1]):
+
+    def action(simulation: Simulation, at: int) -> Tensor:
+        of_actions = np.stack([outputs["action"][i] for i in range(len(outputs["action"]))], axis=1)
+        return tf.reduce_sum(simulation.steps[at].heads[0] * of_actions.astype(np.float32), 1)
+
+    def direction(number: int, simulation: Simulation, at: int) -> Tensor:
         of_units = weights[:, number].astype(np.float32)
-        targets.append(lambda simulation, at, w=of_units: tf.reduce_sum(flat_state(simulation.steps[at].state) * w, 1))
+        return tf.reduce_sum(flat_state(simulation.steps[at].state) * of_units, 1)
+
+    targets: list[Target] = [action if name == "action" else "value" for name in outputs]
+    targets += [partial(direction, number) for number in range(weights.shape[1])]
     first = rows - steps + 1
     before = np.stack([data.observations(first - context + i) for i in range(context)], axis=1)
     state = [np.asarray(part) for part in simulator.split_state(data.states[first])]

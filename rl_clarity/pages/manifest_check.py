@@ -21,12 +21,14 @@ _METHOD = {
     "percentile": {VALUES: float},
 }
 _TRAJECTORY = {"steps": int, "series": str, "frames": [str]}
+_STRETCH = {"trajectory": int, "first": int, "frame": int, "targets": [str], "chunk": str}
 _SECTIONS: Mapping[str, Any] = {
     "trajectories": {"segment": int, "trajectories": [_TRAJECTORY]},
     "attribution": {"outputs": [_OUTPUT], "layers": [_LAYER]},
     "features": {"layers": {VALUES: {}}},
     "saliency": {"every": int, "methods": [_METHOD]},
     "state_map": {"maps": [{"source": str, "method": str, "chunk": str}], "colors": [{"key": str}]},
+    "stretches": {"paths": [str], "stretches": [_STRETCH]},
     "training": {"checkpoints": [{"agent": str, "name": str}], "reference": {"agent": str, "shown": [str]}},
 }
 _MANIFEST = {

@@ -147,7 +147,7 @@ def _maps(fitted: Fitted) -> Part:
             method,  # type: ignore[arg-type]
             perplexity=map_perplexity(len(rows)),
             seed=options.seed,
-            dimensions=options.map_dimensions,  # type: ignore[arg-type]
+            dimensions=options.map_dimensions,
         )[0]
     colors = cards.map_colors(data, fitted.coordinates, fitted.clusters)
     return Part(arrays | {f"map.color.{name}": values[rows] for name, values in colors.items()})

@@ -77,10 +77,9 @@ def load_simulator(path: str | os.PathLike[str], agent: Agent) -> Simulator:
 
     Raises CheckpointError for a missing or damaged file, OptionError for an agent that it was not made for.
     """
-    text = os.fspath(path)
-    file = Path(path)
-    if text.startswith(PREFIX):
-        file = models_directory() / f"{text.removeprefix(PREFIX)}{INCLUDED}"
+    name, file = os.fspath(path), Path(path)
+    if name.startswith(PREFIX):
+        file = models_directory() / f"{name.removeprefix(PREFIX)}{INCLUDED}"
     network = check_agent(agent)
     if not file.exists():
         raise CheckpointError(f"{file} does not exist")

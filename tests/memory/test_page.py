@@ -141,7 +141,7 @@ def test_an_interrupted_call_is_resumed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setitem(memory_states._WRITERS, "memory", interrupt)  # type: ignore[arg-type]
+        patch.setitem(memory_states._WRITERS, "memory", interrupt)
         with pytest.raises(KeyboardInterrupt):
             rl_clarity.explain_memory(checkpoint, tmp_path / "page", **OPTIONS)
     assert not rl_clarity.open_results(tmp_path / "page").manifest["complete"]
