@@ -155,8 +155,6 @@ def choose_stretches(
         for behaviour, (trajectory, frame) in enumerate(clips[:, example])
         if trajectory >= 0
     ]
-    possible = np.flatnonzero(time > context)
-    anywhere = [(int(row), {"kind": "episode"}) for row in possible[_spread(len(possible), count)]]
     chosen: dict[int, list[dict[str, Any]]] = {}
 
     def take(candidates: Sequence[tuple[int, dict[str, Any]]], most: int) -> None:
@@ -168,8 +166,8 @@ def choose_stretches(
 
     take(examples, count // 2)
     take(of_behaviours, len(chosen) + count // 4)
-    left = count - len(chosen)
-    take([anywhere[i] for i in _spread(len(anywhere), left)], count)
+    others = np.setdiff1d(np.flatnonzero(time > context), list(chosen))
+    take([(int(row), {"kind": "episode"}) for row in others[_spread(len(others), count - len(chosen))]], count)
     return chosen
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.cli import main
-from rl_clarity.errors import OptionError
+from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.memory import states as memory_states
 from rl_clarity.memory.page import RECORDINGS
 from rl_clarity.pages.results import Results
@@ -108,6 +108,11 @@ def test_examples_of_directions_are_steps_of_trajectories(results: Results, anal
             coordinates = results.chunk(states["coordinates"][trajectory])["coordinates"]
             expected = analysis.arrays["coordinates"][row] - analysis.arrays["coordinates"].mean(axis=0)
             np.testing.assert_allclose(coordinates[frame], expected, atol=1e-5)
+
+
+def test_a_page_without_windows_says_so(results: Results) -> None:
+    with pytest.raises(ClarityError, match="no section 'stretches'"):
+        results.stretch(0)
 
 
 def test_the_map_has_the_colors_of_states(results: Results, analysis: rl_clarity.StateAnalysis) -> None:
