@@ -1,4 +1,5 @@
 // The manifest (docs/page-format.md) as stores and components use it.
+import { numberRanges } from "../kit/shell/format.js";
 
 const FORMAT = "rl-clarity-page";
 const VERSION = 2;
@@ -138,13 +139,4 @@ export function missingParts(manifest) {
 const numbers = (items, holds) => items.map((item, i) => (holds(item, i) ? i + 1 : 0)).filter(Boolean);
 
 /** "trajectory 2", "trajectories 1, 3 to 8" */
-function trajectoryNumbers(list) {
-  const runs = [];
-  for (const number of list) {
-    const run = runs.at(-1);
-    if (run && run[1] === number - 1) run[1] = number;
-    else runs.push([number, number]);
-  }
-  const texts = runs.map(([first, last]) => (first === last ? `${first}` : `${first} to ${last}`));
-  return `${list.length === 1 ? "trajectory" : "trajectories"} ${texts.join(", ")}`;
-}
+const trajectoryNumbers = (list) => `${list.length === 1 ? "trajectory" : "trajectories"} ${numberRanges(list)}`;

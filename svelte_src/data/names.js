@@ -61,12 +61,14 @@ export const naming = (manifest, given) => ({
   count: Object.keys(given).length,
   /** a feature's name; empty if it has none */
   name: (layer, channel) => featureName(manifest, given, layer, channel),
-  /** "coin (1)", or "feature 1"; "channel 1" at the input, "value" of a saliency method, "rest" for what the features leave out */
+  /** "coin (1)", or "feature 1"; "coin (ICA 1)" where features have labels of their own; "channel 1" at the input, "value" of a saliency method, "rest" for what the features leave out */
   label(layer, channel) {
-    if (channel >= manifest.layers[layer].channels) return "rest";
+    const { channels, kind, labels } = manifest.layers[layer];
+    if (channel >= channels) return "rest";
     const name = featureName(manifest, given, layer, channel);
-    if (name && manifest.layers[layer].kind === "saliency") return name;
-    return name ? `${name} (${channel + 1})` : `${channelWord(manifest.layers[layer]).toLowerCase()} ${channel + 1}`;
+    if (name && kind === "saliency") return name;
+    if (name) return `${name} (${labels?.[channel] ?? channel + 1})`;
+    return labels?.[channel] ?? `${channelWord(manifest.layers[layer]).toLowerCase()} ${channel + 1}`;
   },
   /** the label at the beginning of a text: "coin (1)", or "Feature 1" */
   title(layer, channel) {

@@ -20,6 +20,13 @@ export function column({ data, shape }, k) {
   return out;
 }
 
+/** One row of an array (K, ...), as a list. */
+export function rowOf(array, k) {
+  if (!array) return null;
+  const length = array.data.length / array.shape[0];
+  return Array.from(array.data.subarray(k * length, (k + 1) * length));
+}
+
 /** The sum of each row of a (T, n) array. */
 export function rowSums({ data, shape: [steps, width] }) {
   const out = new Float32Array(steps);

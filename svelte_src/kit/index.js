@@ -2,6 +2,7 @@
 export { default as Bars } from "./graph/Bars.svelte";
 export { default as Chart } from "./graph/Chart.svelte";
 export { default as GraphTrack } from "./graph/GraphTrack.svelte";
+export { default as Histogram } from "./graph/Histogram.svelte";
 export { default as Policy } from "./graph/Policy.svelte";
 export { default as Chip } from "./image/Chip.svelte";
 export { default as EpisodeFrame } from "./image/EpisodeFrame.svelte";
@@ -19,6 +20,8 @@ export {
   outputColor,
   SAFE_HUES,
   saliencyColor,
+  signedColor,
+  signedCss,
   textOn,
   trajectoryColor,
 } from "./image/colors.js";
@@ -28,6 +31,7 @@ export { valuesAt } from "./image/values.js";
 export { default as ExportForms } from "./shell/ExportForms.svelte";
 export { default as Icon } from "./shell/Icon.svelte";
 export { default as Menu } from "./shell/Menu.svelte";
+export { default as NameField } from "./shell/NameField.svelte";
 export { default as Panel } from "./shell/Panel.svelte";
 export { default as Place } from "./shell/Place.svelte";
 export { default as Provenance } from "./shell/Provenance.svelte";

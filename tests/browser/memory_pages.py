@@ -338,15 +338,16 @@ def _simulator(files: LocalDirectory) -> dict[str, Any]:
             "actions": list(LABELS), "displacements": [[0.0, 0.1], [-3.8, 0.2], [4.1, 0.1], [0.3, 2.9]],
             "expected": [[0, 0], [-1, 0], [1, 0], [0, 1]], "agreement": [None, 0.91, 0.97, 0.84],
         },
-        "deletion": None, "films": [_film(files, "simulated", 3)], "context": 3, "horizon": 16,
+        "films": [_film(files, "simulated", 3, sides=4)], "context": 3, "horizon": 16,
         "fit": {"size": "tiny", "steps": 400, "seed": 0},
     }  # fmt: skip
 
 
-def _film(files: LocalDirectory, name: str, world: int) -> str:
-    """An animated PNG of two plays side by side."""
+def _film(files: LocalDirectory, name: str, world: int, sides: int = 2) -> str:
+    """An animated PNG of plays side by side."""
     frames = [
-        Image.fromarray(np.concatenate([draw_frame(world, t), draw_frame(world + 1, t)], 1)) for t in range(0, 32, 2)
+        Image.fromarray(np.concatenate([draw_frame(world + side, t) for side in range(sides)], 1))
+        for t in range(0, 32, 2)
     ]
     buffer = io.BytesIO()
     frames[0].save(buffer, "PNG", save_all=True, append_images=frames[1:], duration=120, loop=0)

@@ -129,6 +129,22 @@ export function hexOf(color, context = document.createElement("canvas").getConte
   return `#${parts.map((part) => Math.round(Number(part)).toString(16).padStart(2, "0")).join("")}`;
 }
 
+/** Colors of numbers above and below zero, which color-blind readers tell apart, too. */
+const SIGNS = {
+  light: { positive: "#b8500a", negative: "#1f5fae" },
+  dark: { positive: "#ffa04d", negative: "#6fb0ff" },
+};
+
+/** The color of a sign as CSS. */
+export const signedCss = (value, theme) => SIGNS[theme][value < 0 ? "negative" : "positive"];
+
+/** The color [red, green, blue] of a share of the largest magnitude, from -1 to 1: the surface's at 0. */
+export function signedColor(share, theme) {
+  const [ground, full] = [CANVAS[theme].surface, signedCss(share, theme)].map(parseHex);
+  const part = Math.min(1, Math.abs(share));
+  return ground.map((level, i) => Math.round(level + part * (full[i] - level)));
+}
+
 /** Black or white, whichever reads better on a color (WCAG relative luminance). */
 export function textOn(color) {
   const [r, g, b] = parseHex(color).map((x) => {

@@ -57,6 +57,17 @@ export const fileName = (text) => text.match(/[\p{L}\p{N}_.]+/gu)?.join("-") ?? 
 /** "frame 12 of trajectory 3", counted from 1. */
 export const frameName = ({ trajectory, frame }) => `trajectory ${trajectory + 1}, frame ${frame + 1}`;
 
+/** Ascending numbers as text: "1, 3 to 8". */
+export function numberRanges(list) {
+  const runs = [];
+  for (const number of list) {
+    const run = runs.at(-1);
+    if (run && run[1] === number - 1) run[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([first, last]) => (first === last ? `${first}` : `${first} to ${last}`)).join(", ");
+}
+
 /** "20 M steps" */
 export function stepsText(step, unit = "steps") {
   if (step === null || step === undefined) return "";

@@ -86,10 +86,3 @@ export function overlaps(arrays, channel, least = 0.25) {
     .filter(({ channel: k, share }) => k !== channel && share >= least)
     .sort((a, b) => b.share - a.share);
 }
-
-/** One row of an array (K, n). */
-export function rowOf(array, channel) {
-  if (!array) return null;
-  const length = array.data.length / array.shape[0];
-  return Array.from(array.data.subarray(channel * length, (channel + 1) * length));
-}

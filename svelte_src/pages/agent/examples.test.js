@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cropOf, examplesOf, KINDS, kindsIn, overlaps, rowOf } from "./examples.js";
+import { cropOf, examplesOf, KINDS, kindsIn, overlaps } from "./examples.js";
+import { rowOf } from "../../data/series.js";
 
 const LAYER = {
   height: 8,

@@ -14,7 +14,7 @@ import * as codec from "./address.js";
 import { nextMatch } from "./find.js";
 import { overlayOf, requestImage } from "./image.js";
 import { createMatches } from "./matches.js";
-import { createNames } from "./names.js";
+import { createNames } from "../../kit/shell/names.js";
 import { changed, chooseChannels, firstTarget, rowTarget, toggleChannel, toggleSolo } from "./selection.js";
 
 /** Kinds of sections that this page's own panels draw. */

@@ -1,4 +1,5 @@
 // The selection in the page's address: `?episode=2&step=41&target=value`, counted from 1, defaults left out.
+import { namesFromTexts, namesToTexts } from "../../data/names.js";
 import { changed, initialSelection } from "./selection.js";
 import { holds, stretchAt } from "./stretches.js";
 
@@ -27,6 +28,7 @@ export function toQuery(manifest, selection, kept = {}) {
   for (const key of [...TEXTS, ...NUMBERS]) if (differs(key)) query.set(key, selection[key]);
   // Other readers may prefer another palette, so only the standard one is left out.
   if (selection.palette !== "standard" || defaults.palette !== "standard") query.set("palette", selection.palette);
+  for (const text of namesToTexts(manifest.named, selection.names)) query.append("name", text);
   return `?${query}`;
 }
 
@@ -41,6 +43,7 @@ export function fromQuery(manifest, text) {
   if (components) patch.components = components.split(".").map((k) => Number(k) - 1);
   for (const name of [...TEXTS, "palette"]) if (query.has(name)) patch[name] = query.get(name);
   for (const name of NUMBERS) if (number(name) !== null) patch[name] = number(name);
+  patch.names = namesFromTexts(manifest.named, query.getAll("name"));
   const start = changed(manifest, { ...initialSelection(manifest), stretch: -1 }, patch);
   const explained = number("explained") - 1;
   const stretch = stretchesOf(manifest).findIndex(
@@ -49,11 +52,15 @@ export function fromQuery(manifest, text) {
   return stretch < 0 ? start : changed(manifest, { ...start, stretch }, {});
 }
 
-/** Everything that an address says is a place. */
-export const placeFromQuery = fromQuery;
+/** The place that a query says; going there leaves names as they are. */
+export function placeFromQuery(manifest, text) {
+  const place = fromQuery(manifest, text);
+  delete place.names;
+  return place;
+}
 
 /** What a note can be on: the step that is shown. */
 export function notePlaces(manifest, selection) {
   const place = `episode ${selection.trajectory + 1}, step ${selection.frame + 1}`;
-  return [{ place, query: toQuery(manifest, selection) }];
+  return [{ place, query: toQuery(manifest, { ...selection, names: {} }) }];
 }

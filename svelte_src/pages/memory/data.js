@@ -1,6 +1,7 @@
 // What a page of a recurrent agent's memory holds, and the chunks of the episode that is shown.
-import { derived, readable } from "svelte/store";
+import { derived } from "svelte/store";
 import { createResource } from "../../data/resource.js";
+import { createNames as createLayerNames } from "../../kit/shell/names.js";
 
 /** Data of the sections, null where the page lacks one (docs/page-format.md). */
 export function readMemory(manifest) {
@@ -34,9 +35,24 @@ export function following(chunks, selection, nameOf) {
 /** The arrays of a resource, or null while they are not there. */
 export const arraysOf = (resource) => derived(resource, ({ chunk }) => chunk?.arrays ?? null);
 
-/** The names of directions as a store: `label(k)` is what the page calls direction k. */
-export function createNames(manifest) {
-  const names = directionNames(manifest);
-  const label = (k) => names[k] ?? `component ${k + 1}`;
-  return { subscribe: readable({ given: {}, label }).subscribe, add() {} };
+/** The directions as a layer of data/names.js, whose features have names of their own. */
+export function namedDirections({ states }) {
+  const labels = (states?.directions ?? []).map(({ name }) => name);
+  return { layers: [{ key: "components", slug: "component", kind: "directions", channels: labels.length, labels }] };
+}
+
+/** Names of directions as a store: `name(k)` is what the reader calls direction k, and `label(k)` what the page does. */
+export function createNames({ named }, selection, kept) {
+  const names = createLayerNames(named, selection, kept);
+  const ofDirections = (now) => ({
+    given: now.given,
+    count: now.count,
+    name: (k) => now.name(0, k),
+    label: (k) => now.label(0, k),
+  });
+  return {
+    subscribe: derived(names, ofDirections).subscribe,
+    set: (k, text) => names.set(0, k, text),
+    add: names.add,
+  };
 }

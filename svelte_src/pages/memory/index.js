@@ -1,13 +1,15 @@
 // The page of what a recurrent agent remembers: its episodes, the directions of its state, and what caused its outputs.
 import { derived, get } from "svelte/store";
 import { createFrames } from "../../data/frames.js";
-import { createSelection, keepPalette } from "../../kit/shell/page.js";
+import { cleanNames, mergedNames } from "../../data/names.js";
+import { createKept, createSelection, keepPalette } from "../../kit/shell/page.js";
 import { clockOf, createPlayer } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
 import * as behaviours from "./Behaviours.svelte";
 import * as chooser from "./Chooser.svelte";
 import * as causes from "./Causes.svelte";
 import * as components from "./Components.svelte";
+import * as files from "./Export.svelte";
 import * as interventions from "./Interventions.svelte";
 import * as map from "./Map.svelte";
 import * as now from "./Now.svelte";
@@ -15,7 +17,7 @@ import * as play from "./Play.svelte";
 import * as player from "./Player.svelte";
 import * as remembering from "./Remembering.svelte";
 import * as simulator from "./Simulator.svelte";
-import { arraysOf, createNames, following, readMemory } from "./data.js";
+import { arraysOf, createNames, following, namedDirections, readMemory } from "./data.js";
 import { changed, choose, pathsOf, showStretch, TABS } from "./selection.js";
 import { explanation, listed } from "./stretches.js";
 import * as through_time from "./ThroughTime.svelte";
@@ -23,7 +25,7 @@ import * as trust from "./Trust.svelte";
 
 /** Panels of this page in place of others of the same name. */
 export const panels = {
-  ...{ chooser, play, player, through_time, map, now, trust },
+  ...{ chooser, play, player, through_time, map, now, trust, export: files },
   ...{ components, behaviours, causes, remembering, interventions, simulator },
 };
 
@@ -36,7 +38,7 @@ export const layout = {
   main: ["play", "player", "through_time"],
   legend: ["map", "now"],
   tabs: TABS,
-  aside: ["notes", "trust", "help"],
+  aside: ["notes", "trust", "export", "help"],
 };
 
 /** Widths of the slots `navigation` and `legend`. */
@@ -83,9 +85,13 @@ const EXPLANATIONS = [
 /** @param {ReturnType<import("../../kit/shell/page.js").createShell>} shell */
 export function create(shell, query) {
   const view = { ...shell.manifest.view, palette: get(shell.settings).palette };
-  const manifest = { ...shell.manifest, view, memory: readMemory(shell.manifest) };
-  const { trajectories, memory } = manifest;
-  const selection = createSelection(codec.fromQuery(manifest, query), (now, patch) => changed(manifest, now, patch));
+  const memory = readMemory(shell.manifest);
+  const manifest = { ...shell.manifest, view, memory, named: namedDirections(memory) };
+  const { trajectories } = manifest;
+  const kept = createKept(`rl-clarity:${manifest.id}:names`, {}, (value) => cleanNames(manifest.named, value));
+  const initial = codec.fromQuery(manifest, query);
+  initial.names = mergedNames(get(kept), initial.names);
+  const selection = createSelection(initial, (now, patch) => changed(manifest, now, patch));
   keepPalette(selection, shell.settings);
   const clock = clockOver(
     selection,
@@ -120,10 +126,10 @@ export function create(shell, query) {
       chunk && stretches[stretch] ? explanation(chunk.arrays, stretches[stretch], target, path) : null,
     ),
     explanations: [...EXPLANATIONS, ...shell.manifest.explanations],
-    names: createNames(manifest),
+    names: createNames(manifest, selection, kept),
     /** A frame in words. */
     describe: ({ trajectory, frame }) => `episode ${trajectory + 1} · step ${frame + 1}`,
-    hasPanel: (name) => !["find", "export"].includes(name),
+    hasPanel: (name) => name !== "find",
     facts: [manifest.env_name, manifest.agent.network],
   };
   page.turnStretch = (sign) => turnStretch(page, sign);

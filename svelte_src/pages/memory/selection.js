@@ -21,6 +21,7 @@ import { holds, stretchAt } from "./stretches.js";
  * @property {string} band which labels of steps have a track: "behaviour" or "cluster"
  * @property {string} tab the panel that is open below
  * @property {number | null} visible steps that tracks show at a time; null: all
+ * @property {Object<string, Object<number, string>>} names that the reader gave to directions (data/names.js)
  */
 
 /** Directions that have a track at most. */
@@ -57,6 +58,7 @@ export function initialSelection(manifest) {
     palette: manifest.view?.palette ?? CHOICES.palette[0],
     band: behaviourCount(manifest) ? "behaviour" : "cluster",
     search: "",
+    names: {},
     components: [0],
     behaviour: 0,
     target: targetsOf(manifest)[0] ?? "",

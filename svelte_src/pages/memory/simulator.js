@@ -1,0 +1,76 @@
+// How good a simulator is: comparisons of its errors, in words.
+import { formatNumber, formatPercent, numberRanges } from "../../kit/shell/format.js";
+
+export const QUANTITIES = [
+  { id: "frame", label: "frame" },
+  { id: "state", label: "agent's state" },
+  { id: "reward", label: "reward" },
+];
+export const PREDICTIONS = [
+  { id: "posterior", label: "posterior", text: "sees the true frames" },
+  { id: "prior", label: "prior", text: "imagines, with the true actions" },
+  { id: "closed_loop", label: "closed loop", text: "imagines, and the agent acts in it" },
+  { id: "last_frame", label: "copy of the last frame", text: "needs no simulator" },
+  { id: "mean_frame", label: "mean frame", text: "needs no simulator" },
+];
+const LABELS = Object.fromEntries(PREDICTIONS.map(({ id, label }) => [id, label]));
+/** Agreement of the compass that counts as good. */
+export const GOOD_AGREEMENT = 0.8;
+
+/** Horizons, from 1, at which a condition holds, of those where both errors are known: {held, count}. */
+function compare(first, second, holds) {
+  const known = first
+    .map((_, h) => h + 1)
+    .filter((h) => Number.isFinite(first[h - 1]) && Number.isFinite(second[h - 1]));
+  return { held: known.filter((h) => holds(first[h - 1], second[h - 1])), count: known.length };
+}
+
+const horizons = ({ held, count }) => {
+  if (!held.length) return "at no horizon";
+  if (held.length === count) return count === 1 ? "at the only horizon" : `at all ${count} horizons`;
+  return `at ${held.length === 1 ? "horizon" : "horizons"} ${numberRanges(held)} of ${count}`;
+};
+
+/** Sentences about one quantity's errors: [{text, good}]. */
+export function errorVerdicts(errors, quantity) {
+  const means = Object.fromEntries(Object.entries(errors[quantity] ?? {}).map(([id, [mean]]) => [id, mean]));
+  const sentences = [];
+  for (const [id, other] of [
+    ["prior", "last_frame"],
+    ["prior", "mean_frame"],
+    ["closed_loop", "last_frame"],
+  ]) {
+    if (!means[id] || !means[other]) continue;
+    const better = compare(means[id], means[other], (a, b) => a < b);
+    if (better.count)
+      sentences.push({ text: `${LABELS[id]} beats the ${LABELS[other]} ${horizons(better)}`, good: better.held.length > better.count / 2 }); // prettier-ignore
+  }
+  for (const [id, other] of [
+    ["posterior", "prior"],
+    ["prior", "closed_loop"],
+  ]) {
+    if (!means[id] || !means[other]) continue;
+    const ordered = compare(means[id], means[other], (a, b) => a <= b);
+    if (ordered.count)
+      sentences.push({ text: `the ${LABELS[id]}'s error is at most the ${LABELS[other]}'s ${horizons(ordered)}`, good: ordered.held.length === ordered.count }); // prettier-ignore
+  }
+  return sentences;
+}
+
+/** Sentences about what is not an error by horizon: [{text, good}]. */
+export function otherVerdicts({ quality, compass }) {
+  const sentences = [];
+  const known = (compass?.agreement ?? []).map((share, a) => ({ share, label: compass.actions[a] }));
+  const [good, bad] = [true, false].map((wanted) =>
+    known.filter(({ share }) => Number.isFinite(share) && share >= GOOD_AGREEMENT === wanted),
+  );
+  const list = (actions) => actions.map(({ label, share }) => `${label} (${formatPercent(share)})`).join(", ");
+  if (good.length) sentences.push({ text: `the agent moves as the buttons say under ${list(good)}`, good: true });
+  if (bad.length)
+    sentences.push({ text: `it does so in fewer than 80\u2009% of the starts under ${list(bad)}`, good: false });
+  if (Number.isFinite(quality?.auc))
+    sentences.push({ text: `a classifier tells simulated states from recorded ones with an AUC of ${formatNumber(quality.auc, 2)} (0.5: not at all, 1: always)`, good: quality.auc < 0.75 }); // prettier-ignore
+  if (Number.isFinite(quality?.coverage))
+    sentences.push({ text: `${formatPercent(quality.coverage)} of random latents are near one of the data's`, good: quality.coverage > 0.5 }); // prettier-ignore
+  return sentences;
+}
