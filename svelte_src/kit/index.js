@@ -23,6 +23,7 @@ export {
   signedColor,
   signedCss,
   textOn,
+  toneOf,
   trajectoryColor,
 } from "./image/colors.js";
 export { OUTPUTS, SCALES } from "./image/overlay.js";

@@ -43,7 +43,10 @@ def write_maps(page: LocalDirectory, rng: np.random.Generator, trajectory: int) 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("saliency")
+    return write_page(tmp_path_factory.mktemp("saliency"))
+
+
+def write_page(directory: Path, *, signed: bool = False) -> Path:
     rng = np.random.default_rng(5)
     files, largest = zip(
         *(write_maps(LocalDirectory(directory), rng, trajectory) for trajectory in (0, 1)), strict=True
@@ -53,7 +56,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "name": "perturbation",
         "label": "perturbation",
         "parameters": {"stride": 5},
-        "signed": False,
+        "signed": signed,
         "outputs": [{"id": output, "label": output} for output in COLORS],
         "rows": GRID[0],
         "columns": GRID[1],
@@ -123,6 +126,16 @@ def test_maps_lie_on_the_frame_as_python_draws_them(page: Path, open_page: Open)
     visitor.by("scale").select_option("frame")
     own = {output: open_results(page).saliency(0, output=output).values[15].max() for output in COLORS}
     assert close(shown(visitor), expected(page, 0, 60, own), 2)
+
+
+def test_legend_and_tracks_of_signed_maps_have_colors_that_read(open_page: Open, tmp_path: Path) -> None:
+    visitor = open_page(write_page(tmp_path, signed=True), "?layer=perturbation", color_scheme="dark")
+    parts = visitor.by("legend-1").locator(".signs > span")
+    assert parts.all_inner_texts() == ["raises", "lowers"]
+    backgrounds = parts.evaluate_all("parts => parts.map((part) => part.style.background)")
+    assert backgrounds == ["rgb(68, 68, 230)", "rgb(187, 187, 25)"]
+    line = read_canvas(visitor.track("saliency-policy").locator("canvas").first)
+    assert (line == [0x9A, 0x9A, 0xFF, 255]).all(-1).any(), "blue of 4.5:1 on dark ground"
 
 
 def test_a_frame_without_a_map_shows_the_last_one(page: Path, open_page: Open) -> None:

@@ -30,6 +30,9 @@ const LINES = {
   "safe dark": { policy: "#56b4e9", value: "#e69f00" },
 };
 
+/** What colors depend on: the theme, and the palette. */
+export const toneOf = (theme, palette) => (palette === "safe" ? `safe ${theme}` : theme);
+
 /** @param {string} tone "light" or "dark", or "safe light" or "safe dark" for color-blind readers */
 export const outputColor = (output, tone) => LINES[tone][output === "policy" ? "policy" : "value"];
 

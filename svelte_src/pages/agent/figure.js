@@ -133,10 +133,16 @@ function rowBlock({ caption, images, height }) {
 function legendBlock({ manifest, colors, names }, layerIndex, named, width) {
   const layer = manifest.layers[layerIndex];
   const rest = hasFeatures(layer) ? [{ color: null, text: "rest" }] : [];
-  const features = get(colors)[layerIndex].map(({ color }, k) => ({
-    color,
-    text: isSaliency(layer) ? layer.names[k] : `${k + 1} ${get(names).name(layerIndex, k)}`.trim(),
-  }));
+  const features = get(colors)[layerIndex].flatMap(({ color, negative }, k) => {
+    if (!isSaliency(layer)) return { color, text: `${k + 1} ${get(names).name(layerIndex, k)}`.trim() };
+    const text = layer.names[k];
+    return layer.signed
+      ? [
+          { color, text: `raises ${text}` },
+          { color: negative, text: `lowers ${text}` },
+        ]
+      : { color, text };
+  });
   const entries = [...(named ? [{ text: `${layerName(layer)}:` }] : []), ...features, ...rest];
   let [x, line] = [0, 0];
   const placed = entries.map(({ color, text }) => {

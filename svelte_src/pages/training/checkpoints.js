@@ -63,9 +63,6 @@ export function episodeLengths(checkpoints, reference) {
 export const letterOf = (place) =>
   (place < 26 ? "" : letterOf(Math.floor(place / 26) - 1)) + String.fromCharCode(65 + (place % 26));
 
-/** What colors depend on: the theme, and the palette. */
-export const toneOf = (theme, palette) => (palette === "safe" ? `safe ${theme}` : theme);
-
 /** Colors of the chosen checkpoints, which read on each theme, and differ from those of the outputs. */
 const COLORS = {
   light: ["#b45309", "#0f766e", "#86198f", "#4d6b00", "#7c4a2d", "#475569"],

@@ -2,6 +2,7 @@
 import { derived, get, readable } from "svelte/store";
 import { createFrames } from "../../data/frames.js";
 import { mapIndex, mapOutputs } from "../../data/saliency.js";
+import { toneOf } from "../../kit/image/colors.js";
 import { createSelection, keepPalette } from "../../kit/shell/page.js";
 import { alignedClock, clockOf, createPlayer, heldFrames } from "../../kit/time/clock.js";
 import { argmax } from "../../kit/time/numbers.js";
@@ -15,7 +16,6 @@ import {
   methodNamed,
   readCheckpoints,
   readReference,
-  toneOf,
   trainingData,
 } from "./checkpoints.js";
 import { createPlays, createShown } from "./data.js";
