@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import importlib.metadata
 import json
 import math
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ COMPUTING = (
     *("gymnasium", "procgen-mirror", "ale-py"),
 )
 """Packages whose versions can change the numbers on a page."""
+
+version = cache(importlib.metadata.version)
 
 
 def cache_key(value: Any) -> str:
@@ -49,14 +53,22 @@ def code_version() -> str:
 
     Plug-ins are not part of it: a key includes `Registry.source(name)` for each plug-in that its result depends on.
     """
-    root = Path(rl_clarity.__file__).parent
     digest = hashlib.sha256()
     with contextlib.suppress(DependencyError):  # agents of PyTorch need no Keras
         digest.update(keras_backend().encode())
     digest.update(as_json(package_versions()).encode())
+    digest.update(_sources())
+    return digest.hexdigest()
+
+
+@cache
+def _sources() -> bytes:
+    """Hash of the package's Python sources, which are read once in a process."""
+    root = Path(rl_clarity.__file__).parent
+    digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+    return digest.digest()
 
 
 def to_plain(value: Any, *, finite: bool = False) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, when TensorFlow is first imported
@@ -12,6 +13,8 @@ import hypothesis
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from rl_clarity.recordings import source
+from rl_clarity.recordings.equivalence import find_equivalent_actions
 from scripts.chromium import FLAGS, find_chromium
 from tests.golden_data import NETWORKS, Golden, load_golden
 
@@ -20,6 +23,14 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # The first call of a network compiles it, so deadlines are meaningless; every run uses the same examples.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_trials() -> Iterator[None]:
+    """Compare actions in few states, since this takes most of the time of a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "find_equivalent_actions", partial(find_equivalent_actions, states=8))
+        yield
 
 
 @pytest.fixture(scope="session", params=NETWORKS)

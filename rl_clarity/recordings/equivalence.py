@@ -11,7 +11,6 @@ from rl_clarity.environments.protocol import Resumable, Step, VectorEnvironment,
 from rl_clarity.recordings.rollouts import Player, play
 
 STATES = 192
-"""States in which actions are compared, of all environments together."""
 APART = 12
 """Steps between them."""
 REPEATS = 4
@@ -19,15 +18,18 @@ REPEATS = 4
 
 
 def find_equivalent_actions(
-    agent: Player, environment: VectorEnvironment, rng: np.random.Generator
+    agent: Player, environment: VectorEnvironment, rng: np.random.Generator, states: int = STATES
 ) -> list[list[int]] | None:
     """Return groups of two or more actions after which frames and rewards were always the same.
 
     The agent plays, and now and then each action is repeated from the same snapshot of the environments. Actions can
     still differ in states that were not reached. None if the environment cannot save its state.
+
+    Args:
+        states: in which actions are compared, of all environments together
     """
     groups = [[*range(environment.num_actions)]]
-    moments = islice(play(agent, environment, rng), APART - 1, APART * -(-STATES // environment.num_envs), APART)
+    moments = islice(play(agent, environment, rng), APART - 1, APART * -(-states // environment.num_envs), APART)
     for _ in moments:
         state = snapshot(environment)
         if state is None:
