@@ -25,6 +25,8 @@ BAND = (10, 90)
 """Percentiles."""
 WINDOWS_AT_ONCE = 16
 FOLDS = 5
+REACH = 6
+"""Pixels that a scene moves between two frames, at most."""
 DIRECTIONS = {"LEFT": (-1, 0), "RIGHT": (1, 0), "UP": (0, 1), "DOWN": (0, -1)}
 Displacement = Callable[[np.ndarray], np.ndarray]
 """From frames (B, T, H, W, C) in 0..1 to how far the agent moved, (B, 2): to the right, and up."""
@@ -194,19 +196,42 @@ def action_compass(
 def scene_displacement(frames: np.ndarray) -> np.ndarray:
     """Displacement (B, 2) of an agent that the view is centered on: the scene moves the other way.
 
-    The shift between successive frames (B, T, H, W, C) is the peak of their phase correlation (Kuglin and Hines 1975),
-    in whole pixels.
+    The shift between successive frames (B, T, H, W, C) is the one with the least mean squared difference where they
+    overlap, of at most `REACH` pixels, refined by a parabola through its neighbors (block matching). It also works on
+    blurred frames, whose phases phase correlation cannot use.
     """
-    gray = frames.astype(np.float64).mean(axis=-1)
-    spectra = np.fft.rfft2(gray - gray.mean(axis=(2, 3), keepdims=True))
-    cross = spectra[:, 1:] * spectra[:, :-1].conj()
-    peaks = np.fft.irfft2(cross / np.maximum(np.abs(cross), 1e-9), s=gray.shape[2:])
-    height, width = gray.shape[2:]
-    places = peaks.reshape(*peaks.shape[:2], -1).argmax(axis=2)
-    rows, columns = np.unravel_index(places, (height, width))
-    down = (rows + height // 2) % height - height // 2
-    right = (columns + width // 2) % width - width // 2
-    return np.stack([-right.sum(axis=1), down.sum(axis=1)], axis=1).astype(np.float64)
+    images = frames.astype(np.float32)
+    count, steps, height, width = images.shape[:4]
+    reach = min(REACH, (min(height, width) - 1) // 2)
+    side = 2 * reach + 1
+    before, after = images[:, :-1], images[:, 1:]
+    errors = np.empty((side, side, count, steps - 1))
+    for down, right in np.ndindex(side, side):
+        rows, columns = _overlaps(down - reach, height), _overlaps(right - reach, width)
+        difference = after[:, :, rows[1], columns[1]] - before[:, :, rows[0], columns[0]]
+        errors[down, right] = np.square(difference).mean(axis=(2, 3, 4))
+    best = np.array(np.unravel_index(errors.reshape(side**2, -1).argmin(axis=0), (side, side)))  # (2, B (T - 1))
+    shifts = best - reach + _refined(errors.reshape(side, side, -1), best)
+    down, right = shifts.reshape(2, count, steps - 1).sum(axis=2)
+    return np.stack([-right, down], axis=1)
+
+
+def _overlaps(shift: int, size: int) -> tuple[slice, slice]:
+    """Where an axis before and after a shift shows the same."""
+    return slice(max(0, -shift), size - max(0, shift)), slice(max(0, shift), size - max(0, -shift))
+
+
+def _refined(errors: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """Where parabolas through the least errors (S, S, n) and their neighbors are least: (2, n), from -0.5 to 0.5."""
+    last = len(errors) - 1
+    inner = np.clip(best, 1, last - 1)
+    each = np.arange(best.shape[1])
+    offsets = np.zeros(best.shape)
+    for axis, step in enumerate(np.eye(2, dtype=int)[..., None]):
+        low, middle, high = (errors[(*(inner + k * step), each)] for k in (-1, 0, 1))
+        curvature = low - 2 * middle + high
+        np.divide(0.5 * (low - high), curvature, out=offsets[axis], where=curvature > 1e-12)
+    return np.where(best == inner, np.clip(offsets, -0.5, 0.5), 0.0)
 
 
 def two_sample_auc(first: np.ndarray, second: np.ndarray, mask: np.ndarray) -> float:
