@@ -48,7 +48,7 @@ def show(opened: Visitor) -> Callable[[str], Visitor]:
         opened.page.evaluate("change => rlClarity.select(change)", first | {"tab": "interventions"})
         opened.page.evaluate("change => rlClarity.select(change)", first | {"tab": tab} | changes)
         opened.by(f"panel-{tab}").wait_for()
-        opened.page.wait_for_function("!document.querySelector('#tabpanel').innerText.includes('Loading')")
+        opened.page.wait_for_function("() => !document.querySelector('#tabpanel').innerText.includes('Loading')")
         return opened
 
     return show_tab

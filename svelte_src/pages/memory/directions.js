@@ -115,7 +115,7 @@ export function directionTable({ states, arrays, label, actions }) {
     { key: "correlation", label: "Correlation" },
     ...[...new Set(shown)].map((lag) => ({ key: `autocorrelation_${lag}`, label: `Autocorrelation, ${lag}` })),
   ];
-  const isThere = ({ key }) => rows.some((row) => row[key] !== null && row[key] !== undefined);
+  const isThere = ({ key }) => rows.some((row) => typeof row[key] === "string" || Number.isFinite(row[key]));
   return { columns: columns.filter(isThere), rows };
 }
 

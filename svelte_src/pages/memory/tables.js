@@ -11,6 +11,10 @@ const table = (rows) => ({ columns: columnsOf(rows), rows });
 
 const signed = (value) => (Number.isFinite(value) && value > 0 ? "+" : "") + formatNumber(value, 3);
 
+/** A measure as the page calls it, where clusters count from 1. */
+const measureText = (measure) =>
+  measure.replace(/^action \d+: /, "action ").replace(/^cluster (\d+)$/, (_all, number) => clusterName(Number(number)));
+
 /** Measures without and with an intervention. */
 export const interventionTable = ({ rows }) => ({
   columns: [
@@ -21,7 +25,7 @@ export const interventionTable = ({ rows }) => ({
     { key: "adjusted_p", label: "p, adjusted" },
     { key: "effect", label: "Effect" },
   ],
-  rows: rows.map((row) => ({ ...row, range: `(${row.interval.map(signed).join(" to ")})` })),
+  rows: rows.map((row) => ({ ...row, measure: measureText(row.measure), range: `(${row.interval.map(signed).join(" to ")})` })),
 });
 
 /** Every number of the cards of directions. */

@@ -6,7 +6,7 @@ import { agreement, consistencyAt, intervalAt, limitOf, matrixAt } from "./cause
 import { correlationsOf, cosinesOf, isUnstable, placesOf, stabilityText, strongest } from "./directions.js";
 import { curveOf, halfLag } from "./replay.js";
 import { errorVerdicts, otherVerdicts } from "./simulator.js";
-import { loadTable, tablesOf } from "./tables.js";
+import { interventionTable, loadTable, tablesOf } from "./tables.js";
 
 const array = (shape, list) => ({ shape, data: Float32Array.from(list) });
 const count = (shape) => array(shape, Array(shape.reduce((a, b) => a * b)).keys());
@@ -135,4 +135,14 @@ test("tables of a tab have what the page has", async () => {
   const page = { memory, chunks: { get: async () => ({ arrays }) } };
   const { rows } = await loadTable(page, "memory", String);
   assert.deepEqual(rows[1], { change: "frozen", steps: 0, policy: 0.25, same_action: 0.75 });
+});
+
+test("measures of interventions are called as elsewhere on the page", () => {
+  const rows = ["return", "action 0: no-op", "cluster 0", "no cluster"].map((measure) => ({ measure, interval: [-1, 2] }));
+  const table = interventionTable({ rows });
+  assert.deepEqual(
+    table.rows.map(({ measure }) => measure),
+    ["return", "action no-op", "cluster 1", "no cluster"],
+  );
+  assert.equal(table.rows[0].range, "(\u22121.00 to +2.00)");
 });
