@@ -78,7 +78,7 @@ export const tour = [
 const EXPLANATIONS = [
   {
     title: "What gradients tell, and what they do not",
-    text: "All maps and bars of causes are gradients: they say how strongly an output depends on small changes. Where the network saturates, they miss causes; where it is steep, they exaggerate. Through the simulator, gradients pass sampled states and actions as if they had not been sampled, so they are estimates, and only as good as the simulator: look at its quality first.",
+    text: "Maps and bars of causes are gradients times differences: from the recording's mean frame, or from the mean coordinate. They are first-order estimates: where the network saturates, they may miss causes; where it is steep, they exaggerate. Through the simulator, gradients pass sampled states and actions as if they had not been sampled, so they are estimates, and only as good as the simulator: look at its quality first.",
   },
 ];
 

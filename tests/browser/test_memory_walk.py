@@ -1,0 +1,82 @@
+"""A walk through the page of the light switch's agent, whose numbers are those that Python reads from the same page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.pages.results import Results
+from tests.browser.pages import Visitor, read_canvas
+from tests.browser.test_memory import bars, settle
+from tests.light_switch import checkpoint
+
+pytestmark = pytest.mark.slow
+SWITCHES = 9
+"""The step at which the agent chooses a switch: the lamp of the first frame says which."""
+OPTIONS = {
+    **{"count": 3, "method": "pca", "clusters": 3, "lags": (1, 2), "maps": ("pca",), "replay_steps": 0},
+    **{"influence_samples": 4, "interventions": 0, "intervention_episodes": 0, "episodes": 6, "stretches": 12},
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    directory = tmp_path_factory.mktemp("walk") / "page"
+    return rl_clarity.explain_memory(checkpoint("memory"), directory, **OPTIONS).results()  # type: ignore[arg-type]
+
+
+def test_the_page_shows_what_python_reads(results: Results, open_page: Callable[..., Visitor]) -> None:
+    section, states = results.section("stretches"), results.section("states")
+    number = next(n for n, one in enumerate(section["stretches"]) if one["frame"] == SWITCHES)
+    stretch = results.stretch(number)
+    query = f"?episode={stretch.trajectory + 1}&step={SWITCHES + 1}&target=action"
+    visitor = open_page(Path(results._directory.location), query, wait=False)
+    settle(visitor)
+    assert visitor.state()["stretch"] == number
+
+    maps = stretch.maps["memory"][stretch.targets.index("action")]
+    steps = visitor.by("strip-step").evaluate_all("all => all.map((one) => [+one.dataset.raises, +one.dataset.lowers])")
+    wanted = np.stack([np.maximum(maps, 0).sum((1, 2)), np.maximum(-maps, 0).sum((1, 2))], 1)
+    np.testing.assert_allclose(steps, wanted, rtol=1e-3, atol=1e-6 * np.abs(wanted).max())
+    assert np.argmax(np.sum(steps, 1)[:SWITCHES]) == 0, "the lamp in the first frame"
+
+    canvas = visitor.page.locator("[data-testid=strip-step][data-frame='0'] [data-testid=strip-canvas]")
+    canvas.scroll_into_view_if_needed()
+    visitor.page.wait_for_selector("[data-testid=strip-step][data-frame='0'] canvas[data-frame$='/0']")
+    opacity = read_canvas(canvas)[..., 3] / 255
+    row, column = np.unravel_index(np.argmax(opacity), opacity.shape)
+    size = np.array(opacity.shape) / maps.shape[1:]
+    at = (int(row / size[0]), int(column / size[1]))
+    assert abs(maps[0][at]) > 0.7 * np.abs(maps[0]).max(), "the most opaque place is that of the largest value"
+
+    scales = np.array([one["scale"] for one in states["directions"]])
+    coordinates = results.chunk(states["coordinates"][stretch.trajectory])["coordinates"][SWITCHES]
+    np.testing.assert_allclose(bars(visitor, "bars-now"), coordinates / scales, rtol=1e-3, atol=1e-4)
+    caused = stretch.components["memory"][stretch.targets.index("action")].sum(0)
+    np.testing.assert_allclose(bars(visitor, "bars-caused"), caused, rtol=1e-3, atol=1e-4 * np.abs(caused).max())
+
+    series = results.series(stretch.trajectory)
+    facts = visitor.text("facts")
+    label = results.manifest["agents"][0]["actions"][series["actions"][SWITCHES]]["label"]
+    assert f"action {label}" in facts
+    points = results.state_map("pca")
+    assert visitor.by("state-map").get_attribute("data-points") == str(len(points.positions))
+
+
+def test_every_stretch_of_the_page_opens(results: Results, open_page: Callable[..., Visitor]) -> None:
+    visitor = open_page(Path(results._directory.location), wait=False)
+    settle(visitor)
+    entries = visitor.by("stretches").locator("li")
+    count = len(results.section("stretches")["stretches"])
+    assert entries.count() == count
+    for number in range(count):
+        entries.nth(number).get_by_role("button").click()
+        assert visitor.state()["stretch"] == number
+        visitor.page.wait_for_function(
+            "n => document.querySelectorAll('[data-testid=strip-step]').length === n",
+            arg=len(results.stretch(number).frames),
+        )
