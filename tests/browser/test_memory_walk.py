@@ -10,8 +10,8 @@ import pytest
 
 import rl_clarity
 from rl_clarity.pages.results import Results
-from tests.browser.pages import Visitor, read_canvas
-from tests.browser.test_memory import bars, settle
+from tests.browser.pages import Visitor
+from tests.browser.test_memory import bars, settle, strip_image
 from tests.light_switch import checkpoint
 
 pytestmark = pytest.mark.slow
@@ -44,10 +44,7 @@ def test_the_page_shows_what_python_reads(results: Results, open_page: Callable[
     np.testing.assert_allclose(steps, wanted, rtol=1e-3, atol=1e-6 * np.abs(wanted).max())
     assert np.argmax(np.sum(steps, 1)[:SWITCHES]) == 0, "the lamp in the first frame"
 
-    canvas = visitor.page.locator("[data-testid=strip-step][data-frame='0'] [data-testid=strip-canvas]")
-    canvas.scroll_into_view_if_needed()
-    visitor.page.wait_for_selector("[data-testid=strip-step][data-frame='0'] canvas[data-frame$='/0']")
-    opacity = read_canvas(canvas)[..., 3] / 255
+    opacity = strip_image(visitor, 0)[..., 3] / 255
     row, column = np.unravel_index(np.argmax(opacity), opacity.shape)
     size = np.array(opacity.shape) / maps.shape[1:]
     at = (int(row / size[0]), int(column / size[1]))
