@@ -194,4 +194,4 @@ def _pieces(layer: PageLayer, frames: int, sample: Subject, batch: int) -> Itera
     scores = scores_to_compute(sample)
     ablate = partial(ablation_changes, sample.agent, seen, layer.full_name, components, scores, state)
     passes = (layer.channels + 1) / (len(components) + 1)
-    yield Piece(ablate, frames / len(seen) * passes, ablate)
+    yield Piece(ablate, frames / len(seen) * passes)  # compiled by the pieces of attribution

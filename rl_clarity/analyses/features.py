@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import math
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,6 @@ import numpy as np
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.quadrature import RULES
 from rl_clarity.analyses.feature_facts import (
     describe_features,
@@ -37,6 +37,7 @@ from rl_clarity.analyses.layers import (
     PageLayer,
     ReductionOptions,
     gradient_bytes,
+    gradient_piece,
     page_layers,
     sample_frames,
     task_size,
@@ -395,23 +396,17 @@ def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -
     seen, state = sample_frames(sample, frames)
     steps = options.nmf_attr_opts.integrate_steps
     fitted, held_out = fitted_on(options, observations), measured_on(options, observations)
-
-    def explain(points: int) -> np.ndarray:
-        outputs = [sample.output_kind]
-        return attribute(agent, seen, layer.full_name, outputs, steps=points, state=state).values[0]
-
-    yield Piece(partial(explain, 2), (fitted + held_out) / len(seen) * steps / 2, partial(explain, 1))
-    values = np.nan_to_num(explain(1))  # the task itself reports attribution that is not finite
+    gradients, explain = gradient_piece(sample, layer, [sample.output_kind], frames, (fitted + held_out) * steps)
+    yield gradients
+    values = np.nan_to_num(explain())  # the task itself reports attribution that is not finite
     rows = min(FIT_ROWS, 2 * fitted * math.prod(layer.shape[:2]))
     few = max(layer.channels, min(rows // FIT_PART, values.size // values.shape[-1]))
-    fit = partial(ChannelReduction.fit, values, layer.channels, options.seed, max_rows=few)
+    fit = functools.cache(partial(ChannelReduction.fit, values, layer.channels, options.seed, max_rows=few))
     yield Piece(fit, (rows + FITS * ROWS) / few, partial(ChannelReduction.fit, np.eye(4), 2))
     reduction = fit()
-
-    def reduce() -> np.ndarray:
-        return reduction.transform(np.maximum(agent.activations(seen, layer.full_name, state), 0))
-
-    yield Piece(reduce, observations / len(seen), reduce)
+    read = partial(agent.activations, seen, layer.full_name, state)
+    reduce = functools.cache(lambda: reduction.transform(np.maximum(read(), 0)))
+    yield Piece(reduce, observations / len(seen), read)
     strengths = np.ascontiguousarray(reduce()[..., 0])
     choose = partial(dataset_grids, strengths, options.vis_subdiv_mults)
     yield Piece(choose, observations / len(seen) * layer.channels / threads)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from rl_clarity.agents.protocol import Agent
+from rl_clarity.agents.protocol import Agent, Score
 from rl_clarity.agents.sites import Layer, feature_maps, short_names
 from rl_clarity.analyses.analysis import Subject
+from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.baselines import check_baseline
 from rl_clarity.analyses.attribution.layers import choose_layers
 from rl_clarity.errors import OptionError
+from rl_clarity.jobs.tasks import Piece
 from rl_clarity.pages.files import slugs
 from rl_clarity.parsing import check_minimum, check_option
 from rl_clarity.visualization.colors import channel_hues, input_hues
@@ -179,3 +183,20 @@ def sample_frames(sample: Subject, count: int) -> tuple[np.ndarray, tuple[np.nda
     """Observations (n, H, W, C) of a sample's first trajectory, at most `count`, and the states before them."""
     steps = slice(0, min(count, sample.trajectories.actions.shape[1]))
     return np.asarray(sample.trajectories.observations[0, steps]), sample.states(0, steps)
+
+
+def gradient_piece(
+    sample: Subject, layer: PageLayer, scores: Sequence[Score], batch: int, points: float
+) -> tuple[Piece, Callable[[], np.ndarray]]:
+    """The part of a forecast that integrates gradients at so many `points` in all, and the attribution it computes.
+
+    The latter is a function that returns that of the first score, (n, h, w, c), at a single point.
+    """
+    seen, state = sample_frames(sample, batch)
+
+    @functools.cache
+    def integrate(steps: int) -> np.ndarray:
+        return attribute(sample.agent, seen, layer.full_name, scores, steps=steps, state=state).values[0]
+
+    name = f"gradients {layer.full_name} {list(scores)} {len(seen)}"
+    return Piece(partial(integrate, 2), points / 2 / len(seen), partial(integrate, 1), name), partial(integrate, 1)

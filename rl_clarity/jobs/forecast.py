@@ -12,7 +12,7 @@ from typing import Any
 from rl_clarity.jobs.directory import Checksum
 from rl_clarity.jobs.machine import peak_memory
 from rl_clarity.jobs.store import WorkStore
-from rl_clarity.jobs.tasks import BATCH_BYTES, BATCH_SHARE, Task
+from rl_clarity.jobs.tasks import BATCH_BYTES, BATCH_SHARE, Piece, Task
 from rl_clarity.progress import duration
 
 DOCUMENT_BYTES = 500_000
@@ -124,10 +124,11 @@ def forecast(
     pending = [task for task in tasks if store.finished(task.name, task.key) is None]
     batches = {task.name: task.batch(memory) for task in tasks}
     rates: dict[str, Cost] = {}
+    measured: dict[str, Cost] = {}
     for task in tasks:
         group = task.group or task.name
         if task.pieces is not None and group not in rates:
-            rates[group] = _measure(task, sample, batches[task.name], written)
+            rates[group] = _measure(task, sample, batches[task.name], written, measured)
     costs = {task.name: _cost(task, rates) for task in tasks}
     stages = {"playing": playing.seconds}
     for task in tasks:
@@ -154,18 +155,25 @@ def forecast(
     )
 
 
-def _measure(task: Task, sample: Any, frames: int, written: CountingDirectory) -> Cost:
-    """Cost of one unit of the task's size."""
+def _measure(task: Task, sample: Any, frames: int, written: CountingDirectory, measured: dict[str, Cost]) -> Cost:
+    """Cost of one unit of the task's size; `measured` are the named pieces of earlier tasks."""
     assert task.pieces is not None
     seconds = size = 0.0
     for piece in task.pieces(sample, frames):
-        if piece.warm_up is not None:
-            piece.warm_up()
-        before, start = written.bytes, time.perf_counter()
-        piece.work()
-        seconds += piece.times * (time.perf_counter() - start)
-        size += piece.times * (written.bytes - before)
+        cost = measured.get(piece.name) or _measure_piece(piece, written)
+        if piece.name:
+            measured[piece.name] = cost
+        seconds += piece.times * cost.seconds
+        size += piece.times * cost.bytes
     return Cost(seconds / task.size, size / task.size)
+
+
+def _measure_piece(piece: Piece, written: CountingDirectory) -> Cost:
+    if piece.warm_up is not None:
+        piece.warm_up()
+    before, start = written.bytes, time.perf_counter()
+    piece.work()
+    return Cost(time.perf_counter() - start, written.bytes - before)
 
 
 def _cost(task: Task, rates: Mapping[str, Cost]) -> Cost:

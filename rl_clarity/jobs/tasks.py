@@ -56,6 +56,8 @@ class Piece:
     times: float
     warm_up: Callable[[], Any] | None = None
     """Done first and not measured: imports and compilation."""
+    name: str = ""
+    """Pieces of the same name, also those of other tasks, do the same work: it is measured once."""
 
 
 @dataclass(frozen=True)

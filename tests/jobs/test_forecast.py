@@ -84,6 +84,18 @@ def test_tasks_of_a_group_are_measured_once_and_scaled(
     assert (result.tasks, result.tasks_done) == (2, 0)
 
 
+def test_pieces_of_the_same_name_are_measured_once(store: WorkStore, counter: CountingDirectory) -> None:
+    done: list[str] = []
+
+    def shared(name: str) -> Task:
+        piece = Piece(lambda: done.append(name), 1, lambda: done.append("warm-up"), "shared")
+        return Task(name, lambda work: TaskResult(), None, pieces=lambda sample, frames: [piece])
+
+    result = estimate([shared("a/1"), shared("b/1")], store, counter)
+    assert done == ["warm-up", "a/1"]
+    assert result.stages["a"] == result.stages["b"]
+
+
 @pytest.mark.parametrize(("ranks", "tasks_of_a_rank"), [(1, 4), (2, 2), (8, 1)])
 def test_ranks_work_in_parallel(
     store: WorkStore, counter: CountingDirectory, clock: Clock, ranks: int, tasks_of_a_rank: int

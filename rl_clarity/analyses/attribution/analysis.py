@@ -36,6 +36,7 @@ from rl_clarity.analyses.layers import (
     MEMORY_HINT,
     PageLayer,
     gradient_bytes,
+    gradient_piece,
     page_layers,
     sample_frames,
     task_size,
@@ -382,15 +383,12 @@ def _pieces(layer: PageLayer, steps: int, sample: Subject, batch: int) -> Iterab
         yield Piece(differentiate, frames, differentiate)
         channels, residual = differentiate(), None
     else:
-
-        def integrate(points: int) -> np.ndarray:
-            return attribute(agent, seen, layer.full_name, scores, steps=points, state=state).values[0]
-
         points: float = options.attr_integrate_steps
         if options.attr_max_paths is not None:
             points *= PATH_COST * options.attr_max_paths
-        yield Piece(partial(integrate, 2), frames * points / 2, partial(integrate, 1))
-        values = np.nan_to_num(integrate(1))
+        gradients, integrate = gradient_piece(sample, layer, scores, batch, steps * points)
+        yield gradients
+        values = np.nan_to_num(integrate())
         reduction = ChannelReduction.fit(values, layer.channels, options.seed, max_rows=1000)
         yield Piece(partial(reduction.signed_transform, values), frames * outputs)
         channels, residual = reduction.signed_transform(values)
