@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -29,6 +29,16 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
             return [work(item) for item in items]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(work, items))
+
+
+def prefetch(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items; the next one is computed in a thread while the caller uses the last one."""
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(next, iterator, end)
+        while (item := waiting.result()) is not end:
+            waiting = pool.submit(next, iterator, end)
+            yield item  # type: ignore[misc]
 
 
 @functools.cache

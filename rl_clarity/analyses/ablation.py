@@ -31,6 +31,7 @@ from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.files import check_subdirectories, path_in
 from rl_clarity.pages.manifest import ChunkName, Section
 from rl_clarity.parsing import check_minimum
+from rl_clarity.threads import prefetch
 
 MEASURED_FEATURES = 2
 """Features that are ablated to measure the time."""
@@ -113,8 +114,8 @@ def ablation_changes(
     changes = []
     for tail in agent.tails(observations, layer, scores, state):
         activations, before = tail.values, tail.scores()
-        ablated = [tail.scores(edit.apply(activations)) - before for edit in edits]
-        changes.append(np.stack(ablated, axis=-1))  # (S, n, K)
+        ablated = prefetch(edit.apply(activations) for edit in edits)
+        changes.append(np.stack([tail.scores(values) - before for values in ablated], axis=-1))  # (S, n, K)
     return np.concatenate(changes, axis=1)
 
 

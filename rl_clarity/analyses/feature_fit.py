@@ -20,6 +20,7 @@ from rl_clarity.jobs.tasks import slices
 from rl_clarity.progress import Report
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.stability import stability
+from rl_clarity.threads import prefetch
 from rl_clarity.visualization.dataset_examples import Examples
 
 ERROR_OBSERVATIONS = 128
@@ -97,8 +98,11 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, report: Report)
     rng = np.random.default_rng(options.seed)
     mean = _mean_activations(subject, layer, chosen, batch) if options.attr_baseline == "mean" else None
     baseline = options.attr_baseline if mean is None else mean
-    for part in slices(fitted_on, batch):
-        attribution = _attribution(subject, layer, chosen[part], baseline)
+
+    def explain(part: slice) -> tuple[slice, Attribution]:
+        return part, _attribution(subject, layer, chosen[part], baseline)
+
+    for part, attribution in prefetch(map(explain, slices(fitted_on, batch))):
         values = attribution.values[0]
         rows[part] = _some_positions(values, positions, rng)
         measured.append(values[-part.start % error_every :: error_every].copy())  # a view would keep all values

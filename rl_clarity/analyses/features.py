@@ -53,7 +53,7 @@ from rl_clarity.progress import Report, subrange
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.nmf import FIT_ROWS
 from rl_clarity.reduction.stability import FITS, ROWS
-from rl_clarity.threads import in_threads, thread_count
+from rl_clarity.threads import in_threads, prefetch, thread_count
 from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, thumbnail
 from rl_clarity.visualization.feature_facts import feature_facts
 from rl_clarity.visualization.optimization import STEPS, optimize_images
@@ -339,8 +339,12 @@ def _reduced_activations(
     """A row (M, h, w) for each feature: its strength."""
     observations = subject.observations.observations
     reduced = Spool(len(observations), layer.shape[:2])
-    for part in slices(len(observations), min(subject.options.batch_size, ACTIVATION_BATCHES * batch)):
-        activations = subject.agent.activations(observations[part], layer.full_name, states_of(subject, part))
+    parts = slices(len(observations), min(subject.options.batch_size, ACTIVATION_BATCHES * batch))
+
+    def read(part: slice) -> tuple[slice, np.ndarray]:
+        return part, subject.agent.activations(observations[part], layer.full_name, states_of(subject, part))
+
+    for part, activations in prefetch(map(read, parts)):
         for channel, values in enumerate(np.moveaxis(features.strengths(activations), -1, 0)):
             reduced.put(channel, part.start, values)
         report(part.stop / len(observations))
