@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -48,3 +49,29 @@ def test_reductions_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.M
         results.append([*reduction.signed_transform(attribution), reduction.reconstruction_error(attribution)])
     for array, other in zip(*results, strict=True):
         np.testing.assert_array_equal(array, other)
+
+
+def test_prefetched_items_are_computed_one_ahead_in_another_thread() -> None:
+    computed: list[int] = []
+    second = threading.Event()
+
+    def items() -> Iterator[int]:
+        for item in range(3):
+            assert threading.current_thread() is not threading.main_thread()
+            computed.append(item)
+            if item == 1:
+                second.set()
+            yield item
+
+    prefetched = threads.prefetch(items())
+    assert next(prefetched) == 0
+    assert second.wait(10)
+    assert computed == [0, 1]
+    assert [*prefetched] == [1, 2]
+
+
+def test_errors_of_prefetched_items_are_raised_in_their_place() -> None:
+    prefetched = threads.prefetch(1 // x for x in (1, 0))
+    assert next(prefetched) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(prefetched)

@@ -46,7 +46,7 @@ from rl_clarity.pages.files import segments
 from rl_clarity.pages.manifest import Section
 from rl_clarity.progress import subrange
 from rl_clarity.reduction import ChannelReduction
-from rl_clarity.threads import thread_count
+from rl_clarity.threads import prefetch, thread_count
 from rl_clarity.visualization.rendering import full_scale, scale_of_peaks
 from rl_clarity.visualization.totals import channel_totals, magnitudes, peak_positions
 
@@ -182,32 +182,27 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     names: list[str] = []
     parts = segments(steps)
 
-    def keep(part: range, attributed: Mapping[str, Attributed], encoded: Iterable[_Encoded]) -> None:
-        for (output, one), (written, by_name, peak) in zip(attributed.items(), encoded, strict=True):
-            names.extend(written)
-            peaks[output].append(peak)
-            for name, values in by_name.items():
-                sums[f"{name}.{output}"].append(values)
-            if images is not None:
-                images.keep(output, part, one.channels, one.residual)
-        work.report(0.95 * part.stop / steps)
+    def explain_segment(segment: int) -> dict[str, Attributed]:
+        chosen = slice(parts[segment].start, parts[segment].stop)
+        observations = np.asarray(subject.trajectories.observations[trajectory, chosen])
+        seed, state = [options.seed, trajectory, segment], subject.states(trajectory, chosen)
+        return explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
 
-    with ThreadPoolExecutor(thread_count()) as pool:  # encodes and writes a segment while the next one is explained
-        waiting: tuple[Any, ...] | None = None
-        for segment, part in enumerate(parts):
-            chosen = slice(part.start, part.stop)
-            observations = np.asarray(subject.trajectories.observations[trajectory, chosen])
-            seed = [options.seed, trajectory, segment]
-            state = subject.states(trajectory, chosen)
-            attributed = explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
+    # Encodes and writes a segment while the next one is explained.
+    explained = prefetch(map(explain_segment, range(len(parts))))
+    with ThreadPoolExecutor(thread_count()) as pool:
+        for segment, (part, attributed) in enumerate(zip(parts, explained, strict=True)):
+            encoded = pool.map(partial(_encode, subject, layer, trajectory, segment), attributed.items())
             for output, limit in _limits(subject, attributed).items():
                 limits[output] = max(limit, limits.get(output, 0.0))
-            if waiting is not None:
-                keep(*waiting)
-            encode = partial(_encode, subject, layer, trajectory, segment)
-            waiting = (part, attributed, pool.map(encode, attributed.items()))
-        if waiting is not None:
-            keep(*waiting)
+            for (output, one), (written, by_name, peak) in zip(attributed.items(), encoded, strict=True):
+                names.extend(written)
+                peaks[output].append(peak)
+                for name, values in by_name.items():
+                    sums[f"{name}.{output}"].append(values)
+                if images is not None:
+                    images.keep(output, part, one.channels, one.residual)
+            work.report(0.95 * part.stop / steps)
     names.append(totals_name(options, layer, trajectory))
     joined = {name: np.concatenate(values) for name, values in sums.items()}
     write_totals(files, names[-1], joined)
