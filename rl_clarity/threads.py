@@ -33,12 +33,13 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
 
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     """Yield items; the next one is computed in a thread while the caller uses the last one."""
-    iterator, end = iter(items), object()
+    iterator = iter(items)
+    end: Any = object()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(next, iterator, end)
         while (item := waiting.result()) is not end:
             waiting = pool.submit(next, iterator, end)
-            yield item  # type: ignore[misc]
+            yield item
 
 
 @functools.cache
