@@ -313,6 +313,7 @@ def test_the_page_is_accessible(open_memory: Open, axe: str, scheme: str) -> Non
     assert violations(visitor, axe) == []
 
 
-def test_narrow_windows_do_not_scroll_sideways(open_memory: Open) -> None:
-    visitor = open_memory(viewport={"width": 390, "height": 844})
+def test_narrow_windows_do_not_scroll_sideways(open_page: Open, memory: MemoryPage) -> None:
+    visitor = open_page(memory.directory, viewport={"width": 390, "height": 844}, wait=False)
+    visitor.page.wait_for_selector("[data-track=component-1]")
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
