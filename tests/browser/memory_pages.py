@@ -258,7 +258,7 @@ def _stretches(
 ) -> dict[str, Any]:
     """Two stretches of each episode; those of odd episodes do not explain the direction."""
     paths = ["memory", "whole"] if with_simulator else ["memory"]
-    entries = []
+    entries: list[dict[str, Any]] = []
     for trajectory, steps in enumerate(LENGTHS):
         for number, frame in enumerate((steps // 2, steps - 4)):
             targets = TARGETS if trajectory % 2 == 0 else TARGETS[:2]

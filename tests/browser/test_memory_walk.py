@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tests.light_switch import checkpoint
 pytestmark = pytest.mark.slow
 SWITCHES = 9
 """The step at which the agent chooses a switch: the lamp of the first frame says which."""
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     **{"count": 3, "method": "pca", "clusters": 3, "lags": (1, 2), "maps": ("pca",), "replay_steps": 0},
     **{"influence_samples": 4, "interventions": 0, "intervention_episodes": 0, "episodes": 6, "stretches": 12},
 }
@@ -26,7 +27,7 @@ OPTIONS = {
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     directory = tmp_path_factory.mktemp("walk") / "page"
-    return rl_clarity.explain_memory(checkpoint("memory"), directory, **OPTIONS).results()  # type: ignore[arg-type]
+    return rl_clarity.explain_memory(checkpoint("memory"), directory, **OPTIONS).results()
 
 
 def test_the_page_shows_what_python_reads(results: Results, open_page: Callable[..., Visitor]) -> None:
