@@ -25,7 +25,11 @@ export const interventionTable = ({ rows }) => ({
     { key: "adjusted_p", label: "p, adjusted" },
     { key: "effect", label: "Effect" },
   ],
-  rows: rows.map((row) => ({ ...row, measure: measureText(row.measure), range: `(${row.interval.map(signed).join(" to ")})` })),
+  rows: rows.map((row) => ({
+    ...row,
+    measure: measureText(row.measure),
+    range: `(${row.interval.map(signed).join(" to ")})`,
+  })),
 });
 
 /** Every number of the cards of directions. */

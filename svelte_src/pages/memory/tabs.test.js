@@ -109,12 +109,14 @@ test("verdicts on a simulator name the horizons", () => {
   ]);
   assert.deepEqual(errorVerdicts(errors, "reward"), []);
   const compass = { actions: ["left", "jump", "none"], agreement: [0.9, 0.5, null] };
-  const others = otherVerdicts({ quality: { auc: 0.9 }, compass });
+  const deletion = { difference: 0.25, interval: [0.1, 0.4] };
+  const others = otherVerdicts({ quality: { auc: 0.9, deletion }, compass });
   assert.deepEqual(
     others.map(({ good }) => good),
-    [true, false, false],
+    [true, false, false, true],
   );
   assert.match(others[0].text, /left \(90/);
+  assert.match(others[3].text, /by 0.250 \(0.100 to 0.400\)/);
 });
 
 test("a share of the full color", () => {
@@ -138,7 +140,10 @@ test("tables of a tab have what the page has", async () => {
 });
 
 test("measures of interventions are called as elsewhere on the page", () => {
-  const rows = ["return", "action 0: no-op", "cluster 0", "no cluster"].map((measure) => ({ measure, interval: [-1, 2] }));
+  const rows = ["return", "action 0: no-op", "cluster 0", "no cluster"].map((measure) => ({
+    measure,
+    interval: [-1, 2],
+  }));
   const table = interventionTable({ rows });
   assert.deepEqual(
     table.rows.map(({ measure }) => measure),
