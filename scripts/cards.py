@@ -128,7 +128,7 @@ def simulator_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         return []
     quality, fit = facts["quality"], facts["fit"]
     horizons = [h for h in (1, 2, 5, 10, 16, 32) if h <= fit["horizon"]]
-    errors = {kind: np.array(rows[0], float) for kind, rows in quality["errors"]["frame"].items()}
+    errors = {kind: np.array(quality["errors"]["frame"][kind][0], float) for kind in PREDICTIONS}
     return [
         "## Simulator",
         "",
@@ -156,13 +156,13 @@ def _simulator_checks(quality: Mapping[str, Any], errors: Mapping[str, np.ndarra
     better = [h for h in horizons if errors["prior"][h - 1] < errors["last_frame"][h - 1]]
     yield (
         len(better) == len(horizons),
-        "with the true actions, it predicts frames better than copying the last frame does at "
-        + (f"horizons {', '.join(map(str, better))} of 2 to {horizons[-1]}." if better else "no horizon."),
+        f"with the true actions, its frames are better than copies of the last frame at {len(better)} of the "
+        f"{len(horizons)} horizons from 2 to {horizons[-1]}.",
     )
     means = [float(np.nanmean(errors[kind])) for kind in ("posterior", "prior", "closed_loop")]
     yield (
         means == sorted(means),
-        "mean errors should grow from posterior over prior to the agent in the loop: "
+        "the order of mean errors is posterior, prior, agent in the loop, from least to most: "
         f"{', '.join(f'{one:.4f}' for one in means)}.",
     )
     if compass := quality.get("compass"):

@@ -1,9 +1,9 @@
 """Take the screenshots and the animation of the pages in docs/images/.
 
-    python -m scripts.make_screenshots [PAGE] [--training PAGE]
+    python -m scripts.make_screenshots [--only agent training memory] [--agent PAGE] [--training PAGE] [--memory PAGE]
 
-Without a directory of a page, the included CoinRun agent is explained first, and the included series is compared (some
-minutes; they need Procgen and Atari).
+A page of which no directory is named is made first, from the included agents (some minutes; they need Procgen and
+Atari).
 """
 
 from __future__ import annotations
@@ -71,46 +71,54 @@ SCREENSHOTS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", nargs="?", type=Path, help="directory of a page")
-    parser.add_argument("--training", type=Path, help="directory of a page of a training")
+    parser.add_argument("--only", nargs="+", choices=PAGES, default=list(PAGES), help="kinds of pages")
+    for kind in PAGES:
+        parser.add_argument(f"--{kind}", type=Path, help=f"directory of a page of the kind {kind}")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        take(options.page or make_page(Path(temporary)), options.training or make_training(Path(temporary)))
+    arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
+    with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
+        for kind in options.only:
+            make, take = PAGES[kind]
+            take(browser, getattr(options, kind) or make(Path(temporary) / kind))
+        browser.close()
 
 
-def make_page(directory: Path) -> Path:
+def make_agent(directory: Path) -> Path:
     import rl_clarity
 
     rl_clarity.run(
         "models:coinrun",
-        directory / "page",
+        directory,
         load_kwargs={"temp_files": True},
         trajectories_kwargs={"num_envs": 4, "num_steps": 256},
         layer_kwargs={"name_contains_one_of": ["2b", "3a"]},
         attr_policy=True,
         title="CoinRun",
     )
-    return directory / "page"
+    return directory
 
 
 def make_training(directory: Path) -> Path:
     from rl_clarity.demo import demo
 
-    demo(directory / "training", page="training")
-    return directory / "training"
+    demo(directory, page="training")
+    return directory
 
 
-def take(directory: Path, training: Path) -> None:
-    """Take all screenshots of the pages in two directories."""
-    results = open_results(directory)
-    arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
-        for screenshot in SCREENSHOTS:
-            take_one(browser, directory, screenshot, position(results))
-        animate(browser, directory, position(results))
-        take_training(browser, training)
-        browser.close()
+def make_memory(directory: Path) -> Path:
+    from rl_clarity.demo import demo
+
+    demo(directory, page="memory")
+    return directory
+
+
+def take_agent(browser: Browser, directory: Path) -> None:
+    """The screenshots and the animation of the page of an agent."""
+    address = position(open_results(directory))
+    for screenshot in SCREENSHOTS:
+        take_one(browser, directory, screenshot, address)
+    animate(browser, directory, address)
 
 
 def position(results: Results) -> dict[str, Any]:
@@ -132,12 +140,8 @@ def take_one(browser: Browser, directory: Path, screenshot: Screenshot, address:
     page = open_page(browser, directory, screenshot, address)
     screenshot.act(page)
     wait_until_drawn(page)
-    target = IMAGES / f"{screenshot.name}.png"
-    page.screenshot(path=target)
+    save(page, screenshot.name)
     page.context.close()
-    with Image.open(target) as image:
-        image.convert("RGB").save(target, optimize=True)
-    print(f"{target.name}: {target.stat().st_size // 1024} KB")
 
 
 def animate(browser: Browser, directory: Path, address: dict[str, Any]) -> None:
@@ -157,15 +161,33 @@ def animate(browser: Browser, directory: Path, address: dict[str, Any]) -> None:
 
 def take_training(browser: Browser, directory: Path) -> None:
     """The panels Side by side and One episode, every checkpoint, of the step on which checkpoints disagree most."""
-    page = browser.new_page(viewport={"width": 1440, "height": 1040}, reduced_motion="reduce")
-    page.add_init_script(TOURED.format(id=open_results(directory).manifest["id"]))
-    page.goto((directory / "interface.html").resolve().as_uri() + f"?checkpoints={TRAINING_CHECKPOINTS}")
+    page = open_large(browser, directory, f"?checkpoints={TRAINING_CHECKPOINTS}")
     page.get_by_test_id("disagreement").click()
     page.mouse.move(0, 0)
     page.get_by_test_id("panel-films").evaluate("panel => window.scrollTo(0, panel.offsetTop - 165)")
+    save(page, "training")
+
+
+def take_memory(browser: Browser, directory: Path) -> None:
+    """The page of a recurrent agent, at the stretch that is explained first."""
+    page = open_large(browser, directory, "")
+    page.get_by_test_id("stretches").locator("button").first.click()
+    page.mouse.move(0, 0)
+    save(page, "memory")
+
+
+def open_large(browser: Browser, directory: Path, query: str) -> Page:
+    page = browser.new_page(viewport={"width": 1440, "height": 1040}, reduced_motion="reduce")
+    page.add_init_script(TOURED.format(id=open_results(directory).manifest["id"]))
+    page.goto((directory / "interface.html").resolve().as_uri() + query)
+    return page
+
+
+def save(page: Page, name: str) -> None:
+    """Take a screenshot once everything is loaded."""
     page.wait_for_load_state("networkidle")
     page.wait_for_timeout(1000)
-    target = IMAGES / "training.png"
+    target = IMAGES / f"{name}.png"
     page.screenshot(path=target)
     with Image.open(target) as image:
         image.convert("RGB").save(target, optimize=True)
@@ -188,6 +210,14 @@ def open_page(browser: Browser, directory: Path, screenshot: Screenshot, address
 def wait_until_drawn(page: Page) -> None:
     page.wait_for_function(READY)
     page.wait_for_timeout(500)  # thumbnails of bookmarks
+
+
+PAGES: dict[str, tuple[Callable[[Path], Path], Callable[[Browser, Path], None]]] = {
+    "agent": (make_agent, take_agent),
+    "training": (make_training, take_training),
+    "memory": (make_memory, take_memory),
+}
+"""How to make a page of each kind, and how to take its screenshots."""
 
 
 if __name__ == "__main__":

@@ -228,9 +228,9 @@ def test_a_card_says_what_a_simulator_fails() -> None:
     facts |= {"action_noise": 0.1, "parameters": 123456, "quality": quality, "note": "Tried: two values of kl."}
     text = "\n".join(cards.simulator_lines("maze", facts))
     assert "| prior, true actions | 0.0120 | 0.0130 | 0.0160 | 0.0210 |" in text
-    assert "**Fails:** with the true actions, it predicts frames better" in text
-    assert "at horizons 2, 3, 4 of 2 to 10." in text
-    assert "- Mean errors should grow" in text
+    assert "**Fails:** with the true actions, its frames are better" in text
+    assert "at 3 of the 9 horizons from 2 to 10." in text
+    assert "- The order of mean errors" in text
     assert "**Fails:** the agent moves as the action" in text
     assert "of starts: left 90%, right 95%, up 70%." in text
     assert "- Removing what saliency through time points at changes the value by +0.200 (+0.100 to +0.300) more" in text
