@@ -114,7 +114,7 @@ def test_colors_of_the_strip_are_those_of_the_numbers(
     grids = values(memory, 0, {"value": 0, "direction-3": 2}[target], path)
     raising, lowering = COLORS["value" if target == "value" else "policy", palette]
     for back in (0, 3):
-        grid = grids[WINDOW - 1 - back] / np.abs(grids).max()
+        grid = np.clip(grids[WINDOW - 1 - back] / np.abs(grids[:-1]).max(), -1, 1)
         pixels = at_cells(strip_image(visitor, 30 - back))
         assert np.abs(pixels[..., 3] / 255 - np.abs(grid)).max() < 0.12
         for sign, color in ((1, raising), (-1, lowering)):
@@ -124,6 +124,40 @@ def test_colors_of_the_strip_are_those_of_the_numbers(
     steps = visitor.by("strip-step").evaluate_all("all => all.map((one) => [+one.dataset.raises, +one.dataset.lowers])")
     wanted = np.stack([np.maximum(grids, 0).sum((1, 2)), np.maximum(-grids, 0).sum((1, 2))], 1)
     np.testing.assert_allclose(steps, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_bars_of_the_strip_are_scaled_to_the_steps_before_the_explained_one(
+    open_memory: Open, memory: MemoryPage
+) -> None:
+    visitor = open_memory("?episode=1&step=31&target=value")
+    sums = np.abs(values(memory, 0, 0, "memory")).sum((1, 2))
+    assert sums[-1] > sums[:-1].max()
+    highest = visitor.by("strip-step").nth(int(np.argmax(sums[:-1])))
+    for step in (highest, visitor.by("strip-step").last):
+        bars_of = step.locator(".bars span").evaluate_all("all => all.map((one) => parseFloat(one.style.height))")
+        assert sum(bars_of) == pytest.approx(100, abs=0.1)
+    assert visitor.by("cut-bar").count() == 1
+    assert "is cut off" in visitor.text("strip-scale")
+
+
+def test_the_strip_stays_at_its_end_when_its_width_changes(open_memory: Open) -> None:
+    visitor = open_memory("?episode=1&step=31")
+    at_end = """() => {
+      const list = document.querySelector("[data-testid=strip]");
+      return list.scrollLeft > 0 && list.scrollLeft + list.clientWidth > list.scrollWidth - 2;
+    }"""
+    visitor.page.wait_for_function(at_end)
+    visitor.page.set_viewport_size({"width": 900, "height": 700})
+    visitor.page.wait_for_function(at_end)
+
+
+def test_the_titles_of_the_tabs_are_in_view_and_the_map_does_not_cover_them(open_memory: Open) -> None:
+    visitor = open_memory("?episode=1&step=31")
+    visitor.page.set_viewport_size({"width": 1366, "height": 768})
+    assert (visitor.page.get_by_role("tablist").bounding_box() or {})["y"] < 768 - 30
+    visitor.page.evaluate("scrollTo(0, 500)")
+    side, tabs = (visitor.page.locator(name).bounding_box() or {} for name in (".legend", "[role=tablist]"))
+    assert side["y"] + side["height"] <= tabs["y"]
 
 
 def test_bars_are_coordinates_now_and_causes(open_memory: Open, memory: MemoryPage) -> None:
@@ -160,6 +194,10 @@ def test_the_band_shows_the_behaviour_of_each_step(open_memory: Open, memory: Me
     labels = memory.coordinates[0]["behaviour"]
     assert (pixels[labels < 0, 3] == 0).all()
     assert np.abs(pixels[labels >= 0, :3] - hues[labels[labels >= 0]]).max() <= 3
+    visitor.by("band").select_option("cluster")
+    assert visitor.state()["band"] == "cluster"
+    cluster = memory.coordinates[0]["cluster"][LENGTHS[0] // 2] + 1
+    assert visitor.track("band").locator(".value").inner_text() == str(cluster)
 
 
 def test_a_frame_of_the_strip_leads_to_its_step(open_memory: Open) -> None:

@@ -128,6 +128,8 @@ test("codes become values, and the world is what the whole adds to memory", () =
   assert.deepEqual([...on("memory").values], [2, -2, 0, 0]);
   assert.deepEqual([...on("world").values], [2, 6, 0, 4]);
   assert.equal(on("world").largest, 6);
+  const strongAtTheEnd = { memory: codes(1, 0, 127, 0), "memory.scale": scale(127) };
+  assert.equal(explanation(strongAtTheEnd, STRETCHES[0], "value", "memory").largest, 1, "before the explained step");
   assert.deepEqual([...on("world").components], [0, -1, -2, -3]);
   assert.deepEqual(causes(on("memory")), [4, 6]);
   assert.deepEqual(causes(on("memory"), 1), [3, 4]);

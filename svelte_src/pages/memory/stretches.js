@@ -29,7 +29,8 @@ function best(stretches, frame, fits) {
  * @typedef {object} Explanation
  * @property {Float32Array} values (n, h, w): what a change of each place of each frame adds to the target
  * @property {number[]} shape n, h, w
- * @property {number} largest magnitude of the values
+ * @property {number} largest magnitude of the values before the explained step: its own frame, which memory does not
+ *   carry, would dwarf them
  * @property {Float32Array | null} components (n, D): share of the target that flows through each direction before each step
  *
  * @param {object} arrays of the stretch's chunk
@@ -50,7 +51,7 @@ const explained = memoized((arrays, key) => {
   if (!memory || !whole) return null;
   const values = whole.values.map((value, i) => value - memory.values[i]);
   const components = whole.components?.map((value, i) => value - memory.components[i]) ?? null;
-  return { ...whole, values, largest: largestOf(values), components };
+  return { ...whole, values, largest: largestBefore(values, whole.shape), components };
 });
 
 function onPath(arrays, path, index) {
@@ -59,7 +60,12 @@ function onPath(arrays, path, index) {
   const [, ...shape] = codes.shape;
   const unit = scales.data[index] / 127;
   const values = Float32Array.from(part(codes, index), (code) => code * unit);
-  return { values, shape, largest: largestOf(values), components: components ? part(components, index).slice() : null };
+  return {
+    values,
+    shape,
+    largest: largestBefore(values, shape),
+    components: components ? part(components, index).slice() : null,
+  };
 }
 
 function part({ data, shape }, index) {
@@ -68,6 +74,9 @@ function part({ data, shape }, index) {
 }
 
 const largestOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+
+/** Of all steps but the last; of all where those have no values. */
+const largestBefore = (values, [, height, width]) => largestOf(values.slice(0, -height * width)) || largestOf(values);
 
 /** How much each step adds: sums of what raises and of what lowers the target. @returns {{raises: number, lowers: number}[]} */
 export const strengths = memoized(({ values, shape: [steps, height, width] }) =>
