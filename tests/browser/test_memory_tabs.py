@@ -208,7 +208,7 @@ def test_interventions_compare_measures_and_show_a_film(show: Callable[..., Visi
         "3.25",
         "−3.25 (−3.65 to −2.85)",
         "0.0400",
-        "−1.625",
+        "−1.63",
     ]
     film = visitor.by("film")
     assert film.locator("img").count() == 0

@@ -25,6 +25,7 @@ const label = (k) => DIRECTIONS[k].name;
 
 const manifestOf = ({ paths = ["memory", "whole"], stretches = STRETCHES } = {}) => ({
   trajectories: [{ steps: 40 }, { steps: 30 }],
+  named: { layers: [] },
   memory: {
     states: { directions: DIRECTIONS, behaviours: { count: 2 } },
     stretches: { targets: [{ id: "value" }, { id: "action" }], paths, stretches },
