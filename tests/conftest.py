@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, when TensorFlow is first imported
 
@@ -31,6 +33,14 @@ def _few_trials() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(source, "find_equivalent_actions", partial(find_equivalent_actions, states=8))
         yield
+
+
+@pytest.fixture
+def even_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every measured piece of work takes a second, whatever else the machine does."""
+    clock = SimpleNamespace(perf_counter=itertools.count().__next__)
+    for module in ("jobs.forecast", "recordings.preview"):
+        monkeypatch.setattr(f"rl_clarity.{module}.time", clock)
 
 
 @pytest.fixture(scope="session", params=NETWORKS)

@@ -13,14 +13,16 @@ from rl_clarity.agents.protocol import Site, Tensor
 from rl_clarity.agents.sites import find_site
 from rl_clarity.errors import OptionError
 
-BEFORE, AFTER = "state/", "after/"
+STATE, STATE_AFTER = "state", "after"
+BEFORE, AFTER = f"{STATE}/", f"{STATE_AFTER}/"
 
 
 class AppliedEdits:
     """Edits of sites, by full name, in the order in which they are made at a site.
 
     What takes the place of activations, for each observation (`Edit.replacements`), are further inputs of the network,
-    `edit/0`, `edit/1`, ..., by the number of the edit. Edits of the state after a step have the names `after/0`, ...
+    `edit/0`, `edit/1`, ..., by the number of the edit. Edits of the state after a step have the names `after/0`, ...,
+    or `after` for all parts of several, side by side.
     """
 
     def __init__(self, edits: Sequence[tuple[str, Edit]] = ()) -> None:
@@ -41,12 +43,14 @@ class AppliedEdits:
         for edit in edits:
             if not isinstance(edit, Edit):
                 raise OptionError(f"{edit!r} is not an edit: use rl_clarity.Ablate, Steer or SwapDirections")
-            site = find_site(sites, edit.layer)
+            site = _state_site(sites) if edit.layer == STATE else find_site(sites, edit.layer)
             if site.kind == "head":
                 raise OptionError(f"layer {edit.layer!r} is an output of the agent; edits change layers before it")
             edit.check(site)
             if edit.changes:
-                added.append((site.name.replace(BEFORE, AFTER) if isinstance(edit, StateEdit) else site.name, edit))
+                added.append(
+                    (site.name.replace(STATE, STATE_AFTER) if isinstance(edit, StateEdit) else site.name, edit)
+                )
         return AppliedEdits((*self._edits, *added))
 
     @property
@@ -81,13 +85,22 @@ class AppliedEdits:
 
         return {site: function(site) for site, edit in self._edits if not isinstance(edit, StateEdit)}
 
-    def of_state(self, name: str, values: Mapping[str, Tensor], operations: Operations = NUMPY) -> Tensor:
-        """The tensor of that name; a part of the state after a step is edited, given that before it among `values`."""
-        result = values[name]
+    def of_state(self, values: Mapping[str, Tensor], operations: Operations = NUMPY) -> dict[str, Tensor]:
+        """The parts of the state after a step, edited, by name; they and those before the step are among `values`."""
+        after = {name: tensor for name, tensor in values.items() if name.startswith(AFTER)}
         for site, edit in self._edits:
-            if site == name and isinstance(edit, StateEdit):
-                result = edit.apply_to_state(values[name.replace(AFTER, BEFORE)], result, operations=operations)
-        return result
+            if not after or not isinstance(edit, StateEdit):
+                continue
+            names = list(after) if site == STATE_AFTER else [site]
+            before = [values[name.replace(AFTER, BEFORE)] for name in names]
+            parts = [after[name] for name in names]
+            result = edit.apply_to_state(
+                *(operations.concatenate(one) if len(names) > 1 else one[0] for one in (before, parts)),
+                operations=operations,
+            )
+            ends = np.cumsum([0, *(part.shape[-1] for part in parts)]).tolist()
+            after |= {name: result[..., ends[i] : ends[i + 1]] for i, name in enumerate(names)}
+        return after
 
     def of_input(self, site: str, values: np.ndarray, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         """Values (B, *shape) of the input or a part of the state, edited."""
@@ -95,3 +108,15 @@ class AppliedEdits:
             if name == site:
                 values = np.asarray(edit.apply(values, inputs.get(f"edit/{i}")), np.float32)
         return values
+
+
+def _state_site(sites: Sequence[Site]) -> Site:
+    """The state; all parts side by side, if it has several. Raises OptionError if there is none to edit as a whole."""
+    parts = [site for site in sites if site.kind == "state"]
+    if len(parts) == 1:
+        return parts[0]
+    if not parts or any(len(part.shape) != 1 for part in parts):
+        raise OptionError(
+            f"the state has parts of the shapes {[part.shape for part in parts]}: parts (n,) of one axis are needed"
+        )
+    return Site(STATE, "state", (sum(part.shape[0] for part in parts),))

@@ -362,7 +362,8 @@ class BatchedAgent(ABC):
             functions = {site: edit for site, edit in functions.items() if site not in (*self._inputs, *names)}
             computed = self._section(names, results, functions)(*(values[name] for name in names))
             values |= dict(zip(results, computed, strict=True))
-            return [self._edits.of_state(name, values, self._backend.operations) for name in wanted]
+            values |= self._edits.of_state(values, self._backend.operations)
+            return [values[name] for name in wanted]
 
         return run
 

@@ -89,8 +89,8 @@ class EditedAgent:
         before = self._agent.initial_state(len(observations)) if state is None else state
         parts = {f"{BEFORE}{i}": part for i, part in enumerate(before or ())}
         parts |= {f"{AFTER}{i}": part for i, part in enumerate(outputs.state)}
-        after = tuple(self._edits.of_state(f"{AFTER}{i}", parts) for i in range(len(outputs.state)))
-        return dataclasses.replace(outputs, state=after)
+        after = self._edits.of_state(parts)
+        return dataclasses.replace(outputs, state=tuple(after[f"{AFTER}{i}"] for i in range(len(outputs.state))))
 
     def activations(self, observations: np.ndarray, site: str, state: State = None) -> np.ndarray:
         return self.forward(observations, state, read=[site]).sites[site]

@@ -24,6 +24,8 @@ class Operations:
     sign: Callable[[Tensor], Tensor]
     stack: Callable[[Sequence[Tensor]], Tensor]
     """Join tensors along a new last axis."""
+    concatenate: Callable[[Sequence[Tensor]], Tensor]
+    """Join tensors along their last axis."""
     solve: Callable[[Tensor, Tensor], Tensor]
     """Solve linear systems (..., K, K) for right-hand sides (..., K, 1)."""
     fixed: Callable[[Tensor], Tensor]
@@ -44,6 +46,7 @@ NUMPY = Operations(
     relu=lambda x: np.maximum(x, 0),
     sign=np.sign,
     stack=lambda tensors: np.stack(tensors, axis=-1),
+    concatenate=lambda tensors: np.concatenate(tensors, axis=-1),
     solve=np.linalg.solve,
     fixed=lambda x: x,
     repeat=_repeat,
@@ -60,6 +63,7 @@ def keras_operations() -> Operations:
         relu=ops.relu,
         sign=ops.sign,
         stack=lambda tensors: ops.stack(tensors, axis=-1),
+        concatenate=lambda tensors: ops.concatenate(tensors, axis=-1),
         solve=ops.solve,
         fixed=ops.stop_gradient,
         repeat=lambda count, body, values: ops.fori_loop(0, count, body, values),
@@ -76,6 +80,7 @@ def jax_operations() -> Operations:
         relu=jax.nn.relu,
         sign=jnp.sign,
         stack=lambda tensors: jnp.stack(tensors, axis=-1),
+        concatenate=lambda tensors: jnp.concatenate(tensors, axis=-1),
         solve=jnp.linalg.solve,
         fixed=jax.lax.stop_gradient,
         repeat=lambda count, body, values: jax.lax.fori_loop(0, count, body, values),
@@ -91,6 +96,7 @@ def torch_operations(to_tensor: Callable[[Any], Tensor]) -> Operations:
         relu=torch.relu,
         sign=torch.sign,
         stack=lambda tensors: torch.stack(tuple(tensors), dim=-1),
+        concatenate=lambda tensors: torch.cat(tuple(tensors), dim=-1),
         solve=torch.linalg.solve,
         fixed=lambda x: x.detach(),
         repeat=_repeat,

@@ -264,19 +264,26 @@ def write_map(subject: Subject, work: Work) -> TaskResult:
 
 
 def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Activations of a batch, and a map of a few random points, whose time grows little faster than their number."""
+    """Activations of a batch, and maps."""
     options = sample.options
     seen, state = sample_frames(sample, batch)
     source = find_source(sample.agent, options.state_map_layer, seen[:4], _head(state, 4))
     vectors = source.vectors(sample.agent, seen, state)
     yield Piece(partial(source.vectors, sample.agent, seen, state), points / len(seen))
+    yield from map_pieces(points, vectors.shape[1], options.state_map_methods, options.state_map_perplexity)
+
+
+def map_pieces(
+    points: int, width: int, methods: Sequence[Method], perplexity: float, dimensions: int = 2
+) -> Iterable[Piece]:
+    """Maps of a few random points (n, width) by each method, whose time grows little faster than their number."""
     count = min(points, MEASURED_POINTS)
-    few = np.random.default_rng(0).normal(size=(count, vectors.shape[1]))
-    perplexity = usable_perplexity(options.state_map_perplexity, count)
+    few = np.random.default_rng(0).normal(size=(count, width))
+    usable = usable_perplexity(perplexity, count)
     fitted = min(points, FITTED_ON)
     growth = fitted * math.log(fitted + 1) / (count * math.log(count + 1))
-    for method in options.state_map_methods:
-        yield Piece(partial(embed, few, method, perplexity=perplexity), growth)
+    for method in methods:
+        yield Piece(partial(embed, few, method, perplexity=usable, dimensions=dimensions), growth)
 
 
 def _head(state: State, count: int) -> State:

@@ -188,9 +188,15 @@ def _player(command: PlayingCommand) -> Any:
     swaps = command.swaps()
     if not swaps or command.directions is None:
         return command.checkpoint
-    directions = rl_clarity.load_states(command.directions).directions
+    states = rl_clarity.load_states(command.directions)
+    part = states.facts["options"]["part"]
     agent = rl_clarity.load_agent(command.checkpoint, **command.overrides())
-    edit = rl_clarity.SwapDirections(swaps, directions=directions, on=command.swap_directions_on)
+    edit = rl_clarity.SwapDirections(
+        swaps,
+        directions=states.directions,
+        on=command.swap_directions_on,
+        layer="state" if part is None else f"state/{part}",
+    )
     return rl_clarity.edit(agent, edit)
 
 

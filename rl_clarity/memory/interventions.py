@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
 
+from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.behavior.play import environment_of
+from rl_clarity.environments import make
 from rl_clarity.errors import EnvironmentSetupError, OptionError
-from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.keys import to_plain
+from rl_clarity.memory.sample import sample_states
 from rl_clarity.memory.source import FIT, FOLDER, direction_names, fitted_states, read_fit
 from rl_clarity.pages.manifest import ImageName, Section
 from rl_clarity.parsing import check_minimum, check_option
+from rl_clarity.recordings.rollouts import play
 from rl_clarity.reduction.swapping import SwapDirections
-from rl_clarity.states.intervention import intervene
+from rl_clarity.states.intervention import BLOCK, intervene
 from rl_clarity.states.options import StateOptions
-from rl_clarity.states.parts import Fitted
+from rl_clarity.states.parts import FittedStates
 
+MEASURED_STEPS = 8
+"""Steps that are played to measure the time."""
 MEASURES = ("measure", "unedited", "edited", "difference", "interval", "p", "adjusted_p", "effect")
 
 
@@ -73,41 +82,38 @@ class InterventionsAnalysis(Analysis):
         for number in range(count + bool(options.swaps())):
             yield self.task(
                 subject, f"{self.kind}/{number + 1}", partial(_intervene, subject, number), inputs,
-                after=(FIT, f"{FOLDER}/cards"), size=100 * options.max_steps,
+                after=(FIT, f"{FOLDER}/cards"), size=100 * options.max_steps, group=self.kind, pieces=_pieces,
             )  # fmt: skip
 
     def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
-        found = [facts for name, facts in sorted(results.items()) if name.startswith(f"{self.kind}/")]
-        played = [facts["intervention"] for facts in found if "intervention" in facts]
-        if not played:
+        finished = [facts for name, facts in sorted(results.items()) if name.startswith(f"{self.kind}/")]
+        played = [facts["intervention"] for facts in finished if "intervention" in facts]
+        skipped = next((facts["skipped"] for facts in finished if "skipped" in facts), None)
+        if not finished:
             return None
-        entries = [{**one, "film": None if one["film"] is None else ImageName(one["film"])} for one in played]
-        return Section(
-            self.kind, "Interventions", {"episodes": options.intervention_episodes, "interventions": entries}
-        )
+        entries = [{**one, "film": ImageName(one["film"])} for one in played]
+        data = {"episodes": options.intervention_episodes, "interventions": entries, "skipped": skipped}
+        return Section(self.kind, "Interventions", data)
 
 
 def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
-    """Play one of the comparisons; facts without `intervention` where the environment cannot be played."""
+    """Play one of the comparisons; or say why it is skipped, as where there is no environment."""
     options, agent = subject.options, subject.agent
-    if len(agent.initial_state(1) or ()) != 1:
-        return TaskResult({"skipped": "directions can be exchanged in states of one part only"})
-    try:
-        environment_of(agent)
-    except (EnvironmentSetupError, OptionError) as error:
-        return TaskResult({"skipped": str(error)})
     fitted, analysis = fitted_states(subject), read_fit(subject)
     cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
     strongest = strongest_directions(fitted, cards.get("readout"))
     count = min(options.interventions, options.count)
     swaps = {int(strongest[number]): None} if number < count else options.swaps()
-    edit = SwapDirections(cast(Any, swaps), directions=fitted.directions)
-    found = intervene(
-        agent, edit, analysis=analysis, episodes=options.intervention_episodes, seed=options.seed,
-        max_steps=options.max_steps,
-    )  # fmt: skip
+    change = SwapDirections(cast(Any, swaps), directions=fitted.directions)
+    try:
+        comparison = intervene(
+            agent, change, analysis=analysis, episodes=options.intervention_episodes, seed=options.seed,
+            max_steps=options.max_steps,
+        )  # fmt: skip
+    except (EnvironmentSetupError, OptionError) as error:
+        return TaskResult({"skipped": str(error)})
     film = f"interventions/{number + 1}.png"
-    subject.files.write_file(film, found.film_bytes())
+    subject.files.write_file(film, comparison.film_bytes())
     names = direction_names(fitted.directions)
     label = " and ".join(
         f"{names[one]} collapsed" if other is None else f"{names[one]} and {names[other]} exchanged"
@@ -116,13 +122,13 @@ def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
     facts = {
         "label": label,
         "swap": [[one, other] for one, other in swaps.items()],
-        "rows": [{key: row[key] for key in MEASURES} for row in found],
+        "rows": [{key: row[key] for key in MEASURES} for row in comparison],
         "film": film,
     }
     return TaskResult(to_plain({"intervention": facts}, finite=True), [film])
 
 
-def strongest_directions(fitted: Fitted, readout: np.ndarray | None) -> np.ndarray:
+def strongest_directions(fitted: FittedStates, readout: np.ndarray | None) -> np.ndarray:
     """Return directions (D,), those that the actions depend on most first.
 
     By the largest weight on an action, less the mean of all actions', times the standard deviation of the coordinate;
@@ -134,3 +140,19 @@ def strongest_directions(fitted: Fitted, readout: np.ndarray | None) -> np.ndarr
     weights = readout[:, : fitted.agent.num_actions]
     weights = weights - weights.mean(axis=1, keepdims=True)
     return np.argsort(-spread * np.abs(weights).max(axis=1), kind="stable")
+
+
+def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
+    """Some steps of all episodes. Both sides of a pair are played, and again for the film; episodes may be shorter."""
+    options, directions = sample.options, sample_states(sample).directions
+    episodes = min(BLOCK, options.intervention_episodes)
+    try:
+        edited = edit(sample.agent, SwapDirections({0: None}, directions=directions))
+        environment = make(environment_of(sample.agent), episodes, options.seed)
+    except (EnvironmentSetupError, OptionError):
+        return
+    with closing(environment):
+        steps = play(edited, environment, np.random.default_rng(options.seed))
+        yield Piece(partial(next, steps), 1)  # each comparison compiles an edited network
+        times = 2 * (options.intervention_episodes / episodes + 1) * options.max_steps / MEASURED_STEPS
+        yield Piece(lambda: deque(islice(steps, MEASURED_STEPS), maxlen=0), times)

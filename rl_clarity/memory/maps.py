@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.state_map import STATE, Source, color_entries, map_arrays, map_entry
-from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.analyses.state_map import STATE, Source, color_entries, map_arrays, map_entry, map_pieces
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.keys import to_plain
 from rl_clarity.memory.source import FIT, FOLDER, direction_names, fitted_states, places
 from rl_clarity.pages.manifest import ChunkName, Section
 from rl_clarity.reduction.embedding import FITTED_ON
 from rl_clarity.states.cards import ends_of_episodes
+from rl_clarity.states.clusters import MOST_COMPONENTS
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import PARTS, map_perplexity
 
@@ -32,7 +33,7 @@ class MemoryMapAnalysis(Analysis):
             points = sum(subject.trajectories.steps(one) for one in range(len(subject.trajectories)))
             yield self.task(
                 subject, f"{self.kind}/map", partial(_write_maps, subject), subject.decisive(StateOptions),
-                size=2 * points, after=(FIT, f"{FOLDER}/behaviours"),
+                size=2 * points, after=(FIT, f"{FOLDER}/behaviours"), pieces=partial(_pieces, points),
             )  # fmt: skip
 
     def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
@@ -54,9 +55,9 @@ def _write_maps(subject: Subject, work: Work) -> TaskResult:
     colors |= {"episode": trajectory, "cluster": fitted.labels[rows]}
     behaviours = work.results[f"{FOLDER}/behaviours"]
     if behaviours.get("chunk"):
-        found = subject.files.read_chunk(behaviours["chunk"])
+        behaviour = subject.files.read_chunk(behaviours["chunk"])
         labels = np.full(len(fitted.data), -1)
-        labels[found["rows"]] = found["labels"]
+        labels[behaviour["rows"]] = behaviour["labels"]
         colors["behaviour"] = labels[rows]
     names = {
         "action": [action.label for action in subject.info.actions],
@@ -76,3 +77,10 @@ def _write_maps(subject: Subject, work: Work) -> TaskResult:
         maps.append(map_entry(Source(STATE, "recurrent state"), method, chunk, map_perplexity(len(rows)), fitted_on))
     facts = {"maps": maps, "colors": color_entries(colors, names)}
     return TaskResult(to_plain(facts), [one["chunk"] for one in maps])
+
+
+def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    options = sample.options
+    points = min(points, options.map_points)
+    methods = list(dict.fromkeys(options.maps))
+    yield from map_pieces(points, MOST_COMPONENTS, methods, map_perplexity(points), options.map_dimensions)

@@ -113,7 +113,7 @@ def explain_memory(
         world = None if simulator is None else _read_simulator(simulator, agent)
         origin: _Origin = _Played(agent, read, world, page_options)
         if recording is not None:
-            origin = _Given(agent, read, world, recording)
+            origin = _Recorded(agent, read, world, recording)
         made_from = [origin.identity, None if world is None else _simulator_key(world)]
         share = workers.share()
         builder = PageBuilder([Member(agent, read, made_from)], page_options)
@@ -222,7 +222,7 @@ class _Played(_Origin):
         return TaskResult(files=names)
 
 
-class _Given(_Origin):
+class _Recorded(_Origin):
     """Episodes of a recording."""
 
     def __init__(

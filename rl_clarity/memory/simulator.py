@@ -10,15 +10,20 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.keys import to_plain
-from rl_clarity.memory.source import source_of
+from rl_clarity.memory.sample import SampleRecording
+from rl_clarity.memory.source import memory_source
 from rl_clarity.pages.manifest import ImageName, Section
 from rl_clarity.parsing import check_minimum
+from rl_clarity.world_models.deletion import deletion_test
 from rl_clarity.world_models.films import film_bytes, film_frames
-from rl_clarity.world_models.quality import measure_quality
+from rl_clarity.world_models.quality import COMPASS_STEPS, DELETION_AT, WINDOWS_AT_ONCE, action_compass, measure_quality
 from rl_clarity.world_models.rollouts import follow
 from rl_clarity.world_models.windows import Windows
+
+MEASURED_STEPS, MEASURED_WINDOWS = 2, 8
+"""Steps and windows that are simulated to measure the time."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +48,11 @@ class SimulatorAnalysis(Analysis):
     needs_all = False
 
     def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
-        if source_of(subject).simulator is None:
+        if memory_source(subject).simulator is None:
             return
         inputs = [subject.decisive(SimulatorPageOptions), options.seed]
-        for name, run in (("quality", _quality), ("films", _films)):
-            yield self.task(subject, f"{self.kind}/{name}", partial(run, subject), inputs, size=1000)
+        for name, run, pieces in (("quality", _quality, _quality_pieces), ("films", _films, _film_pieces)):
+            yield self.task(subject, f"{self.kind}/{name}", partial(run, subject), inputs, size=1000, pieces=pieces)
 
     def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
         quality, films = (results.get(f"{self.kind}/{name}") for name in ("quality", "films"))
@@ -59,7 +64,7 @@ class SimulatorAnalysis(Analysis):
 
 def _quality(subject: Subject, work: Work) -> TaskResult:
     """Measure the simulator on the recording. Facts: what the section says of it."""
-    source, options = source_of(subject), subject.options
+    source, options = memory_source(subject), subject.options
     simulator = source.required_simulator
     quality = measure_quality(
         simulator, source.required_recording, windows=options.quality_windows, horizon=source.horizon,
@@ -72,7 +77,7 @@ def _quality(subject: Subject, work: Work) -> TaskResult:
 
 def _films(subject: Subject, work: Work) -> TaskResult:
     """Write films of windows from all over the recording. Facts: their names."""
-    source, options = source_of(subject), subject.options
+    source, options = memory_source(subject), subject.options
     if not options.films:
         return TaskResult({"films": []})
     simulator = source.required_simulator
@@ -88,3 +93,36 @@ def _films(subject: Subject, work: Work) -> TaskResult:
         names.append(f"simulator/film-{number}.png")
         subject.files.write_file(names[-1], film_bytes(film))
     return TaskResult({"films": names}, names)
+
+
+# --- forecast --------------------------------------------------------------------------------------------------------
+
+
+def _quality_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
+    """A few windows and steps of each part of the quality."""
+    source, windows = memory_source(sample), sample.options.quality_windows
+    simulator, recording = source.required_simulator, SampleRecording(sample)
+    count, steps = min(windows, MEASURED_WINDOWS), MEASURED_STEPS
+    errors = partial(
+        measure_quality, simulator, recording, windows=count, horizon=steps, context=source.context, compass_steps=0,
+        deletion_at=0,
+    )  # fmt: skip
+    yield Piece(errors, windows / count * source.horizon / steps, errors)
+    starts = Windows(recording, sample.agent, source.context, steps).read(np.arange(count)).frames[:, : source.context]
+    compass = partial(action_compass, simulator, starts, steps)
+    yield Piece(compass, min(windows, WINDOWS_AT_ONCE) / count * COMPASS_STEPS / steps)
+    if "values" in simulator.agent.heads:
+        deletion = partial(deletion_test, simulator, starts, at=steps - 1)
+        yield Piece(deletion, windows / count * (DELETION_AT + 1) / steps, partial(deletion, at=0))
+
+
+def _film_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
+    source, films = memory_source(sample), sample.options.films
+    batch_of_one = Windows(SampleRecording(sample), sample.agent, source.context, MEASURED_STEPS).read([0])
+
+    def film() -> None:
+        frames = film_frames(batch_of_one, follow(source.required_simulator, batch_of_one))
+        sample.files.write_file("film.png", film_bytes(frames))
+
+    if films:
+        yield Piece(film, films * source.horizon / MEASURED_STEPS, film)

@@ -17,7 +17,7 @@ from rl_clarity.states.analysis import StateAnalysis, read_analysis
 from rl_clarity.states.clusters import Clusters
 from rl_clarity.states.data import read_states
 from rl_clarity.states.options import StateOptions
-from rl_clarity.states.parts import Fitted
+from rl_clarity.states.parts import FittedStates
 from rl_clarity.world_models.options import FitOptions
 from rl_clarity.world_models.simulator import Simulator
 
@@ -70,7 +70,7 @@ def direction_names(directions: Directions) -> list[str]:
     return [f"{METHODS.get(directions.method, directions.method)} {number + 1}" for number in range(len(directions))]
 
 
-def source_of(subject: Subject) -> MemorySource:
+def memory_source(subject: Subject) -> MemorySource:
     """What a page is made from; raises OptionError for a page that was not made by `explain_memory`."""
     source: MemorySource | None = subject.metadata.get("memory")
     if source is None:
@@ -84,26 +84,26 @@ def state_options(options: Any) -> StateOptions:
 
 
 def read_fit(subject: Subject) -> StateAnalysis:
-    """Read the directions, coordinates and clusters that the first task found."""
+    """Read the directions, coordinates and clusters of the first task."""
     return read_analysis(lambda name: subject.files.read_file(path_in(FOLDER, name)), FOLDER)
 
 
-def fitted_states(subject: Subject) -> Fitted:
-    """The states of the recording with the directions and clusters that the first task found."""
+def fitted_states(subject: Subject) -> FittedStates:
+    """The states of the recording with the directions and clusters of the first task."""
     analysis = read_fit(subject)
     clusters = {
         one["method"]: Clusters(one["method"], analysis.arrays[f"cluster.{one['method']}"], one["agreement"])
         for one in analysis.facts["clusters"]
     }
-    data = read_states(source_of(subject).required_recording)
-    return Fitted(subject.agent, data, analysis.directions, clusters, state_options(subject.options))
+    data = read_states(memory_source(subject).required_recording)
+    return FittedStates(subject.agent, data, analysis.directions, clusters, state_options(subject.options))
 
 
-def places(fitted: Fitted, rows: np.ndarray) -> np.ndarray:
+def places(fitted: FittedStates, rows: np.ndarray) -> np.ndarray:
     """Trajectories and frames (..., 2) int32 of rows (...) of the states; -1 for -1.
 
     Trajectories are the episodes that have steps, in order.
     """
     trajectory = np.cumsum(fitted.data.time == 0) - 1
-    found = np.stack([trajectory[rows], fitted.data.time[rows]], axis=-1)
-    return np.where(np.asarray(rows)[..., None] < 0, -1, found).astype(np.int32)
+    pairs = np.stack([trajectory[rows], fitted.data.time[rows]], axis=-1)
+    return np.where(np.asarray(rows)[..., None] < 0, -1, pairs).astype(np.int32)

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import initial_state
+from rl_clarity.agents.capabilities import has, initial_state
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.errors import OptionError
-from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.keys import to_plain
+from rl_clarity.memory.sample import MEASURED_STATES, random_states, sample_states
 from rl_clarity.memory.source import (
     FIT,
     FOLDER,
     MemorySource,
     direction_names,
     fitted_states,
+    memory_source,
     places,
-    source_of,
     state_options,
 )
 from rl_clarity.pages.files import path_in
 from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.reduction.directions import FIT_ROWS
 from rl_clarity.states.analysis import StateAnalysis, combined_facts
 from rl_clarity.states.cards import AUTOCORRELATION_LAGS
 from rl_clarity.states.data import read_states
+from rl_clarity.states.influence import memory_jacobians
 from rl_clarity.states.options import StateOptions
-from rl_clarity.states.parts import PARTS, Fitted, Part, fit_states
+from rl_clarity.states.parts import PARTS, FittedStates, Part, fit_states
 from rl_clarity.world_models.gradients import simulated_influence
 
 Arrays = dict[str, np.ndarray]
+MEASURED_STEPS, MEASURED_SAMPLES = 2, 16
+"""Steps that are replayed, and samples of influence, to measure the time."""
 SHOWN = ("cards", "behaviours", "causes", "memory")
 """Parts of the analysis that the section shows; the state map is another section."""
 
@@ -52,47 +58,50 @@ class StatesAnalysis(Analysis):
     def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
         inputs = subject.decisive(StateOptions)
         steps = sum(subject.trajectories.steps(one) for one in range(len(subject.trajectories)))
-        yield self.task(subject, FIT, partial(_fit, subject), inputs, size=steps)
+        yield self.task(subject, FIT, partial(_fit, subject), inputs, size=steps, pieces=partial(_fit_pieces, steps))
         yield self.task(
             subject, f"{FOLDER}/coordinates", partial(_write_coordinates, subject), inputs, size=steps,
             after=(FIT, f"{FOLDER}/behaviours"),
+            pieces=lambda sample, batch: (),  # it only copies numbers
+            output_bytes=4 * steps * (options.count + 2),
         )  # fmt: skip
         for name in SHOWN:
             yield self.task(
-                subject, f"{FOLDER}/{name}", partial(_write_part, subject, name), inputs, size=steps, after=(FIT,)
-            )
+                subject, f"{FOLDER}/{name}", partial(_write_part, subject, name), inputs, size=steps, after=(FIT,),
+                pieces=partial(_PIECES[name], steps),
+            )  # fmt: skip
 
     def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
         fit = results.get(FIT)
         if fit is None:
             return None
-        found = {name: results.get(f"{FOLDER}/{name}", {}) for name in ("coordinates", *SHOWN)}
+        parts = {name: results.get(f"{FOLDER}/{name}", {}) for name in ("coordinates", *SHOWN)}
         data = {
             "method": options.method,
             "directions": fit["directions"],
             "autocorrelation_lags": list(AUTOCORRELATION_LAGS),
             "outputs": [action.label for action in subject.info.actions] + ["value function"] * fit["has_value"],
-            "coordinates": [ChunkName(name) for name in found["coordinates"].get("chunks", ())],
+            "coordinates": [ChunkName(name) for name in parts["coordinates"].get("chunks", ())],
             "clusters": fit["clusters"],
-            "skipped": {key: text for one in found.values() for key, text in one.get("skipped", {}).items()},
+            "skipped": {key: text for one in parts.values() for key, text in one.get("skipped", {}).items()},
         }
-        cards = found["cards"].get("chunk")
+        cards = parts["cards"].get("chunk")
         if cards is not None:
             data["cards"] = ChunkName(cards)
             data["directions"] = [
                 {**one, "kurtosis": kurtosis}
-                for one, kurtosis in zip(fit["directions"], found["cards"]["kurtosis"], strict=True)
+                for one, kurtosis in zip(fit["directions"], parts["cards"]["kurtosis"], strict=True)
             ]
         for name in ("behaviours", "causes", "memory"):
-            facts = found[name].get("section")
-            data[name] = None if facts is None else {**facts, "chunk": ChunkName(found[name]["chunk"])}
+            facts = parts[name].get("section")
+            data[name] = None if facts is None else {**facts, "chunk": ChunkName(parts[name]["chunk"])}
         return Section(self.kind, "States", data)
 
 
 def _fit(subject: Subject, work: Work) -> TaskResult:
     """Write directions, coordinates and clusters as `StateAnalysis.save` does. Facts: what the section says of them."""
     fitted = fit_states(
-        subject.agent, read_states(source_of(subject).required_recording), state_options(subject.options)
+        subject.agent, read_states(memory_source(subject).required_recording), state_options(subject.options)
     )
     directions, facts = fitted.directions, fitted.facts()
     facts["recording"] = facts["recording"].rstrip("/").rpartition("/")[2]  # the same wherever it is
@@ -145,7 +154,7 @@ def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
     part = PARTS[name](fitted)
     arrays, facts = _WRITERS[name](fitted, part)
     if name == "causes" and arrays:
-        arrays |= _influence_through_world(source_of(subject), fitted)
+        arrays |= _influence_through_world(memory_source(subject), fitted)
     skipped = dict(part.skipped)
     if not arrays:
         return TaskResult({"skipped": skipped})
@@ -154,7 +163,7 @@ def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
     return TaskResult(to_plain({"chunk": chunk, "skipped": skipped, **facts}, finite=True), [chunk])
 
 
-def _influence_through_world(source: MemorySource, fitted: Fitted) -> Arrays:
+def _influence_through_world(source: MemorySource, fitted: FittedStates) -> Arrays:
     """Influence through memory and world, if there is a simulator and an episode is long enough."""
     options = fitted.options
     if source.simulator is None or fitted.data.length.max() < source.context + max(options.lags):
@@ -166,7 +175,7 @@ def _influence_through_world(source: MemorySource, fitted: Fitted) -> Arrays:
     return {"influence.world": influence}
 
 
-def _cards(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:
+def _cards(fitted: FittedStates, part: Part) -> tuple[Arrays, dict[str, Any]]:
     arrays = _without_prefix("card", part.arrays)
     arrays["edges"] = arrays["edges"] - fitted.coordinates.mean(axis=0, dtype=np.float64)[:, None]
     for end in ("top", "middle", "bottom"):
@@ -174,7 +183,7 @@ def _cards(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:
     return arrays, {"kurtosis": arrays.pop("kurtosis")}
 
 
-def _behaviours(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:
+def _behaviours(fitted: FittedStates, part: Part) -> tuple[Arrays, dict[str, Any]]:
     arrays = _without_prefix("behaviour", part.arrays)
     if "clips" not in arrays:
         return {}, {}
@@ -184,14 +193,14 @@ def _behaviours(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:
     return arrays, {"section": part.facts["behaviours"]}
 
 
-def _causes(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:
+def _causes(fitted: FittedStates, part: Part) -> tuple[Arrays, dict[str, Any]]:
     if not part.arrays:
         return {}, {}
     arrays = {key: array for key, array in part.arrays.items() if key != "correlation.labels"}
     return arrays, {"section": {"lags": fitted.options.lags, "clusters": part.arrays["correlation.labels"]}}
 
 
-def _memory(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:
+def _memory(fitted: FittedStates, part: Part) -> tuple[Arrays, dict[str, Any]]:
     arrays = _without_prefix("replay", part.arrays)
     if not arrays:
         return {}, {}
@@ -203,7 +212,7 @@ def _memory(fitted: Fitted, part: Part) -> tuple[Arrays, dict[str, Any]]:
     return arrays, {"section": {"changes": changes}}
 
 
-_WRITERS: Mapping[str, Callable[[Fitted, Part], tuple[Arrays, dict[str, Any]]]] = {
+_WRITERS: Mapping[str, Callable[[FittedStates, Part], tuple[Arrays, dict[str, Any]]]] = {
     "cards": _cards,
     "behaviours": _behaviours,
     "causes": _causes,
@@ -217,3 +226,64 @@ def _without_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
 
 def _as_stored(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32 if array.dtype.kind == "f" else np.int32)
+
+
+# --- forecast --------------------------------------------------------------------------------------------------------
+
+
+def _fit_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    fitted, few = (random_states(sample, min(steps, count)).data for count in (MEASURED_STATES, 1))
+    fit = partial(fit_states, sample.agent, options=state_options(sample.options))
+    yield Piece(partial(fit, fitted), min(steps, FIT_ROWS) / len(fitted), partial(fit, few))
+
+
+def _cards_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    cards = partial(PARTS["cards"], sample_states(sample))
+    yield Piece(cards, 1, cards)
+
+
+def _behaviours_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    fitted = random_states(sample, min(steps, MEASURED_STATES))
+    yield Piece(partial(PARTS["behaviours"], fitted), min(steps, FIT_ROWS) / len(fitted.data))
+
+
+def _causes_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """Correlations; and Jacobians over a single step of a few samples, through memory and through the world."""
+    fitted, source = sample_states(sample), memory_source(sample)
+    options, samples = fitted.options, min(fitted.options.influence_samples, MEASURED_SAMPLES)
+    correlation = dataclasses.replace(fitted, options=dataclasses.replace(options, influence_samples=0))
+    yield Piece(partial(PARTS["causes"], correlation), 1)
+    if fitted.differentiable_agent is None or not has(sample.agent, "state_gradients"):
+        return
+    if samples:
+        times = max(options.lags) * options.influence_samples / samples
+        memory = partial(memory_jacobians, sample.agent, fitted.data, fitted.directions.readout, (1,), samples=samples)
+        yield Piece(memory, times, memory)
+    if source.simulator is not None:
+        times = max(options.lags) * max(1, options.influence_samples) / max(1, samples)
+        world = partial(
+            simulated_influence, source.simulator, fitted.data.recording, fitted.directions, (1,),
+            context=source.context, samples=max(1, samples),
+        )  # fmt: skip
+        yield Piece(world, times, world)
+
+
+def _memory_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    fitted = sample_states(sample)
+    options = fitted.options
+    count = min(options.replay_steps, MEASURED_STEPS)
+    short = dataclasses.replace(options, replay_steps=count)
+    work, warm_up = (
+        partial(PARTS["memory"], dataclasses.replace(fitted, options=one))
+        for one in (short, dataclasses.replace(short, replay_directions=False))
+    )
+    if count:
+        yield Piece(work, options.replay_steps / count, warm_up)
+
+
+_PIECES: Mapping[str, Callable[[int, Subject, int], Iterable[Piece]]] = {
+    "cards": _cards_pieces,
+    "behaviours": _behaviours_pieces,
+    "causes": _causes_pieces,
+    "memory": _memory_pieces,
+}

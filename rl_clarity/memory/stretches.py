@@ -12,16 +12,17 @@ import numpy as np
 from rl_clarity.agents.capabilities import has
 from rl_clarity.agents.protocol import Tensor
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work, slices
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.keys import to_plain
-from rl_clarity.memory.source import FIT, FOLDER, MemorySource, direction_names, fitted_states, places, source_of
+from rl_clarity.memory.sample import sample_states
+from rl_clarity.memory.source import FIT, FOLDER, MemorySource, direction_names, fitted_states, memory_source, places
 from rl_clarity.pages.files import path_in
 from rl_clarity.pages.manifest import ChunkName, Section
 from rl_clarity.parsing import check_minimum
 from rl_clarity.states.data import StateData
 from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at
 from rl_clarity.states.options import StateOptions
-from rl_clarity.states.parts import Fitted
+from rl_clarity.states.parts import FittedStates
 from rl_clarity.world_models.gradients import Target, flat_state, saliency_through_time
 from rl_clarity.world_models.simulation import Simulation
 
@@ -32,6 +33,8 @@ TASK_STRETCHES = 10
 AT_ONCE = 4
 """Windows that are explained at once."""
 ENDS = ("top", "middle", "bottom")
+MEASURED_STEPS = 2
+"""Steps of the windows that are explained to measure the time."""
 NOISE = 0.01
 """Standard deviation of the noise in latents that gradients are averaged over; see `saliency_through_time`."""
 
@@ -72,11 +75,14 @@ class StretchesAnalysis(Analysis):
             return
         inputs = subject.decisive(StateOptions, StretchOptions)
         before = (FIT, f"{FOLDER}/cards", f"{FOLDER}/behaviours")
-        yield self.task(subject, CHOICE, partial(_choose, subject), inputs, after=before)
+        yield self.task(
+            subject, CHOICE, partial(_choose, subject), inputs, after=before, pieces=lambda sample, batch: ()
+        )
         for number, part in enumerate(slices(options.stretches, TASK_STRETCHES)):
             yield self.task(
                 subject, f"{self.kind}/{number + 1}", partial(_explain, subject, part), inputs, after=(CHOICE,),
-                size=100 * options.horizon * (part.stop - part.start),
+                size=100 * options.horizon * (part.stop - part.start), group=self.kind,
+                pieces=partial(_pieces, part.stop - part.start),
             )  # fmt: skip
 
     def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
@@ -99,7 +105,7 @@ class StretchesAnalysis(Analysis):
 
 def _choose(subject: Subject, work: Work) -> TaskResult:
     """Choose the windows. Facts: what the section says of them, without chunks."""
-    fitted, options, source = fitted_states(subject), subject.options, source_of(subject)
+    fitted, options, source = fitted_states(subject), subject.options, memory_source(subject)
     cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
     behaviours = work.results[f"{FOLDER}/behaviours"].get("chunk")
     clips = subject.files.read_chunk(behaviours)["clips"] if behaviours else np.zeros((0, 0, 2), np.int32)
@@ -132,7 +138,7 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
 
 
 def choose_stretches(
-    fitted: Fitted, cards: Mapping[str, np.ndarray], clips: np.ndarray, count: int, context: int = 0
+    fitted: FittedStates, cards: Mapping[str, np.ndarray], clips: np.ndarray, count: int, context: int = 0
 ) -> dict[int, list[dict[str, Any]]]:
     """Choose at most `count` steps, as rows of the states, and say why each was chosen.
 
@@ -187,37 +193,51 @@ def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
     done = 0
     for (steps, _), members in sorted(groups.items()):
         for few in slices(len(members), AT_ONCE):
-            batch = members[few]
-            paths = stretch_gradients(subject, fitted, [one for _, one in batch], steps, baseline)
-            for i, (number, one) in enumerate(batch):
-                name = path_in("stretches", f"{number + 1}.js")
-                arrays: dict[str, np.ndarray] = {}
-                for path, (frames, states) in paths.items():
-                    row, grid = _row(fitted, one), subject.options.stretch_grid
-                    arrays |= stretch_arrays(fitted, path, row, frames[:, i], states[:, i], baseline, grid)
-                subject.files.write_chunk(name, arrays)
-                chunks.append({"number": number, "name": name})
-            done += len(batch)
+            chunks += _write_chunks(subject, fitted, members[few], steps, baseline)
+            done += len(members[few])
             work.report(done / len(stretches))
     return TaskResult({"chunks": chunks}, [one["name"] for one in chunks])
 
 
+def _write_chunks(
+    subject: Subject,
+    fitted: FittedStates,
+    stretches: Sequence[tuple[int, Mapping[str, Any]]],
+    steps: int,
+    baseline: np.ndarray,
+) -> list[dict[str, Any]]:
+    """Write the chunks of numbered windows of the same number of steps and targets; return numbers and names."""
+    paths = stretch_gradients(subject, fitted, [one for _, one in stretches], steps, baseline)
+    chunks = []
+    for i, (number, one) in enumerate(stretches):
+        name = path_in("stretches", f"{number + 1}.js")
+        arrays: dict[str, np.ndarray] = {}
+        for path, (frames, states) in paths.items():
+            row, grid = _row(fitted, one), subject.options.stretch_grid
+            arrays |= stretch_arrays(fitted, path, row, frames[:, i], states[:, i], baseline, grid)
+        subject.files.write_chunk(name, arrays)
+        chunks.append({"number": number, "name": name})
+    return chunks
+
+
 def stretch_gradients(
-    subject: Subject, fitted: Fitted, stretches: Sequence[Mapping[str, Any]], steps: int, baseline: np.ndarray
+    subject: Subject, fitted: FittedStates, stretches: Sequence[Mapping[str, Any]], steps: int, baseline: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Gradients of the targets of windows of the same number of steps and targets, by path.
 
     With respect to frames (G, B, n, height, width, channels) from 0 to 1, and states (G, B, n, H).
     """
-    source, data, options = source_of(subject), fitted.data, subject.options
+    source, data, options = memory_source(subject), fitted.data, subject.options
     rows = np.array([_row(fitted, one) for one in stretches])
     outputs = outputs_at(subject.agent, data, rows)
     numbers = np.array([_directions(one) for one in stretches], int).reshape(len(rows), -1)
     weights = fitted.directions.readout.T[numbers]  # (B, D, H)
     if source.simulator is None:
         scores, points = list(outputs.values()), options.stretch_points
-        found = memory_gradients(subject.agent, data, rows, scores, weights, steps, baseline=baseline, points=points)
-        return {"memory": found}
+        gradients = memory_gradients(
+            subject.agent, data, rows, scores, weights, steps, baseline=baseline, points=points
+        )
+        return {"memory": gradients}
     return {
         path: _simulated(
             source, data, rows, outputs, weights, steps, options.noise_copies, through_world=path == "whole"
@@ -256,14 +276,14 @@ def _simulated(
     before = np.stack([data.observations(first - context + i) for i in range(context)], axis=1)
     state = [np.asarray(part) for part in simulator.split_state(data.states[first])]
     start = simulator.start(before, state=state, action=data.actions[first - 1])
-    found = saliency_through_time(
+    saliency = saliency_through_time(
         simulator, start, targets, steps - 1, copies, NOISE if copies > 1 else 0.0, world_gradients=through_world
     )
-    states = [np.reshape(part, (*part.shape[:3], -1)) for part in found.states]
-    return found.frames, np.concatenate(states, axis=-1)
+    states = [np.reshape(part, (*part.shape[:3], -1)) for part in saliency.states]
+    return saliency.frames, np.concatenate(states, axis=-1)
 
 
-def _row(fitted: Fitted, stretch: Mapping[str, Any]) -> int:
+def _row(fitted: FittedStates, stretch: Mapping[str, Any]) -> int:
     return int(fitted.data.starts[stretch["trajectory"]]) + int(stretch["frame"])
 
 
@@ -273,7 +293,7 @@ def _directions(stretch: Mapping[str, Any]) -> list[int]:
 
 
 def stretch_arrays(
-    fitted: Fitted, path: str, row: int, frames: np.ndarray, states: np.ndarray, baseline: np.ndarray, grid: int
+    fitted: FittedStates, path: str, row: int, frames: np.ndarray, states: np.ndarray, baseline: np.ndarray, grid: int
 ) -> dict[str, np.ndarray]:
     """Arrays of a chunk from gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
 
@@ -301,3 +321,18 @@ def _cells(maps: np.ndarray, grid: int) -> np.ndarray:
         edges = np.linspace(0, size, min(grid, size) + 1).astype(int)[:-1]
         maps = np.add.reduceat(maps, edges, axis=axis)
     return maps
+
+
+def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """A batch of short windows; `count` are those of a task."""
+    fitted, options = sample_states(sample), sample.options
+    steps, together = min(options.horizon, MEASURED_STEPS), min(count, AT_ONCE)
+    directions = range(min(options.stretch_directions + 1, len(fitted.directions)))  # one that it is chosen for
+    targets = [*outputs_at(sample.agent, fitted.data, np.zeros(1, int)), *(f"direction-{i}" for i in directions)]
+    first = memory_source(sample).context
+    windows = [
+        (i, {"trajectory": 0, "frame": first + steps + i, "first": first + 1 + i, "targets": targets})
+        for i in range(together)
+    ]
+    explain = partial(_write_chunks, sample, fitted, windows, steps, mean_frame(fitted.data))
+    yield Piece(explain, count / together * options.horizon / steps, explain)

@@ -114,11 +114,14 @@ def _pca(rows: np.ndarray, dimensions: int) -> Placement:
 
 def _tsne(rows: np.ndarray, start: np.ndarray, perplexity: float) -> np.ndarray:
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     # scikit-learn would scale by the deviation of the first component, which is 0 for equal points.
     start = start * np.float32(1e-4 / max(float(start[:, 0].std()), 1e-12))
     fitted = TSNE(start.shape[1], perplexity=perplexity, init=start, random_state=0)
-    return np.asarray(fitted.fit_transform(rows), np.float32)
+    # Its threads add in another order, and wait for each other many times longer than they compute on a busy machine.
+    with threadpool_limits(1):
+        return np.asarray(fitted.fit_transform(rows), np.float32)
 
 
 def _umap(rows: np.ndarray, start: np.ndarray, neighbors: float, seed: int) -> np.ndarray:

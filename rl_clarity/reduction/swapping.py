@@ -31,9 +31,9 @@ class SwapDirections(StateEdit):
 
     Args:
         swaps: `{10: 12, 5: None}` exchanges the directions 10 and 12, and collapses 5; counted from 0
-        directions: of the part of the state that is changed: `rl_clarity.fit_directions`
+        directions: of the state, or of the part of it that is changed: `rl_clarity.fit_directions`
         on: `state`, or `increment`: what each step adds to the state
-        layer: the part of the state: "state/0", "state/1"
+        layer: the part of the state: "state/0", "state/1"; or "state", all of them side by side
 
     Raises OptionError for directions that do not exist, or that occur twice.
     """
@@ -41,7 +41,7 @@ class SwapDirections(StateEdit):
     swaps: Mapping[int, int | None] = dataclasses.field(kw_only=False)
     directions: Directions
     on: Literal["state", "increment"] = "state"
-    layer: str = dataclasses.field(default="state/0", kw_only=True)
+    layer: str = dataclasses.field(default="state", kw_only=True)
 
     def __post_init__(self) -> None:
         if self.on not in ("state", "increment"):
@@ -64,7 +64,7 @@ class SwapDirections(StateEdit):
         if site.kind != "state" or site.shape != self.directions.mean.shape:
             raise OptionError(
                 f"the directions are those of a state of shape {self.directions.mean.shape}; {site.name} has the shape "
-                f"{site.shape}. For one of several parts, fit them to that part alone"
+                f"{site.shape}. For one of several parts, fit them to that part alone, and name it: layer='state/0'"
             )
 
     @property

@@ -33,7 +33,7 @@ PERPLEXITY = 30
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedStates:
     """The states of a recording, with their directions and clusters."""
 
     agent: Agent
@@ -88,7 +88,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Part:
-    """What a part of the analysis found: arrays by name, and facts."""
+    """The result of a part of the analysis: arrays by name, and facts."""
 
     arrays: Arrays = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -96,18 +96,18 @@ class Part:
     """What was left out, and why."""
 
 
-def fit_states(agent: Agent, data: StateData, options: StateOptions) -> Fitted:
+def fit_states(agent: Agent, data: StateData, options: StateOptions) -> FittedStates:
     """Fit directions and clusters to states; raises OptionError for states of another agent."""
     check_states(agent, data, options.part)
     directions = fit_directions(
         data.states, options.method, options.count, options.seed, outliers=options.outliers  # type: ignore[arg-type]
     )  # fmt: skip
     points = principal_coordinates(data.states, options.seed)
-    found = {
+    clusters = {
         method: find_clusters(points, method, options.clusters, options.seed, starts=data.starts)  # type: ignore[arg-type]
         for method in options.clustering
     }
-    return Fitted(agent, data, directions, found, options)
+    return FittedStates(agent, data, directions, clusters, options)
 
 
 def check_states(agent: Agent, data: StateData, part: int | None = None) -> None:
@@ -121,21 +121,21 @@ def check_states(agent: Agent, data: StateData, part: int | None = None) -> None
         )
 
 
-def _cards(fitted: Fitted) -> Part:
-    found = cards.direction_cards(
+def _cards(fitted: FittedStates) -> Part:
+    arrays = cards.direction_cards(
         fitted.differentiable_agent, fitted.data, fitted.directions, fitted.coordinates, fitted.options.seed
     )
-    return Part(_named("card", found))
+    return Part(_named("card", arrays))
 
 
-def _behaviours(fitted: Fitted) -> Part:
+def _behaviours(fitted: FittedStates) -> Part:
     options = fitted.options
-    rows, behaviours, found = cards.find_behaviours(fitted.data, fitted.coordinates, options.clusters, options.seed)
-    facts = {"count": len(found.get("clips", ())), "agreement": behaviours.agreement}
-    return Part(_named("behaviour", {"rows": rows, "labels": behaviours.labels, **found}), {"behaviours": facts})
+    rows, behaviours, arrays = cards.find_behaviours(fitted.data, fitted.coordinates, options.clusters, options.seed)
+    facts = {"count": len(arrays.get("clips", ())), "agreement": behaviours.agreement}
+    return Part(_named("behaviour", {"rows": rows, "labels": behaviours.labels, **arrays}), {"behaviours": facts})
 
 
-def _maps(fitted: Fitted) -> Part:
+def _maps(fitted: FittedStates) -> Part:
     options, data = fitted.options, fitted.data
     rows = np.arange(len(data))
     if len(rows) > options.map_points:
@@ -158,7 +158,7 @@ def map_perplexity(points: int) -> float:
     return usable_perplexity(PERPLEXITY, min(points, 5000))
 
 
-def _causes(fitted: Fitted) -> Part:
+def _causes(fitted: FittedStates) -> Part:
     """Correlation and influence over time, of all steps and by cluster, and how far they agree."""
     options, data, labels = fitted.options, fitted.data, fitted.labels
     lags = tuple(lag for lag in options.lags if lag < min(LONGEST, int(data.length.max())))
@@ -193,7 +193,7 @@ def _causes(fitted: Fitted) -> Part:
     return Part(arrays)
 
 
-def _memory(fitted: Fitted) -> Part:
+def _memory(fitted: FittedStates) -> Part:
     options, agent = fitted.options, fitted.differentiable_agent
     if agent is None or not options.replay_steps or fitted.data.length.max() <= 1:
         return Part()
@@ -204,7 +204,7 @@ def _memory(fitted: Fitted) -> Part:
     return Part(_named("replay", curves.arrays()))
 
 
-PARTS: Mapping[str, Callable[[Fitted], Part]] = {
+PARTS: Mapping[str, Callable[[FittedStates], Part]] = {
     "cards": _cards,
     "behaviours": _behaviours,
     "maps": _maps,

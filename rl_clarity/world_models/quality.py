@@ -24,6 +24,8 @@ KINDS = ("frame", "state", "reward")
 BAND = (10, 90)
 """Percentiles."""
 WINDOWS_AT_ONCE = 16
+COMPASS_STEPS = 8
+DELETION_AT = 8
 FOLDS = 5
 REACH = 6
 """Pixels that a scene moves between two frames, at most."""
@@ -93,8 +95,8 @@ def measure_quality(
     windows: int = 64,
     horizon: int = 32,
     context: int = 3,
-    compass_steps: int = 8,
-    deletion_at: int = 8,
+    compass_steps: int = COMPASS_STEPS,
+    deletion_at: int = DELETION_AT,
     displacement: Displacement | None = None,
     seed: int = 0,
 ) -> Quality:
@@ -165,7 +167,7 @@ def measure_quality(
 def action_compass(
     simulator: Simulator,
     starts: Start | int | np.ndarray,
-    steps: int = 8,
+    steps: int = COMPASS_STEPS,
     *,
     displacement: Displacement | None = None,
     seed: int = 0,

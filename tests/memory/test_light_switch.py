@@ -189,3 +189,15 @@ def test_recurrent_agent_of_procgen_is_explained(shared_formats: Path, tmp_path:
     kinds = [section["kind"] for section in page.results().manifest["sections"]]
     assert kinds == ["trajectories", "states", "state_map", "stretches", "interventions"]
     assert page.results().stretch(0).maps["memory"].shape[2:] == (32, 32)
+
+
+@pytest.mark.slow
+def test_directions_of_all_parts_of_a_state_are_collapsed(tmp_path: Path) -> None:
+    pytest.importorskip("procgen")
+    page = rl_clarity.explain_memory(
+        "models:starpilot-lstm", tmp_path / "page", episodes=2, max_steps=24, stretches=0, intervention_episodes=2,
+        interventions=1, **{**STATES, "influence_samples": 0},
+    )  # fmt: skip
+    section = page.results().section("interventions")
+    assert section["skipped"] is None
+    assert section["interventions"][0]["label"].endswith("collapsed")

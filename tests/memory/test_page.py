@@ -14,7 +14,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.cli import main
-from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.errors import ClarityError, EnvironmentSetupError, OptionError
 from rl_clarity.memory import states as memory_states
 from rl_clarity.memory.page import RECORDINGS
 from rl_clarity.pages.results import Results
@@ -170,6 +170,19 @@ def test_a_dry_run_writes_nothing(checkpoint: Path, tmp_path: Path) -> None:
     forecast = rl_clarity.explain_memory(checkpoint, tmp_path / "page", dry_run=True, **OPTIONS)
     assert not (tmp_path / "page").exists()
     assert {"playing", "trajectories", "states", "state_map"} <= set(forecast.stages)
+
+
+def test_interventions_that_cannot_be_played_say_why(
+    page: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise EnvironmentSetupError("this game is not installed")
+
+    for name in ("intervene", "make"):
+        monkeypatch.setattr(f"rl_clarity.memory.interventions.{name}", fail)
+    options = {**STATES, "interventions": 1, "intervention_episodes": 2, "recording": page / RECORDINGS / "play"}
+    section = rl_clarity.explain_memory(checkpoint, tmp_path / "page", **options).results().section("interventions")
+    assert (section["interventions"], section["skipped"]) == ([], "this game is not installed")
 
 
 @pytest.mark.slow

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,14 +54,6 @@ def forecast(checkpoint: Path, output: Path, **options: Any) -> Forecast:
         observations_kwargs=OBSERVATIONS,
         **{"layer_kwargs": LAST_LAYER, **options},
     )
-
-
-@pytest.fixture
-def even_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every measured piece of work takes a second, whatever else the machine does."""
-    clock = SimpleNamespace(perf_counter=itertools.count().__next__)
-    for module in ("jobs.forecast", "recordings.preview"):
-        monkeypatch.setattr(f"rl_clarity.{module}.time", clock)
 
 
 # --- estimates -------------------------------------------------------------------------------------------------------
