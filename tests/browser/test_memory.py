@@ -154,10 +154,12 @@ def test_the_strip_stays_at_its_end_when_its_width_changes(open_memory: Open) ->
 def test_the_titles_of_the_tabs_are_in_view_and_the_map_does_not_cover_them(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=31")
     visitor.page.set_viewport_size({"width": 1366, "height": 768})
-    assert (visitor.page.get_by_role("tablist").bounding_box() or {})["y"] < 768 - 30
+    tabs = visitor.page.get_by_role("tablist").bounding_box()
+    assert tabs and tabs["y"] < 768 - 30
     visitor.page.evaluate("scrollTo(0, 500)")
-    side, tabs = (visitor.page.locator(name).bounding_box() or {} for name in (".legend", "[role=tablist]"))
-    assert side["y"] + side["height"] <= tabs["y"]
+    tabs = visitor.page.get_by_role("tablist").bounding_box()
+    side = visitor.page.locator(".legend").bounding_box()
+    assert tabs and side and side["y"] + side["height"] <= tabs["y"]
 
 
 def test_bars_are_coordinates_now_and_causes(open_memory: Open, memory: MemoryPage) -> None:
