@@ -155,11 +155,14 @@ def test_the_titles_of_the_tabs_are_in_view_and_the_map_does_not_cover_them(open
     visitor = open_memory("?episode=1&step=31")
     visitor.page.set_viewport_size({"width": 1366, "height": 768})
     tabs = visitor.page.get_by_role("tablist").bounding_box()
-    assert tabs and tabs["y"] < 768 - 30
+    assert tabs
+    assert tabs["y"] < 768 - 30
     visitor.page.evaluate("scrollTo(0, 500)")
     tabs = visitor.page.get_by_role("tablist").bounding_box()
     side = visitor.page.locator(".legend").bounding_box()
-    assert tabs and side and side["y"] + side["height"] <= tabs["y"]
+    assert tabs
+    assert side
+    assert side["y"] + side["height"] <= tabs["y"]
 
 
 def test_bars_are_coordinates_now_and_causes(open_memory: Open, memory: MemoryPage) -> None:
