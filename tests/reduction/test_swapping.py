@@ -10,6 +10,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.agents.edited_agent import EditedAgent
+from rl_clarity.agents.recurrence import join_state
 from rl_clarity.errors import OptionError
 from rl_clarity.reduction.directions import Directions, fit_directions
 from rl_clarity.reduction.swapping import SwapDirections
@@ -142,7 +143,7 @@ def test_directions_must_be_those_of_the_state(directions: Directions) -> None:
 def test_parts_of_a_state_are_edited_side_by_side(on: Any) -> None:
     torch = pytest.importorskip("torch")
 
-    class Lstm(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Lstm(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.lstm, self.head = torch.nn.LSTMCell(16, 3), torch.nn.Linear(3, 4)
@@ -158,10 +159,10 @@ def test_parts_of_a_state_are_edited_side_by_side(on: Any) -> None:
     edit = SwapDirections({0: 3, 1: None}, directions=directions, on=on)
     observations = rng.integers(0, 256, (2, *shape), np.uint8)
     state = tuple(rng.normal(size=(2, 3)).astype(np.float32) for _ in range(2))
-    before, after = (np.hstack(parts) for parts in (state, agent.forward(observations, state).state))
+    before, after = (join_state(parts) for parts in (state, agent.forward(observations, state).state))
     expected = np.asarray(edit.apply_to_state(before, after))
     assert not np.allclose(expected[:, :3], after[:, :3])
     for edited in (rl_clarity.edit(agent, edit), EditedAgent(agent, [edit])):
-        np.testing.assert_allclose(np.hstack(edited.forward(observations, state).state), expected, atol=1e-5)
+        np.testing.assert_allclose(join_state(edited.forward(observations, state).state), expected, atol=1e-5)
     with pytest.raises(OptionError, match=r"state/1 has the shape \(3,\)"):
         rl_clarity.edit(agent, SwapDirections({0: 1}, directions=directions, layer="state/1"))
