@@ -193,7 +193,12 @@ def test_boxes_and_examples_respect_the_region_that_observations_show(page: Path
     assert "does not observe" in visitor.text("box-tracks")
     assert visitor.track("box").count() == 0
     visitor.click("tab-raises")
-    visitor.page.wait_for_function("() => document.querySelectorAll('[data-testid=example][data-box]').length")
+    visitor.page.wait_for_function(
+        """() => {
+          const examples = [...document.querySelectorAll("[data-testid=example]")];
+          return examples.some(({ dataset }) => dataset.box) && examples.every(({ dataset }) => dataset.crop);
+        }"""
+    )
     for example in visitor.by("example").all():
         left, top, width, height = map(float, (example.get_attribute("data-crop") or "").split())
         assert min(left, top) >= 0
