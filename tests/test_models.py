@@ -18,7 +18,7 @@ from rl_clarity.errors import CheckpointError
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCES = ("rl_clarity", "svelte3", "svelte_src", "models")
 PROJECT_FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "NOTICE")
-MAX_BYTES = 4_000_000
+MAX_BYTES, SIMULATOR_BYTES = 4_000_000, 12_000_000
 
 
 def test_shipped_agents_are_listed_and_loaded_by_name() -> None:
@@ -44,7 +44,15 @@ def test_every_agent_has_a_model_card_and_an_index_entry() -> None:
 def test_shipped_files_are_small() -> None:
     for path in (REPOSITORY / "models").iterdir():
         if path.is_file():
-            assert path.stat().st_size <= MAX_BYTES, path.name
+            limit = SIMULATOR_BYTES if path.name.endswith("-simulator.safetensors") else MAX_BYTES
+            assert path.stat().st_size <= limit, path.name
+
+
+def test_included_simulators_have_a_measured_quality() -> None:
+    simulator = rl_clarity.load_simulator("models:coinrun-gru", rl_clarity.load_agent("models:coinrun-gru"))
+    errors = {kind: rows[0] for kind, rows in simulator.metadata["quality"]["errors"]["frame"].items()}
+    assert all(errors["prior"][h - 1] < errors["last_frame"][h - 1] for h in range(2, 11))
+    assert simulator.metadata["quality"]["deletion"]["interval"][0] > 0
 
 
 def test_models_are_available_after_import() -> None:
