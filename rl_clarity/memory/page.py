@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal, overload
@@ -133,24 +134,24 @@ def explain_memory(
         )
 
 
-class _Origin:
+class _Origin(ABC):
     """Where the episodes come from."""
 
     def __init__(self, agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None) -> None:
         self.agent, self.checkpoint, self.simulator = agent, checkpoint, simulator
 
     @property
+    @abstractmethod
     def identity(self) -> list[Any]:
         """JSON value that identifies agent and episodes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def samples(self, job: Job, recordings: Directory, memory: int) -> Samples:
         """The episodes; the agent plays them if they are not there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def preview(self, recordings: Directory) -> Preview:
         """A few steps of them."""
-        raise NotImplementedError
 
     def recorded(self, recording: Recording, metadata: Mapping[str, Any]) -> Samples:
         """The samples of a recording."""
