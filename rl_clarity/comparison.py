@@ -138,7 +138,11 @@ def compare(
         if reference is not None:
             last = players[-1]
             metadata_of_last = {**last.metadata, "training": facts}
-            shown = [Samples(reference.trajectory(last.agent), last.no_observations, metadata_of_last)]
+            shown = [
+                Samples(
+                    reference.trajectory(last.agent), Observations.none(last.agent.observation_shape), metadata_of_last
+                )
+            ]
             members.append(Member(last.agent, None, reference.identity, (TrajectoriesAnalysis.kind,)))
         recordings = open_directory(f"{path_text(output_dir, 'output_dir')}/{RECORDINGS}")
         builder = PageBuilder(members, page_options)
@@ -194,17 +198,12 @@ class _Player:
         recording = open_recording(f"{recordings.location}/{self.name}")
         sampling = {"seed": self.options.seed, **dataclasses.asdict(_games(self.options))}
         metadata = {**self.metadata, "sampling": sampling, "returns": returns, "training": facts}
-        return Samples(recorded_games(recording), self.no_observations, metadata)
+        return Samples(recorded_games(recording), Observations.none(self.agent.observation_shape), metadata)
 
     @property
     def metadata(self) -> dict[str, Any]:
         network = {"network": self.checkpoint.network}
         return {**network, **self.checkpoint.metadata, "environment": dataclasses.asdict(self.spec)}
-
-    @property
-    def no_observations(self) -> Observations:
-        """No extra observations, which other kinds of page have."""
-        return Observations(np.zeros((0, *self.agent.observation_shape), np.uint8))
 
     def _play(self, recordings: Directory, work: Work) -> TaskResult:
         options = self.options
@@ -337,7 +336,7 @@ def _previews(players: Sequence[_Player], recordings: Directory, facts: Training
             expected = dataclasses.replace(
                 expected,
                 seconds=seconds,
-                observations=player.no_observations,
+                observations=Observations.none(player.agent.observation_shape),
                 sample_bytes=round(count * steps * recorded_step_bytes(expected.trajectories)),
             )
         extra = {"returns": {}, "training": facts}

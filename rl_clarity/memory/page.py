@@ -156,12 +156,9 @@ class _Origin(ABC):
     def recorded(self, recording: Recording, metadata: Mapping[str, Any]) -> Samples:
         """The samples of a recording."""
         source = {"memory": MemorySource(recording, self.simulator)}
-        return Samples(recorded_episodes(recording), self.no_observations, {**metadata, **source})
-
-    @property
-    def no_observations(self) -> Observations:
-        """No extra observations, which other kinds of page have."""
-        return Observations(np.zeros((0, *self.agent.observation_shape), np.uint8))
+        return Samples(
+            recorded_episodes(recording), Observations.none(self.agent.observation_shape), {**metadata, **source}
+        )
 
 
 class _Played(_Origin):
@@ -200,7 +197,9 @@ class _Played(_Origin):
         )  # fmt: skip
         source = {"memory": MemorySource(None, self.simulator)}
         metadata = {**expected.metadata, **self._metadata, **source}
-        return dataclasses.replace(expected, observations=self.no_observations, metadata=metadata)
+        return dataclasses.replace(
+            expected, observations=Observations.none(self.agent.observation_shape), metadata=metadata
+        )
 
     @property
     def _metadata(self) -> dict[str, Any]:

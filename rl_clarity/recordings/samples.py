@@ -87,6 +87,11 @@ class Observations:
     episodes: np.ndarray | None = None  # (M,) int: number of the episode; each has another
     trajectory_frames: np.ndarray | None = None  # (M, 2) int: trajectory and frame it was taken from, or -1, -1
 
+    @classmethod
+    def none(cls, shape: Sequence[int]) -> Observations:
+        """No extra observations of shape (H, W, C), for kinds of pages without them."""
+        return cls(np.zeros((0, *shape), np.uint8))
+
 
 SamplesT = TypeVar("SamplesT", Trajectories, Observations)
 
