@@ -8,7 +8,7 @@ import pytest
 
 from rl_clarity.analyses.feature_names import check_feature_names, layer_feature_names
 from rl_clarity.analyses.layers import PageLayer
-from rl_clarity.cli.arguments import _feature_names
+from rl_clarity.cli.option_types import parse_feature_names
 from rl_clarity.errors import OptionError
 from rl_clarity.options import InterfaceOptions
 from rl_clarity.parsing import parse
@@ -60,7 +60,10 @@ def test_wrong_names_are_refused_in_one_line(names: Any, message: str) -> None:
 
 
 def test_names_on_the_command_line() -> None:
-    assert _feature_names(["2b.1=coin", "2b.3=a=b", "a.b.2=saw"]) == {"2b": {1: "coin", 3: "a=b"}, "a.b": {2: "saw"}}
+    assert parse_feature_names(["2b.1=coin", "2b.3=a=b", "a.b.2=saw"]) == {
+        "2b": {1: "coin", 3: "a=b"},
+        "a.b": {2: "saw"},
+    }
     for word in ("2b", "2b=coin", "2b.one=coin"):
         with pytest.raises(OptionError, match=rf"--feature-names {word}: write LAYER.NUMBER=NAME"):
-            _feature_names([word])
+            parse_feature_names([word])

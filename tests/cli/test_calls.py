@@ -6,15 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rl_clarity
-from rl_clarity import cli
 from rl_clarity.cli import main
-from rl_clarity.cli.arguments import COMMANDS, CheckpointCommand, Evaluate, Inspect, Record, Train, parse_arguments
+from rl_clarity.cli.agents import Evaluate, Inspect, Train
+from rl_clarity.cli.arguments import COMMANDS, parse_arguments
+from rl_clarity.cli.command import CheckpointCommand, Command
+from rl_clarity.cli.recordings import Record
 from rl_clarity.errors import CheckpointError
 from tests.pipeline.small import REPOSITORY
 
@@ -31,6 +34,11 @@ FRAMEWORKS = (
     "gymnasium",
     "ale_py",
 )
+
+
+def replace_commands(monkeypatch: pytest.MonkeyPatch, execute: Callable[[Command], None]) -> None:
+    for command in COMMANDS.values():
+        monkeypatch.setattr(command, "execute", execute)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)], ids=" ".join)
@@ -257,7 +265,7 @@ def test_interrupted(
     def interrupt(command: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "RUNNERS", dict.fromkeys(cli.RUNNERS, interrupt))
+    replace_commands(monkeypatch, interrupt)
     assert main(call.split()) == 130
     hint = "; the same command resumes it" if resumable else ""
     assert capsys.readouterr() == ("", f"rl-clarity: interrupted{hint}\n")
@@ -287,7 +295,7 @@ def test_sigterm_is_reported_as_ctrl_c_is(monkeypatch: pytest.MonkeyPatch, capsy
         os.kill(os.getpid(), signal.SIGTERM)
 
     handler = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(cli, "RUNNERS", dict.fromkeys(cli.RUNNERS, terminate))
+    replace_commands(monkeypatch, terminate)
     assert main(["run", "a.jd", "out"]) == 143
     assert capsys.readouterr() == ("", "rl-clarity: terminated; the same command resumes it\n")
     assert signal.getsignal(signal.SIGTERM) is handler
@@ -310,7 +318,7 @@ def test_unexpected_errors_are_one_line_or_a_traceback_with_debug(
     def fail(command: Any) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "RUNNERS", dict.fromkeys(cli.RUNNERS, fail))
+    replace_commands(monkeypatch, fail)
     assert main(["inspect", "a.jd"]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -10,7 +10,8 @@ import pytest
 
 import rl_clarity
 from rl_clarity.cli import main
-from rl_clarity.cli.arguments import Record, parse_arguments
+from rl_clarity.cli.arguments import parse_arguments
+from rl_clarity.cli.recordings import Record
 from tests.light_switch import checkpoint
 
 SWAP = ["--swap-directions-from", "1", "0", "--swap-directions-to", "2", "None"]

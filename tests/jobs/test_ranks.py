@@ -20,6 +20,8 @@ PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
 from rl_clarity import cli
+from rl_clarity.cli.command import Result
+from rl_clarity.cli.pages import Run
 from rl_clarity.jobs import Task, TaskResult, WorkStore, run_tasks, sentinel
 from rl_clarity.jobs.directory import open_directory
 from rl_clarity.jobs.job import team
@@ -41,9 +43,9 @@ def work(command):
     with team() as workers:
         store = WorkStore(open_directory(folder))
         run_tasks(tasks, store, workers.ranks, started=workers.doing)
-    return {"page": "done"}, "done"
+    return Result({"page": "done"}, "done")
 
-cli.RUNNERS = dict.fromkeys(cli.RUNNERS, work)
+Run.execute = work
 sys.exit(cli.main(["run", "a.jd", "out"]))
 """
 

@@ -1,0 +1,127 @@
+"""Commands about one agent: training, evaluation, and checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Annotated
+
+import tyro
+
+import rl_clarity
+from rl_clarity.cli.command import CheckpointCommand, Command, PlayingCommand, Result, field_values
+from rl_clarity.cli.option_types import DirectoryPath, FilePath, Switch
+from rl_clarity.models import fetched
+from rl_clarity.recordings.options import EvaluationOptions
+from rl_clarity.training.options import TrainOptions
+
+
+@dataclass(frozen=True)
+class TrainFlags(TrainOptions):
+    """Options of training, with their names on the command line."""
+
+    lambda_: Annotated[float, tyro.conf.arg(name="lambda")] = TrainOptions.lambda_
+    """Lambda of generalized advantage estimation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Command):
+    """Train an agent by PPO. Interrupted training is resumed by the same command."""
+
+    save_dir: DirectoryPath
+    """Directory of checkpoints and logs."""
+    options: Annotated[TrainFlags, tyro.conf.arg(name="")]
+    force: Switch = False
+    """Replace an agent in the directory whose training cannot be resumed."""
+
+    def execute(self) -> Result:
+        options = field_values(self.options, TrainOptions)
+        summary = rl_clarity.train(self.save_dir, overwrite=self.force, **options)
+        return Result(asdict(summary), f"The agent is in {self.save_dir}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(PlayingCommand):
+    """Estimate an agent's mean return over a fixed number of episodes, all played to their end."""
+
+    options: Annotated[EvaluationOptions, tyro.conf.arg(name="")] = field(default_factory=EvaluationOptions)
+
+    def execute(self) -> Result:
+        from rl_clarity.evaluation import summary, text
+
+        options = asdict(self.options)
+        self.check_outputs()
+        evaluations = rl_clarity.evaluate(self.player(), metadata=self.overrides(), **options)
+        return Result({name: summary(evaluation) for name, evaluation in evaluations.items()}, text(evaluations))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspect(CheckpointCommand):
+    """Print the network, layers and metadata of a checkpoint, or what a recording holds. No code in it is run."""
+
+    def execute(self) -> Result:
+        from rl_clarity.inspection import describe_recording, inspect_checkpoint, may_be_recording
+        from rl_clarity.recordings.recording import is_recording, open_recording
+
+        if may_be_recording(self.checkpoint) and is_recording(self.checkpoint):
+            return Result(*describe_recording(open_recording(self.checkpoint)))
+        self.check_outputs()
+        with fetched(self.checkpoint) as path:
+            return Result(*inspect_checkpoint(path, self.overrides()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert(CheckpointCommand):
+    """Convert a checkpoint of any known format to safetensors, with its metadata."""
+
+    file: FilePath
+    """File to write, such as agent.safetensors."""
+    force: Switch = False
+    """Replace an existing file."""
+
+    def execute(self) -> Result:
+        from rl_clarity.inspection import convert_checkpoint
+
+        self.check_outputs()
+        with fetched(self.checkpoint) as path:
+            return Result(*convert_checkpoint(path, self.file, self.overrides(), overwrite=self.force))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit(CheckpointCommand):
+    """Remove features or units of a layer from an agent's weights, and write the edited agent as a checkpoint."""
+
+    file: FilePath
+    """File to write, such as edited.safetensors."""
+    layer: str
+    """Name of the layer: 2b."""
+    feature: tuple[int, ...] = ()
+    """Numbers of the features to remove, as on the page of --page."""
+    page: str | None = None
+    """Directory of a page of the agent, which says what its features are."""
+    unit: tuple[int, ...] = ()
+    """Channels of the layer to remove, counted from 0; needs no page."""
+    strength: float = 1
+    """How much of them to remove, from 0 to 1."""
+    everything_but: Switch = False
+    """Keep these, and remove everything else."""
+    force: Switch = False
+    """Replace an existing file."""
+
+    def execute(self) -> Result:
+        from rl_clarity.inspection import edit_checkpoint
+
+        self.check_outputs()
+        with fetched(self.checkpoint) as path:
+            answer = edit_checkpoint(
+                path,
+                self.file,
+                self.overrides(),
+                layer=self.layer,
+                features=self.feature,
+                page=self.page,
+                units=self.unit,
+                strength=self.strength,
+                everything_but=self.everything_but,
+                overwrite=self.force,
+            )
+        return Result(*answer)

@@ -1,0 +1,122 @@
+"""What commands share: their common options, and the result that the command line prints."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import tyro
+
+import rl_clarity
+from rl_clarity.cli.option_types import CheckpointPath, Metadata, Switch
+from rl_clarity.environments import override_name
+from rl_clarity.errors import OptionError
+from rl_clarity.parsing import typed
+
+
+class Result(NamedTuple):
+    """What a command has done."""
+
+    summary: Mapping[str, Any]
+    """For programs."""
+    text: str
+    """For people."""
+    code: int = 0
+    """The exit code."""
+
+
+def page_result(page: Any) -> Result:
+    """The result of a command that has written a page."""
+    return Result({"page": str(page.path)}, f"The page is {page.path}")
+
+
+def field_values(options: Any, kind: type) -> dict[str, Any]:
+    """The fields of a class of options, without what a subclass adds for the command line."""
+    return {one.name: getattr(options, one.name) for one in fields(kind)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(ABC):
+    """Options of all commands."""
+
+    resumable: ClassVar[bool] = False
+    """Whether the same command resumes one that was interrupted, unless it is a dry run."""
+
+    json: Switch = False
+    """Print a one-line summary as JSON."""
+
+    @abstractmethod
+    def execute(self) -> Result:
+        """Run the command.
+
+        Raises:
+            ClarityError: It failed.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointCommand(Command):
+    """Options of commands that read a checkpoint."""
+
+    checkpoint: CheckpointPath
+    """Checkpoint file, or an included agent: models:coinrun."""
+    env_name: str | None = None
+    """Environment to play: coinrun, BreakoutNoFrameskip-v4; the checkpoint's by default."""
+    metadata: Metadata = field(default_factory=dict)
+    """Other metadata that override the checkpoint's: env_kind, gamma, frame_stack, num_levels, ..."""
+    check: Path | None = None
+    """Outputs that the agent must have: an .npz file of observations, and logits, values or q_values."""
+
+    def overrides(self) -> dict[str, Any]:
+        """Metadata that override the checkpoint's; raises OptionError if they name two environments."""
+        return override_name(typed(self.metadata), self.env_name)
+
+    def check_outputs(self) -> None:
+        """Compare the agent's outputs with those of `--check`."""
+        if self.check is not None:
+            rl_clarity.load_agent(self.checkpoint, check=self.check, **self.overrides())
+            print(f"The agent's outputs are those in {self.check}.", file=sys.stderr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayingCommand(CheckpointCommand):
+    """Options of commands that let an agent play, perhaps with directions of its recurrent state exchanged."""
+
+    directions: str | None = None
+    """Directory that `rl-clarity states` wrote: the directions that are exchanged."""
+    swap_directions_from: tuple[int, ...] = ()
+    """Directions of the recurrent state to exchange or collapse as the agent plays, counted from 0: 10 5."""
+    swap_directions_to: Annotated[tuple[int | None, ...], tyro.conf.arg(metavar="[INT|None ...]")] = ()
+    """What each is exchanged with, or None to collapse it: 12 None."""
+    swap_directions_on: Literal["state", "increment"] = "state"
+    """Change the state, or what each step adds to it."""
+
+    def swaps(self) -> dict[int, int | None]:
+        """What is exchanged; raises OptionError for options that do not belong together."""
+        sources, targets = self.swap_directions_from, self.swap_directions_to
+        if len(sources) != len(targets) or bool(sources) != (self.directions is not None):
+            raise OptionError(
+                f"--directions {self.directions}, --swap-directions-from {' '.join(map(str, sources))} and "
+                f"--swap-directions-to {' '.join(map(str, targets))} belong together, with as many numbers in both"
+            )
+        return dict(zip(sources, targets, strict=True))
+
+    def player(self) -> Any:
+        """The checkpoint, or its agent with directions of the recurrent state exchanged."""
+        swaps = self.swaps()
+        if not swaps or self.directions is None:
+            return self.checkpoint
+        states = rl_clarity.load_states(self.directions)
+        part = states.facts["options"]["part"]
+        agent = rl_clarity.load_agent(self.checkpoint, **self.overrides())
+        edit = rl_clarity.SwapDirections(
+            swaps,
+            directions=states.directions,
+            on=self.swap_directions_on,
+            layer="state" if part is None else f"state/{part}",
+        )
+        return rl_clarity.edit(agent, edit)

@@ -1,0 +1,289 @@
+"""Commands that let agents play, and write a page of what explains them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+import rl_clarity
+from rl_clarity.cli.command import CheckpointCommand, Command, PlayingCommand, Result, field_values, page_result
+from rl_clarity.cli.option_types import Analyses, DirectoryPath, FeatureNames, GreedyFlag, Metadata, Switch
+from rl_clarity.memory.options import MemoryOptions
+from rl_clarity.options import (
+    CHECKED_TRAJECTORIES,
+    CompareOptions,
+    InterfaceOptions,
+    LoadOptions,
+    ObservationsOptions,
+    TrajectoriesOptions,
+)
+from rl_clarity.parsing import typed
+
+
+@dataclass(frozen=True)
+class HiddenFlags:
+    """Options of every page that commands have in another form, or not at all."""
+
+    env_name: tyro.conf.Suppress[str | None] = None
+    action_group_fns: tyro.conf.SuppressFixed[Any] = None
+    overwrite: tyro.conf.Suppress[bool] = False
+
+
+@dataclass(frozen=True)
+class LoadFlags(LoadOptions):
+    """Where samples of the agent's play are stored, and whether they are reused."""
+
+    metadata: tyro.conf.Suppress[Metadata] = field(default_factory=dict)
+    check: tyro.conf.Suppress[Path | None] = None
+
+
+@dataclass(frozen=True)
+class PageFlags(HiddenFlags, InterfaceOptions):
+    """Options of the page that the command line has."""
+
+    analyses: Analyses = field(default_factory=dict)
+    """More analyses to run, by name, with their options: smoothgrad smoothgrad.samples=4."""
+    feature_names: FeatureNames = field(default_factory=dict)
+    """Names of features by layer and number, counted from 1 as on the page: 2b.1=coin "2b.3=buzz saw"."""
+    causal_cause: tyro.conf.SuppressFixed[Any] = None
+
+
+@dataclass(frozen=True)
+class CompareFlags(HiddenFlags, GreedyFlag, CompareOptions):
+    """Options of a page of checkpoints that the command line has."""
+
+    analyses: Analyses = field(default_factory=dict)
+    """More analyses of each checkpoint, by name, with their options: novelty novelty.samples=4."""
+
+
+@dataclass(frozen=True)
+class MemoryFlags(HiddenFlags, GreedyFlag, MemoryOptions):
+    """Options of a page about memory that the command line has."""
+
+    analyses: Analyses = field(default_factory=dict)
+    """More analyses to run, by name, with their options: novelty novelty.samples=4."""
+    part: tyro.conf.Suppress[int | None] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(PlayingCommand):
+    """Explain the agent in a checkpoint: let it play, attribute its outputs to its layers, and write a page."""
+
+    resumable = True
+
+    output_dir: DirectoryPath
+    """Directory of the page."""
+    load: LoadFlags = field(default_factory=LoadFlags)
+    trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
+    observations: ObservationsOptions = field(default_factory=ObservationsOptions)
+    options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
+    recording: str | None = None
+    """Explain the episodes of this recording, or Minari dataset, instead of new ones."""
+    dry_run: Switch = False
+    """Only print a forecast of time, memory and disk space. Nothing is written."""
+    force: Switch = False
+    """Replace a page in the directory."""
+    original: Switch = False
+    """Use the defaults of understanding-rl-vision where they differ from ours (slower)."""
+
+    def execute(self) -> Result:
+        result: Any = rl_clarity.run(
+            self.player(),
+            self.output_dir,
+            dry_run=self.dry_run,
+            load_kwargs=replace(self.load, metadata=self.overrides(), check=self.check),
+            trajectories_kwargs=self.trajectories,
+            observations_kwargs=self.observations,
+            recording=self.recording,
+            **_page_options(self, InterfaceOptions),
+        )
+        return _page_or_forecast(result, dry_run=self.dry_run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(Command):
+    """Compare the checkpoints of a training: let each play, show all of them the same episode, and write a page. An
+    interrupted command is resumed by the same command.
+    """
+
+    resumable = True
+
+    output_dir: DirectoryPath
+    """Directory of the page."""
+    checkpoints: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CHECKPOINT [...]")]
+    """Checkpoint files, folders of them, patterns, or an included series: models:breakout-series."""
+    log: Path | None = None
+    """Log of the training, for the learning curve; by default a known one beside the checkpoints."""
+    log_columns: tuple[str, str] | None = None
+    """Columns of the steps and of the mean return in the log."""
+    steps_per_number: float | None = None
+    """Training steps that the number in a file's name stands for, if the files do not say how many there were."""
+    env_name: str | None = None
+    """Environment to play; the checkpoints' by default."""
+    metadata: Metadata = field(default_factory=dict)
+    """Other metadata that override the checkpoints': env_kind, gamma, frame_stack, num_levels, ..."""
+    options: Annotated[CompareFlags, tyro.conf.arg(name="")] = field(default_factory=CompareFlags)
+    dry_run: Switch = False
+    """Only print a forecast of time, memory and disk space. Nothing is written."""
+    force: Switch = False
+    """Replace a page in the directory."""
+
+    def execute(self) -> Result:
+        result: Any = rl_clarity.compare(
+            self.checkpoints,
+            self.output_dir,
+            dry_run=self.dry_run,
+            log=self.log,
+            log_columns=self.log_columns,
+            steps_per_number=self.steps_per_number,
+            metadata=typed(self.metadata),
+            **{**_page_options(self, CompareOptions), "env_name": self.env_name},
+        )
+        return _page_or_forecast(result, dry_run=self.dry_run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory(CheckpointCommand):
+    """Explain what a recurrent agent remembers, and which earlier steps its outputs depend on: let it play, and write a
+    page. An interrupted command is resumed by the same command.
+    """
+
+    resumable = True
+
+    output_dir: DirectoryPath
+    """Directory of the page."""
+    options: Annotated[MemoryFlags, tyro.conf.arg(name="")] = field(default_factory=MemoryFlags)
+    simulator: str | None = None
+    """Simulator of the agent (rl-clarity simulate), for causes through the world: a file, or an included one:
+    models:coinrun-gru."""
+    recording: str | None = None
+    """Explain the episodes of this recording with states (rl-clarity record), instead of new ones."""
+    dry_run: Switch = False
+    """Only print a forecast of time, memory and disk space. Nothing is written."""
+    force: Switch = False
+    """Replace a page in the directory."""
+
+    def execute(self) -> Result:
+        self.check_outputs()
+        result: Any = rl_clarity.explain_memory(
+            self.checkpoint,
+            self.output_dir,
+            simulator=self.simulator,
+            recording=self.recording,
+            dry_run=self.dry_run,
+            metadata=self.overrides(),
+            **_page_options(self, MemoryOptions),
+        )
+        return _page_or_forecast(result, dry_run=self.dry_run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablate(CheckpointCommand):
+    """Let an agent play the same levels with and without each feature of a layer, and compare returns, lengths, what
+    ended the episodes, and actions. Writes a page with the comparison. An interrupted command is resumed by the same
+    command.
+    """
+
+    resumable = True
+
+    output_dir: DirectoryPath
+    """Directory of the page."""
+    layer: str | None = None
+    """Name of the layer; all layers of the page by default."""
+    episodes: int = 400
+    """Episodes of each agent."""
+    trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
+    observations: ObservationsOptions = field(default_factory=ObservationsOptions)
+    options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
+    force: Switch = False
+    """Replace a page in the directory."""
+
+    def execute(self) -> Result:
+        report = rl_clarity.ablate(
+            self.checkpoint,
+            self.output_dir,
+            layer=self.layer,
+            episodes=self.episodes,
+            load_kwargs={"metadata": self.overrides(), "check": self.check},
+            trajectories_kwargs=self.trajectories,
+            observations_kwargs=self.observations,
+            **_page_options(self, InterfaceOptions),
+        )
+        rows = {"rows": report.rows, "episodes": report.episodes, "tests": report.tests, "page": str(report.page.path)}
+        return Result(rows, f"{report}\nThe page is {report.page.path}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(CheckpointCommand):
+    """Check saliency methods on an agent: do their maps depend on its weights, and show what its outputs depend on?
+    Prints the answers, and writes a page with them, example maps and a report as JSON. An interrupted command is
+    resumed by the same command.
+    """
+
+    resumable = True
+
+    output_dir: DirectoryPath = "out/check"
+    """Directory of the page."""
+    frames: int = 64
+    """Frames that the methods are checked on, spread over the trajectories."""
+    methods: tuple[str, ...] | None = None
+    """Methods: perturbation, jacobian, smooth_gradients, input_integrated_gradients, "integrated_gradients LAYER"; all
+    of them, with every layer, by default."""
+    output: str = "policy"
+    """Explained output: policy (all logits, or all action values), value, or greedy."""
+    load: LoadFlags = field(default_factory=LoadFlags)
+    trajectories: TrajectoriesOptions = CHECKED_TRAJECTORIES
+    options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
+    recording: str | None = None
+    """Check frames of this recording, or Minari dataset, instead of new ones."""
+    dry_run: Switch = False
+    """Only print a forecast of time, memory and disk space. Nothing is written."""
+    force: Switch = False
+    """Replace a page in the directory."""
+
+    def execute(self) -> Result:
+        result: Any = rl_clarity.check(
+            self.checkpoint,
+            self.output_dir,
+            methods=self.methods,
+            frames=self.frames,
+            output=self.output,
+            dry_run=self.dry_run,
+            load_kwargs=replace(self.load, metadata=self.overrides(), check=self.check),
+            trajectories_kwargs=self.trajectories,
+            recording=self.recording,
+            **_page_options(self, InterfaceOptions),
+        )
+        if self.dry_run:
+            return Result(result.to_dict(), str(result))
+        page = str(result.page.path)
+        return Result({**result.to_dict(), "page": page}, f"{result}\nThe page is {page}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(Command):
+    """Explain an included agent, compare the checkpoints of an included series, or explain what an included agent
+    remembers, at a size that takes a minute or two.
+    """
+
+    output_dir: Path = Path("out/demo")
+    """Directory of the page."""
+    page: Literal["agent", "training", "memory"] = "agent"
+    """Kind of the page: of an agent, of the checkpoints of a training, or of a recurrent agent's memory."""
+
+    def execute(self) -> Result:
+        from rl_clarity.demo import demo
+
+        return page_result(demo(self.output_dir, page=self.page))
+
+
+def _page_options(command: Run | Compare | Memory | Ablate | Check, kind: type) -> dict[str, Any]:
+    """The options of a class, as keyword arguments of the function that writes the page."""
+    return {**field_values(command.options, kind), "overwrite": command.force}
+
+
+def _page_or_forecast(result: Any, *, dry_run: bool) -> Result:
+    return Result(result.to_dict(), str(result)) if dry_run else page_result(result)

@@ -1,0 +1,175 @@
+"""Commands that write recordings of episodes, or read them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Annotated
+
+import tyro
+
+import rl_clarity
+from rl_clarity.cli.command import CheckpointCommand, Command, PlayingCommand, Result, field_values, page_result
+from rl_clarity.cli.option_types import DirectoryPath, GreedyFlag, Switch
+from rl_clarity.explaining import ExplainOptions
+from rl_clarity.recordings.options import RecordOptions
+from rl_clarity.states.options import StateOptions
+from rl_clarity.world_models.options import FitOptions
+
+
+@dataclass(frozen=True)
+class RecordFlags(GreedyFlag, RecordOptions):
+    """Options of recording, with their names on the command line."""
+
+
+@dataclass(frozen=True)
+class ExplainFlags(ExplainOptions):
+    """Options of explaining, with their names on the command line."""
+
+    refit: Switch = False
+    """Fit the maps again, on the episodes that are there now. By default new episodes are placed on the existing map,
+    whose points stay where they are."""
+    watch: Switch = False
+    """Go on as episodes appear, newest first and at low priority, until interrupted (Ctrl-C)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record(PlayingCommand):
+    """Let the agent in a checkpoint play, and record its episodes. They are those of training: with episodic_life, each
+    life of an Atari game is an episode, whereas `evaluate` counts whole games.
+    """
+
+    directory: DirectoryPath
+    """Directory of the recording; episodes are appended to one of the same agent."""
+    options: Annotated[RecordFlags, tyro.conf.arg(name="")] = field(default_factory=RecordFlags)
+
+    def execute(self) -> Result:
+        from rl_clarity.inspection import describe_recording
+
+        self.check_outputs()
+        options = asdict(self.options)
+        recording = rl_clarity.record(self.player(), self.directory, metadata=self.overrides(), **options)
+        return Result(*describe_recording(recording))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(Command):
+    """Compute saliency maps and state maps of recorded episodes, beside the recordings. Each episode is explained with
+    the checkpoint that it was recorded with. An interrupted command is resumed by the same command.
+    """
+
+    resumable = True
+
+    path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="LOGDIR")]
+    """Log directory, whose recordings are explained, and those of the runs below it; or a recording."""
+    agent: str | None = None
+    """Checkpoint, or included agent (models:coinrun), that explains all episodes instead."""
+    options: Annotated[ExplainFlags, tyro.conf.arg(name="")] = field(default_factory=ExplainFlags)
+
+    def execute(self) -> Result:
+        options = field_values(self.options, ExplainOptions)
+        reports = rl_clarity.explain_recording(self.path, self.agent, **options)
+        recordings = {report.location: asdict(report) for report in reports}
+        return Result({"recordings": recordings}, "\n".join(map(str, reports)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class States(CheckpointCommand):
+    """Analyse what the states of a recurrent agent hold: directions, clusters, behaviours, influence through memory,
+    and how far back memory reaches. Writes arrays and facts, and prints the directions.
+    """
+
+    recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
+    """Recording of the agent's play: rl-clarity record."""
+    output_dir: DirectoryPath
+    """Directory of states.npz and states.json."""
+    options: Annotated[StateOptions, tyro.conf.arg(name="")] = field(default_factory=StateOptions)
+
+    def execute(self) -> Result:
+        self.check_outputs()
+        agent = rl_clarity.load_agent(self.checkpoint, **self.overrides())
+        analysis = rl_clarity.analyse_states(agent, self.recording, **asdict(self.options))
+        analysis.save(self.output_dir)
+        lines = [f"{analysis.facts['steps']} states of {analysis.facts['episodes']} episodes"]
+        for row in analysis.table():
+            lines.append(
+                f"  direction {row['name']:8} stability {min(row['seed_stability'], row['half_stability']):.2f}, "
+                f"kurtosis {row['kurtosis']:+.1f}, correlation with the time {row['correlation.time']:+.2f}"
+            )
+        lines.append(f"The analysis is in {self.output_dir}")
+        return Result({**analysis.facts, "output_dir": str(self.output_dir)}, "\n".join(lines))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulate(CheckpointCommand):
+    """Train a differentiable simulator of an agent and its environment on a recording, and measure how good it is.
+    Interrupted training is resumed by the same command.
+    """
+
+    recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
+    """Recording of this agent with some noise in the actions (rl-clarity record --action-noise 0.1)."""
+    directory: DirectoryPath
+    """Directory of simulator.safetensors, quality.json, logs and films."""
+    options: Annotated[FitOptions, tyro.conf.arg(name="")] = field(default_factory=FitOptions)
+    check_recording: str | None = None
+    """Recording of other episodes to measure the quality on; by default the same."""
+    force: Switch = False
+    """Start again where training cannot be resumed."""
+
+    def execute(self) -> Result:
+        from rl_clarity.world_models.report import fit_and_measure
+
+        self.check_outputs()
+        agent = rl_clarity.load_agent(self.checkpoint, **self.overrides())
+        options = asdict(self.options)
+        checked = self.check_recording or self.recording
+        quality = fit_and_measure(agent, self.recording, self.directory, checked, overwrite=self.force, **options)
+        return Result(quality.to_dict(), f"{quality}\nThe simulator is in {self.directory}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(Command):
+    """Show the recordings of log directories in the browser, while they are written, as TensorBoard's tab does. Ctrl-C
+    ends it.
+    """
+
+    logdir: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="LOGDIR")]
+    """Log directories, recordings, or their addresses."""
+    host: str = "127.0.0.1"
+    """Name or address to listen on. If other machines can reach it, a random token is part of the page's address."""
+    port: int = 6007
+    """Port to listen on; 0 for a free one."""
+
+    def execute(self) -> Result:
+        from rl_clarity.viewer.server import serve
+
+        def started(address: str) -> None:
+            print(f"The recordings are shown at {address} (Ctrl-C ends this)", flush=True)
+
+        serve(self.logdir, host=self.host, port=self.port, started=started)
+        return Result({}, "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publish(Command):
+    """Write chosen episodes of recordings, and their explanations, as a static page that needs no server. An
+    interrupted command is resumed by the same command.
+    """
+
+    logdir: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="LOGDIR")]
+    """A log directory, a run in it, a recording, or their address."""
+    output_dir: DirectoryPath
+    """Directory of the page."""
+    episodes: tuple[str, ...] = ()
+    """Numbers of episodes in all runs, or RUN~NUMBER; by default the newest 8 of each run."""
+    title: str | None = None
+    """Title of the page; the names of the runs by default."""
+    single_file: Switch = False
+    """Put everything into one HTML file."""
+    force: Switch = False
+    """Replace a page in the directory."""
+
+    def execute(self) -> Result:
+        from rl_clarity.viewer.publishing import publish
+
+        options = {"title": self.title, "single_file": self.single_file, "overwrite": self.force}
+        return page_result(publish(self.logdir, self.output_dir, self.episodes, **options))

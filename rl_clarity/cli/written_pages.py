@@ -1,0 +1,127 @@
+"""Commands that read pages: export, verification, and an index of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import tyro
+
+import rl_clarity
+from rl_clarity.cli.command import Command, Result
+from rl_clarity.cli.option_types import DirectoryPath, FilePath, Switch
+from rl_clarity.errors import FAILED, OptionError, printable
+from rl_clarity.visualization.rendering import Direction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(Command):
+    """Write images or numbers of a page to a file: .png, .apng, .gif, .csv or .npz. Trajectories, frames and channels
+    are counted from 1, as on the page.
+    """
+
+    page: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PAGE")]
+    """Directory of a page, or its interface.html."""
+    file: FilePath
+    """File to write."""
+    trajectory: int = 1
+    """Number of the trajectory."""
+    frames: str | None = None
+    """Range of frames (100:180), or one frame (120); all by default."""
+    layer: str | None = None
+    """Name of the layer; the first by default."""
+    output: str | None = None
+    """Explained output: value, action-3, group-0, greedy; the page's first by default."""
+    directions: tuple[Direction, ...] = ("pos", "neg")
+    """Images beside the observation: of positive attribution (pos), negative (neg), or both together (abs)."""
+    channel: str = "prin"
+    """Features in the images: all (prin), also the rest (all), the rest alone (res), or a number."""
+    fps: float = 12
+    """Frames per second of an animation."""
+
+    def execute(self) -> Result:
+        from rl_clarity.pages.export import export
+        from rl_clarity.pages.results import open_results
+
+        results = open_results(self.page)
+        layer = results.layer(self.layer)
+        number, count = self.trajectory, len(results.section("trajectories")["trajectories"])
+        if not 1 <= number <= count:
+            raise OptionError(f"--trajectory {number} must be from 1 to {count}")
+        path = export(
+            results,
+            self.file,
+            trajectory=number - 1,
+            frames=_frames(self.frames, results.trajectory(number - 1)["steps"]),
+            layer=layer["name"],
+            output=self.output,
+            directions=self.directions,
+            channel=_channel(self.channel, layer),
+            fps=self.fps,
+        )
+        return Result({"file": str(path)}, f"Written: {path}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify(Command):
+    """Check that all files of a page are as they were written, and list those that are missing, damaged, changed or
+    not part of the page. The exit code is 1 if there are any.
+    """
+
+    page: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PAGE")]
+    """Directory or address of a page, or its interface.html."""
+
+    def execute(self) -> Result:
+        from rl_clarity.pages.verification import verify
+
+        result = verify(self.page)
+        problems = list(result.problems())
+        lines = [f"{kind}: {printable(name)}" for kind, name in problems]
+        if problems:
+            repair = "the rl-clarity run that created the page, repeated with --force, writes its files again"
+            lines.append(f"{len(problems)} problems with a page of {result.files} files; {repair}")
+        else:
+            lines.append(f"The page's {result.files} files are as they were written")
+        return Result({**asdict(result), "problems": len(problems)}, "\n".join(lines), FAILED if problems else 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gallery(Command):
+    """Write index.html, an index of the pages in a directory and its subdirectories. It can show two pages of the same
+    recording side by side.
+    """
+
+    directory: DirectoryPath
+    """Directory or address that contains pages."""
+    title: str = "Pages"
+    """Title of the index."""
+    force: Switch = False
+    """Replace an index.html that is not such an index."""
+
+    def execute(self) -> Result:
+        result = rl_clarity.gallery(self.directory, title=self.title, overwrite=self.force)
+        lines = [printable(f"{folder}: {problem}") for folder, problem in result.problems.items()]
+        lines.append(f"The index of {result.pages} pages is {result.path}")
+        return Result({**asdict(result), "path": str(result.path)}, "\n".join(lines))
+
+
+def _frames(text: str | None, count: int) -> range | None:
+    """Parse FIRST:LAST, counted from 1, to a range of steps."""
+    if text is None:
+        return None
+    first, colon, last = text.partition(":")
+    numbers = [int(part) for part in (first, last if colon else first) if part.isdecimal()]
+    if len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1] <= count:
+        raise OptionError(f"--frames {text} must be a range of frames from 1 to {count}, such as 10:20, or one of them")
+    return range(numbers[0] - 1, numbers[1])
+
+
+def _channel(text: str, layer: Mapping[str, Any]) -> str | int:
+    """Parse a channel, counted from 1, or prin, all, res."""
+    if text in ("prin", "all", "res"):
+        return text
+    count = layer["channels"]
+    if not text.isdecimal() or not 1 <= int(text) <= count:
+        raise OptionError(f"--channel {text} must be a number from 1 to {count}, or prin, all or res")
+    return int(text) - 1
