@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from rl_clarity.playing import record as record
     from rl_clarity.recordings.advantages import generalized_advantage_estimation as generalized_advantage_estimation
     from rl_clarity.recordings.collection import collect as collect
+    from rl_clarity.recordings.episode import Episode as Episode
     from rl_clarity.recordings.minari_ import write_minari as write_minari
     from rl_clarity.recordings.recorder import Recorder as Recorder
-    from rl_clarity.recordings.recording import Episode as Episode
     from rl_clarity.recordings.recording import Recording as Recording
     from rl_clarity.recordings.recording import open_recording as open_recording
     from rl_clarity.reduction import ChannelReduction as ChannelReduction
@@ -92,7 +92,7 @@ _PUBLIC = {
     "ChannelReduction": "rl_clarity.reduction",
     "ClarityError": "rl_clarity.errors",
     "Directions": "rl_clarity.reduction.directions",
-    "Episode": "rl_clarity.recordings.recording",
+    "Episode": "rl_clarity.recordings.episode",
     "JaxAgent": "rl_clarity.agents.jax_agent",
     "KerasAgent": "rl_clarity.agents.keras_agent",
     "ORIGINAL": "rl_clarity.options",

@@ -13,9 +13,10 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.playing import play_and_record
 from rl_clarity.recordings.arrays import as_observations, as_trajectories
+from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.recordings.recorder import Recorder
-from rl_clarity.recordings.recording import Episode, Recording, StoredRecording, open_recording
+from rl_clarity.recordings.recording import Recording, StoredRecording, open_recording
 from rl_clarity.recordings.rollouts import POLICY, ActionChoice
 from tests.fakes import TinyAgent, TinyEnvironment
 

@@ -17,7 +17,8 @@ from rl_clarity.models import fetched, load_agent
 from rl_clarity.parsing import path_text
 from rl_clarity.recordings.arrays import agent_key
 from rl_clarity.recordings.conversion import recorded_episode
-from rl_clarity.recordings.recording import Episode, Recording
+from rl_clarity.recordings.episode import Episode
+from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
 from rl_clarity.registry import source_hash
 

@@ -40,8 +40,9 @@ from rl_clarity.keys import code_version
 from rl_clarity.pages.files import PageFiles, segments
 from rl_clarity.parsing import parse, path_text
 from rl_clarity.progress import progress_bar
+from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import GOING
-from rl_clarity.recordings.recording import Episode, StoredRecording, find_recordings
+from rl_clarity.recordings.recording import StoredRecording, find_recordings
 
 PLACED, FITTED = "placed", "fitted"
 """Names of finished work beside those in `files`: `placed/MAP/EPISODE`, `fitted/MAP`."""

@@ -30,7 +30,8 @@ from rl_clarity.jobs.tasks import MAX_FRAMES, TaskResult, Work, slices
 from rl_clarity.pages.files import PageFiles, slugs
 from rl_clarity.recordings.advantages import compute_advantages
 from rl_clarity.recordings.conversion import recorded_episode
-from rl_clarity.recordings.recording import Episode, Recording
+from rl_clarity.recordings.episode import Episode
+from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.embedding import FITTED_ON, Placement, embed, place_among, usable_perplexity
 
 FITTED_EPISODES = 32

@@ -9,8 +9,9 @@ import numpy as np
 
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.memory.source import memory_source, state_options
+from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import STOPPED
-from rl_clarity.recordings.recording import Episode, Recording
+from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import to_arrays
 from rl_clarity.reduction.directions import Directions
 from rl_clarity.states.clusters import Clusters

@@ -13,7 +13,8 @@ from rl_clarity.recordings.layout import DONE, TIME_LIMIT
 from rl_clarity.recordings.samples import Observations, RaggedArray, Trajectories, from_arrays
 
 if TYPE_CHECKING:
-    from rl_clarity.recordings.recording import Episode, Recording
+    from rl_clarity.recordings.episode import Episode
+    from rl_clarity.recordings.recording import Recording
 
 NAMES = {"frames": "observations_full"}
 """Fields of episodes that have another name in samples."""

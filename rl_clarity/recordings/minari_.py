@@ -16,8 +16,9 @@ import numpy as np
 
 from rl_clarity.environments.images import image_layout
 from rl_clarity.errors import DependencyError, OptionError, SamplesError
+from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import DONE, STOPPED, TIME_LIMIT
-from rl_clarity.recordings.recording import Episode, Recording
+from rl_clarity.recordings.recording import Recording
 
 if TYPE_CHECKING:
     import gymnasium

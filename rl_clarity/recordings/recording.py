@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, overload
 
@@ -13,8 +12,8 @@ import numpy as np
 
 from rl_clarity.errors import SamplesError
 from rl_clarity.files import local_path
-from rl_clarity.recordings.blocks import MAX_HEADER_BYTES, MAX_STEPS, StoredArray, decode_array, decode_header
 from rl_clarity.recordings.conversion import recorded_observations, recorded_trajectories
+from rl_clarity.recordings.episode import Episode, Field
 from rl_clarity.recordings.layout import (
     AGENTS,
     BLOCK,
@@ -25,7 +24,6 @@ from rl_clarity.recordings.layout import (
     METADATA,
     PLUGIN,
     REMOVED,
-    TIME_LIMIT,
     complete_records,
     data_file,
     decode_episodes,
@@ -34,195 +32,7 @@ from rl_clarity.recordings.layout import (
 )
 from rl_clarity.recordings.recording_files import RecordingFiles
 from rl_clarity.recordings.samples import Observations, Trajectories
-
-
-class StepArray:
-    """One field of an episode, (T, ...), which is read from its file where it is indexed."""
-
-    def __init__(self, blocks: Sequence[_Block], name: str) -> None:
-        self._blocks, self._name = blocks, name
-        self._starts = np.array([block.start for block in blocks])
-        first = blocks[0].stored(name)
-        self.dtype = first.dtype
-        self.shape = (blocks[-1].start + blocks[-1].steps, *first.shape[1:])
-        self._cached: tuple[int, np.ndarray] | None = None
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, key: Any) -> Any:
-        first, *others = key if isinstance(key, tuple) else (key,)
-        if first is Ellipsis:
-            first, others = slice(None), [Ellipsis, *others]
-        rows = np.arange(len(self))[first]
-        values = self._read(np.atleast_1d(rows))
-        selected = values[0] if np.ndim(rows) == 0 else values
-        if not others:
-            return selected
-        return selected[tuple(others)] if np.ndim(rows) == 0 else selected[(slice(None), *others)]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        array = self._read(np.arange(len(self)))
-        return array if dtype is None else array.astype(dtype)
-
-    def __repr__(self) -> str:
-        return f"<{self._name}: {self.dtype}{self.shape}, read where it is indexed>"
-
-    def _read(self, rows: np.ndarray) -> np.ndarray:
-        result = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        numbers = np.searchsorted(self._starts, rows, side="right") - 1
-        for number in np.unique(numbers):
-            here = numbers == number
-            result[here] = self._block(int(number))[rows[here] - self._starts[number]]
-        return result
-
-    def _block(self, number: int) -> np.ndarray:
-        if self._cached is None or self._cached[0] != number:
-            block = self._blocks[number]
-            array = block.read(self._name)
-            if array.shape[1:] != self.shape[1:] or array.dtype != self.dtype:
-                raise SamplesError(f"{block.file} is damaged: {self._name} changes its shape or type in an episode")
-            self._cached = number, array
-        return self._cached[1]
-
-
-Field = StepArray | np.ndarray
-
-
-class Episode:
-    """An episode: facts, and arrays whose first axis is its T steps.
-
-    Everything that belongs to one step is stored with that step: the observation before the action, the recurrent state
-    before the step (reset where the episode begins), the outputs for both, the action, and the reward for it.
-    """
-
-    def __init__(self, facts: Mapping[str, Any], arrays: Mapping[str, Field]) -> None:
-        self._arrays = arrays
-        self.facts = facts
-        """`episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`, `start_time`, `training_step`,
-        `agent`, `end`, `steps`, `return`: a row of `Recording.table()`."""
-
-    def __len__(self) -> int:
-        return int(self.facts["steps"])
-
-    def __repr__(self) -> str:
-        return f"<Episode {self.facts['episode']}: {len(self)} steps, {self.end}>"
-
-    @property
-    def index(self) -> int:
-        """Index in the recording, which stays when other episodes are removed."""
-        return int(self.facts["episode"])
-
-    @property
-    def number(self) -> int:
-        """Number in training or play, counted from 0 and including episodes that were not recorded."""
-        return int(self.facts["number"])
-
-    @property
-    def end(self) -> str:
-        """Why it ended: `done`, `time limit`, `stopped`; or `still going`."""
-        return str(self.facts["end"])
-
-    @property
-    def observations(self) -> Field:
-        """(T, H, W, C) uint8: what the network took, before the action."""
-        return self._field("observations")
-
-    @property
-    def frames(self) -> Field | None:
-        """(T, H', W', 3) uint8: what to show, where this differs from the observations."""
-        return self._arrays.get("frames")
-
-    @property
-    def actions(self) -> Field:
-        """(T,) int, or (T, D) float where actions are continuous."""
-        return self._field("actions")
-
-    @property
-    def rewards(self) -> Field:
-        """(T,) the game's own rewards, of the actions at the same steps."""
-        return self._field("rewards")
-
-    @property
-    def training_rewards(self) -> Field | None:
-        """(T,) what a wrapper made of the rewards."""
-        return self._arrays.get("training_rewards")
-
-    @property
-    def firsts(self) -> np.ndarray:
-        """(T,) bool: true at the first step."""
-        return np.arange(len(self)) == 0
-
-    @property
-    def truncated(self) -> np.ndarray:
-        """(T,) bool: true at the last step if a time limit ended the episode."""
-        return (np.arange(len(self)) == len(self) - 1) & (self.end == TIME_LIMIT)
-
-    @property
-    def policy_logits(self) -> Field | None:
-        """(T, A) logits of the agent's policy, without noise."""
-        return self._arrays.get("policy_logits")
-
-    @property
-    def behaviour_logits(self) -> Field | None:
-        """(T, A) logits of the distribution that actions were sampled from, where noise was added to the policy."""
-        return self._arrays.get("behaviour_logits")
-
-    @property
-    def q_values(self) -> Field | None:
-        """(T, A) action values."""
-        return self._arrays.get("q_values")
-
-    @property
-    def values(self) -> Field | None:
-        """(T,) values of the states."""
-        return self._arrays.get("values")
-
-    @property
-    def states(self) -> tuple[Field, ...] | None:
-        """Parts (T, ...) of the recurrent state before each step."""
-        return self._parts("states")
-
-    @property
-    def final_states(self) -> tuple[np.ndarray, ...] | None:
-        """Parts (...) of the recurrent state after the last step."""
-        parts = self._parts("final_states")
-        return None if parts is None else tuple(np.asarray(part[-1]) for part in parts)
-
-    @property
-    def final_observation(self) -> np.ndarray | None:
-        """(H, W, C) uint8: the observation after the last action, where the environment shows it."""
-        final = self._arrays.get("final_observation")
-        return None if final is None else np.asarray(final[-1])
-
-    @property
-    def final_value(self) -> float | None:
-        """The value of the state after the last step, where it was recorded."""
-        final = self._arrays.get("final_value")
-        return None if final is None else float(final[-1])
-
-    @property
-    def info(self) -> dict[str, Field]:
-        """Further fields (T, ...) by name."""
-        return {name.removeprefix("info."): array for name, array in self._arrays.items() if name.startswith("info.")}
-
-    @property
-    def fields(self) -> dict[str, Field]:
-        """All stored fields (T, ...) by name: `observations`, `states.0`, `info.NAME`, ..."""
-        return {name: array for name, array in self._arrays.items() if not name.startswith("final_")}
-
-    def _field(self, name: str) -> Field:
-        if name not in self._arrays:
-            raise SamplesError(f"episode {self.index} has no {name}; it has {sorted(self._arrays)}")
-        return self._arrays[name]
-
-    def _parts(self, name: str) -> tuple[Field, ...] | None:
-        parts = [key for key in self._arrays if key.startswith(f"{name}.")]
-        return tuple(self._arrays[f"{name}.{i}"] for i in range(len(parts))) or None
+from rl_clarity.recordings.step_arrays import Block, StepArray
 
 
 class Recording(ABC):
@@ -404,7 +214,7 @@ class StoredRecording(Recording):
             records, starts = records[starts < steps], starts[starts < steps]
         if not (records["start"] == starts).all() or steps != records["steps"].sum():
             raise SamplesError(f"{self._files.path(BLOCKS)} is damaged: blocks of episode {index} are missing")
-        blocks = [_Block(self._files, record) for record in records]
+        blocks = [Block(self._files, record) for record in records]
         if not blocks:
             return {}
         names = blocks[0].names
@@ -412,47 +222,6 @@ class StoredRecording(Recording):
         ended = [] if part else [name for name in blocks[-1].names if name.startswith("final_")]
         last = {name: blocks[-1].read(name) for name in ended}
         return arrays | last
-
-
-class _Block:
-    """Some steps of an episode in a data file."""
-
-    def __init__(self, files: RecordingFiles, record: np.void) -> None:
-        self._files = files
-        self._episode, self.start, self.steps, number, self._offset, self._header_bytes, self._data_bytes = (
-            int(value) for value in record.item()
-        )
-        self._name = data_file(number)
-        self.file = files.path(self._name)
-        if self._header_bytes > MAX_HEADER_BYTES or not 0 < self.steps <= MAX_STEPS:
-            raise SamplesError(f"{files.path(BLOCKS)} is damaged: episode {self._episode}, step {self.start}")
-
-    @cached_property
-    def _stored(self) -> dict[str, StoredArray]:
-        data = self._files.read(self._name, self._offset, self._offset + self._header_bytes)
-        arrays = decode_header(data, self._offset, self._episode, self.start, self.file)
-        end = self._offset + self._header_bytes + self._data_bytes
-        for name, array in arrays.items():
-            rows = 1 if name.startswith("final_") else self.steps
-            if array.shape[:1] != (rows,) or array.start + array.size > end:
-                raise SamplesError(f"{self.file} is damaged at byte {self._offset}: {name} has shape {array.shape}")
-        return arrays
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._stored)
-
-    def stored(self, name: str) -> StoredArray:
-        """The array of a name, as the header describes it."""
-        if name not in self._stored:
-            raise SamplesError(f"{self.file} is damaged at byte {self._offset}: {name} is missing")
-        return self._stored[name]
-
-    def read(self, name: str) -> np.ndarray:
-        """Read and decompress an array (steps, ...)."""
-        stored = self.stored(name)
-        data = self._files.read(self._name, stored.start, stored.start + stored.size)
-        return decode_array(stored, data, self.file)
 
 
 def open_recording(location: str | os.PathLike[str]) -> Recording:

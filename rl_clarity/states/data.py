@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.errors import OptionError
-from rl_clarity.recordings.recording import Episode, Recording
+from rl_clarity.recordings.episode import Episode
+from rl_clarity.recordings.recording import Recording
 
 
 @dataclass(frozen=True, eq=False)

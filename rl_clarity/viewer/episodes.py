@@ -27,8 +27,9 @@ from rl_clarity.pages.images import film_strips, frames_side_by_side, newest_fra
 from rl_clarity.pages.manifest import AgentInfo, ChunkName, ImageName, ObservationInfo
 from rl_clarity.recordings.advantages import compute_advantages
 from rl_clarity.recordings.conversion import recorded_episode
+from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import GOING
-from rl_clarity.recordings.recording import Episode, Recording
+from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Trajectories
 from rl_clarity.threads import thread_count
 

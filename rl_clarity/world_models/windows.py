@@ -10,8 +10,9 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.errors import SamplesError
+from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import DONE
-from rl_clarity.recordings.recording import Episode, Recording
+from rl_clarity.recordings.recording import Recording
 from rl_clarity.world_models.losses import Batch
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.recordings.recording import Episode, Recording, open_recording
+from rl_clarity.recordings.episode import Episode
+from rl_clarity.recordings.recording import Recording, open_recording
 
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")

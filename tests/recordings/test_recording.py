@@ -87,7 +87,7 @@ def test_one_step_is_read_without_the_rest_of_its_episode(directory: Path, monke
         decoded.append(stored.shape)
         return decode(stored, data, file)
 
-    monkeypatch.setattr("rl_clarity.recordings.recording.decode_array", spy)
+    monkeypatch.setattr("rl_clarity.recordings.step_arrays.decode_array", spy)
     open_recording(directory)[1].observations[40]
     assert decoded == [(blocks.MAX_STEPS, 16, 12, 3)]
 

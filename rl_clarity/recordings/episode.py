@@ -1,0 +1,146 @@
+"""An episode of a recording: facts, and arrays of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.errors import SamplesError
+from rl_clarity.recordings.layout import TIME_LIMIT
+from rl_clarity.recordings.step_arrays import StepArray
+
+Field = StepArray | np.ndarray
+
+
+class Episode:
+    """An episode: facts, and arrays whose first axis is its T steps.
+
+    Everything that belongs to one step is stored with that step: the observation before the action, the recurrent state
+    before the step (reset where the episode begins), the outputs for both, the action, and the reward for it.
+    """
+
+    def __init__(self, facts: Mapping[str, Any], arrays: Mapping[str, Field]) -> None:
+        self._arrays = arrays
+        self.facts = facts
+        """`episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`, `start_time`, `training_step`,
+        `agent`, `end`, `steps`, `return`: a row of `Recording.table()`."""
+
+    def __len__(self) -> int:
+        return int(self.facts["steps"])
+
+    def __repr__(self) -> str:
+        return f"<Episode {self.facts['episode']}: {len(self)} steps, {self.end}>"
+
+    @property
+    def index(self) -> int:
+        """Index in the recording, which stays when other episodes are removed."""
+        return int(self.facts["episode"])
+
+    @property
+    def number(self) -> int:
+        """Number in training or play, counted from 0 and including episodes that were not recorded."""
+        return int(self.facts["number"])
+
+    @property
+    def end(self) -> str:
+        """Why it ended: `done`, `time limit`, `stopped`; or `still going`."""
+        return str(self.facts["end"])
+
+    @property
+    def observations(self) -> Field:
+        """(T, H, W, C) uint8: what the network took, before the action."""
+        return self._field("observations")
+
+    @property
+    def frames(self) -> Field | None:
+        """(T, H', W', 3) uint8: what to show, where this differs from the observations."""
+        return self._arrays.get("frames")
+
+    @property
+    def actions(self) -> Field:
+        """(T,) int, or (T, D) float where actions are continuous."""
+        return self._field("actions")
+
+    @property
+    def rewards(self) -> Field:
+        """(T,) the game's own rewards, of the actions at the same steps."""
+        return self._field("rewards")
+
+    @property
+    def training_rewards(self) -> Field | None:
+        """(T,) what a wrapper made of the rewards."""
+        return self._arrays.get("training_rewards")
+
+    @property
+    def firsts(self) -> np.ndarray:
+        """(T,) bool: true at the first step."""
+        return np.arange(len(self)) == 0
+
+    @property
+    def truncated(self) -> np.ndarray:
+        """(T,) bool: true at the last step if a time limit ended the episode."""
+        return (np.arange(len(self)) == len(self) - 1) & (self.end == TIME_LIMIT)
+
+    @property
+    def policy_logits(self) -> Field | None:
+        """(T, A) logits of the agent's policy, without noise."""
+        return self._arrays.get("policy_logits")
+
+    @property
+    def behaviour_logits(self) -> Field | None:
+        """(T, A) logits of the distribution that actions were sampled from, where noise was added to the policy."""
+        return self._arrays.get("behaviour_logits")
+
+    @property
+    def q_values(self) -> Field | None:
+        """(T, A) action values."""
+        return self._arrays.get("q_values")
+
+    @property
+    def values(self) -> Field | None:
+        """(T,) values of the states."""
+        return self._arrays.get("values")
+
+    @property
+    def states(self) -> tuple[Field, ...] | None:
+        """Parts (T, ...) of the recurrent state before each step."""
+        return self._parts("states")
+
+    @property
+    def final_states(self) -> tuple[np.ndarray, ...] | None:
+        """Parts (...) of the recurrent state after the last step."""
+        parts = self._parts("final_states")
+        return None if parts is None else tuple(np.asarray(part[-1]) for part in parts)
+
+    @property
+    def final_observation(self) -> np.ndarray | None:
+        """(H, W, C) uint8: the observation after the last action, where the environment shows it."""
+        final = self._arrays.get("final_observation")
+        return None if final is None else np.asarray(final[-1])
+
+    @property
+    def final_value(self) -> float | None:
+        """The value of the state after the last step, where it was recorded."""
+        final = self._arrays.get("final_value")
+        return None if final is None else float(final[-1])
+
+    @property
+    def info(self) -> dict[str, Field]:
+        """Further fields (T, ...) by name."""
+        return {name.removeprefix("info."): array for name, array in self._arrays.items() if name.startswith("info.")}
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """All stored fields (T, ...) by name: `observations`, `states.0`, `info.NAME`, ..."""
+        return {name: array for name, array in self._arrays.items() if not name.startswith("final_")}
+
+    def _field(self, name: str) -> Field:
+        if name not in self._arrays:
+            raise SamplesError(f"episode {self.index} has no {name}; it has {sorted(self._arrays)}")
+        return self._arrays[name]
+
+    def _parts(self, name: str) -> tuple[Field, ...] | None:
+        parts = [key for key in self._arrays if key.startswith(f"{name}.")]
+        return tuple(self._arrays[f"{name}.{i}"] for i in range(len(parts))) or None
