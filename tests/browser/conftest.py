@@ -16,6 +16,7 @@ from svelte3.toolchain import install
 from tests.browser.generated import Generated, generate_page
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_synthetic_page
+from tests.browser.training_pages import TrainingPage, settle, write_training_page
 
 
 @pytest.fixture(scope="session")
@@ -109,3 +110,20 @@ def open_page(chromium_browser: Browser) -> Iterator[Callable[..., Visitor]]:
         visitor.page.context.close()
         if not visitor.expect_messages:
             assert messages == [], f"the page wrote to the console: {messages}"
+
+
+@pytest.fixture(scope="session")
+def training(tmp_path_factory: pytest.TempPathFactory) -> TrainingPage:
+    return write_training_page(tmp_path_factory.mktemp("training"))
+
+
+@pytest.fixture
+def open_training(open_page: Callable[..., Visitor], training: TrainingPage) -> Callable[..., Visitor]:
+    """`open_training(query)` opens the page and waits until every checkpoint's episode is loaded."""
+
+    def open_at(query: str = "", **options: object) -> Visitor:
+        visitor = open_page(training.directory, query, wait=False, **options)
+        settle(visitor)
+        return visitor
+
+    return open_at

@@ -49,6 +49,17 @@ class Visitor:
     def click(self, testid: str) -> None:
         self.by(testid).first.click()
 
+    def drag(self, target: Locator, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Drag between two places of an element, which are shares of its width and height."""
+        target.scroll_into_view_if_needed()
+        box = target.bounding_box()
+        assert box
+        places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
+        self.page.mouse.move(*places[0])
+        self.page.mouse.down()
+        self.page.mouse.move(*places[1])
+        self.page.mouse.up()
+
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)

@@ -19,7 +19,8 @@ from rl_clarity.comparison import RECORDINGS
 from rl_clarity.models import path_of
 from rl_clarity.pages.results import Results
 from tests.browser.pages import Visitor, read_canvas
-from tests.browser.test_training import brush_axis, settle
+from tests.browser.test_training_steps import brush_axis
+from tests.browser.training_pages import settle
 
 pytestmark = pytest.mark.slow
 

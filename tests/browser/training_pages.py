@@ -15,6 +15,7 @@ import numpy as np
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import write_page
 from tests.browser.drawn import SIDE, draw_frame, smooth_columns
+from tests.browser.pages import Visitor
 from tests.browser.synthetic import SEGMENT, encode_png, write_chunk, write_image
 
 EVERY = 4
@@ -26,6 +27,9 @@ STEPS = (20_000, 500_000, 1_000_000, 4_000_000)
 Lengths = tuple[tuple[int, ...], ...]
 LENGTHS: Lengths = ((60, 72), (96, 40), (120, 80), (150, 90))
 """Steps of each checkpoint's episodes."""
+HALVES = (slice(0, 8), slice(8, 16))
+QUADRANTS = [(rows, columns) for rows in HALVES for columns in HALVES]
+"""Rows and columns of the regions that the page opens with."""
 
 
 @dataclass
@@ -248,3 +252,16 @@ def _training(page: TrainingPage, files: LocalDirectory, rng: np.random.Generato
 def _entropy(probabilities: np.ndarray) -> np.ndarray:
     terms = np.where(probabilities > 0, -probabilities * np.log(np.maximum(probabilities, 1e-30)), 0)
     return np.asarray(terms.sum(-1))
+
+
+def settle(visitor: Visitor) -> None:
+    """Wait until every checkpoint's episode is loaded and shown, and the log, which moves what is below it."""
+    visitor.page.wait_for_function(
+        """() => {
+          const count = window.rlClarity?.manifest.checkpoints.length;
+          const loaded = count && [...Array(count).keys()].every((k) => rlClarity.shares(k));
+          const frames = [...document.querySelectorAll('[data-testid=training-observation]')];
+          const loading = [...document.querySelectorAll("[aria-live]")].some((p) => /^Loading/.test(p.textContent));
+          return loaded && !loading && frames.length && frames.every((frame) => frame.dataset.frame);
+        }"""
+    )
