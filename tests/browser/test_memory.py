@@ -11,6 +11,7 @@ import pytest
 from tests.browser.memory_pages import COLUMNS, LENGTHS, ROWS, WINDOW, MemoryPage, write_memory_page
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.test_accessibility import violations
+from tests.browser.training_pages import LABELS
 
 Open = Callable[..., Visitor]
 COLORS = {
@@ -203,6 +204,40 @@ def test_the_band_shows_the_behaviour_of_each_step(open_memory: Open, memory: Me
     assert visitor.state()["band"] == "cluster"
     cluster = memory.coordinates[0]["cluster"][LENGTHS[0] // 2] + 1
     assert visitor.track("band").locator(".value").inner_text() == str(cluster)
+
+
+def test_actions_have_one_color_and_one_name_everywhere(
+    open_page: Open, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def make_gray(manifest: dict[str, Any]) -> None:
+        labels = [*LABELS, *(f"button {k}" for k in range(11))]
+        manifest["agents"][0]["actions"] = [
+            {"label": label, "combo": [label], "color": f"#{16 * (k + 1) - 1:02x}" + f"{16 * (k + 1) - 1:02x}" * 2}
+            for k, label in enumerate(labels)
+        ]
+        simulator = next(one["data"] for one in manifest["sections"] if one["kind"] == "simulator")
+        simulator["compass"]["actions"] = ["none", "LEFT", "RIGHT", "A"]
+
+    page = write_memory_page(tmp_path_factory.mktemp("gray"), edit=make_gray)
+    visitor = open_page(page.directory, "?tab=simulator", wait=False)
+    settle(visitor)
+    swatches = visitor.by("action-key").locator("i")
+    colors = swatches.evaluate_all("all => all.map((one) => getComputedStyle(one).backgroundColor)")
+    assert len(set(colors)) == 15
+    rgb = np.array([[int(level) for level in color[4:-1].split(",")] for color in colors])
+    image = read_canvas(visitor.track("policy").locator("canvas"))
+    t = 3
+    column = int((t + 0.5) * image.shape[1] / LENGTHS[0])
+    edges = np.concatenate([[0], page.series[0]["probabilities"][t].cumsum()])
+    for k in np.flatnonzero(np.diff(edges) > 0.2):
+        row = int((edges[k] + 0.03) * image.shape[0])
+        assert np.abs(image[row, column, :3] - rgb[k]).max() <= 3
+    arrow = visitor.by("arrow-3")
+    assert arrow.evaluate("one => getComputedStyle(one).stroke") == colors[2]
+    assert str(arrow.locator("title").text_content()).startswith("\u2192:")
+    visitor.press("2")
+    names = visitor.by("behaviour-actions").first.locator("th").all_inner_texts()
+    assert {*names} <= {*LABELS}
 
 
 def test_a_frame_of_the_strip_leads_to_its_step(open_memory: Open) -> None:

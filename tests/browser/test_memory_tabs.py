@@ -15,6 +15,7 @@ from playwright.sync_api import Browser
 from tests.browser.memory_pages import LAGS, MemoryPage, write_memory_page
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.test_accessibility import violations
+from tests.browser.training_pages import LABELS
 
 Open = Callable[..., Visitor]
 TABS = ("components", "behaviours", "causes", "remembering", "interventions", "simulator")
@@ -74,7 +75,7 @@ def test_the_card_of_a_component_has_its_numbers(show: Callable[..., Visitor], m
     cards = memory.chunks["cards"]
     assert "Low stability: fits with halves of the data" in visitor.text("stability")
     readout = bars(visitor, "readout")
-    outputs = memory.manifest["sections"][1]["data"]["outputs"]
+    outputs = [*(f"action {label}" for label in LABELS), "value"]
     assert readout == {name: formatted(cards["readout"][3, i]) for i, name in enumerate(outputs)}
     shown = bars(visitor, "correlations")
     assert shown["reward"] == formatted(cards["correlation.reward"][3])

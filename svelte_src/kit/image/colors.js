@@ -8,7 +8,10 @@ export const SAFE_HUES = [...SAFE, ...SAFE_TOO];
 
 /** The color of doing nothing, and colors of other actions, neighbors of which stay apart for color-blind readers. */
 const IDLE = "#8a8f96";
-const ACTIONS = [SAFE_TOO[1], SAFE[0], SAFE_TOO[2], SAFE_TOO[6], SAFE[3], SAFE_TOO[7], SAFE_TOO[5], SAFE[1], SAFE[2]];
+const ACTIONS = [
+  ...[SAFE_TOO[1], SAFE[0], SAFE_TOO[2], SAFE_TOO[6], SAFE[3], SAFE_TOO[7], SAFE_TOO[5], SAFE[1]],
+  ...[SAFE[2], SAFE[6], SAFE_TOO[0], SAFE_TOO[4], SAFE[5], SAFE[4], SAFE_TOO[3], SAFE[7]],
+];
 
 /** Names that options use by default, in a tone that reads on the theme. */
 const TONES = {
@@ -42,13 +45,13 @@ export const saliencyColor = (output, palette = "standard") => {
   return output === "policy" ? policy : value;
 };
 
-/** Colors of actions: their own, or different hues where those are grays and the actions are few. */
+/** Colors of actions: their own, or hues where those are grays; beyond 16 actions hues repeat. */
 export function actionColors(actions) {
   const own = actions.map(({ color }) => color);
   const gray = own.every((color) => new Set(parseHex(color)).size === 1);
-  if (!gray || actions.length > ACTIONS.length) return own;
+  if (!gray) return own;
   const others = actions.filter(({ label }) => label !== "no-op");
-  return actions.map((action) => (action.label === "no-op" ? IDLE : ACTIONS[others.indexOf(action)]));
+  return actions.map((action) => (action.label === "no-op" ? IDLE : ACTIONS[others.indexOf(action) % ACTIONS.length]));
 }
 
 /** Colors of what lowers an output, in signed maps. */

@@ -24,8 +24,8 @@ export function scaleColor(share, theme) {
 /** Of what is in no category, whose number is -1. */
 const NONE = "#9a9a9a";
 
-/** The color of a category, as hex. */
-export const categoryColor = (value) => (value < 0 ? NONE : SAFE_HUES[value % SAFE_HUES.length]);
+/** The color of a category, as hex; hues repeat. */
+export const categoryColor = (value, hues = SAFE_HUES) => (value < 0 ? NONE : hues[value % hues.length]);
 
 /** Numbers that have the first and the last color: without a hundredth at each end, unless all others are equal. */
 export function colorLimits(values) {
@@ -35,12 +35,12 @@ export function colorLimits(values) {
   return ends[0] < ends[1] ? ends : [sorted[0], sorted[sorted.length - 1]];
 }
 
-/** Pixels (n) for values (n) of a color {kind: "number" | "category"}. */
-export function pointColors(values, kind, theme) {
+/** Pixels (n) for values (n) of a color {kind: "number" | "category"}; `hues`: of the categories. */
+export function pointColors(values, kind, theme, hues = SAFE_HUES) {
   if (kind === "category") {
-    const hues = SAFE_HUES.map((hue) => packed(parseHex(hue)));
+    const pixels = hues.map((hue) => packed(parseHex(hue)));
     const none = packed(parseHex(NONE));
-    return Uint32Array.from(values, (value) => (value < 0 ? none : hues[value % hues.length]));
+    return Uint32Array.from(values, (value) => (value < 0 ? none : pixels[value % pixels.length]));
   }
   const [low, high] = colorLimits(values);
   const steps = Uint32Array.from({ length: 256 }, (_, i) => packed(scaleColor(i / 255, theme)));

@@ -76,6 +76,8 @@ test("numbers have a scale without its extremes, categories have hues", () => {
   assert.equal(hues[0], packed([0xe6, 0x9f, 0x00]));
   assert.equal(hues[0], hues[2]);
   assert.notEqual(hues[0], hues[1]);
+  const own = pointColors(Int32Array.of(1, 0), "category", "light", ["#010203", "#040506"]);
+  assert.deepEqual([...own], [packed([4, 5, 6]), packed([1, 2, 3])]);
 });
 
 test("points in space turn about the vertical and the horizontal axis, and stay in range", () => {

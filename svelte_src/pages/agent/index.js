@@ -1,5 +1,6 @@
 // The page of one agent: its trajectories, its outputs, and their attribution.
 import { derived, get, writable } from "svelte/store";
+import { actionLabel } from "../../data/actions.js";
 import { cleanNames, mergedNames } from "../../data/names.js";
 import { createFrames } from "../../data/frames.js";
 import { createRegionSums } from "../../data/region.js";
@@ -131,7 +132,7 @@ export function create(shell, query) {
       const arrays = trajectory === selection.now.trajectory && get(series).chunk?.arrays;
       if (arrays && frame < arrays.actions.data.length) {
         const [action, advantage, reward] = ["actions", "advantages", "rewards"].map((key) => arrays[key].data[frame]);
-        parts.push(`action ${manifest.actions[action]?.label ?? action}`, `advantage ${formatNumber(advantage, 3)}`);
+        parts.push(`action ${actionLabel(manifest.actions, action)}`, `advantage ${formatNumber(advantage, 3)}`);
         if (reward) parts.push(`reward ${formatNumber(reward, 3)}`);
       }
       return parts.join(" \u00b7 ");

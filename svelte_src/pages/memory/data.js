@@ -1,19 +1,7 @@
-// What a page of a recurrent agent's memory holds, and the chunks of the episode that is shown.
+// Chunks of the episode that is shown, and names of directions and behaviours.
 import { derived } from "svelte/store";
 import { createResource } from "../../data/resource.js";
 import { createNames as createLayerNames } from "../../kit/shell/names.js";
-
-/** Data of the sections, null where the page lacks one (docs/page-format.md). */
-export function readMemory(manifest) {
-  const dataOf = (kind) => manifest.sections.find((section) => section.kind === kind)?.data ?? null;
-  return {
-    states: dataOf("states"),
-    stateMap: dataOf("state_map"),
-    stretches: dataOf("stretches"),
-    interventions: dataOf("interventions"),
-    simulator: dataOf("simulator"),
-  };
-}
 
 /** The names of the directions, in the order of the components. */
 export const directionNames = ({ memory: { states } }) => (states?.directions ?? []).map(({ name }) => name);

@@ -1,4 +1,5 @@
 // Directions of the states and behaviours, in numbers and words.
+import { actionLabel } from "../../data/actions.js";
 import { rowOf } from "../../data/series.js";
 import { formatNumber } from "../../kit/shell/format.js";
 
@@ -40,7 +41,7 @@ export function correlationsOf(arrays, k, actions) {
   const taken = rowOf(arrays["correlation.action"], k) ?? [];
   return [
     ...numbers,
-    ...taken.map((value, a) => ({ key: `action-${a}`, label: `action ${actions[a]?.label ?? a}`, value })),
+    ...taken.map((value, a) => ({ key: `action-${a}`, label: `action ${actionLabel(actions, a)}`, value })),
   ];
 }
 

@@ -2,6 +2,7 @@
 import { derived, get } from "svelte/store";
 import { createFrames } from "../../data/frames.js";
 import { cleanNames, mergedNames } from "../../data/names.js";
+import { actionColors } from "../../kit/image/colors.js";
 import { createKept, createSelection, keepPalette } from "../../kit/shell/page.js";
 import { clockOf, createPlayer } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
@@ -17,7 +18,8 @@ import * as play from "./Play.svelte";
 import * as player from "./Player.svelte";
 import * as remembering from "./Remembering.svelte";
 import * as simulator from "./Simulator.svelte";
-import { arraysOf, createNames, following, namedDirections, readMemory } from "./data.js";
+import { arraysOf, createNames, following, namedDirections } from "./data.js";
+import { readMemory } from "./sections.js";
 import { changed, choose, pathsOf, showStretch, TABS } from "./selection.js";
 import { explanation, listed } from "./stretches.js";
 import * as through_time from "./ThroughTime.svelte";
@@ -85,8 +87,10 @@ const EXPLANATIONS = [
 /** @param {ReturnType<import("../../kit/shell/page.js").createShell>} shell */
 export function create(shell, query) {
   const view = { ...shell.manifest.view, palette: get(shell.settings).palette };
-  const memory = readMemory(shell.manifest);
-  const manifest = { ...shell.manifest, view, memory, named: namedDirections(memory) };
+  const colors = actionColors(shell.manifest.actions);
+  const actions = shell.manifest.actions.map((action, i) => ({ ...action, color: colors[i] }));
+  const memory = readMemory({ ...shell.manifest, actions });
+  const manifest = { ...shell.manifest, actions, view, memory, named: namedDirections(memory) };
   const { trajectories } = manifest;
   const kept = createKept(`rl-clarity:${manifest.id}:names`, {}, (value) => cleanNames(manifest.named, value));
   const initial = codec.fromQuery(manifest, query);

@@ -1,4 +1,5 @@
 // Tables of the tabs: what the page shows of them, and what it exports. A table is {columns: [{key, label}], rows: [{key: value}]}.
+import { actionLabel } from "../../data/actions.js";
 import { rowOf } from "../../data/series.js";
 import { formatNumber } from "../../kit/shell/format.js";
 import { consistencyAt, intervalAt, matrixAt, PATHS } from "./causes.js";
@@ -10,10 +11,6 @@ const columnsOf = (rows) => [...new Set(rows.flatMap(Object.keys))].map((key) =>
 const table = (rows) => ({ columns: columnsOf(rows), rows });
 
 const signed = (value) => (Number.isFinite(value) && value > 0 ? "+" : "") + formatNumber(value, 3);
-
-/** A measure as the page calls it, where clusters count from 1. */
-const measureText = (measure) =>
-  measure.replace(/^action \d+: /, "action ").replace(/^cluster (\d+)$/, (_all, number) => clusterName(Number(number)));
 
 /** Measures without and with an intervention. */
 export const interventionTable = ({ rows }) => ({
@@ -27,7 +24,6 @@ export const interventionTable = ({ rows }) => ({
   ],
   rows: rows.map((row) => ({
     ...row,
-    measure: measureText(row.measure),
     range: `(${row.interval.map(signed).join(" to ")})`,
   })),
 });
@@ -52,7 +48,10 @@ function behaviourRows({ memory: { states }, manifest }, arrays, label) {
     steps: arrays.sizes?.data[k],
     ...Object.fromEntries(rowOf(arrays.components, k).map((value, d) => [`mean of ${label(d)}`, value])),
     ...Object.fromEntries(
-      (rowOf(arrays.actions, k) ?? []).map((value, a) => [`share of action ${manifest.actions[a]?.label ?? a}`, value]),
+      (rowOf(arrays.actions, k) ?? []).map((value, a) => [
+        `share of action ${actionLabel(manifest.actions, a)}`,
+        value,
+      ]),
     ),
   }));
 }

@@ -5,6 +5,7 @@ import { signedColor } from "../../kit/image/colors.js";
 import { agreement, consistencyAt, intervalAt, limitOf, matrixAt } from "./causes.js";
 import { correlationsOf, cosinesOf, isUnstable, placesOf, stabilityText, strongest } from "./directions.js";
 import { curveOf, halfLag } from "./replay.js";
+import { readMemory } from "./sections.js";
 import { errorVerdicts, otherVerdicts } from "./simulator.js";
 import { interventionTable, loadTable, tablesOf } from "./tables.js";
 
@@ -139,15 +140,30 @@ test("tables of a tab have what the page has", async () => {
   assert.deepEqual(rows[1], { change: "frozen", steps: 0, policy: 0.25, same_action: 0.75 });
 });
 
-test("measures of interventions are called as elsewhere on the page", () => {
-  const rows = ["return", "action 0: no-op", "cluster 0", "no cluster"].map((measure) => ({
-    measure,
-    interval: [-1, 2],
-  }));
-  const table = interventionTable({ rows });
+test("actions and clusters have one name on the page", () => {
+  const measures = ["return", "action 0: no-op", "action 2: LEFT UP", "cluster 0", "no cluster"];
+  const sections = {
+    states: { outputs: ["", "", "LEFT UP", "value function"] },
+    state_map: { colors: [{ key: "action", names: ["left up"] }, { key: "value" }] },
+    interventions: { interventions: [{ rows: measures.map((measure) => ({ measure, interval: [-1, 2] })) }] },
+    simulator: { compass: { actions: ["none", "RIGHT", "LEFT+UP"] } },
+  };
+  const memory = readMemory({
+    actions: ["no-op", "\u2192", "\u2196"].map((label, k) => ({ label, color: `#00000${k}` })),
+    sections: Object.entries(sections).map(([kind, data]) => ({ kind, data })),
+  });
+  assert.deepEqual(memory.states.outputs, ["action no-op", "action \u2192", "action \u2196", "value function"]);
+  const hues = ["#000000", "#000001", "#000002"];
+  assert.deepEqual(memory.stateMap.colors, [
+    { key: "action", names: ["no-op", "\u2192", "\u2196"], hues },
+    { key: "value" },
+  ]);
+  assert.deepEqual(memory.simulator.compass.actions, ["no-op", "\u2192", "\u2196"]);
+  assert.equal(memory.stretches, null);
+  const table = interventionTable(memory.interventions.interventions[0]);
   assert.deepEqual(
     table.rows.map(({ measure }) => measure),
-    ["return", "action no-op", "cluster 1", "no cluster"],
+    ["return", "action no-op", "action \u2196", "cluster 1", "no cluster"],
   );
   assert.equal(table.rows[0].range, "(\u22121.00 to +2.00)");
 });
