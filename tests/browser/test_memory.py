@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rl_clarity.jobs.directory import LocalDirectory
 from tests.browser.memory_pages import COLUMNS, LENGTHS, ROWS, WINDOW, MemoryPage, write_memory_page
 from tests.browser.pages import Visitor, read_canvas
+from tests.browser.synthetic import write_chunk
 from tests.browser.test_accessibility import violations
 from tests.browser.training_pages import LABELS
 
@@ -364,6 +366,37 @@ def test_points_of_the_map_lie_where_numpy_turns_them(open_memory: Open, memory:
     columns = 10 + (turned[0] + radius) / (2 * radius) * (width - 20)
     rows = height - 10 - (turned[1] + radius) / (2 * radius) * (height - 20)
     assert (image[rows.round().astype(int), columns.round().astype(int), 3] == 255).mean() > 0.99
+
+
+def test_distant_points_are_drawn_at_the_border_of_the_map(
+    open_page: Open, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The first step of each episode is far from all others, as the initial state of an agent is."""
+    page = write_memory_page(tmp_path_factory.mktemp("distant"))
+    points = {key: array.copy() for key, array in page.points.items()}
+    points["x"][points["frame"] == 0] = 1000
+    write_chunk(LocalDirectory(page.directory), "state_map/tsne.js", {k: v for k, v in points.items() if k != "z"})
+    visitor = open_page(page.directory, wait=False)
+    settle(visitor)
+    assert visitor.by("map-everything").count() == 0, "the other map has none"
+    visitor.by("map-choice").select_option("1")
+    visitor.by("map-everything").wait_for()
+    assert f"{len(LENGTHS)} points are far from the others, and drawn at the border" in visitor.text("map-facts")
+    low, high = np.percentile(points["x"], [5, 95])
+    assert drawn_share(visitor, points, (points["x"].min(), 2 * high - low)) > 0.99
+    visitor.click("map-everything")
+    assert "at the border" not in visitor.text("map-facts")
+    assert drawn_share(visitor, points, (points["x"].min(), 1000)) > 0.99
+
+
+def drawn_share(visitor: Visitor, points: dict[str, np.ndarray], extent: tuple[float, float]) -> float:
+    """The share of the points that are where a map of this extent along x shows them; y has no distant points."""
+    image = read_canvas(visitor.by("state-map-points"))
+    height, width = image.shape[:2]
+    (left, right), x, y = extent, np.clip(points["x"], *extent), points["y"]
+    columns = 10 + (x - left) / (right - left) * (width - 20)
+    rows = height - 10 - (y - y.min()) / (y.max() - y.min()) * (height - 20)
+    return float((image[rows.round().astype(int), columns.round().astype(int), 3] == 255).mean())
 
 
 def test_pages_without_a_simulator_have_one_path(open_page: Open, tmp_path_factory: pytest.TempPathFactory) -> None:

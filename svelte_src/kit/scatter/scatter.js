@@ -19,6 +19,32 @@ export function projection(x, y, width, height, ranges = [rangeOf(x), rangeOf(y)
   };
 }
 
+/** Shares of the points that are below and above most of them. */
+const MOST = [0.05, 0.95];
+
+/** The range of an axis without points that are farther from most of the others than these are from each other. */
+export function centralRange(values) {
+  const sorted = Float64Array.from(values).sort();
+  const [low, high] = MOST.map((share) => sorted[Math.round(share * (sorted.length - 1))]);
+  if (!(high > low)) return [sorted[0], sorted.at(-1)];
+  return [Math.max(sorted[0], 2 * low - high), Math.min(sorted.at(-1), 2 * high - low)];
+}
+
+/**
+ * Points of which the distant ones are moved to the border of the others.
+ *
+ * @param {ArrayLike<number>[]} axes positions x, y and perhaps z (n)
+ * @returns {{axes: Float32Array[], distant: number}} `distant`: how many were moved
+ */
+export function withinBorder(axes) {
+  const ranges = axes.map(centralRange);
+  const moved = axes.map((values, a) =>
+    Float32Array.from(values, (value) => Math.max(ranges[a][0], Math.min(ranges[a][1], value))),
+  );
+  const isDistant = (_, i) => moved.some((values, a) => values[i] !== axes[a][i]);
+  return { axes: moved, distant: moved[0].filter(isDistant).length };
+}
+
 /**
  * Points in space as seen from far away, each axis scaled to [-1, 1] (orthographic projection).
  *

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { colorLimits, packed, pointColors, scaleColor } from "./palette.js";
 import { createSpace, nearestPoint, paintPoints, pathAround, pointAt, pointsByTrajectory } from "./scatter.js";
-import { pointsWithin, projection, rectangle } from "./scatter.js";
+import { centralRange, pointsWithin, projection, rectangle, withinBorder } from "./scatter.js";
 
 test("points are found by place", () => {
   const [x, y] = [Float32Array.of(0, 1, 2), Float32Array.of(0, 10, 20)];
@@ -78,6 +78,17 @@ test("numbers have a scale without its extremes, categories have hues", () => {
   assert.notEqual(hues[0], hues[1]);
   const own = pointColors(Int32Array.of(1, 0), "category", "light", ["#010203", "#040506"]);
   assert.deepEqual([...own], [packed([4, 5, 6]), packed([1, 2, 3])]);
+});
+
+test("distant points are moved to the border of the others", () => {
+  const near = Float32Array.from({ length: 101 }, (_, i) => i);
+  assert.deepEqual(centralRange(near), [0, 100], "without distant points the range is that of all");
+  const far = Float32Array.of(-1000, ...near.slice(1, 100), 1000);
+  assert.deepEqual(centralRange(far), [-85, 185], "nine tenths of the points are 90 apart");
+  assert.deepEqual(centralRange(Float32Array.of(2, 2, 5)), [2, 5]);
+  const { axes, distant } = withinBorder([far, near]);
+  assert.equal(distant, 2);
+  assert.deepEqual(axes, [Float32Array.of(-85, ...near.slice(1, 100), 185), near]);
 });
 
 test("points in space turn about the vertical and the horizontal axis, and stay in range", () => {
