@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +20,8 @@ from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.pages.manifest_check import check_manifest
 from rl_clarity.pages.results import Results
 from tests.fakes import TinyAgent
-from tests.pipeline.small import REPOSITORY, read_files, record_tasks
+from tests.pipeline.small import read_files, record_tasks
+from tests.ranks import run_ranks
 from tests.tiny_series import LONGEST, SHAPE, register, write_checkpoint, write_series
 
 register()
@@ -355,26 +352,8 @@ def test_the_page_is_verified(page: Path) -> None:
 
 @pytest.mark.slow
 def test_any_number_of_ranks_makes_the_same_page(page: Path, series: Path, tmp_path: Path) -> None:
-    pytest.importorskip("mpi4py", reason="ranks communicate by MPI")
-    installed = Path(sys.executable).parent / "mpiexec"
-    program = str(installed) if installed.exists() else shutil.which("mpiexec")
-    if program is None:
-        pytest.skip("no mpiexec: pip install rl-clarity[mpich] installs one")
-    code = (
-        "import sys; from tests.tiny_series import register; register(); from rl_clarity.cli import main; "
-        "sys.exit(main(sys.argv[1:]))"
-    )
     arguments = ["compare", str(tmp_path / "page"), str(series), "--episodes", "2", "--saliency-every", "16"]
-    result = subprocess.run(
-        [program, "-n", "3", sys.executable, "-c", code, *arguments, "--return-episodes", "3"],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
+    run_ranks(3, *arguments, "--return-episodes", "3")
     assert page_files(tmp_path / "page") == page_files(page)
 
 

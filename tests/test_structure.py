@@ -31,7 +31,7 @@ LAYERS = (
     ("models",),
     ("page_builder", "series", "states"),
     ("pipeline",),
-    ("ablation", "checking", "comparison", "evaluation", "explaining", "inspection", "integrations", "playing"),
+    ("ablation", "checking", "comparison", "evaluation", "explaining", "integrations", "playing"),
     ("memory",),
     ("demo",),
     ("viewer",),

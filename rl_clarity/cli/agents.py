@@ -59,14 +59,14 @@ class Inspect(CheckpointCommand):
     """Print the network, layers and metadata of a checkpoint, or what a recording holds. No code in it is run."""
 
     def execute(self) -> Result:
-        from rl_clarity.inspection import describe_recording, inspect_checkpoint, may_be_recording
+        from rl_clarity.cli.inspection import describe_recording, inspect_checkpoint, may_be_recording
         from rl_clarity.recordings.recording import is_recording, open_recording
 
         if may_be_recording(self.checkpoint) and is_recording(self.checkpoint):
-            return Result(*describe_recording(open_recording(self.checkpoint)))
+            return describe_recording(open_recording(self.checkpoint))
         self.check_outputs()
         with fetched(self.checkpoint) as path:
-            return Result(*inspect_checkpoint(path, self.overrides()))
+            return inspect_checkpoint(path, self.overrides())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +79,11 @@ class Convert(CheckpointCommand):
     """Replace an existing file."""
 
     def execute(self) -> Result:
-        from rl_clarity.inspection import convert_checkpoint
+        from rl_clarity.cli.inspection import convert_checkpoint
 
         self.check_outputs()
         with fetched(self.checkpoint) as path:
-            return Result(*convert_checkpoint(path, self.file, self.overrides(), overwrite=self.force))
+            return convert_checkpoint(path, self.file, self.overrides(), overwrite=self.force)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +108,11 @@ class Edit(CheckpointCommand):
     """Replace an existing file."""
 
     def execute(self) -> Result:
-        from rl_clarity.inspection import edit_checkpoint
+        from rl_clarity.cli.inspection import edit_checkpoint
 
         self.check_outputs()
         with fetched(self.checkpoint) as path:
-            answer = edit_checkpoint(
+            return edit_checkpoint(
                 path,
                 self.file,
                 self.overrides(),
@@ -124,4 +124,3 @@ class Edit(CheckpointCommand):
                 everything_but=self.everything_but,
                 overwrite=self.force,
             )
-        return Result(*answer)

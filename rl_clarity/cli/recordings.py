@@ -43,12 +43,12 @@ class Record(PlayingCommand):
     options: Annotated[RecordFlags, tyro.conf.arg(name="")] = field(default_factory=RecordFlags)
 
     def execute(self) -> Result:
-        from rl_clarity.inspection import describe_recording
+        from rl_clarity.cli.inspection import describe_recording
 
         self.check_outputs()
         options = asdict(self.options)
         recording = rl_clarity.record(self.player(), self.directory, metadata=self.overrides(), **options)
-        return Result(*describe_recording(recording))
+        return describe_recording(recording)
 
 
 @dataclass(frozen=True, kw_only=True)

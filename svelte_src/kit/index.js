@@ -40,6 +40,7 @@ export { default as Provenance } from "./shell/Provenance.svelte";
 export { default as ResourceState } from "./shell/ResourceState.svelte";
 export { default as Scope } from "./shell/Scope.svelte";
 export { default as Select } from "./shell/Select.svelte";
+export { default as Terms } from "./shell/Terms.svelte";
 export { download } from "./shell/address.js";
 export {
   factRows,

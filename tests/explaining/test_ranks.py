@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import rl_clarity
 from rl_clarity.explaining.files import EXPLAINED
 from tests.explaining.recordings import explain, record
 from tests.pipeline.small import REPOSITORY, read_files
+from tests.ranks import find_mpiexec
 
 pytestmark = pytest.mark.slow
 LENGTHS = (70, 10, 30, 65, 5, 40)
@@ -52,13 +52,9 @@ def start(location: Path, *launcher: str) -> subprocess.Popen[bytes]:
 
 
 def test_two_ranks_write_the_same_bytes(tmp_path: Path, alone: dict[str, bytes]) -> None:
-    pytest.importorskip("mpi4py", reason="ranks communicate by MPI")
-    program = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    if program is None:
-        pytest.skip("no mpiexec: pip install rl-clarity[mpich] installs one")
     location = tmp_path / "recording"
     record(location, LENGTHS)
-    assert start(location, program, "-n", "2").wait(300) == 0
+    assert start(location, find_mpiexec(), "-n", "2").wait(300) == 0
     assert chunks(location) == alone
 
 

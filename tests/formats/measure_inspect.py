@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from rl_clarity.cli.inspection import inspect_checkpoint
 from rl_clarity.errors import ClarityError
-from rl_clarity.inspection import inspect_checkpoint
 from rl_clarity.models import path_of
 
 SPARE = 4 << 30
@@ -32,7 +32,7 @@ def main(paths: list[str]) -> None:
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         start = time.process_time()
         try:
-            error = "accepted: " + inspect_checkpoint(Path(path), {})[1]
+            error = "accepted: " + inspect_checkpoint(Path(path), {}).text
         except ClarityError as refused:
             error = str(refused)
         except MemoryError:

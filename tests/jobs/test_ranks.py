@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.small import REPOSITORY
+from tests.ranks import find_mpiexec
 
 PROGRAM = """
 import os, signal, sys, time
@@ -52,10 +52,7 @@ sys.exit(cli.main(["run", "a.jd", "out"]))
 
 @pytest.fixture
 def mpiexec() -> str:
-    """The launcher beside this Python, or on the PATH."""
-    pytest.importorskip("mpi4py", reason="ranks communicate by MPI")
-    program = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    return program or pytest.skip("no mpiexec: pip install rl-clarity[mpich] installs one")
+    return find_mpiexec()
 
 
 @contextmanager

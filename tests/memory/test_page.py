@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +14,8 @@ from rl_clarity.errors import ClarityError, EnvironmentSetupError, OptionError
 from rl_clarity.memory import states as memory_states
 from rl_clarity.memory.page import RECORDINGS
 from rl_clarity.pages.results import Results
-from tests.pipeline.small import REPOSITORY, read_files, record_tasks
+from tests.pipeline.small import read_files, record_tasks
+from tests.ranks import run_ranks
 from tests.tiny_series import register, write_checkpoint
 
 register()
@@ -187,25 +184,7 @@ def test_interventions_that_cannot_be_played_say_why(
 
 @pytest.mark.slow
 def test_any_number_of_ranks_makes_the_same_page(page: Path, checkpoint: Path, tmp_path: Path) -> None:
-    pytest.importorskip("mpi4py", reason="ranks communicate by MPI")
-    installed = Path(sys.executable).parent / "mpiexec"
-    program = str(installed) if installed.exists() else shutil.which("mpiexec")
-    if program is None:
-        pytest.skip("no mpiexec: pip install rl-clarity[mpich] installs one")
-    code = (
-        "import sys; from tests.tiny_series import register; register(); from rl_clarity.cli import main; "
-        "sys.exit(main(sys.argv[1:]))"
-    )
-    result = subprocess.run(
-        [program, "-n", "2", sys.executable, "-c", code, "memory", str(checkpoint), str(tmp_path / "page"), *ARGUMENTS],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
+    run_ranks(2, "memory", str(checkpoint), str(tmp_path / "page"), *ARGUMENTS)
     assert page_files(tmp_path / "page") == page_files(page)
 
 

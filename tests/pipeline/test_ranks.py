@@ -16,6 +16,7 @@ import pytest
 from rl_clarity.errors import ClarityError
 from rl_clarity.jobs import SingleProcess, communicator
 from tests.pipeline.small import REPOSITORY, is_complete, read_files, write_checkpoint
+from tests.ranks import find_mpiexec
 
 OPTIONS = [
     *("--layer-kwargs.name-contains-one-of", "Relu_1", "Relu_2", "--trajectories.num-envs", "4"),
@@ -62,14 +63,8 @@ sys.exit(main(["run", *sys.argv[1:]]))
 
 @pytest.fixture(scope="module")
 def mpiexec() -> str:
-    """The launcher beside this Python, or on the PATH; its MPI must be the one that mpi4py runs on."""
-    pytest.importorskip("mpi4py", reason="ranks communicate by MPI")
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
-    installed = Path(sys.executable).parent / "mpiexec"
-    program = str(installed) if installed.exists() else shutil.which("mpiexec")
-    if program is None:
-        pytest.skip("no mpiexec: pip install rl-clarity[mpich] installs one")
-    return program
+    return find_mpiexec()
 
 
 @pytest.fixture(scope="module")

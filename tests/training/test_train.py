@@ -20,6 +20,7 @@ from rl_clarity.training import train
 from rl_clarity.training.logs import ProgressLog, read_csv
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.trainer import COLUMNS, DivergenceError, Trainer, TrainingState
+from tests.ranks import find_mpiexec
 from tests.training.small import COLUMNS_ID, make_trainer, parameters, tiny
 from tests.training.toys import ACTIONS, Columns, bright_column
 
@@ -246,12 +247,9 @@ np.savez(f"{sys.argv[2]}/rank-{rank}.npz", images=trainers[0].runner._observatio
 
 @pytest.mark.slow
 def test_ranks_share_parameters_but_not_environments(tmp_path: Path) -> None:
-    pytest.importorskip("mpi4py")
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    if not mpiexec.exists():
-        pytest.skip("no mpiexec in the folder of this Python")
     repository = Path(__file__).resolve().parents[2]
-    subprocess.run([mpiexec, "-n", "2", sys.executable, "-c", RANKS, repository, tmp_path], check=True, timeout=300)
+    command = [find_mpiexec(), "-n", "2", sys.executable, "-c", RANKS, str(repository), str(tmp_path)]
+    subprocess.run(command, check=True, timeout=300)
     first, second = (np.load(tmp_path / f"rank-{rank}.npz") for rank in (0, 1))
     for name in first.files:
         assert np.array_equal(first[name], second[name]) == (name != "images"), name

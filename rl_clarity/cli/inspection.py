@@ -16,6 +16,7 @@ from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import choose_layers
+from rl_clarity.cli.command import Result
 from rl_clarity.environments import check_environment
 from rl_clarity.errors import DependencyError, EnvironmentSetupError, OptionError, printable
 from rl_clarity.files import local_path
@@ -23,10 +24,8 @@ from rl_clarity.pages.results import open_results
 from rl_clarity.recordings.layout import DONE, TIME_LIMIT
 from rl_clarity.recordings.recording import Recording
 
-Answer = tuple[dict[str, Any], str]
 
-
-def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
+def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Result:
     """Describe format, parameters and metadata of a checkpoint and, if a framework is installed, its network.
 
     `metadata` overrides the file's.
@@ -55,7 +54,7 @@ def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Answer:
         *(f"note: {note}" for note in notes),
         f"sha256 {checkpoint.sha256}",
     ]
-    return summary, "\n".join(map(printable, lines))
+    return Result(summary, "\n".join(map(printable, lines)))
 
 
 def _network(agent: Agent) -> tuple[dict[str, Any], list[str]]:
@@ -78,7 +77,7 @@ def may_be_recording(location: str) -> bool:
     return not PurePosixPath(location).suffix if path is None else path.is_dir()
 
 
-def describe_recording(recording: Recording) -> Answer:
+def describe_recording(recording: Recording) -> Result:
     """Describe the episodes and metadata of a recording."""
     rows = recording.table()
     ends = Counter(str(row["end"]) for row in rows)
@@ -108,10 +107,10 @@ def describe_recording(recording: Recording) -> Answer:
         *(f"{name}: {dtype} ({', '.join(map(str, ('T', *shape)))})" for name, (dtype, *shape) in fields.items()),
         *(f"{key}: {json.dumps(value)}" for key, value in sorted(recording.metadata.items())),
     ]
-    return summary, "\n".join(map(printable, lines))
+    return Result(summary, "\n".join(map(printable, lines)))
 
 
-def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], *, overwrite: bool = False) -> Answer:
+def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], *, overwrite: bool = False) -> Result:
     """Convert a checkpoint to the native format; describe it and what metadata are missing."""
     checkpoint = formats.convert(path, out_path, overwrite=overwrite, **metadata)
     summary = {
@@ -125,7 +124,7 @@ def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], 
         *(f"{key}: {value}" for key, value in sorted(checkpoint.metadata.items())),
     ]
     lines += [f"note: {note}" for note in _environment(checkpoint.metadata)]
-    return summary, "\n".join(map(printable, lines))
+    return Result(summary, "\n".join(map(printable, lines)))
 
 
 def edit_checkpoint(
@@ -140,7 +139,7 @@ def edit_checkpoint(
     strength: float = 1,
     everything_but: bool = False,
     overwrite: bool = False,
-) -> Answer:
+) -> Result:
     """Remove features, counted from 1 as on a page, or units of a layer from a checkpoint's weights.
 
     Raises OptionError for features without a page, or that it does not have, and for what `edit` and `save` refuse.
@@ -156,7 +155,7 @@ def edit_checkpoint(
     edited = edit(agent, Ablate(layer, **options))
     edited.save(out_path, overwrite=overwrite)
     text = edited.edits[0].describe() if edited.edits else "nothing, the strength is 0"
-    return {"file": str(out_path), "edit": text}, f"Written: {out_path} (without {text})"
+    return Result({"file": str(out_path), "edit": text}, f"Written: {out_path} (without {text})")
 
 
 def _components(page: str | None, layer: str, features: Sequence[int]) -> np.ndarray:
