@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -24,22 +27,51 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
     """
     items = list(items)
     threads = min(thread_count(), len(items))
-    with _libraries().limit(limits=1, user_api="blas"):
+    with _single_threaded:
         if threads < 2:
             return [work(item) for item in items]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(work, items))
 
 
-def prefetch(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield items; the next one is computed in a thread while the caller uses the last one."""
-    iterator = iter(items)
-    end: Any = object()
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(next, iterator, end)
-        while (item := waiting.result()) is not end:
-            waiting = pool.submit(next, iterator, end)
-            yield item
+def prefetch(work: Callable[[Item], Result], items: Iterable[Item], workers: int = 1) -> Iterator[Result]:
+    """Yield `work(item)` in order, computed ahead by so many threads while the caller uses the last result.
+
+    There are at most `workers` + 1 results at a time, beside the one that the caller uses.
+    """
+    waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _SingleThreaded:
+    """Limits linear algebra to one thread, from the first of several threads that ask for it to the last."""
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._limits = threading.Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._limits.enter_context(_libraries().limit(limits=1, user_api="blas"))
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._limits.close()
+
+
+_single_threaded = _SingleThreaded()
 
 
 @functools.cache

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,7 @@ from types import SimpleNamespace
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, when TensorFlow is first imported
 
 import hypothesis
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
@@ -21,10 +24,21 @@ from scripts.chromium import FLAGS, find_chromium
 from tests.golden_data import NETWORKS, Golden, load_golden
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+TORCH_SEED = 67280421310721
+"""The one that PyTorch starts with, so that tests which import it first see the same numbers."""
 
 # The first call of a network compiles it, so deadlines are meaningless; every run uses the same examples.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Seed the global generators, so that new networks do not depend on the tests that ran before."""
+    random.seed(0)
+    np.random.seed(0)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(TORCH_SEED)
 
 
 @pytest.fixture(scope="session", autouse=True)

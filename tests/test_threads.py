@@ -51,27 +51,58 @@ def test_reductions_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.M
         np.testing.assert_array_equal(array, other)
 
 
-def test_prefetched_items_are_computed_one_ahead_in_another_thread() -> None:
-    computed: list[int] = []
-    second = threading.Event()
+@pytest.mark.parametrize("workers", [1, 3])
+def test_prefetched_results_are_computed_ahead_in_other_threads(workers: int) -> None:
+    together = threading.Barrier(workers, timeout=10)
+    started: list[int] = []
+
+    def square(x: int) -> int:
+        assert threading.current_thread() is not threading.main_thread()
+        started.append(x)
+        together.wait()  # passes only when as many are computed at once
+        return x * x
+
+    prefetched = threads.prefetch(square, range(12), workers)
+    assert next(prefetched) == 0
+    assert len(started) <= 2 * workers
+    assert [*prefetched] == [x * x for x in range(1, 12)]
+
+
+def test_few_items_are_computed_ahead() -> None:
+    taken: list[int] = []
 
     def items() -> Iterator[int]:
-        for item in range(3):
-            assert threading.current_thread() is not threading.main_thread()
-            computed.append(item)
-            if item == 1:
-                second.set()
+        for item in range(10):
+            taken.append(item)
             yield item
 
-    prefetched = threads.prefetch(items())
+    prefetched = threads.prefetch(lambda x: x, items(), 2)
     assert next(prefetched) == 0
-    assert second.wait(10)
-    assert computed == [0, 1]
-    assert [*prefetched] == [1, 2]
+    assert taken == [0, 1, 2]
+    prefetched.close()  # type: ignore[attr-defined]
+    assert taken == [0, 1, 2]
 
 
-def test_errors_of_prefetched_items_are_raised_in_their_place() -> None:
-    prefetched = threads.prefetch(1 // x for x in (1, 0))
+def test_errors_of_prefetched_results_are_raised_in_their_place() -> None:
+    prefetched = threads.prefetch(lambda x: 1 // x, (1, 0))
     assert next(prefetched) == 1
     with pytest.raises(ZeroDivisionError):
         next(prefetched)
+
+
+def test_linear_algebra_has_one_thread_until_all_threads_that_ask_for_it_are_done() -> None:
+    before = threads.thread_count()
+    inside, leave = threading.Event(), threading.Event()
+
+    def wait(_: int) -> None:
+        inside.set()
+        assert leave.wait(10)
+
+    other = threading.Thread(target=threads.in_threads, args=(wait, [0]))
+    other.start()
+    assert inside.wait(10)
+    threads.in_threads(str, [0])
+    assert threads.thread_count() == 1
+    leave.set()
+    other.join()
+    assert threads.thread_count() == before

@@ -21,9 +21,16 @@ from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Outputs, Score, Site, State, Tensor, Written
 from rl_clarity.agents.recurrence import state_gradients
-from rl_clarity.agents.scores import SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH, pad, padded_size
+from rl_clarity.agents.scores import (
+    SMALLEST_BATCH,
+    SMALLEST_DIVIDED_BATCH,
+    SMALLEST_GRADIENT_BATCH,
+    pad,
+    padded_size,
+)
 from rl_clarity.agents.sites import INPUT, find_site, layer_shapes
 from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.threads import prefetch, thread_count
 
 
 class BatchedAgent(ABC):
@@ -188,6 +195,11 @@ class BatchedAgent(ABC):
     def layers(self) -> dict[str, tuple[int, ...]]:
         """Shapes (h, w, c) of the ReLU layers (or other activations, without ReLUs) by short name, in order."""
         return layer_shapes(self.sites)
+
+    @property
+    def parallel_calls(self) -> int:
+        """Number of threads that should call the agent at once."""
+        return min(self._backend.parallel_calls, thread_count())
 
     def initial_state(self, n: int) -> State:
         """Return the state of n environments before their first step, arrays (n, ...); None without a state."""
@@ -391,10 +403,17 @@ class BatchedAgent(ABC):
         wanted = tuple(dict.fromkeys(names))
         given = tuple(dict.fromkeys((*self._inputs, *written)))
         compute = self._compiled(given, wanted)
-        parts: list[list[np.ndarray]] = []
-        for rows, arrays in self._batches(observations, state, self.batch_size, SMALLEST_BATCH, written):
+
+        def read(batch: tuple[slice, dict[str, np.ndarray]]) -> list[np.ndarray]:
+            rows, arrays = batch
             tensors = compute(*(arrays[name] for name in given))
-            parts.append([self._backend.array(tensor)[: rows.stop - rows.start] for tensor in tensors])
+            return [self._backend.array(tensor)[: rows.stop - rows.start] for tensor in tensors]
+
+        count = len(observations)
+        calls = self.parallel_calls if min(count, self.batch_size) >= SMALLEST_DIVIDED_BATCH else 1
+        size = padded_size(-(-count // calls), self.batch_size // calls, SMALLEST_BATCH)
+        batches = self._batches(observations, state, size, SMALLEST_BATCH, written)
+        parts = [*prefetch(read, batches, calls)] if calls > 1 else [*map(read, batches)]
         results = {name: np.concatenate(part) for name, part in zip(wanted, zip(*parts, strict=True), strict=True)}
         if INPUT in results and self._divisor != 255:
             results[INPUT] = results[INPUT] * self._divisor / np.float32(255)

@@ -69,6 +69,11 @@ def parameters(agent: Any) -> dict[str, np.ndarray]:
     return dict(agent.parameters()) if has(agent, "parameters") else {}
 
 
+def parallel_calls(agent: Any) -> int:
+    """Number of threads that should call the agent at once: 1 unless it says that it can be called by more."""
+    return int(agent.parallel_calls) if has(agent, "parallel_calls") else 1
+
+
 def before_step(agent: Any, state: State, firsts: np.ndarray) -> State:
     """The state that `agent.step(observations, state, firsts)` starts from: what attribution holds fixed.
 

@@ -25,6 +25,9 @@ class Backend:
     shares_batches = False
     """Whether `gradient_step` takes several points of a path in one batch: there is no shape to compile for."""
 
+    parallel_calls = 1
+    """Number of threads that should call compiled functions at once."""
+
     freezes_parameters = False
     """Whether compiled functions hold the network's parameters as constants."""
 
@@ -69,6 +72,9 @@ class Backend:
 
 
 class TensorFlowBackend(Backend):
+    parallel_calls = 2
+    """One uses the cores that the other leaves idle between operations, and while an operation's last part is done."""
+
     def compile(self, function: Function) -> Function:
         import tensorflow as tf
 

@@ -108,7 +108,8 @@ class Agent(Protocol):
     state that a step starts from where episodes do not begin in the initial state; `parameters()`, arrays by name,
     which tell two agents apart in cache keys; `frame_region`, a `FrameRegion`, the part of an environment's frame that
     an observation shows, where `preprocess` crops it; `with_edits(edits)`, the agent with edits in its gradients, too;
-    `gradient_of_direction`, for features by optimization; and `state_gradients`, through the recurrent cell.
+    `gradient_of_direction`, for features by optimization; `state_gradients`, through the recurrent cell; and
+    `parallel_calls`, the number of threads that should call the agent at once, where it can be called by several.
     """
 
     @property

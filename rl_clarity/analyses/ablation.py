@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.editing import Ablate
-from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.protocol import Agent, State, Tail
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.analysis import (
     attributed_outputs,
@@ -111,12 +112,16 @@ def ablation_changes(
         state: of a recurrent agent before the observations
     """
     edits = [Ablate(layer, component=component) for component in components]
-    changes = []
-    for tail in agent.tails(observations, layer, scores, state):
-        activations, before = tail.values, tail.scores()
-        ablated = prefetch(edit.apply(activations) for edit in edits)
-        changes.append(np.stack([tail.scores(values) - before for values in ablated], axis=-1))  # (S, n, K)
+    changes = [
+        np.stack([*prefetch(partial(_change, tail, tail.values, tail.scores()), edits, parallel_calls(agent))], axis=-1)
+        for tail in agent.tails(observations, layer, scores, state)
+    ]  # (S, n, K)
     return np.concatenate(changes, axis=1)
+
+
+def _change(tail: Tail, activations: np.ndarray, before: np.ndarray, edit: Ablate) -> np.ndarray:
+    """By how much scores (S, n) change where the edit changes the activations (n, h, w, c) of a layer."""
+    return tail.scores(edit.apply(activations)) - before
 
 
 def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.protocol import State
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution import attribute
@@ -102,7 +103,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, report: Report)
     def explain(part: slice) -> tuple[slice, Attribution]:
         return part, _attribution(subject, layer, chosen[part], baseline)
 
-    for part, attribution in prefetch(map(explain, slices(fitted_on, batch))):
+    for part, attribution in prefetch(explain, slices(fitted_on, batch), parallel_calls(subject.agent)):
         values = attribution.values[0]
         rows[part] = _some_positions(values, positions, rng)
         measured.append(values[-part.start % error_every :: error_every].copy())  # a view would keep all values

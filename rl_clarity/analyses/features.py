@@ -344,7 +344,7 @@ def _reduced_activations(
     def read(part: slice) -> tuple[slice, np.ndarray]:
         return part, subject.agent.activations(observations[part], layer.full_name, states_of(subject, part))
 
-    for part, activations in prefetch(map(read, parts)):
+    for part, activations in prefetch(read, parts):
         for channel, values in enumerate(np.moveaxis(features.strengths(activations), -1, 0)):
             reduced.put(channel, part.start, values)
         report(part.stop / len(observations))

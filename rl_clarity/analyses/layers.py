@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.protocol import Agent, Score
 from rl_clarity.agents.sites import Layer, feature_maps, short_names
 from rl_clarity.analyses.analysis import Subject
@@ -22,6 +23,7 @@ from rl_clarity.errors import OptionError
 from rl_clarity.jobs.tasks import Piece
 from rl_clarity.pages.files import slugs
 from rl_clarity.parsing import check_minimum, check_option
+from rl_clarity.threads import prefetch
 from rl_clarity.visualization.colors import channel_hues, input_hues
 
 MOST_FEATURES = 16
@@ -166,11 +168,13 @@ def _labels(layers: Sequence[Layer]) -> list[str | None]:
 def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:
     """Memory that one frame takes while scores are differentiated with respect to a layer of a shape (h, w, c).
 
+    It is that of a frame in each of the batches that the agent computes at once.
+
     Six arrays of each score's gradient, a part of what the backward pass keeps, and twice the largest layer: an upper
     bound, measured with TensorFlow.
     """
     sizes = [math.prod(site.shape) for site in feature_maps(agent.sites)] or [0]
-    return 4 * (6 * scores * math.prod(shape) + sum(sizes) // 4 + 2 * max(sizes))
+    return parallel_calls(agent) * 4 * (6 * scores * math.prod(shape) + sum(sizes) // 4 + 2 * max(sizes))
 
 
 def task_size(layer: PageLayer, frames: int) -> float:
@@ -193,10 +197,15 @@ def gradient_piece(
     The latter is a function that returns that of the first score, (n, h, w, c), at a single point.
     """
     seen, state = sample_frames(sample, batch)
+    calls = parallel_calls(sample.agent)
 
     @functools.cache
     def integrate(steps: int) -> np.ndarray:
         return attribute(sample.agent, seen, layer.full_name, scores, steps=steps, state=state).values[0]
 
+    def integrate_at_once() -> None:
+        for _ in prefetch(integrate.__wrapped__, [2] * calls, calls):
+            pass
+
     name = f"gradients {layer.full_name} {list(scores)} {len(seen)}"
-    return Piece(partial(integrate, 2), points / 2 / len(seen), partial(integrate, 1), name), partial(integrate, 1)
+    return Piece(integrate_at_once, points / 2 / len(seen) / calls, partial(integrate, 1), name), partial(integrate, 1)

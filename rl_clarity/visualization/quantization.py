@@ -1,13 +1,11 @@
 """Attribution in one byte a value: signed square roots with a scale for each frame.
 
-With the square root small values keep a relative precision of a few percent, which equal steps would lose next to one
-large value. Close to 0 steps would become finer than anything that can be seen, and are what noise fills: values below
-half of `SMALLEST` become 0, others below it `SMALLEST`. docs/page-format.md has the formula.
+Large values have steps of a few percent, which equal steps could not give to most frames next to one with a large
+value. Close to 0 the steps of the square root would be finer than anything that can be seen, and are what noise fills:
+there they are equal, as large as the value of the code `SMALLEST`. docs/page-format.md has the formula.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -15,8 +13,26 @@ from rl_clarity.errors import ClarityError
 
 LEVELS = 127
 SMALLEST = 9
-"""The smallest code but 0: 1/199 of the frame's largest value. The error close to 0 is at most half of it, which is
-less than a step of an 8-bit color."""
+"""The smallest code but 0: 1/199 of the frame's largest value, the size of equal steps."""
+STEPS = SMALLEST**2 // 4
+"""Number of equal steps; beyond them the steps of the square root are larger."""
+_PARTS = 16
+"""The square root is rounded to such parts of a code before the nearest code is looked up."""
+
+
+def written_codes() -> np.ndarray:
+    """Magnitudes of the codes that are written: those of equal steps, then all others."""
+    equal = np.rint(SMALLEST * np.sqrt(np.arange(STEPS + 1)))
+    return np.concatenate([equal, np.arange(equal[-1] + 1, LEVELS + 1)]).astype(np.int8)
+
+
+def _nearest_codes() -> np.ndarray:
+    """The written code of the nearest value, for each part of a code."""
+    codes, roots = written_codes(), np.arange(LEVELS * _PARTS + 1) / _PARTS
+    return codes[np.abs(roots[:, None] ** 2 - codes.astype(float) ** 2).argmin(axis=1)]
+
+
+_NEAREST = _nearest_codes()
 
 
 def quantize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -31,12 +47,11 @@ def quantize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # In place, because a segment of a large layer takes tens of megabytes.
     np.divide(magnitude, divisor, out=magnitude)
     np.sqrt(magnitude, out=magnitude)
-    magnitude *= LEVELS
-    small = magnitude < SMALLEST
-    magnitude[small] = np.where(magnitude[small] < SMALLEST / math.sqrt(2), 0, SMALLEST)
+    magnitude *= LEVELS * _PARTS
     np.rint(magnitude, out=magnitude)
-    np.copysign(magnitude, values, out=magnitude)
-    return magnitude.astype(np.int8), scales
+    codes = _NEAREST[magnitude.astype(np.int16)]
+    np.negative(codes, out=codes, where=values < 0)
+    return codes, scales
 
 
 def dequantize(codes: np.ndarray, scales: np.ndarray) -> np.ndarray:

@@ -122,7 +122,7 @@ def test_a_fit_holds_no_more_attribution_than_it_needs(
     monkeypatch.setattr(feature_fit, "stability", lambda *arguments: np.ones(8))
     monkeypatch.setattr(feature_fit, "FIT_POSITIONS", 4 * count)
     monkeypatch.setattr(feature_fit, "ERROR_OBSERVATIONS", 8)
-    subject: Any = SimpleNamespace(options=InterfaceOptions(nmf_held_out=0), observations=SimpleNamespace())
+    subject: Any = SimpleNamespace(agent=None, options=InterfaceOptions(nmf_held_out=0), observations=SimpleNamespace())
     subject.observations.observations = np.zeros((count, 1))
     layer: Any = SimpleNamespace(shape=shape, channels=8)
     in_threads(str, range(2))  # loads libraries

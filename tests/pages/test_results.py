@@ -8,8 +8,8 @@ import pytest
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.results import Results, open_results
-from rl_clarity.visualization.quantization import SMALLEST
 from tests.pages.pages import CHANNELS, DENSITIES, FRAME, LAYER, STEPS, Arrays, random_arrays, write_small_page
+from tests.quantization import quantization_error
 
 ARRAYS = random_arrays()
 ELEMENT = b'<script type="application/json" id="manifest">'
@@ -42,10 +42,7 @@ def test_attribution_is_precise_to_one_code(results: Results, arrays: Arrays, tr
     assert found.channels.shape == (STEPS[trajectory], *LAYER, CHANNELS)
     exact = np.concatenate([arrays.channels[trajectory], arrays.residual[trajectory]], axis=-1)
     coded = np.concatenate([found.channels, found.residual], axis=-1)
-    magnitude = np.abs(exact).max(axis=(1, 2, 3), keepdims=True)
-    allowed = np.sqrt(np.abs(exact) * magnitude) / 127 + magnitude / 127**2
-    allowed = np.maximum(allowed, magnitude * (SMALLEST / 127) ** 2 / 2)
-    assert (np.abs(coded - exact) <= allowed).all()
+    assert (np.abs(coded - exact) <= quantization_error(exact)).all()
     assert found.scale == pytest.approx(np.median(arrays.channels[trajectory].max(axis=(1, 2, 3))), rel=1e-5)
     assert found.hues.shape == (CHANNELS, 3)
 

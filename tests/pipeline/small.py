@@ -18,7 +18,6 @@ from rl_clarity.jobs.store import DIRECTORY, LOCK, WorkStore
 from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.results import Results
 from rl_clarity.recordings.samples import Observations, Trajectories
-from rl_clarity.visualization.quantization import SMALLEST
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STEPS = 72
@@ -140,11 +139,3 @@ def completeness(results: Results, layer: str, trajectory: int, output: str) -> 
     gap = results.totals(layer, trajectory)[output].gap
     assert gap is not None
     return gap
-
-
-def quantization_error(values: np.ndarray) -> np.ndarray:
-    """Largest error of quantized values (n, h, w, K): half of one of 127 steps of their roots, or of the smallest."""
-    largest = np.abs(values).max(axis=(1, 2, 3), keepdims=True)
-    half_step = 0.5 / 127
-    error = 2 * half_step * np.sqrt(np.abs(values) * largest) + largest * (half_step**2 + 1e-5)
-    return np.maximum(error, largest * (SMALLEST * half_step) ** 2 * 2.001)

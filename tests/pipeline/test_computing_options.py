@@ -24,7 +24,8 @@ from rl_clarity.visualization.patches import draw_grid
 from rl_clarity.visualization.rendering import Direction, render_attribution
 from rl_clarity.visualization.totals import channel_totals
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import COMBOS, SmallRun, completeness, quantization_error
+from tests.pipeline.small import COMBOS, SmallRun, completeness
+from tests.quantization import quantization_error
 
 RULE = "graded-midpoint"
 LAYER = "Relu_2"

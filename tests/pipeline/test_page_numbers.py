@@ -17,7 +17,8 @@ from rl_clarity.pages.results import Results
 from rl_clarity.recordings.advantages import dones_from_firsts
 from rl_clarity.visualization.rendering import attribution_scale
 from rl_clarity.visualization.totals import channel_totals
-from tests.pipeline.small import COMBOS, GAMMA, LAMBDA, STEPS, SmallRun, completeness, quantization_error
+from tests.pipeline.small import COMBOS, GAMMA, LAMBDA, STEPS, SmallRun, completeness
+from tests.quantization import quantization_error
 
 LAYERS = ["Relu_1", "Relu_2"]
 STEPS_AND_RULE = (5, "graded-midpoint")

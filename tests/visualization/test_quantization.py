@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl_clarity.errors import ClarityError
-from rl_clarity.visualization.quantization import SMALLEST, dequantize, quantize
+from rl_clarity.visualization.quantization import SMALLEST, dequantize, quantize, written_codes
 from rl_clarity.visualization.rendering import render_attribution
 from tests.golden_data import Golden
+from tests.quantization import quantization_error
 
 frames = arrays(np.float32, (3, 2, 2, 4), elements=st.floats(-(2.0**60), 2.0**60, width=32))
 
@@ -19,17 +20,13 @@ def test_quantization_error(values: np.ndarray) -> None:
     codes, scales = quantize(values)
     assert codes.dtype == np.int8
     error = np.abs(dequantize(codes, scales) - values)
-    magnitude = np.abs(values).max(axis=(1, 2, 3), keepdims=True)
-    # Half a step of the square root, as an error of the value; half of the smallest code's value close to 0.
-    allowed = np.sqrt(np.abs(values) * magnitude) / 127 + magnitude / 127**2 / 4
-    allowed = np.maximum(allowed, magnitude * (SMALLEST / 127) ** 2 / 2)
-    assert (error <= allowed * 1.001 + 1e-37).all()
-    assert not (np.abs(codes) % 127 == np.arange(1, SMALLEST).reshape(-1, 1, 1, 1, 1)).any()
+    assert (error <= quantization_error(values) + 1e-37).all()
+    assert np.isin(np.abs(codes), written_codes()).all()
 
 
 @given(arrays(np.int8, (2, 3, 3, 2), elements=st.integers(-127, 127)))
 def test_round_trip_of_codes(codes: np.ndarray) -> None:
-    codes = np.where(np.abs(codes) < SMALLEST, 0, codes).astype(np.int8)
+    codes = np.where(np.isin(np.abs(codes), written_codes()), codes, 0).astype(np.int8)
     codes[:, 0, 0, 0] = 127
     values = dequantize(codes, np.array([0.5, 2e-6], np.float32))
     again, scales = quantize(values)
@@ -53,8 +50,9 @@ def test_images_of_quantized_attribution_are_almost_equal(golden: Golden) -> Non
     assert np.abs(exact - coded).mean() <= 0.3 / 255
 
 
-def test_small_values_are_rounded_without_bias() -> None:
-    values = np.random.default_rng(0).uniform(0, (SMALLEST / 127) ** 2, (1, 64, 64, 1))
+@pytest.mark.parametrize("largest", [(SMALLEST / 127) ** 2, 0.1])
+def test_small_values_are_rounded_without_bias(largest: float) -> None:
+    values = np.random.default_rng(0).uniform(0, largest, (1, 64, 64, 1))
     values[0, 0, 0] = 1
     sums = dequantize(*quantize(values)).sum(), values.sum()
     assert sums[0] == pytest.approx(sums[1], rel=0.02)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.protocol import Agent, Score, State
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.baselines import Baseline
@@ -188,8 +189,8 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
         seed, state = [options.seed, trajectory, segment], subject.states(trajectory, chosen)
         return explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
 
-    # Encodes and writes a segment while the next one is explained.
-    explained = prefetch(map(explain_segment, range(len(parts))))
+    # Encodes and writes a segment while the next ones are explained.
+    explained = prefetch(explain_segment, range(len(parts)), parallel_calls(subject.agent))
     with ThreadPoolExecutor(thread_count()) as pool:
         for segment, (part, attributed) in enumerate(zip(parts, explained, strict=True)):
             encoded = pool.map(partial(_encode, subject, layer, trajectory, segment), attributed.items())
