@@ -179,6 +179,15 @@ def test_bars_are_coordinates_now_and_causes(open_memory: Open, memory: MemoryPa
     assert "at step 29" in visitor.text("bars-caused")
 
 
+def test_bars_of_the_world_are_what_the_whole_adds_to_memory(open_memory: Open, memory: MemoryPage) -> None:
+    visitor = open_memory("?episode=1&step=31&target=value&path=world")
+    arrays = memory.stretches[0]
+    components = arrays["whole.components"][0] - arrays["memory.components"][0]
+    np.testing.assert_allclose(bars(visitor, "bars-caused"), components.sum(0), rtol=1e-4, atol=1e-5)
+    visitor.page.locator("[data-testid=strip-step][data-frame='28']").hover()
+    np.testing.assert_allclose(bars(visitor, "bars-caused"), components[WINDOW - 3], rtol=1e-4, atol=1e-5)
+
+
 def test_names_of_bars_choose_components_and_tracks(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory()
     names = visitor.by("bars-now").get_by_role("button")
@@ -307,6 +316,23 @@ def test_keys_move_through_stretches_targets_paths_and_tabs(open_memory: Open) -
     keys = visitor.text("keys")
     assert "previous or next stretch of the list" in keys
     assert "target whose causes are shown" in keys
+
+
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_keys_of_tabs_scroll_to_them(open_memory: Open, motion: str) -> None:
+    visitor = open_memory(reduced_motion=motion, viewport={"width": 1366, "height": 768})
+    tabs, top = visitor.by("tabs"), "document.querySelector('[data-testid=tabs]').getBoundingClientRect().top"
+    assert visitor.page.evaluate(top) > 768 / 2
+    visitor.press("5")
+    if motion == "no-preference":
+        visitor.page.wait_for_function(f"() => {top} < 193")
+    assert 0 <= visitor.page.evaluate(top) < 193
+    assert visitor.page.evaluate("document.activeElement === document.body"), "the focus stays where it was"
+    before = visitor.page.evaluate("scrollY")
+    tabs.get_by_role("tabpanel").get_by_role("button").first.focus()
+    visitor.press("2")
+    assert visitor.by("tab-behaviours").evaluate("tab => tab === document.activeElement")
+    assert visitor.page.evaluate("scrollY") == before, "tabs in view stay where they are"
 
 
 def test_the_address_and_undo_hold_the_selection(open_memory: Open) -> None:

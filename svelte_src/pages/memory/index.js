@@ -4,6 +4,7 @@ import { createFrames } from "../../data/frames.js";
 import { cleanNames, mergedNames } from "../../data/names.js";
 import { actionColors } from "../../kit/image/colors.js";
 import { createKept, createSelection, keepPalette } from "../../kit/shell/page.js";
+import { showTab } from "../../kit/shell/Tabs.svelte";
 import { clockOf, createPlayer } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
 import * as behaviours from "./Behaviours.svelte";
@@ -179,7 +180,7 @@ function actionsOf(page) {
     target: () => selection.change({ target: turn(targets, selection.now.target) }),
     path: () => selection.change({ path: turn(pathsOf(manifest), selection.now.path) }),
     episode: (key) => selection.change({ trajectory: selection.now.trajectory + (key === "[" ? -1 : 1), frame: 0 }),
-    tab: (key) => selection.change({ tab: TABS[Number(key) - 1] }),
+    tab: (key) => showTab(page, TABS[Number(key) - 1]),
   };
 }
 
