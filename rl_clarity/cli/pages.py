@@ -266,7 +266,7 @@ class Check(CheckpointCommand):
 @dataclass(frozen=True, kw_only=True)
 class Demo(Command):
     """Explain an included agent, compare the checkpoints of an included series, or explain what an included agent
-    remembers, at a size that takes a minute or two.
+    remembers, at a small size: it takes a minute for an agent, several minutes for the others.
     """
 
     output_dir: Path = Path("out/demo")

@@ -54,7 +54,8 @@ class Record(PlayingCommand):
 @dataclass(frozen=True, kw_only=True)
 class Explain(Command):
     """Compute saliency maps and state maps of recorded episodes, beside the recordings. Each episode is explained with
-    the checkpoint that it was recorded with. An interrupted command is resumed by the same command.
+    the checkpoint that the training loop stored with it, or with that of --agent. An interrupted command is resumed by
+    the same command.
     """
 
     resumable = True

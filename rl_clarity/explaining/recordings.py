@@ -51,8 +51,8 @@ FEWEST_POINTS = 1000
 WATCH_SECONDS = 2.0
 NICENESS = 10
 NO_CHECKPOINT = (
-    "no checkpoint is known: call Recorder.agent(checkpoint) in the training loop, or pass an agent "
-    "(agent=, rl-clarity explain --agent)"
+    "no checkpoint is stored with them: call Recorder.agent(checkpoint) in the training loop, or pass the agent "
+    "that played (agent=, rl-clarity explain --agent)"
 )
 
 

@@ -219,3 +219,14 @@ def test_the_current_step_moves_without_drawing_the_points_again(page: Path, ope
     )
     assert drawn["state-map"] > 0
     assert "state-map-points" not in drawn
+
+
+def test_a_map_without_height_is_drawn_once_it_has_one(page: Path, open_page: Open) -> None:
+    visitor, canvas = open_map(open_page, page)
+    set_height = "(canvas, height) => { canvas.parentElement.style.height = height; }"
+    canvas.evaluate(set_height, "0")
+    visitor.page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
+    canvas.evaluate(set_height, "")
+    visitor.page.wait_for_function("() => document.querySelector('[data-testid=state-map-points]').height > 10")
+    assert color_at(visitor, canvas, 0) == (*VIRIDIS_FIRST, 255)
+    assert visitor.messages == []

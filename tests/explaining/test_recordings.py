@@ -170,7 +170,7 @@ def test_episodes_without_a_checkpoint_are_named(tmp_path: Path) -> None:
     make_recording(tmp_path, (9, 5))
     (report,) = rl_clarity.explain_recording(tmp_path, embeddings=[])
     assert (report.explained, report.episodes) == (0, 2)
-    assert "not episodes 0, 1: no checkpoint is known: call Recorder.agent" in str(report)
+    assert "not episodes 0, 1: no checkpoint is stored with them: call Recorder.agent" in str(report)
     assert rl_clarity.read_explanations(tmp_path) is None
     agent = TinyAgent(observation_shape=SHAPE, num_actions=5, patch=4)
     (report,) = rl_clarity.explain_recording(tmp_path, agent, **OPTIONS)
