@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { channelColors, textOn } from "../kit/image/colors.js";
 import { factRows, formatNumber, formatPercent, outputName, toCsv } from "../kit/shell/format.js";
 import { chosenLength, length, ratio } from "../kit/shell/sizes.js";
-import { findFrames, ordered } from "../pages/agent/find.js";
+import { findFrames, ordered } from "./find.js";
 import { memoized } from "./cache.js";
 import {
   channelSeries,
@@ -127,13 +127,13 @@ test("conditions hold together, and the first that has numbers orders what was f
 });
 
 test("bookmarks are a list of frames like any other", () => {
-  const bookmarks = new Map([
+  const places = new Map([
     [0, 0.5],
     [3, 0.25],
   ]);
   const found = (which) => {
     const conditions = [{ kind: "bookmark", which }];
-    return ordered(findFrames(conditions, [{ ...context(), bookmarks }]), conditions).map(({ frame }) => frame);
+    return ordered(findFrames(conditions, [{ ...context(), places }]), conditions).map(({ frame }) => frame);
   };
   assert.deepEqual(found("high"), [0, 3]);
   assert.deepEqual(found("low"), [3, 0]);

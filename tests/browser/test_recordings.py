@@ -170,6 +170,50 @@ def test_a_drag_over_a_track_chooses_a_range(open_recordings: Open) -> None:
     assert visitor.track("value").get_attribute("data-marks") == "0"
 
 
+def test_steps_are_found_by_condition(open_recordings: Open, recordings: RecordingsPage) -> None:
+    visitor = open_recordings(EXPLAINED)
+    rewarded = np.flatnonzero(recordings.series[1][1]["rewards"] != 0)
+    visitor.press("f")
+    visitor.by("find-go").focus()
+    visitor.press("Enter")
+    assert visitor.text("find-count").startswith(f"{len(rewarded)} step")
+    visitor.page.wait_for_url("**find=reward%7Enot%7E0*")
+    runs = 1 + int((np.diff(rewarded) > 1).sum())
+    for track in ("film", "value", "policy"):
+        assert visitor.track(track).get_attribute("data-marks") == str(runs)
+    visitor.press("Escape", "g")
+    assert visitor.state()["step"] == rewarded[0]
+    visitor.press("g", "g", "G")
+    assert visitor.state()["step"] == rewarded[1]
+    assert visitor.text("find-place") == f"2 of {len(rewarded)} found"
+    visitor.click("find-next")
+    assert visitor.state()["step"] == rewarded[2]
+    visitor.page.get_by_test_id("find-steps").get_by_test_id("find-clear").click()
+    assert visitor.track("value").get_attribute("data-marks") == "0"
+    visitor.page.get_by_role("button", name="Undo").click()
+    assert visitor.track("value").get_attribute("data-marks") == str(runs), "undo"
+
+
+def test_a_search_of_several_conditions_is_in_the_address(open_recordings: Open, recordings: RecordingsPage) -> None:
+    series = recordings.series[1][1]
+    shares = series["probabilities"]
+    entropy = -(shares * np.log(shares.clip(1e-30))).sum(1)
+    limit = float(np.round(np.median(entropy), 3))
+    steps = np.flatnonzero((series["actions"] == 1) & (entropy > limit))
+    assert 0 < len(steps) < len(entropy)
+    visitor = open_recordings(f"{EXPLAINED}&find=action~1,entropy~above~{limit}")
+    assert visitor.text("find-place").split()[-2:] == [str(len(steps)), "found"]
+    visitor.press("f")
+    assert visitor.by("find-kind").count() == 2
+    assert visitor.by("find-action").input_value() == "1"
+    visitor.by("find-kind").last.select_option("end")
+    visitor.by("find-kind").first.select_option("end")
+    visitor.click("find-go")
+    assert visitor.text("find-count") == "1 step is marked:"
+    drag(visitor, "value", 10, 25, steps=60)
+    assert visitor.state()["find"] is None, "a range replaces the search"
+
+
 def test_a_click_on_a_track_goes_there(open_recordings: Open) -> None:
     visitor = open_recordings(EXPLAINED)
     drag(visitor, "advantage", 33, 33, steps=60)

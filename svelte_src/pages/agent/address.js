@@ -4,7 +4,7 @@ import { namesFromTexts, namesToTexts, naming } from "../../data/names.js";
 import { findOutput } from "../../data/questions.js";
 import { frameName } from "../../kit/shell/format.js";
 import { boxFromText, boxToText } from "./box.js";
-import { searchFromText, searchToText } from "./find.js";
+import { searchFromText, searchToText } from "../../data/find.js";
 import { changed, initialSelection, withChannels } from "./selection.js";
 
 /** A change of these is a place to come back to with the browser's back button. */

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { hexOf } from "../../kit/image/colors.js";
 import { height, legendWidth, middleWidth } from "../../kit/shell/sizes.js";
 import { fromQuery, toQuery } from "./address.js";
-import { lacksNumber } from "./find.js";
+import { lacksNumber } from "../../data/find.js";
 import { changed, chosenChannels, initialSelection, withChannels } from "./selection.js";
 
 const MANIFEST = {

@@ -12,7 +12,7 @@ import { formatNumber } from "../../kit/shell/format.js";
 import { createKept, createSelection, keepPalette } from "../../kit/shell/page.js";
 import { clockOf, createPlayer } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
-import { nextMatch } from "./find.js";
+import { nextMatch } from "../../data/find.js";
 import { overlayOf, requestImage } from "./image.js";
 import { createMatches } from "./matches.js";
 import { createNames } from "../../kit/shell/names.js";

@@ -3,11 +3,11 @@ import { writable } from "svelte/store";
 import { accountOf, findOutput } from "../../data/questions.js";
 import { channelSeries, outputSeries } from "../../data/series.js";
 import { brushOf, EMPTY } from "../../kit/time/brush.js";
-import { findFrames, kindOf, ordered } from "./find.js";
+import { findFrames, kindOf, ordered } from "../../data/find.js";
 import { saliencyTotals } from "./saliency.js";
 
 /**
- * @param {import("./find.js").Search} search
+ * @param {import("../../data/find.js").Search} search
  * @returns {Promise<{matches: {trajectory: number, frame: number, measure: number | null}[], problem: string | null}>}
  */
 export async function findMatches(page, { conditions, trajectory }) {
@@ -40,7 +40,7 @@ async function contextOf({ manifest, chunks }, condition, trajectory) {
     const output = layer.outputs[condition.channel].id;
     context.channel = await saliencyTotals({ manifest, chunks }, layer, output, trajectory);
   }
-  if (condition.kind === "bookmark") context.bookmarks = bookmarksOf(manifest, condition.which, trajectory);
+  if (condition.kind === "bookmark") context.places = bookmarksOf(manifest, condition.which, trajectory);
   return context;
 }
 

@@ -23,7 +23,7 @@ import { hasFeatures } from "../../data/manifest.js";
  * @property {number} visible steps that the timeline shows at a time
  * @property {"standard" | "safe"} palette of the channels; "safe": for color-blind readers
  * @property {{layer: number, channel: number} | null} solo the channel that images of its layer show alone
- * @property {import("./find.js").Search | null} find frames that are looked for
+ * @property {import("../../data/find.js").Search | null} find frames that are looked for
  * @property {import("./box.js").Box | null} box a part of the observation whose attribution is shown over time
  * @property {{layer: number, channel: number} | null} feature that is open
  * @property {Object<string, Object<number, string>>} names that the reader gave to features (data/names.js)

@@ -5,7 +5,7 @@ import { sumRegion } from "../../data/region.js";
 import { rowSums } from "../../data/series.js";
 import { fromQuery, toQuery } from "./address.js";
 import { boxAfterKey, boxBetween, middleBox, positionsIn } from "./box.js";
-import { nextMatch, searchFromText, searchToText } from "./find.js";
+import { nextMatch, searchFromText, searchToText } from "../../data/find.js";
 import { chooseChannels, initialSelection, shownChannels, toggleSolo } from "./selection.js";
 
 const OBSERVATION = { frame_width: 64, frame_height: 32 };

@@ -1,4 +1,6 @@
 // The selection in the page's address: `?episode=exp1~50&step=41&range=10-60`; steps are counted from 1, defaults left out.
+import { KINDS, searchFromText, searchToText } from "../../data/find.js";
+import { searchable } from "./find.js";
 import { episodeName } from "./runs.js";
 import { changed, DEFAULT_TRACKS, initialSelection } from "./selection.js";
 
@@ -17,6 +19,7 @@ export function toQuery({ table }, selection, kept = {}) {
   // Other readers may prefer another palette, so only the standard one is left out.
   if (selection.palette !== "standard" || defaults.palette !== "standard") query.set("palette", selection.palette);
   if (selection.range) query.set("range", selection.range.map((step) => step + 1).join("-"));
+  if (selection.find) query.set("find", searchToText(searchable(table), selection.find));
   if (String(selection.tracks) !== String(DEFAULT_TRACKS)) query.set("tracks", selection.tracks.join(","));
   return `?${query}`;
 }
@@ -33,6 +36,7 @@ export function fromQuery({ table }, text) {
   for (const name of NUMBERS) if (number(name) !== null) patch[name] = number(name);
   const range = /^(\d+)-(\d+)$/.exec(query.get("range") ?? "");
   patch.range = range ? [range[1] - 1, range[2] - 1] : null;
+  if (query.has("find")) patch.find = searchFromText(searchable(table), query.get("find"), KINDS.recordings);
   patch.tracks = query.has("tracks") ? query.get("tracks").split(",").filter(Boolean) : initial.tracks;
   return changed(table, initial, patch);
 }

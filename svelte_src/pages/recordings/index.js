@@ -1,19 +1,20 @@
 // The page of recorded episodes, of any number of runs: in TensorBoard, of a server of its own, or as files.
 import { derived, get, readable, writable } from "svelte/store";
-import { latest } from "../../data/cache.js";
+import { nextMatch } from "../../data/find.js";
 import { createFrames } from "../../data/frames.js";
 import { SAFE_HUES } from "../../kit/image/colors.js";
 import { createSelection, keepPalette } from "../../kit/shell/page.js";
-import { EMPTY, withRange } from "../../kit/time/brush.js";
 import { alignedClock, clockOf, createPlayer, heldFrames } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
 import * as files from "./Export.svelte";
+import { asMatches } from "./find.js";
 import * as find from "./Find.svelte";
 import { followSource } from "./live.js";
+import { createBrush, createFound } from "./marks.js";
 import { createEntries, createPlays } from "./plays.js";
 import * as play from "./Play.svelte";
 import { episodeName, knownSteps, newest, readTable, rowOf } from "./runs.js";
-import { changed, goTo, longestOf, rangesOf } from "./selection.js";
+import { changed, goTo, longestOf } from "./selection.js";
 import * as trust from "./Trust.svelte";
 
 /** Panels of this page in place of others of the same name. */
@@ -40,6 +41,7 @@ export const aliases = { timeline: "player", state_map: "states" };
 export const keys = [
   { keys: [",", "."], action: "jump", text: "several steps back or forward", letter: true },
   { keys: ["[", "]"], action: "episode", text: "previous or next episode of the table", letter: true },
+  { keys: ["g", "G"], action: "match", text: "next or (Shift) previous step that was found", letter: true },
   { keys: ["b"], action: "range", text: "begin a range of steps here; again: end it; then: clear it", letter: true },
   { keys: ["o"], action: "overlay", text: "frame with saliency maps, frame alone, maps alone", letter: true },
   { keys: ["s"], action: "sync", text: "align episodes by step or by progress", letter: true },
@@ -81,7 +83,6 @@ export function create(shell, query) {
     clock,
     player: createPlayer(clock, Number(manifest.view?.video_speed) || 12),
     plays,
-    brush: createBrush(selection, table, plays),
     color: ({ number }) => SAFE_HUES[number % SAFE_HUES.length],
     /** The rows of the table as it shows them. */
     order: writable([]),
@@ -91,6 +92,8 @@ export function create(shell, query) {
     hasPanel: () => true,
     facts: [table.runs.length === 1 ? table.runs[0].manifest.env_name : `${table.runs.length} runs`],
   };
+  page.found = createFound(selection, table, plays);
+  page.brush = createBrush(selection, table, plays, page.found);
   page.go = (run, trajectory, frame) => {
     const row = rowOf(table, run, trajectory);
     if (row) goTo(page, row, frame);
@@ -122,16 +125,6 @@ function clockOver(selection, plays, table) {
     change: ({ frame, window }, kind) =>
       selection.change({ ...(frame !== undefined && { step: frame }), ...(window && { visible: window }) }, kind),
   });
-}
-
-/** The marked steps: those of the range, or what the state map marks. */
-function createBrush(selection, table, plays) {
-  const marked = latest((marks, ranges) => marks ?? JSON.parse(ranges).reduce(withRange, EMPTY));
-  return {
-    subscribe: derived([selection, plays], ([now]) => marked(now.marks, JSON.stringify(rangesOf(table, now))))
-      .subscribe,
-    set: (marks) => selection.change({ marks: marks.size ? marks : null, range: null }, "marks"),
-  };
 }
 
 /** The page as components of the kit know it, for one episode or one run: with its clock, frames and actions. */
@@ -218,6 +211,11 @@ function actionsOf(page) {
       const at = rows.findIndex((row) => row.key === selection.now.chosen[0]);
       const next = rows[at + (key === "[" ? -1 : 1)];
       if (next) selection.change({ chosen: [next.key, ...selection.now.chosen.slice(1)] });
+    },
+    match(key) {
+      const here = { trajectory: 0, frame: clock.now.frame };
+      const next = nextMatch(asMatches(page, get(page.found) ?? []), here, key === "g" ? 1 : -1);
+      if (next) clock.toFrame(next.frame);
     },
     range() {
       const { range, step } = selection.now;

@@ -15,6 +15,7 @@ import { knownSteps, methodsOf, newest } from "./runs.js";
  * @property {"standard" | "safe"} palette of the outputs; "safe": for color-blind readers
  * @property {[number, number] | null} range of steps that was chosen on a track
  * @property {import("../../kit/time/brush.js").Brush | null} marks steps that were chosen on the state map; not in the address
+ * @property {import("../../data/find.js").Search | null} find conditions of steps that are marked, in place of range and marks
  * @property {string[]} tracks that are shown
  * @property {number} jump steps that are taken at once
  * @property {number | null} visible steps that tracks show at a time; null: all
@@ -43,6 +44,7 @@ export function initialSelection({ rows, runs, palette = CHOICES.palette[0] }) {
     opacity: 0.8,
     range: null,
     marks: null,
+    find: null,
     tracks: DEFAULT_TRACKS,
     jump: 10,
     visible: null,
@@ -64,6 +66,8 @@ export function changed(table, selection, patch) {
     const known = [...new Set(next.chosen)].filter((key) => table.byKey.has(key)).slice(0, MOST);
     next.chosen = known.length ? known : selection.chosen;
   }
+  if (patch.find) next.range = next.marks = null;
+  else if (patch.range || patch.marks) next.find = null;
   const last = longestOf(table, next.chosen) - 1;
   next.step = whole(next.step, 0, last);
   for (const [key, known] of Object.entries(CHOICES)) if (!known.includes(next[key])) [next[key]] = known;

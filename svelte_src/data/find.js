@@ -1,14 +1,15 @@
 // Frames by condition, or by several that hold together.
-import { findOutput } from "../../data/questions.js";
-import { isSaliency } from "./saliency.js";
+import { findOutput } from "./questions.js";
 
 /** @typedef {{conditions: object[], trajectory: number | null}} Search conditions that hold together, in one trajectory or all */
 
-/** The kinds of condition; `compare`: above or below a number; `output`, `channel`: which one is asked for; those
- * of saliency are the outputs of its methods. */
+/** The kinds of condition; `compare`: above or below a number, or another number; `output`, `channel`: which one is asked
+ * for; those of saliency are the outputs of its methods. */
 export const CONDITIONS = [
   { id: "action", label: "Action taken" },
   { id: "reward", label: "Reward", compare: true },
+  { id: "value", label: "Value", compare: true },
+  { id: "entropy", label: "Entropy of the policy", compare: true },
   { id: "advantage", label: "Advantage", compare: true },
   { id: "output", label: "Output", output: true, compare: true },
   { id: "jump", label: "Jump of an output", output: true, compare: true },
@@ -16,6 +17,30 @@ export const CONDITIONS = [
   { id: "saliency", label: "Saliency of an output", channel: true, compare: true },
   { id: "first", label: "First frame of an episode" },
   { id: "bookmark", label: "Bookmark" },
+  { id: "end", label: "End of the episode" },
+];
+
+/** The kinds that each page knows. */
+export const KINDS = {
+  agent: ["action", "reward", "advantage", "output", "jump", "channel", "saliency", "first", "bookmark"],
+  recordings: ["action", "reward", "value", "entropy", "advantage", "end"],
+};
+
+/** What a condition of these kinds can ask for: [id, label]. */
+export const WHICH = {
+  bookmark: [
+    ["high", "Unexpected success"],
+    ["low", "Unexpected failure"],
+  ],
+  end: [
+    ["done", "done"],
+    ["time-limit", "time limit (truncated)"],
+  ],
+};
+export const COMPARE = [
+  ["above", "above"],
+  ["below", "below"],
+  ["not", "other than"],
 ];
 
 export const kindOf = (condition) => CONDITIONS.find(({ id }) => id === condition.kind);
@@ -25,15 +50,15 @@ export const lacksNumber = (condition) =>
   Boolean(kindOf(condition).compare) && (typeof condition.value !== "number" || !Number.isFinite(condition.value));
 
 /** What a condition measures at every step, as a function of the step; null where the page does not have it. */
-export function measureOf(condition, { series, firsts, output, channel, bookmarks }) {
-  if (condition.kind === "action") return (t) => series.actions.data[t];
+export function measureOf(condition, { series, firsts, output, channel, places }) {
+  if (condition.kind === "action") return series.actions && ((t) => series.actions.data[t]);
   if (condition.kind === "reward") return (t) => series.rewards.data[t];
-  if (condition.kind === "advantage") return (t) => series.advantages.data[t];
+  if (condition.kind === "advantage") return series.advantages && ((t) => series.advantages.data[t]);
   if (condition.kind === "first") return (t) => firsts[t];
-  if (condition.kind === "output") return output && ((t) => output[t]);
+  if (["output", "value", "entropy"].includes(condition.kind)) return output && ((t) => output[t]);
   if (condition.kind === "jump") return output && ((t) => (t === 0 || firsts[t] ? 0 : output[t] - output[t - 1]));
   if (condition.kind === "channel" || condition.kind === "saliency") return channel && ((t) => channel[t]);
-  if (condition.kind === "bookmark") return bookmarks && ((t) => bookmarks.get(t));
+  if (Object.hasOwn(WHICH, condition.kind)) return places && ((t) => places.get(t));
   return null;
 }
 
@@ -60,11 +85,12 @@ export function findFrames(conditions, contexts) {
 function fitting({ kind, compare, value }) {
   if (kind === "action") return (x) => x === value;
   if (kind === "first") return (x) => x !== 0;
-  if (kind === "bookmark") return (x) => x !== undefined;
+  if (Object.hasOwn(WHICH, kind)) return (x) => x !== undefined;
+  if (compare === "not") return (x) => x !== value;
   return compare === "below" ? (x) => x < value : (x) => x > value;
 }
 
-const ranks = ({ kind }) => kind !== "action" && kind !== "first";
+const ranks = ({ kind }) => !["action", "first", "end"].includes(kind);
 
 /** Strongest first where a condition has numbers, else in order of time. */
 export function ordered(found, conditions) {
@@ -87,7 +113,7 @@ export function searchToText(manifest, { conditions, trajectory }) {
 function conditionToText({ layers }, { kind, compare, value, output, layer, channel, which }) {
   const asked = kindOf({ kind });
   if (kind === "action") return `action~${value}`;
-  if (kind === "bookmark") return `bookmark~${which}`;
+  if (Object.hasOwn(WHICH, kind)) return `${kind}~${which}`;
   const parts = [kind === "channel" ? "feature" : kind];
   if (asked.compare) parts.push(compare, value);
   if (asked.output) parts.push(output);
@@ -96,22 +122,26 @@ function conditionToText({ layers }, { kind, compare, value, output, layer, chan
   return parts.join("~");
 }
 
-/** @returns {Search | null} null if no condition is one of this page */
-export function searchFromText(manifest, text) {
+/**
+ * @param {string[]} kinds that the page knows
+ * @returns {Search | null} null if no condition is one of this page
+ */
+export function searchFromText(manifest, text, kinds = KINDS.agent) {
   let trajectory = null;
   const conditions = [];
   for (const part of text.split(",")) {
     const [name, ...rest] = part.split("~");
     if (name === "in" && manifest.trajectories[Number(rest[0]) - 1]) trajectory = Number(rest[0]) - 1;
     const condition = conditionFromText(manifest, name, rest);
-    if (condition) conditions.push(condition);
+    if (condition && kinds.includes(condition.kind)) conditions.push(condition);
   }
   return conditions.length ? { conditions: conditions.slice(0, MAX_CONDITIONS), trajectory } : null;
 }
 
 function conditionFromText(manifest, name, rest) {
   if (name === "action") return manifest.actions[rest[0]] ? { kind: name, value: Number(rest[0]) } : null;
-  if (name === "bookmark") return ["high", "low"].includes(rest[0]) ? { kind: name, which: rest[0] } : null;
+  if (Object.hasOwn(WHICH, name))
+    return WHICH[name].some(([id]) => id === rest[0]) ? { kind: name, which: rest[0] } : null;
   const kind = name === "feature" ? "channel" : name;
   const asked = kindOf({ kind });
   if (!asked) return null;
@@ -122,7 +152,7 @@ function conditionFromText(manifest, name, rest) {
   if (asked.channel) {
     const [slug, channel] = parts;
     condition.layer = manifest.layers.findIndex(
-      (layer) => layer.slug === slug && isSaliency(layer) === (kind === "saliency"),
+      (layer) => layer.slug === slug && (layer.kind === "saliency") === (kind === "saliency"),
     );
     const { outputs = [] } = manifest.layers[condition.layer] ?? {};
     condition.channel = kind === "saliency" ? outputs.findIndex(({ id }) => id === channel) : Number(channel) - 1;
@@ -132,7 +162,7 @@ function conditionFromText(manifest, name, rest) {
 
 function isPossible(manifest, condition) {
   const { compare, output, layer, channel } = condition;
-  if (compare !== undefined && !["above", "below"].includes(compare)) return false;
+  if (compare !== undefined && !COMPARE.some(([id]) => id === compare)) return false;
   if (lacksNumber(condition)) return false;
   if (output !== undefined && !findOutput(manifest, output)) return false;
   return (
@@ -146,4 +176,10 @@ const inTime = (a, b) => a.trajectory - b.trajectory || a.frame - b.frame;
 export function nextMatch(matches, place, direction) {
   const sorted = [...matches].sort((a, b) => direction * inTime(a, b));
   return sorted.find((match) => direction * inTime(match, place) > 0) ?? sorted[0] ?? null;
+}
+
+/** How many matches there are up to a place, in order of time; null where it is none of them. */
+export function placeOf(matches, place) {
+  if (!matches.some((match) => inTime(match, place) === 0)) return null;
+  return matches.filter((match) => inTime(match, place) <= 0).length;
 }
