@@ -121,7 +121,7 @@ export function latest(compute) {
  * The same function, which remembers its last results.
  *
  * @template T, R
- * @param {(argument: T) => R} compute
+ * @param {(argument: T, dropped?: R) => R} compute `dropped`: the result that is forgotten for the new one, which may reuse it
  * @param {(argument: T) => any[]} keyOf all that the result depends on
  * @param {number} count how many results are kept
  * @returns {(argument: T) => R}
@@ -133,7 +133,7 @@ export function recent(compute, keyOf, count) {
     const known = kept.find(
       ({ key: other }) => other.length === key.length && other.every((part, i) => part === key[i]),
     );
-    const entry = known ?? { key, result: compute(argument) };
+    const entry = known ?? { key, result: compute(argument, kept[count - 1]?.result) };
     kept = [entry, ...kept.filter((other) => other !== entry)].slice(0, count);
     return entry.result;
   };

@@ -96,7 +96,7 @@ class Visitor:
         return self.page.locator(f'[data-testid=track][data-track="{name}"]')
 
     def well(self, name: str) -> Locator:
-        """What of a track is seen: its canvas is longer, and is moved behind it."""
+        """What of a track is seen."""
         return self.track(name).get_by_test_id("well")
 
     def place(self, name: str, ahead: int, visible: int = 256) -> Position:

@@ -17,10 +17,11 @@ export function makeGrey(rgba, faded = false) {
 }
 
 const draw = recent(
-  ({ bitmap, faded }) => {
+  ({ bitmap, faded }, canvas = newCanvas(1, 1)) => {
     const { width, height } = bitmap;
-    const canvas = newCanvas(width, height);
+    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
     const context = canvas.getContext("2d", { willReadFrequently: true });
+    context.clearRect(0, 0, width, height);
     context.drawImage(bitmap, 0, 0);
     const pixels = context.getImageData(0, 0, width, height);
     makeGrey(pixels.data, faded);
@@ -31,5 +32,5 @@ const draw = recent(
   KEPT,
 );
 
-/** An image in grey, on a canvas that is not to be changed. */
+/** An image in grey, on a canvas that is not to be changed, and to be used at once: a later image takes it. */
 export const greyImage = (bitmap, faded = false) => draw({ bitmap, faded });

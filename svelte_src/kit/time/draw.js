@@ -159,6 +159,16 @@ export function drawTaken(context, view, { data, shape: [, count] }, actions) {
   }
 }
 
+/** Words beyond the ends of a trajectory, where there is room for them. */
+export function drawEnds(context, view, color) {
+  const [first, last] = [stepToX(view, -0.5), stepToX(view, view.steps - 0.5)];
+  const pad = 10;
+  Object.assign(context, { font: "12px system-ui, sans-serif", fillStyle: color, textBaseline: "middle" });
+  const room = (word) => context.measureText(word).width + 2 * pad;
+  if (first > 0 && first >= room("start")) context.fillText("start", first - room("start") + pad, view.height / 2);
+  if (last < view.width && view.width - last >= room("end")) context.fillText("end", last + pad, view.height / 2);
+}
+
 /** A line where an episode ends. */
 export function drawEnd(context, view, tokens) {
   context.fillStyle = tokens.line;

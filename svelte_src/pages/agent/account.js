@@ -177,9 +177,8 @@ export function waterfallColumn({ name, channel, value, from, to }, least, most,
     value,
     color: palette[channel]?.color ?? null,
     word: name.startsWith("feature") ? String(channel + 1) : name,
-    top: `${top.toFixed(1)}px`,
-    size: `100% ${(bottom - top).toFixed(1)}px`,
-    level: levelAt(to, least, most),
+    position: `50% ${top.toFixed(1)}px, 100% ${levelAt(to, least, most)}`,
+    size: `min(64%, 100% - 4px) ${(bottom - top).toFixed(1)}px, 50% 1px`,
   };
 }
 
