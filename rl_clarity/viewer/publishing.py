@@ -90,7 +90,11 @@ class _ChosenRun:
         return ShownRun(
             self.run,
             [
-                describe_episode(row, i, explained=bool(self.saliency(row["episode"])))
+                {
+                    **describe_episode(row, i, explained=bool(self.saliency(row["episode"]))),
+                    # whole seconds: pages round floats to fewer digits than a time has
+                    "time": None if row["start_time"] is None else int(row["start_time"]),
+                }
                 for i, row in enumerate(self.rows)
             ],
             [self.shown(row["episode"]).entry(self.folder(row["episode"])) for row in self.rows],
@@ -176,6 +180,8 @@ def publish(
     location = path_text(place, "place")
     chosen = choose_episodes(Runs([LogDirectory.at(location)]).snapshots(), episodes, location)
     title = chosen_options.title or ", ".join(one.run.name for one in chosen)
+    if title == ".":  # the recording itself, without a log directory
+        title = location.rstrip("/").rpartition("/")[2]
     identity = [[one.identity, one.rows, _explanation_facts(one)] for one in chosen]
     values = [title, chosen_options.numpy_precision, chosen_options.inline_js, chosen_options.is_single_file]
     with team() as workers:
@@ -232,8 +238,8 @@ def choose_episodes(runs: Sequence[Snapshot], episodes: Sequence[str], location:
             chosen.append(_ChosenRun(run, ended))
     if missing or not chosen:
         known = ", ".join(f"{run.name}: {len(run.rows)}" for run in runs) or "none"
-        wanted = ", ".join(sorted(missing)) or "any"
-        raise OptionError(f"{location} has no ended episodes {wanted}; episodes by run: {known}")
+        wanted = " ".join(["no ended episodes", ", ".join(sorted(missing))]).strip()
+        raise OptionError(f"{location} has {wanted}; episodes by run: {known}")
     return chosen
 
 

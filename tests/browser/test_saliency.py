@@ -141,7 +141,7 @@ def test_legend_and_tracks_of_signed_maps_have_colors_that_read(open_page: Open,
 def test_a_frame_without_a_map_shows_the_last_one(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation&frame=68")
     assert close(shown(visitor), expected(page, 0, 64, peaks(page, 0)), 2)
-    assert visitor.text("map-frame") == "Every 4 frames have a map: this is that of frame 65."
+    assert visitor.text("map-frame") == "One of 4 frames has a map; this is the map of frame 65."
     visitor.press("Home")
     visitor.page.wait_for_function("rlClarity.state().frame === 0")
     assert visitor.by("map-frame").count() == 0

@@ -14,6 +14,7 @@ from rl_clarity.jobs.job import Job
 from rl_clarity.pages.results import open_results
 from rl_clarity.pages.verification import verify
 from rl_clarity.recordings.recorder import Recorder
+from rl_clarity.recordings.recording import open_recording
 from rl_clarity.viewer.publishing import publish
 from tests.browser.pages import Visitor, read_canvas
 from tests.explaining.recordings import explain, record
@@ -39,6 +40,9 @@ def test_chosen_episodes_are_a_complete_page(logdir: Path, tmp_path: Path) -> No
     assert (listing["live"], "logdir" in listing) == (False, False)
     rows = [(row["run"], row["trajectory"], row["episode"], row["explained"]) for row in listing["episodes"]]
     assert rows == [(0, 0, 0, True), (0, 1, 1, True), (1, 0, 0, False)]
+    started = [round(row["time"]) for row in listing["episodes"][:2]]
+    table = open_recording(logdir / "exp1/plugins/rl_clarity/training").table()
+    assert started == [int(row["start_time"]) for row in table[:2]]
     sections = [one["kind"] for one in manifest["sections"]]
     assert sections == ["episodes", "trajectories", "saliency", "state_map", "trajectories"]
     entry = results.section("trajectories")["trajectories"][1]
@@ -126,11 +130,17 @@ def test_episodes_that_do_not_exist_or_have_not_ended_are_refused(logdir: Path, 
         publish(logdir, tmp_path / "page", ["exp2~2"])
     with Recorder(tmp_path / "going") as recorder:
         recorder.add(**step_values(0, 0), terminated=False)
-        with pytest.raises(OptionError, match="has no ended episodes any"):
+        with pytest.raises(OptionError, match="has no ended episodes; episodes by run: "):
             publish(tmp_path / "going", tmp_path / "page")
     with pytest.raises(OptionError, match="episodes by run: none"):
         publish(tmp_path / "nothing", tmp_path / "page")
     assert not (tmp_path / "page").exists()
+
+
+def test_the_title_is_the_name_of_the_run_or_of_the_recording(tmp_path: Path) -> None:
+    make_recording(tmp_path / "runs" / "exp1", (5,), name="training")
+    assert publish(tmp_path / "runs", tmp_path / "a").results().manifest["title"] == "exp1"
+    assert publish(tmp_path / "runs" / "exp1", tmp_path / "b").results().manifest["title"] == "exp1"
 
 
 def test_a_damaged_episode_is_refused(tmp_path: Path) -> None:
