@@ -14,7 +14,7 @@ from rl_clarity import formats
 from rl_clarity.errors import CheckpointError
 from rl_clarity.files import local_path
 from rl_clarity.parsing import path_text
-from rl_clarity.resources import PREFIX, models_directory
+from rl_clarity.resources import PREFIX, SAMPLES_FOLDER, models_directory
 
 if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent
@@ -49,7 +49,7 @@ def path_of(name: str) -> Path:
 
 
 def _series_checkpoints() -> list[Path]:
-    return list(models_directory().glob(f"*/*{SUFFIX}"))
+    return [path for path in models_directory().glob(f"*/*{SUFFIX}") if path.parent.name != SAMPLES_FOLDER]
 
 
 def load_agent(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
-
-
 PREFIX = "models:"
 """Of names of what is included, in place of paths."""
+SAMPLES_FOLDER = "rl-clarity"
+"""Folder beside a checkpoint, where samples of the agent are saved."""
 
 
 def models_directory() -> Path:

@@ -116,6 +116,8 @@ def test_a_folder_of_the_included_agents_is_a_series(monkeypatch: pytest.MonkeyP
     for number in (1, 2):
         write_checkpoint(tmp_path / "tiny-series" / f"agent-{number}.jd", number)
     monkeypatch.setattr(models, "models_directory", lambda: tmp_path)
+    (tmp_path / "rl-clarity").mkdir()  # of samples
+    write_checkpoint(tmp_path / "rl-clarity" / "agent.model.jd", 1)
     assert models.series_names() == ["tiny-series"]
     assert [one.name for one in read("models:tiny-series")] == ["agent-1", "agent-2"]
     assert models.resolve("models:tiny-series/agent-2") == tmp_path / "tiny-series" / "agent-2.jd"

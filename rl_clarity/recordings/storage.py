@@ -29,8 +29,8 @@ from rl_clarity.keys import to_plain
 from rl_clarity.recordings.array_stores import FileStore, open_array
 from rl_clarity.recordings.options import LoadOptions
 from rl_clarity.recordings.samples import Observations, SamplesT, Trajectories, from_arrays, to_arrays
+from rl_clarity.resources import SAMPLES_FOLDER
 
-FOLDER = "rl-clarity"
 INDEX = "samples.json"
 FORMAT = "rl_clarity samples"
 VERSION = 1
@@ -63,7 +63,7 @@ def sample_paths(checkpoint_path: str | os.PathLike[str], load: LoadOptions) -> 
     """
     checkpoint_path = os.fspath(checkpoint_path)
     name = PurePosixPath(checkpoint_path)
-    folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}-")) if load.temp_files else _default_folder(checkpoint_path)
+    folder = Path(tempfile.mkdtemp(prefix="rl-clarity-")) if load.temp_files else _default_folder(checkpoint_path)
     default = str(folder / (name.stem or name.name))
     return SamplePaths(
         model=Path(load.model_path or f"{default}.model{name.suffix}"),
@@ -77,12 +77,12 @@ def sample_paths(checkpoint_path: str | os.PathLike[str], load: LoadOptions) -> 
 def _default_folder(checkpoint_path: str) -> Path:
     if "://" not in checkpoint_path:
         parent = Path(checkpoint_path).absolute().parent
-        if os.access(parent / FOLDER if (parent / FOLDER).exists() else parent, os.W_OK | os.X_OK):
-            return parent / FOLDER
+        if os.access(parent / SAMPLES_FOLDER if (parent / SAMPLES_FOLDER).exists() else parent, os.W_OK | os.X_OK):
+            return parent / SAMPLES_FOLDER
         checkpoint_path = str(Path(checkpoint_path).absolute())
     # Checkpoints with the same name in different folders must not share samples.
     key = hashlib.sha256(checkpoint_path.encode()).hexdigest()[:16]
-    return platformdirs.user_cache_path(FOLDER) / "samples" / key
+    return platformdirs.user_cache_path("rl-clarity") / "samples" / key
 
 
 class SamplesWriter:
