@@ -4,6 +4,7 @@ import { newCanvas } from "./canvas.js";
 
 /** @typedef {(frame: number) => Promise<import("./figure.js").Figure>} FigureAt */
 
+const ALTERNATIVE = "Save the animation (APNG) instead: it has the same images.";
 const VIDEO_TYPES = ["video/mp4;codecs=avc1.42E01E", "video/webm;codecs=vp9", "video/webm"];
 
 /** The figures of a range of frames, one after another, on a canvas that holds the first and the last one. */
@@ -30,8 +31,7 @@ const painted = () => new Promise((resolve) => requestAnimationFrame(() => reque
 /** A range of frames as a video, recorded while it plays: MP4 where the browser can, else WebM. @returns {Promise<Blob>} */
 export async function video(figureAt, range, onProgress) {
   const type = VIDEO_TYPES.find((candidate) => globalThis.MediaRecorder?.isTypeSupported(candidate));
-  if (!type)
-    throw new Error("This browser cannot record videos. Save the animation (APNG) instead: it has the same images.");
+  if (!type) throw new Error(`This browser cannot record videos. ${ALTERNATIVE}`);
   const parts = [];
   let recorder = null;
   let count = 0;
@@ -51,7 +51,9 @@ export async function video(figureAt, range, onProgress) {
   const stopped = new Promise((resolve) => (recorder.onstop = resolve));
   recorder.stop();
   await stopped;
-  return new Blob(parts, { type: type.split(";")[0] });
+  const blob = new Blob(parts, { type: type.split(";")[0] });
+  if (!blob.size) throw new Error(`The browser was too busy to record the video. ${ALTERNATIVE}`);
+  return blob;
 }
 
 /** A range of frames as an animated PNG. @returns {Promise<Blob>} */
