@@ -198,8 +198,11 @@ class BatchedAgent(ABC):
 
     @property
     def parallel_calls(self) -> int:
-        """Number of threads that should call the agent at once."""
-        return min(self._backend.parallel_calls, thread_count())
+        """Number of threads that should call the agent at once.
+
+        It stays what it was at first: sizes of batches follow from it, and linear algebra is limited at times.
+        """
+        return self._cached("parallel calls", lambda: min(self._backend.parallel_calls, thread_count()))
 
     def initial_state(self, n: int) -> State:
         """Return the state of n environments before their first step, arrays (n, ...); None without a state."""

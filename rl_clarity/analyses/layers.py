@@ -199,13 +199,13 @@ def gradient_piece(
     seen, state = sample_frames(sample, batch)
     calls = parallel_calls(sample.agent)
 
-    @functools.cache
     def integrate(steps: int) -> np.ndarray:
         return attribute(sample.agent, seen, layer.full_name, scores, steps=steps, state=state).values[0]
 
     def integrate_at_once() -> None:
-        for _ in prefetch(integrate.__wrapped__, [2] * calls, calls):
+        for _ in prefetch(integrate, [2] * calls, calls):
             pass
 
+    at_one_point = functools.cache(partial(integrate, 1))
     name = f"gradients {layer.full_name} {list(scores)} {len(seen)}"
-    return Piece(integrate_at_once, points / 2 / len(seen) / calls, partial(integrate, 1), name), partial(integrate, 1)
+    return Piece(integrate_at_once, points / 2 / len(seen) / calls, at_one_point, name), at_one_point

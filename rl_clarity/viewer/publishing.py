@@ -238,7 +238,7 @@ def choose_episodes(runs: Sequence[Snapshot], episodes: Sequence[str], location:
             chosen.append(_ChosenRun(run, ended))
     if missing or not chosen:
         known = ", ".join(f"{run.name}: {len(run.rows)}" for run in runs) or "none"
-        wanted = " ".join(["no ended episodes", ", ".join(sorted(missing))]).strip()
+        wanted = f"no ended episodes {', '.join(sorted(missing))}".rstrip()
         raise OptionError(f"{location} has {wanted}; episodes by run: {known}")
     return chosen
 

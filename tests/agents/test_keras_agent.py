@@ -155,6 +155,14 @@ def test_large_batches_are_divided_between_threads(name: str, monkeypatch: pytes
         assert np.allclose(array, other, atol=1e-5)
 
 
+def test_batches_do_not_depend_on_what_other_threads_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = KerasAgent(NETWORKS["clear"]())
+    monkeypatch.setattr("rl_clarity.agents.batched.thread_count", lambda: 2)
+    before = agent.parallel_calls
+    monkeypatch.setattr("rl_clarity.agents.batched.thread_count", lambda: 1)  # as while linear algebra is limited
+    assert agent.parallel_calls == before
+
+
 def test_gradients_at_values_equal_those_along_a_path(agent: Any) -> None:
     observations, state = random_observations(agent, 2), random_state(agent, 2)
     layer = next(iter(agent.layers))
