@@ -10,12 +10,13 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from rl_clarity.agents.applied_edits import AppliedEdits
-from rl_clarity.agents.batched_tail import BatchedTail
+from rl_clarity.agents.batched_tail import BatchedTail, LinearPrefix
 from rl_clarity.agents.capabilities import check_observations, check_state, reset_state
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.editing import Edit
@@ -104,6 +105,10 @@ class BatchedAgent(ABC):
     @abstractmethod
     def _bypass(self, site: str) -> tuple[str, ...]:
         """Names of the tensors that, with the site's, determine the heads."""
+
+    def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
+        """Name of the result of the linear prefix after a site; None if there is none, or it is not known."""
+        return None
 
     @abstractmethod
     def _network_parameters(self) -> dict[str, np.ndarray]:
@@ -283,10 +288,11 @@ class BatchedAgent(ABC):
         inputs = self._inputs
         front = self._compiled(inputs, (name, *bypass))
         functions = self._cached(("tail", name), lambda: self._tail((name, *bypass)))
-        divisor, at_zero = self._divisor if name == INPUT else None, list[np.ndarray]()
+        linear_prefix = partial(self._linear_prefix, name)
+        shared = (self._divisor if name == INPUT else None, scores, self._widths, dict[str, np.ndarray]())
         for rows, arrays in self._batches(observations, state, self.gradient_batch_size, SMALLEST_GRADIENT_BATCH):
             values, *others = front(*(arrays[name] for name in inputs))
-            yield BatchedTail(functions, self._backend, rows, values, others, divisor, scores, self._widths, at_zero)
+            yield BatchedTail(functions, linear_prefix, self._backend, rows, values, others, *shared)
 
     def gradients(
         self,
@@ -326,7 +332,7 @@ class BatchedAgent(ABC):
             selection = np.asarray(directions[start : start + len(part)], np.float32)[:, None]  # (n, 1, c)
             total, one = self._backend.zeros(1, part), np.float32(1)
             others = (*(self.initial_state(len(part)) or ()), *self._edits.replacements(part * 0).values())
-            gradient, value = step(total, part, one, one, selection, *others)
+            gradient, value = step(total, np.float32(0), part, one, one, selection, *others)
             values.append(self._backend.array(value)[0])
             gradients.append(self._backend.array(gradient)[0])
         return np.concatenate(values), np.concatenate(gradients)
@@ -393,6 +399,24 @@ class BatchedAgent(ABC):
             return concatenate(section(*tensors))
 
         return self._backend.compile(tail), self._backend.gradient_step(tail)
+
+    def _linear_prefix(self, site: str, from_zero: bool) -> LinearPrefix | None:
+        """An edited network is taken to have none."""
+
+        def make() -> LinearPrefix | None:
+            end = None if self._edits else self._linear_prefix_end(site, from_zero)
+            if end is None:
+                return None
+            section, backend = self._section((site,), (end,), {}), self._backend
+
+            def results(values: Tensor) -> Tensor:
+                return section(values)[0]
+
+            after = self._tail((end, *self._bypass(site)))
+            return LinearPrefix(backend.compile(results), backend.pull_back(results), after)
+
+        prefix: LinearPrefix | None = self._cached(("linear prefix", site, from_zero), make)
+        return prefix
 
     def _direction_step(self, layer: str) -> GradientStep:
         section, mean = self._edited(self._inputs, (layer,)), self._backend.mean

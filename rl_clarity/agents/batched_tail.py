@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,12 +13,32 @@ from rl_clarity.agents.scores import SMALLEST_GRADIENT_BATCH, pad, rows_of_score
 from rl_clarity.errors import SamplesError
 
 
+@dataclass(frozen=True)
+class LinearPrefix:
+    """The first operations after a site, which are linear along a straight path of the site's values.
+
+    Their results move along a straight line, too, and their derivative is the same at all points of the path: it is
+    applied once, to the sum of the gradients of what follows.
+    """
+
+    results: Function
+    """From the site's values to those after the prefix."""
+    pull_back: Function
+    """From gradients with respect to the latter to those with respect to the site's values."""
+    functions: tuple[Function, GradientStep]
+    """The network after the prefix, compiled as the one after the site."""
+
+
 class BatchedTail:
-    """The protocol `Tail` on compiled functions: padding is internal, sums of gradients stay on the device."""
+    """The protocol `Tail` on compiled functions: padding is internal, sums of gradients stay on the device.
+
+    `linear_prefix` returns that of paths which begin at 0 (True) or anywhere (False); None where there is none.
+    """
 
     def __init__(
         self,
         functions: tuple[Function, GradientStep],
+        linear_prefix: Callable[[bool], LinearPrefix | None],
         backend: Backend,
         rows: slice,
         values: Tensor,
@@ -25,9 +46,10 @@ class BatchedTail:
         divisor: np.float32 | None,
         scores: Sequence[Score],
         heads: Mapping[str, int],
-        at_zero: list[np.ndarray],
+        at_zero: dict[str, np.ndarray],
     ) -> None:
         self._compute, self._step = functions
+        self._linear_prefix = linear_prefix
         self._backend = backend
         self.rows = rows
         self._count = rows.stop - rows.start
@@ -50,36 +72,58 @@ class BatchedTail:
 
     def gradients(self, values: np.ndarray | None = None) -> np.ndarray:
         point = self._to_network(values)
-        total = self._backend.zeros(self._selection.shape[1], point)
-        return self._array(self._add_gradients(total, point, 1, [1]))
+        return self._array(self._sum_gradients(self._step, np.float32(0), point, [1], [1]))
 
     def path_gradients(
         self, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None = None
     ) -> np.ndarray:
-        values, size, scores = self._values, len(self._values), self._selection.shape[1]
+        start = np.float32(0) if baseline is None else self._baseline(baseline)
+        values = self._values if baseline is None else self._values - start
+        return self._array(self._sum_gradients(self._step, start, values, points, weights))
+
+    def linear_path_gradients(
+        self, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The same as `path_gradients` up to rounding, with the linear prefix computed once instead of at each point.
+
+        L2 pooling is taken to be linear along a path from 0, as it is but for its small constant.
+        """
+        prefix = self._linear_prefix(baseline is None)
+        if prefix is None:
+            return self.path_gradients(points, weights, baseline)
+        compute, step = prefix.functions
+        first = self._prefix_at_zero(prefix) if baseline is None else prefix.results(self._baseline(baseline))
+        last = prefix.results(self._values)
+        if self._at_observations is None:
+            self._at_observations = self._backend.array(compute(last, *self._bypass))
+        total = self._sum_gradients(step, first, last - first, points, weights)
+        return self._array(prefix.pull_back(self._values[: len(total[0])], total))
+
+    def _baseline(self, baseline: np.ndarray) -> Tensor:
+        padded = pad(np.asarray(baseline, np.float32), len(self._values))
+        return self._backend.tensor(self._in_network_unit(padded))
+
+    def _prefix_at_zero(self, prefix: LinearPrefix) -> Tensor:
+        if "prefix" not in self._at_zero:
+            few = self._values[:SMALLEST_GRADIENT_BATCH] * 0
+            self._at_zero["prefix"] = self._backend.array(prefix.results(few))[:1]
+        return self._backend.tensor(self._at_zero["prefix"])
+
+    def _sum_gradients(
+        self, step: GradientStep, start: Tensor, values: Tensor, points: Sequence[float], weights: Sequence[float]
+    ) -> Tensor:
+        """The weighted sum (S, n, ...) of gradients at start + point x values; rows of padding may be left out."""
+        size, scores = len(values), self._selection.shape[1]
         together = min(size // max(self._count, 1), len(points)) if self._backend.shares_batches else 1
         total = self._backend.zeros(scores, values if together == 1 else values[: self._count])
-        start = None
-        if baseline is not None:
-            start = self._backend.tensor(self._in_network_unit(pad(np.asarray(baseline, np.float32), size)))
         for i in range(0, len(points), together):
-            scale, weight = points[i : i + together], weights[i : i + together]
-            if together > 1:  # rows of the batch that were only padded
-                factors = np.resize(np.repeat(np.asarray(scale, np.float32), self._count), size)
-                factor = self._backend.tensor(factors.reshape(-1, *[1] * (values.ndim - 1)))
-            else:
-                factor = float(scale[0])
-            if start is not None:
-                total = self._add_gradients(total, start + (values - start) * factor, 1, weight)
-            elif together > 1:
-                total = self._add_gradients(total, values * factor, 1, weight)
-            else:
-                total = self._add_gradients(total, values, scale[0], weight)
-        return self._array(total)
-
-    def _add_gradients(self, total: Tensor, point: Tensor, scale: float, weights: Sequence[float]) -> Tensor:
-        weight = np.float32(weights[0]) if len(weights) == 1 else np.asarray(weights, np.float32)
-        return self._step(total, point, np.float32(scale), weight, self._selection, *self._bypass)[0]
+            scale, weight = (np.asarray(part[i : i + together], np.float32) for part in (points, weights))
+            if together == 1:
+                scale, weight = scale[0], weight[0]
+            else:  # several points in the rows of the batch that were only padded
+                scale = np.resize(np.repeat(scale, self._count), (size, *[1] * (values.ndim - 1)))
+            total = step(total, start, values, scale, weight, self._selection, *self._bypass)[0]
+        return total
 
     def _array(self, total: Tensor) -> np.ndarray:
         gradients = self._backend.array(total)[:, : self._count]
@@ -88,10 +132,10 @@ class BatchedTail:
     def _results_at(self, values: Tensor, scale: float) -> np.ndarray:
         """Results (B, n) of the heads; those at zero depend on nothing, unless tensors bypass the site."""
         if scale == 0 and not self._bypass:
-            if not self._at_zero:
+            if "heads" not in self._at_zero:
                 few = values[:SMALLEST_GRADIENT_BATCH] * 0
-                self._at_zero.append(self._backend.array(self._compute(few))[:1])
-            return np.broadcast_to(self._at_zero[0], (len(values), self._at_zero[0].shape[1]))
+                self._at_zero["heads"] = self._backend.array(self._compute(few))[:1]
+            return np.broadcast_to(self._at_zero["heads"], (len(values), self._at_zero["heads"].shape[1]))
         if values is self._values and scale == 1:
             if self._at_observations is None:
                 self._at_observations = self._backend.array(self._compute(values, *self._bypass))

@@ -36,10 +36,14 @@ class Backend:
         raise NotImplementedError
 
     def gradient_step(self, tail: Function) -> GradientStep:
-        """Compile `(total, values, scale, weight, selection, *bypass) -> (total, scores)`.
+        """Compile `(total, start, values, scale, weight, selection, *bypass) -> (total, scores)`.
 
-        Adds weight x d(scores)/d(values) at scale x values to `total` (S, B, ...); scores are (S, B).
+        Adds weight x d(scores)/d(values) at start + scale x values to `total` (S, B, ...); scores are (S, B).
         """
+        raise NotImplementedError
+
+    def pull_back(self, function: Function) -> Function:
+        """Compile `(values, gradients) -> gradients`: of a function's result (S, B, ...) to those of its argument."""
         raise NotImplementedError
 
     def array(self, tensor: Tensor) -> np.ndarray:
@@ -84,9 +88,15 @@ class TensorFlowBackend(Backend):
         import tensorflow as tf
 
         def step(
-            total: Tensor, values: Tensor, scale: Tensor, weight: Tensor, selection: Tensor, *bypass: Tensor
+            total: Tensor,
+            start: Tensor,
+            values: Tensor,
+            scale: Tensor,
+            weight: Tensor,
+            selection: Tensor,
+            *bypass: Tensor,
         ) -> tuple[Tensor, Tensor]:
-            point = scale * values
+            point = start + scale * values
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                 tape.watch(point)
                 scores = tf.unstack(tf.einsum("bsn,bn->sb", selection, tail(point, *bypass)))
@@ -95,6 +105,17 @@ class TensorFlowBackend(Backend):
             return total + weight * gradients, tf.stack(scores)
 
         return self.compile(step)
+
+    def pull_back(self, function: Function) -> Function:
+        import tensorflow as tf
+
+        def run(values: Tensor, gradients: Tensor) -> Tensor:
+            with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+                tape.watch(values)
+                result = function(values)
+            return tf.stack([tape.gradient(result, values, output_gradients=one) for one in tf.unstack(gradients)])
+
+        return self.compile(run)
 
 
 class JaxBackend(Backend):
@@ -110,17 +131,31 @@ class JaxBackend(Backend):
         import jax.numpy as jnp
 
         def step(
-            total: Tensor, values: Tensor, scale: Tensor, weight: Tensor, selection: Tensor, *bypass: Tensor
+            total: Tensor,
+            start: Tensor,
+            values: Tensor,
+            scale: Tensor,
+            weight: Tensor,
+            selection: Tensor,
+            *bypass: Tensor,
         ) -> tuple[Tensor, Tensor]:
             def scores_at(point: Tensor) -> Tensor:
                 return jnp.einsum("bsn,bn->sb", selection, tail(point, *bypass))
 
-            scores, backward = jax.vjp(scores_at, scale * values)
+            scores, backward = jax.vjp(scores_at, start + scale * values)
             rows = jnp.eye(len(scores), dtype=scores.dtype)[:, :, None] * jnp.ones_like(scores)[None]  # (S, S, B)
             (gradients,) = jax.vmap(backward)(rows)
             return total + weight * gradients, scores
 
         return self.compile(step)
+
+    def pull_back(self, function: Function) -> Function:
+        import jax
+
+        def run(values: Tensor, gradients: Tensor) -> Tensor:
+            return jax.vmap(jax.vjp(function, values)[1])(gradients)[0]
+
+        return self.compile(run)
 
     @property
     def operations(self) -> Operations:
@@ -169,9 +204,15 @@ class TorchBackend(Backend):
         to_tensor = self._to_tensor
 
         def step(
-            total: Tensor, values: Tensor, scale: Tensor, weight: Tensor, selection: Tensor, *bypass: Tensor
+            total: Tensor,
+            start: Tensor,
+            values: Tensor,
+            scale: Tensor,
+            weight: Tensor,
+            selection: Tensor,
+            *bypass: Tensor,
         ) -> tuple[Tensor, Tensor]:
-            point = (to_tensor(values) * float(scale)).detach().requires_grad_(True)
+            point = (to_tensor(start) + to_tensor(values) * to_tensor(scale)).detach().requires_grad_(True)
             with torch.enable_grad():
                 scores = torch.einsum("bsn,bn->sb", to_tensor(selection), tail(point, *map(to_tensor, bypass)))
             rows = len(total[0])
@@ -184,6 +225,19 @@ class TorchBackend(Backend):
             return totals, scores.detach()
 
         return step
+
+    def pull_back(self, function: Function) -> Function:
+        import torch
+
+        to_tensor = self._to_tensor
+
+        def run(values: Tensor, gradients: Tensor) -> Tensor:
+            point = to_tensor(values).detach().requires_grad_(True)
+            with torch.enable_grad():
+                result = function(point)
+            return [torch.autograd.grad(result, point, one, retain_graph=True)[0] for one in gradients]
+
+        return run
 
     def array(self, tensor: Tensor) -> np.ndarray:
         if isinstance(tensor, list):

@@ -23,6 +23,11 @@ KINDS = {
     "averagepool": "avgpool",
 }
 REARRANGING = ("reshape", "flatten", "squeeze", "expanddims", "identity", "cast", "dropout")
+WEIGHTED = ("conv2d", "dense", "batchnormalization")
+AVERAGING = ("avgpool", "globalaveragepooling2d", "zeropadding2d", "cropping2d", "permute", "transpose")
+HOMOGENEOUS = ("relu", "leakyrelu", "maxpool", "globalmaxpooling2d")
+NEGLIGIBLE = 1e-6
+"""A constant that is added before a root to keep its gradient finite is at most this."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,49 @@ def cut(graph: Graph, layer: int) -> Sequence[Any]:
         if i in tail and i != layer:
             pending.extend(graph.nodes[i].inputs)
     return [tensor for i in sorted(needed - tail) for tensor in graph.nodes[i].tensors]
+
+
+def linear_prefix_end(graph: Graph, start: int, *, from_zero: bool) -> int | None:
+    """Return the last node of the linear prefix after `start`; see `LinearPrefix`. None if it has no weights.
+
+    A single path of single results leads from `start` to it. Convolutions, dense layers, averages and rearrangements
+    map a straight line of activations to a straight line. If the line begins at 0, so do positively homogeneous
+    operations, f(r x) = r f(x) for r > 0, up to the first weights: ReLUs, max pooling, and L2 pooling, whose small
+    constant is neglected.
+    """
+    end, node = None, start
+    degree = 1 if from_zero else 0  # values are proportional to r ** degree; 0 for a line with an offset
+    while len(graph.nodes[node].tensors) == 1:
+        readers = [i for i, other in enumerate(graph.nodes) if node in other.inputs]
+        if len(readers) != 1 or readers[0] in graph.sinks or graph.nodes[readers[0]].inputs != (node,):
+            break
+        (node,) = readers
+        kind, operation = graph.nodes[node].kind, tensor_operation(graph.nodes[node].tensors[0])
+        if kind in WEIGHTED and degree < 2:
+            degree, end = 0, node
+        elif kind == "square" and degree == 1:
+            degree = 2
+        elif kind == "sqrt" and degree == 2:
+            degree = 1
+        elif kind in (*AVERAGING, *REARRANGING):
+            end = None if end is None else node
+        elif not degree or not (
+            (kind in HOMOGENEOUS and _is_homogeneous(operation))
+            or (kind == "add" and _adds_negligible(graph.nodes[node].tensors[0]))
+        ):
+            break
+    return end
+
+
+def _is_homogeneous(operation: Any) -> bool:
+    """Whether an operation of such a kind has neither weights, as a layer with an activation, nor other thresholds."""
+    limits = [getattr(operation, name, None) for name in ("weights", "max_value", "threshold")]
+    return not any(limits)
+
+
+def _adds_negligible(tensor: Any) -> bool:
+    constants = constant_arguments(tensor)
+    return len(constants) == 1 and isinstance(constants[0], int | float) and 0 <= constants[0] <= NEGLIGIBLE
 
 
 def evaluate(

@@ -10,7 +10,7 @@ import numpy as np
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.capabilities import reset_state
 from rl_clarity.agents.differentiation import Backend, Function, keras_backend
-from rl_clarity.agents.graph import Graph, cut, evaluate, model_graph, node_paths
+from rl_clarity.agents.graph import Graph, cut, evaluate, linear_prefix_end, model_graph, node_paths
 from rl_clarity.agents.network import Network
 from rl_clarity.agents.protocol import Site, State
 from rl_clarity.agents.sites import INPUT
@@ -151,10 +151,22 @@ class KerasAgent(BatchedAgent):
 
     def _bypass(self, site: str) -> tuple[str, ...]:
         tensors = self._named[0]
-        (index,) = (i for i, node in enumerate(self._graph.nodes) if any(t is tensors[site] for t in node.tensors))
+        index = self._node(site)
         siblings = [t for t in self._graph.nodes[index].tensors if t is not tensors[site]]
         names = {id(tensor): name for name, tensor in tensors.items()}
         return tuple(names[id(tensor)] for tensor in (*siblings, *cut(self._graph, index)))
+
+    def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
+        end = linear_prefix_end(self._graph, self._node(site), from_zero=from_zero)
+        if end is None:
+            return None
+        (tensor,) = self._graph.nodes[end].tensors
+        return next(name for name, other in self._named[0].items() if other is tensor)
+
+    def _node(self, site: str) -> int:
+        """Index of the node that computes a site."""
+        tensor = self._named[0][site]
+        return next(i for i, node in enumerate(self._graph.nodes) if any(t is tensor for t in node.tensors))
 
     def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
         tensors = self._named[0]

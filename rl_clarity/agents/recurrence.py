@@ -70,7 +70,7 @@ def state_gradients(
         selection = pad(np.asarray(weights[rows], np.float32), len(point))
         edits = [arrays[name] for name in agent._edits.names]
         one, total = np.float32(1), backend.zeros(selection.shape[1], point)
-        gradients = step(total, point, one, one, selection, other, *edits)[0]
+        gradients = step(total, np.float32(0), point, one, one, selection, other, *edits)[0]
         results.append(backend.array(gradients)[:, : rows.stop - rows.start])
     scale = np.float32(1 if site == "state" else 255 / agent._divisor)
     return np.concatenate(results, axis=1) * scale

@@ -182,6 +182,7 @@ def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray, baselin
         quadrature=subject.options.attr_quadrature,
         state=states_of(subject, chosen),
         baseline=baseline,
+        linear_prefix=subject.options.attr_linear_prefix,
     )
     if not np.isfinite(attribution.values).all():
         raise ClarityError(f"attribution to layer {layer.name} is not finite; look for NaN in the agent's parameters")

@@ -400,7 +400,7 @@ def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -
     seen, state = sample_frames(sample, frames)
     steps = options.nmf_attr_opts.integrate_steps
     fitted, held_out = fitted_on(options, observations), measured_on(options, observations)
-    gradients, explain = gradient_piece(sample, layer, [sample.output_kind], frames, (fitted + held_out) * steps)
+    gradients, explain = gradient_piece(sample, layer, [sample.output_kind], frames, fitted + held_out, steps)
     yield gradients
     values = np.nan_to_num(explain())  # the task itself reports attribution that is not finite
     rows = min(FIT_ROWS, 2 * fitted * math.prod(layer.shape[:2]))

@@ -270,6 +270,7 @@ def _explain_batch(
         quadrature=options.attr_quadrature,
         state=state,
         baseline=baseline,
+        linear_prefix=options.attr_linear_prefix,
     )
     if not straight:
         values = multi_path_attributions(
@@ -379,10 +380,8 @@ def _pieces(layer: PageLayer, steps: int, sample: Subject, batch: int) -> Iterab
         yield Piece(differentiate, frames, differentiate)
         channels, residual = differentiate(), None
     else:
-        points: float = options.attr_integrate_steps
-        if options.attr_max_paths is not None:
-            points *= PATH_COST * options.attr_max_paths
-        gradients, integrate = gradient_piece(sample, layer, scores, batch, steps * points)
+        paths = 1.0 if options.attr_max_paths is None else PATH_COST * options.attr_max_paths
+        gradients, integrate = gradient_piece(sample, layer, scores, batch, steps * paths, options.attr_integrate_steps)
         yield gradients
         values = np.nan_to_num(integrate())
         reduction = ChannelReduction.fit(values, layer.channels, options.seed, max_rows=1000)

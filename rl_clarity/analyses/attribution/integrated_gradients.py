@@ -52,13 +52,14 @@ def attribute(
     quadrature: str = "riemann",
     state: State = None,
     baseline: Baseline = "zero-layer",
+    linear_prefix: bool = False,
 ) -> Attribution:
     """Return integrated gradients of several scores, which share their forward passes; see `integrated_gradients`."""
     agent = require(agent, "tails", for_="integrated gradients")
     points, weights = quadrature_rule(quadrature, steps)
     start = layer_baseline(agent, baseline, observations, layer, state)
     parts = [
-        _attribute_batch(tail, points.tolist(), weights.tolist(), start)
+        _attribute_batch(tail, points.tolist(), weights.tolist(), start, linear_prefix)
         for tail in agent.tails(observations, layer, list(outputs), state)
     ]
     if len(parts) == 1:  # without a copy, which takes as long as the product
@@ -72,11 +73,12 @@ def attribute(
 
 
 def _attribute_batch(
-    tail: Tail, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None
+    tail: Tail, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None, linear_prefix: bool
 ) -> Attribution:
     activations = tail.values
     rows = baseline if baseline is None or len(baseline) == 1 else baseline[tail.rows]
-    gradients = tail.path_gradients(points, weights, rows)
+    along_path = getattr(tail, "linear_path_gradients", tail.path_gradients) if linear_prefix else tail.path_gradients
+    gradients = along_path(points, weights, rows)
     difference = activations if rows is None else activations - rows
     values = np.empty_like(gradients)
     in_threads(lambda pair: np.multiply(difference, pair[0], out=pair[1]), zip(gradients, values, strict=True))
@@ -93,6 +95,7 @@ def integrated_gradients(
     quadrature: str = "riemann",
     state: State = None,
     baseline: Baseline = "zero-layer",
+    linear_prefix: bool = False,
 ) -> np.ndarray:
     """Return the attribution (B, h, w, c) of one score to a layer.
 
@@ -106,10 +109,20 @@ def integrated_gradients(
         state: of a recurrent agent before the observations, held fixed; its initial state if None
         baseline: where the path begins: "zero-layer", activations of 0; "zero-input", the activations at an image of
             zeros; "mean", the mean activations of `observations`; or activations (h, w, c) or (B, h, w, c)
+        linear_prefix: compute the linear operations that follow the layer once instead of at each point, where the
+            agent knows them: the result is the same up to rounding and the small constant in L2 pooling
 
     Raises OptionError for an object that is not an agent, an unknown layer, output, quadrature or baseline, and an
     invalid state or number; SamplesError for observations of another shape or range.
     """
     return attribute(
-        agent, observations, layer, (output,), steps=steps, quadrature=quadrature, state=state, baseline=baseline
+        agent,
+        observations,
+        layer,
+        (output,),
+        steps=steps,
+        quadrature=quadrature,
+        state=state,
+        baseline=baseline,
+        linear_prefix=linear_prefix,
     ).values[0]
