@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import write_page
 from svelte3.errors import ToolchainError
 from svelte3.toolchain import install
+from tests.browser.contexts import ReusedContext, new_context
 from tests.browser.generated import Generated, generate_page
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_synthetic_page
@@ -78,9 +79,20 @@ def with_layer_data(tmp_path: Path, small_size: Size) -> Callable[..., Path]:
     return write
 
 
+@pytest.fixture(scope="session")
+def reused_context(chromium_browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReusedContext]:
+    """The context of most tests' pages, one test after another."""
+    context = ReusedContext(chromium_browser, tmp_path_factory.mktemp("context"))
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def open_page(chromium_browser: Browser) -> Iterator[Callable[..., Visitor]]:
-    """`open_page(directory, query, ...)` opens a page and waits until it stands; options go to the context."""
+def open_page(chromium_browser: Browser, reused_context: ReusedContext) -> Iterator[Callable[..., Visitor]]:
+    """`open_page(directory, query, ...)` opens a page and waits until it stands.
+
+    Other options are those of a context. A test's second page has a context of its own, as if another reader opened it.
+    """
     visitors: list[Visitor] = []
 
     def open_in_browser(
@@ -91,14 +103,15 @@ def open_page(chromium_browser: Browser) -> Iterator[Callable[..., Visitor]]:
         expect_messages: bool = False,
         wait: bool = True,
         init_script: str = "",
-        **context: object,
+        **context: Any,
     ) -> Visitor:
-        options = {"viewport": {"width": 1440, "height": 900}, **context}
-        opened = chromium_browser.new_context(accept_downloads=True, **options)  # type: ignore[arg-type]
-        opened.route("http*://**", lambda route: route.abort())
-        if init_script:
-            opened.add_init_script(init_script)
-        page: Page = opened.new_page()
+        if visitors or init_script or not reused_context.provides(context):
+            opened = new_context(chromium_browser, **context)
+            if init_script:
+                opened.add_init_script(init_script)
+            page = opened.new_page()
+        else:
+            page = reused_context.new_page(**context)
         visitor = Visitor(page, directory, expect_messages=expect_messages, toured=toured)
         visitors.append(visitor)
         visitor.goto(query, wait=wait)
@@ -107,7 +120,8 @@ def open_page(chromium_browser: Browser) -> Iterator[Callable[..., Visitor]]:
     yield open_in_browser
     for visitor in visitors:
         messages = visitor.messages
-        visitor.page.context.close()
+        if not reused_context.take_back(visitor.page, unchanged=not visitor.stopped_clock):
+            visitor.page.context.close()
         if not visitor.expect_messages:
             assert messages == [], f"the page wrote to the console: {messages}"
 

@@ -29,7 +29,8 @@ def draw_frame(world: int, t: int) -> np.ndarray:
 def drifting_blobs(rng: np.random.Generator, steps: int, side: int, depth: int, channels: int) -> np.ndarray:
     """Values (steps, side, side, depth): a positive and a negative blob a channel that drift, and a weak residual."""
     t = np.arange(steps)[:, None, None]
-    y, x = np.mgrid[:side, :side] / side
+    y, x = np.ogrid[:side, :side]
+    y, x = y / side, x / side
     values = np.zeros((steps, side, side, depth), np.float32)
     for k in range(channels):
         phase, speed = rng.random(6) * 6.28, 0.02 + rng.random() * 0.05
@@ -38,7 +39,8 @@ def drifting_blobs(rng: np.random.Generator, steps: int, side: int, depth: int, 
             cx = 0.5 + 0.38 * np.cos(speed * 0.8 * t + phase[1] + 2 * sign)
             size = 0.05 + 0.06 * rng.random()
             strength = np.maximum(0, 0.35 + np.sin(0.06 * t + phase[2] + sign)) * rng.random() * 0.02 * 64 / side**1.2
-            values[..., k] += sign * strength * np.exp(-((y - cy) ** 2 + (x - cx) ** 2) / (2 * size**2))
+            column, row = (np.exp(-((at - center) ** 2) / (2 * size**2)) for at, center in ((y, cy), (x, cx)))
+            values[..., k] += sign * strength * column * row
     if depth > channels:
         values[..., -1] = 0.1 * values[..., :channels].sum(-1) + rng.normal(size=(steps, 1, 1)) * 1e-4
     values[np.abs(values) < 1e-4] = 0

@@ -365,7 +365,7 @@ def write_chunk(
         parts.append(np.ascontiguousarray(array).tobytes())
     if meta:
         header["meta"] = meta
-    data = base64.b64encode(zlib.compress(b"".join(parts), 6)).decode()
+    data = base64.b64encode(zlib.compress(b"".join(parts), 1)).decode()
     script = f'rlClarityChunk({json.dumps(name)}, {json.dumps(header, separators=(",", ":"))}, "{data}");\n'
     page.write(name, script.encode())
     return ChunkName(name)
@@ -394,5 +394,5 @@ def read_chunk(directory: Path, name: str) -> dict[str, np.ndarray]:
 
 def encode_png(image: np.ndarray) -> bytes:
     buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, "PNG", compress_level=6)
+    Image.fromarray(image).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()

@@ -165,8 +165,7 @@ def test_time_in_view_is_undone_in_coarse_steps_and_led_back_to(synthetic: Path,
     well = visitor.well("advantage")
     well.click(position=visitor.place("advantage", 10, visible))
     assert visitor.frame() == 40
-    visitor.page.clock.install(time=0)
-    visitor.page.clock.pause_at(1000)
+    visitor.stop_clock()
     visitor.page.get_by_role("button", name="Show more time").click()
     assert visitor.state()["visible"] == 2 * visible
     visitor.page.clock.run_for(1100)

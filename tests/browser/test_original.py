@@ -106,12 +106,6 @@ def test_attribution_lies_over_the_grey_observation_or_alone(page: Path, open_pa
     assert visitor.overlay("pos").evaluate("c => getComputedStyle(c).opacity") == "1"
 
 
-def stop_clock(visitor: Visitor) -> None:
-    """Let the page's time pass only in `clock.run_for`."""
-    visitor.page.clock.install(time=0)
-    visitor.page.clock.pause_at(1000)
-
-
 def test_the_observation_is_the_frame(generated: Generated, page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?trajectory=2&frame=70")
     frame = generated.trajectories["observations"][1, 69]
@@ -131,7 +125,7 @@ def test_buttons_play_step_and_jump(page: Path, open_page: Open) -> None:
     assert visitor.frame() == 1
     visitor.page.get_by_label("fps").fill("60")
     visitor.page.get_by_label("fps").press("Enter")
-    stop_clock(visitor)
+    visitor.stop_clock()
     visitor.click("play")
     visitor.page.clock.run_for(2000)
     assert visitor.frame() == STEPS
@@ -149,7 +143,7 @@ def test_frames_a_second(page: Path, open_page: Open) -> None:
     visitor = open_page(page)
     visitor.page.get_by_label("fps").fill("20")
     visitor.page.get_by_label("fps").press("Enter")
-    stop_clock(visitor)
+    visitor.stop_clock()
     visitor.click("play")
     visitor.page.clock.run_for(1000)
     assert visitor.frame() in (19, 20, 21)
@@ -159,7 +153,7 @@ def test_hotkeys(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=50")
     visitor.press("ArrowRight", "ArrowRight", "ArrowLeft")
     assert visitor.frame() == 51
-    stop_clock(visitor)
+    visitor.stop_clock()
     visitor.press(" ")
     visitor.page.clock.run_for(500)
     assert 55 <= visitor.frame() <= 58
