@@ -9,8 +9,8 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, Page
 
 VIEWPORT = {"width": 1440, "height": 900}
-SETTABLE = {"viewport", "color_scheme", "reduced_motion"}
-"""Options of a context that can be set for a page."""
+SETTABLE = {"viewport", "color_scheme", "reduced_motion", "permissions"}
+"""Options of a context that can be set for a page, or are taken back after it."""
 
 
 def new_context(browser: Browser, **options: Any) -> BrowserContext:
@@ -36,10 +36,12 @@ class ReusedContext:
     def provides(self, options: Mapping[str, Any]) -> bool:
         return options.keys() <= SETTABLE
 
-    def new_page(self, viewport: Any = None, **media: Any) -> Page:
+    def new_page(self, viewport: Any = None, permissions: Any = None, **media: Any) -> Page:
         if self._context is None:
             self._context = new_context(self._browser)
             self._context.new_page().goto(self._empty.as_uri())
+        if permissions:
+            self._context.grant_permissions(permissions)
         page = self._context.new_page()
         if viewport:
             page.set_viewport_size(viewport)
@@ -58,6 +60,7 @@ class ReusedContext:
         for one in opened:
             one.close()
         empty.evaluate("localStorage.clear()")
+        self._context.clear_permissions()
         return True
 
     def close(self) -> None:

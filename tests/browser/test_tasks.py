@@ -62,7 +62,7 @@ class Reader:
 @pytest.fixture(params=WAYS)
 def reader(request: pytest.FixtureRequest, generated: Generated, open_page: Open) -> Reader:
     way: str = request.param
-    context: dict[str, Any] = {"viewport": PHONE if way == "phone" else WINDOW, "has_touch": way == "phone"}
+    context: dict[str, Any] = {"viewport": PHONE, "has_touch": True} if way == "phone" else {"viewport": WINDOW}
     query = "?trajectory=1&frame=1" + ("&palette=safe" if way == "safe" else "")
     visitor = open_page(generated.directory, query, permissions=["clipboard-read", "clipboard-write"], **context)
     return Reader(visitor, way)
