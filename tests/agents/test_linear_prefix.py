@@ -13,7 +13,6 @@ import pytest
 from rl_clarity.agents import keras_agent
 from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.graph import linear_prefix_end
-from rl_clarity.agents.sites import feature_maps
 from rl_clarity.analyses.attribution import integrated_gradients
 from tests.agents.test_keras_agent import NETWORKS, default_output, random_observations, random_state
 
