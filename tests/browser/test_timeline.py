@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +104,58 @@ def test_the_words_beyond_the_ends_are_whole_or_hidden(long_page: Path, open_pag
         assert lengths[0] > 15, "there is room for it"
         assert len(shown) < len(lengths), "it is hidden where there is none"
         assert max(shown) - min(shown) <= 2, "it is whole"
+
+
+# Counts what is drawn on canvases, on those of tracks and others.
+_COUNT_DRAWING = """() => {
+  window.drawn = {};
+  for (const name of ['stroke', 'fillText', 'measureText', 'drawImage']) {
+    const draw = CanvasRenderingContext2D.prototype[name];
+    CanvasRenderingContext2D.prototype[name] = function (...values) {
+      const key = this.canvas.closest('[data-testid=track]') ? `${name} on a track` : name;
+      window.drawn[key] = (window.drawn[key] ?? 0) + 1;
+      return draw.apply(this, values);
+    };
+  }
+}"""
+
+
+def step(visitor: Visitor, count: int) -> None:
+    for _ in range(count):
+        visitor.press("ArrowRight")
+        visitor.settle()
+
+
+def test_a_step_copies_tracks_that_were_drawn_ahead(long_page: Path, open_page: Open) -> None:
+    visitor = open_page(long_page, "?frame=1")  # the word beside the start is in view
+    visitor.page.evaluate(_COUNT_DRAWING)
+    step(visitor, 6)
+    drawn = visitor.page.evaluate("window.drawn")
+    assert drawn["drawImage on a track"] >= 6 * visitor.by("track").count()
+    assert set(drawn) <= {"drawImage on a track", "drawImage"}, "no graph is drawn and no text is written again"
+
+
+def test_a_step_lays_out_only_what_changes(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?frame=30")
+    browser = visitor.page.context.browser
+    assert browser
+
+    def counts() -> list[int]:
+        return [features.locator("button").count() for features in visitor.by("multiples").all()]
+
+    step(visitor, 2)
+    browser.start_tracing(page=visitor.page, categories=["devtools.timeline"])
+    buttons = [counts()]
+    for _ in range(8):
+        step(visitor, 1)
+        buttons.append(counts())
+    events = json.loads(browser.stop_tracing())["traceEvents"]
+    layouts = [event["args"]["beginData"] for event in events if event["name"] == "Layout" and event["ph"] in "BX"]
+    whole = [layout for layout in layouts if not layout["partialLayout"]]
+    assert len(layouts) >= 8, "numbers change"
+    changes = sum(before != after for before, after in pairwise(buttons))
+    assert len(whole) <= changes, "buttons that come or go are laid out with what is around them"
+    assert changes < 8
 
 
 def test_back_and_forward_lead_through_places(synthetic: Path, open_page: Open) -> None:

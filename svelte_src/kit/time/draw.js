@@ -1,6 +1,6 @@
 // Drawing of the timeline's tracks. A view is {frame, center, visible, width, height, steps}:
 // `visible` steps around `center`, and the frame that is shown.
-import { memoized } from "../../data/cache.js";
+import { memoized, recent } from "../../data/cache.js";
 import { polylines, stackedEdges } from "../../data/series.js";
 
 /** What a track of `visible` steps shows: a trajectory that is not longer as a whole, else the steps around the frame. */
@@ -159,14 +159,40 @@ export function drawTaken(context, view, { data, shape: [, count] }, actions) {
   }
 }
 
+const WORD = { font: "12px system-ui, sans-serif", textBaseline: "middle" };
+const WORD_HEIGHT = 16;
+const WORD_PAD = 10;
+
+/** A word on a canvas of its own, drawn once: text on a canvas makes the browser lay out the whole page. */
+const wordImage = recent(
+  ({ word, color, ratio }) => {
+    const context = document.createElement("canvas").getContext("2d");
+    Object.assign(context, WORD);
+    const width = Math.ceil(ratio * context.measureText(word).width);
+    Object.assign(context.canvas, { width, height: Math.ceil(ratio * WORD_HEIGHT) });
+    context.scale(ratio, ratio);
+    Object.assign(context, WORD, { fillStyle: color }); // a new size has reset them
+    context.fillText(word, 0, WORD_HEIGHT / 2);
+    return context.canvas;
+  },
+  ({ word, color, ratio }) => [word, color, ratio],
+  4,
+);
+
 /** Words beyond the ends of a trajectory, where there is room for them. */
-export function drawEnds(context, view, color) {
+export function drawEnds(context, view, color, ratio = globalThis.devicePixelRatio || 1) {
   const [first, last] = [stepToX(view, -0.5), stepToX(view, view.steps - 0.5)];
-  const pad = 10;
-  Object.assign(context, { font: "12px system-ui, sans-serif", fillStyle: color, textBaseline: "middle" });
-  const room = (word) => context.measureText(word).width + 2 * pad;
-  if (first > 0 && first >= room("start")) context.fillText("start", first - room("start") + pad, view.height / 2);
-  if (last < view.width && view.width - last >= room("end")) context.fillText("end", last + pad, view.height / 2);
+  drawWord(context, view, { word: "start", color, ratio }, first, (width) => first - WORD_PAD - width);
+  drawWord(context, view, { word: "end", color, ratio }, view.width - last, () => last + WORD_PAD);
+}
+
+function drawWord(context, view, word, room, left) {
+  if (room <= 2 * WORD_PAD) return;
+  const image = wordImage(word);
+  const [width, height] = [image.width / word.ratio, image.height / word.ratio];
+  if (room < width + 2 * WORD_PAD) return;
+  const [x, y] = [left(width), (view.height - WORD_HEIGHT) / 2].map((at) => Math.round(at * word.ratio) / word.ratio);
+  context.drawImage(image, x, y, width, height);
 }
 
 /** A line where an episode ends. */
