@@ -8,12 +8,14 @@ const [SIDE, GAP] = [256, 12];
  * each position that exceeds the scale.
  *
  * @param {{height: number, width: number, rest: Float32Array, clipped: number[]}} image as `composeImage` returns it
+ * @param {{rgba: Uint8ClampedArray}} [dropped] marks that are no longer needed, whose memory is used again
  * @returns {{height: number, width: number, rgba: Uint8ClampedArray}} whole pixels for each position
  */
-export function drawMarks({ height, width, rest, clipped }) {
+export function drawMarks({ height, width, rest, clipped }, dropped) {
   const size = Math.max(1, Math.round(SIDE / Math.max(height, width)));
   const marks = { height: height * size, width: width * size };
-  const rgba = new Uint8ClampedArray(marks.height * marks.width * 4);
+  const bytes = marks.height * marks.width * 4;
+  const rgba = dropped?.rgba.length === bytes ? dropped.rgba.fill(0) : new Uint8ClampedArray(bytes);
   function put(x, y, level, alpha) {
     const at = 4 * (y * marks.width + x);
     rgba[at] = rgba[at + 1] = rgba[at + 2] = level;

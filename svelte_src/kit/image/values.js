@@ -7,8 +7,16 @@ export const PARTS = {
   abs: (value) => Math.abs(value),
 };
 
+/** The same for whole arrays, several times as fast: what values below and above zero are multiplied by. */
+const FACTORS = { pos: [0, 1], neg: [-1, 0], abs: [-1, 1] };
+
 /** The parts of a frame's values that a sign shows, computed once for all its images. @returns {Float32Array} */
-export const partsOf = memoized(({ data }, sign) => data.map(PARTS[sign]));
+export const partsOf = memoized(({ data }, sign) => {
+  const [below, above] = FACTORS[sign];
+  const parts = new Float32Array(data.length);
+  for (let i = 0; i < data.length; i += 1) parts[i] = data[i] * (data[i] < 0 ? below : above);
+  return parts;
+});
 
 /** The value that a code stands for, in units of attribution. */
 export function decodeValue(code, frameScale) {

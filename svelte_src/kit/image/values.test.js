@@ -38,6 +38,10 @@ test("marks are a hatch whose opacity is the amount of the rest, and dots where 
   assert.deepEqual([...new Set(opacities)].sort(), [0, 128], "lines, and gaps that show what is below");
   assert.equal(alphaAt(200, 10), 0);
   assert.equal(alphaAt(192, 192), 255);
+
+  const later = drawMarks({ height: 2, width: 2, rest: new Float32Array(4), clipped: [] }, { rgba });
+  assert.equal(later.rgba, rgba, "its memory is used again");
+  assert.ok(later.rgba.every((byte) => byte === 0));
 });
 
 test("grey is luma", () => {
