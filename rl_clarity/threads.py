@@ -27,7 +27,7 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
     """
     items = list(items)
     threads = min(thread_count(), len(items))
-    with _single_threaded:
+    with single_threaded:
         if threads < 2:
             return [work(item) for item in items]
         with ThreadPoolExecutor(threads) as pool:
@@ -71,7 +71,8 @@ class _SingleThreaded:
                 self._limits.close()
 
 
-_single_threaded = _SingleThreaded()
+single_threaded = _SingleThreaded()
+"""Within, linear algebra uses one thread."""
 
 
 @functools.cache

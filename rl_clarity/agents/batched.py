@@ -24,14 +24,13 @@ from rl_clarity.agents.protocol import Outputs, Score, Site, State, Tensor, Writ
 from rl_clarity.agents.recurrence import state_gradients
 from rl_clarity.agents.scores import (
     SMALLEST_BATCH,
-    SMALLEST_DIVIDED_BATCH,
     SMALLEST_GRADIENT_BATCH,
     pad,
     padded_size,
 )
 from rl_clarity.agents.sites import INPUT, find_site, layer_shapes
 from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.threads import prefetch, thread_count
+from rl_clarity.threads import thread_count
 
 
 class BatchedAgent(ABC):
@@ -431,16 +430,10 @@ class BatchedAgent(ABC):
         given = tuple(dict.fromkeys((*self._inputs, *written)))
         compute = self._compiled(given, wanted)
 
-        def read(batch: tuple[slice, dict[str, np.ndarray]]) -> list[np.ndarray]:
-            rows, arrays = batch
+        parts = []
+        for rows, arrays in self._batches(observations, state, self.batch_size, SMALLEST_BATCH, written):
             tensors = compute(*(arrays[name] for name in given))
-            return [self._backend.array(tensor)[: rows.stop - rows.start] for tensor in tensors]
-
-        count = len(observations)
-        calls = self.parallel_calls if min(count, self.batch_size) >= SMALLEST_DIVIDED_BATCH else 1
-        size = padded_size(-(-count // calls), self.batch_size // calls, SMALLEST_BATCH)
-        batches = self._batches(observations, state, size, SMALLEST_BATCH, written)
-        parts = [*prefetch(read, batches, calls)] if calls > 1 else [*map(read, batches)]
+            parts.append([self._backend.array(tensor)[: rows.stop - rows.start] for tensor in tensors])
         results = {name: np.concatenate(part) for name, part in zip(wanted, zip(*parts, strict=True), strict=True)}
         if INPUT in results and self._divisor != 255:
             results[INPUT] = results[INPUT] * self._divisor / np.float32(255)

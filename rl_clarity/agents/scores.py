@@ -13,9 +13,6 @@ from rl_clarity.errors import OptionError
 SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH = 8, 16
 """Smaller batches are padded: their results would differ in the last bits (seen for gradients of 8)."""
 
-SMALLEST_DIVIDED_BATCH = 32
-"""Smaller batches take longer as two that are computed at once."""
-
 
 def select_scores(
     scores: Sequence[Score], heads: Mapping[str, int], count: int, results: Callable[[], np.ndarray]

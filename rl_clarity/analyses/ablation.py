@@ -82,6 +82,7 @@ class AblationAnalysis(Analysis):
                     after=(f"features/{layer.name}",),
                     pieces=partial(_pieces, layer, frames),
                     frame_bytes=gradient_bytes(subject.agent, layer.shape, 1),
+                    parallel=parallel_calls(subject.agent),
                     memory_hint=MEMORY_HINT,
                 )
 
@@ -99,6 +100,7 @@ def ablation_changes(
     components: np.ndarray,
     scores: Sequence[Any],
     state: State = None,
+    calls: int = 1,
 ) -> np.ndarray:
     """Return by how much scores change (S, B, K) when each of K components is ablated from a layer's activations.
 
@@ -110,10 +112,11 @@ def ablation_changes(
         components: (K, c)
         scores: what is measured, as `Agent.tails` takes it
         state: of a recurrent agent before the observations
+        calls: threads that call the agent at once
     """
     edits = [Ablate(layer, component=component) for component in components]
     changes = [
-        np.stack([*prefetch(partial(_change, tail, tail.values, tail.scores()), edits, parallel_calls(agent))], axis=-1)
+        np.stack([*prefetch(partial(_change, tail, tail.values, tail.scores()), edits, calls)], axis=-1)
         for tail in agent.tails(observations, layer, scores, state)
     ]  # (S, n, K)
     return np.concatenate(changes, axis=1)
@@ -134,7 +137,8 @@ def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work:
         observations = np.asarray(subject.trajectories.observations[trajectory, frames])
         state = subject.states(trajectory, frames)
         scores = scores_to_compute(subject)
-        parts.append(ablation_changes(subject.agent, observations, layer.full_name, components, scores, state))
+        changes = ablation_changes(subject.agent, observations, layer.full_name, components, scores, state, work.calls)
+        parts.append(changes)
         work.report(part.stop / len(chosen))
     changes = np.concatenate(parts, axis=1)  # (S, n, K)
     arrays: dict[str, np.ndarray | bytes] = {"frames": chosen.astype(np.int32)}
@@ -198,6 +202,7 @@ def _pieces(layer: PageLayer, frames: int, sample: Subject, batch: int) -> Itera
     seen, state = sample_frames(sample, batch)
     components = np.eye(layer.shape[-1], dtype=np.float32)[: min(MEASURED_FEATURES, layer.channels)]
     scores = scores_to_compute(sample)
-    ablate = partial(ablation_changes, sample.agent, seen, layer.full_name, components, scores, state)
+    calls = parallel_calls(sample.agent)
+    ablate = partial(ablation_changes, sample.agent, seen, layer.full_name, components, scores, state, calls)
     passes = (layer.channels + 1) / (len(components) + 1)
     yield Piece(ablate, frames / len(seen) * passes)  # compiled by the pieces of attribution

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.protocol import State
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution import attribute
@@ -87,7 +86,7 @@ def _spread(indices: np.ndarray, count: int) -> np.ndarray:
     return indices[np.linspace(0, len(indices) - 1, min(len(indices), count)).round().astype(int)]
 
 
-def fit_features(subject: Subject, layer: PageLayer, batch: int, report: Report) -> LayerFeatures:
+def fit_features(subject: Subject, layer: PageLayer, batch: int, calls: int, report: Report) -> LayerFeatures:
     """Fit to the attribution of observations spread over all; measure the error on some of them and on others."""
     options, count = subject.options, len(subject.observations.observations)
     chosen, apart = divide_observations(options, count)
@@ -103,7 +102,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, report: Report)
     def explain(part: slice) -> tuple[slice, Attribution]:
         return part, _attribution(subject, layer, chosen[part], baseline)
 
-    for part, attribution in prefetch(explain, slices(fitted_on, batch), parallel_calls(subject.agent)):
+    for part, attribution in prefetch(explain, slices(fitted_on, batch), calls):
         values = attribution.values[0]
         rows[part] = _some_positions(values, positions, rng)
         measured.append(values[-part.start % error_every :: error_every].copy())  # a view would keep all values

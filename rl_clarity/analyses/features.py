@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.capabilities import parallel_calls, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.quadrature import RULES
@@ -154,6 +154,7 @@ class FeaturesAnalysis(Analysis):
                 output_bytes=THUMBNAIL_BYTES * layer.channels,
                 frame_bytes=gradient_bytes(subject.agent, layer.shape, 1),
                 held_bytes=_held_bytes(layer, count, fitted_on(options, count)),
+                parallel=parallel_calls(subject.agent),
                 memory_hint=MEMORY_HINT,
             )
 
@@ -241,7 +242,7 @@ def examples_name(options: ExampleOptions, layer: PageLayer) -> str:
 def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     """Fit the layer's reduction, choose its dataset examples, write their images; `load_features` reads the rest."""
     options, files, report = subject.options, subject.files, work.report
-    features = fit_features(subject, layer, min(work.frames, options.batch_size), subrange(report, 0, 0.6))
+    features = fit_features(subject, layer, min(work.frames, options.batch_size), work.calls, subrange(report, 0, 0.6))
     layer = fitted_layer(layer, features)
     reduced = _reduced_activations(subject, layer, features, work.frames, subrange(report, 0.6, 0.8))
     frames = subject.observation_frames()

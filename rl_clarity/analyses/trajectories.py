@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import SEGMENT, PageFiles, check_subdirectories, path_in, segments
@@ -95,6 +96,7 @@ class TrajectoriesAnalysis(Analysis):
                 inputs,
                 size=10 * steps,
                 group=self.kind,
+                parallel=parallel_calls(subject.agent),
                 pieces=partial(_pieces, steps),
             )
 

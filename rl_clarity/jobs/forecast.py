@@ -134,7 +134,9 @@ def forecast(
     for task in tasks:
         stages[task.stage] = stages.get(task.stage, 0.0) + (costs[task.name].seconds if task in pending else 0.0)
     stages["page"] = SECONDS_OF_DOCUMENT
-    held = [task.held_bytes + task.frame_bytes * batches[task.name] for task in tasks]
+    together = max((task.parallel for task in tasks), default=1) if ranks == 1 else 1
+    held = sum(sorted(task.held_bytes for task in tasks)[-together:])
+    batch = max((task.frame_bytes * batches[task.name] for task in tasks), default=0.0)
     waiting = _makespan([costs[task.name].seconds for task in pending], ranks)
     unmeasured = sorted({task.stage for task in pending if task.pieces is None})
     notes = [f"Not included: {stage}, which cannot be measured beforehand." for stage in unmeasured]
@@ -143,7 +145,7 @@ def forecast(
         notes.append(f"The page will be a single file of about {_size(size)}.")
     return Forecast(
         seconds=playing.seconds + SECONDS_OF_DOCUMENT + waiting,
-        memory=max(peak_memory(), _resident() + round(max(held, default=0.0))),
+        memory=max(peak_memory(), _resident() + round(held + batch)),
         memory_at_hand=memory,
         output=round(DOCUMENT_BYTES + sum(costs[task.name].bytes for task in pending)),
         samples=round(playing.bytes),

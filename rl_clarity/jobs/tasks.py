@@ -6,8 +6,10 @@ what decides its result (`inputs`). Everything else is generic: order, batches, 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +17,7 @@ from rl_clarity.errors import ClarityError
 from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.keys import cache_key
-from rl_clarity.progress import Report, subrange
+from rl_clarity.progress import Report
 
 MAX_FRAMES = 64
 """Frames in a batch at most; also the steps of a trajectory that are stored in one file."""
@@ -46,6 +48,8 @@ class Work:
     """Called with the share that is done, from 0 to 1."""
     results: Results
     """Facts of the tasks that had to be finished before."""
+    calls: int = 1
+    """Threads of this task that should call the agent at once."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ class Task:
     """Memory that one frame of a batch takes."""
     held_bytes: float = 0.0
     """Memory held beside a batch."""
+    parallel: int = 1
+    """How many such tasks run at once in a process. A task that changes its agent runs alone, 1."""
     memory_hint: str = ""
     """How to make the task smaller if memory is too short for one frame."""
 
@@ -151,6 +157,9 @@ def run_tasks(
     All ranks call it together. Which rank runs a task decides nothing: files and facts are the same for any number of
     ranks. The largest task starts first, or the first one that is listed. `started` and `finished` are called for the
     tasks that this rank runs, with the seconds each took.
+
+    A single rank runs some tasks in parallel, as they say, so that one computes while another one waits for a core to
+    finish or writes; of several ranks each runs one task at a time.
     """
     keys = {task.name: task.key for task in tasks}
     store.refresh()
@@ -158,16 +167,25 @@ def run_tasks(
     waiting = [task for task in tasks if task.name in set(pending)]
     if largest_first:
         waiting.sort(key=lambda task: -task.size)
-    total = sum(task.size for task in waiting)
-    with ranks.counter() as next_index:
-        while (index := next_index()) < len(waiting):
-            task = waiting[index]
-            before = sum(earlier.size for earlier in waiting[:index])
-            share = subrange(report, before / total, (before + task.size) / total)
+    together = [task for task in waiting if task.parallel > 1] if ranks.size == 1 else []
+    waiting = together + [task for task in waiting if task not in together]
+    progress, lock = _Progress(report, [task.size for task in waiting]), threading.Lock()
+
+    def run(index: int, calls: int) -> None:
+        task = waiting[index]
+        with lock:
             started(task.name)
-            start = time.perf_counter()
-            _run(task, keys[task.name], Work(task.batch(memory), share, results or {}), store, ranks)
+        start = time.perf_counter()
+        work = Work(task.batch(memory), progress.of(index), results or {}, calls)
+        _run(task, keys[task.name], work, store, ranks)
+        with lock:
             finished(task.name, time.perf_counter() - start)
+
+    if together:
+        _run_in_threads(lambda index: run(index, 1), len(together), min(task.parallel for task in together), progress)
+    with ranks.counter() as next_index:
+        while (index := len(together) + next_index()) < len(waiting):
+            run(index, waiting[index].parallel)
     ranks.barrier()
     store.refresh()
     report(1.0)
@@ -180,11 +198,64 @@ def run_tasks(
     return facts
 
 
+class _Progress:
+    """The share of all tasks that is done: those listed before one that has started count as done by other ranks."""
+
+    def __init__(self, report: Report, sizes: Sequence[float]) -> None:
+        self._report, self._sizes = report, sizes
+        self._lock, self._left, self._begun = threading.Lock(), dict[int, float](), 0
+        self._stopped = False
+
+    def of(self, index: int) -> Report:
+        """The report of one task, which raises _StoppedError after `stop`."""
+
+        def update(share: float) -> None:
+            if self._stopped:
+                raise _StoppedError
+            with self._lock:
+                self._begun = max(self._begun, index + 1)
+                self._left[index] = self._sizes[index] * (1 - share)
+                done = sum(self._sizes[: self._begun]) - sum(self._left.values())
+                self._report(done / sum(self._sizes))
+
+        return update
+
+    def stop(self) -> None:
+        """End running tasks at their next report."""
+        self._stopped = True
+
+
+class _StoppedError(Exception):
+    """Another task has failed, or the job is interrupted."""
+
+
+def _run_in_threads(run: Callable[[int], None], count: int, threads: int, progress: _Progress) -> None:
+    """Call `run` for indices below `count` in so many threads; the first error stops all."""
+    indices = iter(range(count))
+
+    def run_next() -> None:
+        for index in indices:
+            run(index)
+
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(run_next) for _ in range(threads)]
+        try:
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                future.result()
+        except BaseException:
+            progress.stop()
+            raise
+
+
 def _run(task: Task, key: str, work: Work, store: WorkStore, ranks: Communicator) -> None:
     try:
+        work.report(0.0)
         store.withdraw(task.name)
         result = task.run(work)
         store.enter(task.name, key, result.facts, result.files)
+        work.report(1.0)
+    except _StoppedError:
+        raise
     except BaseException as error:
         ranks.fail(error, task.name)
         raise

@@ -6,6 +6,7 @@ where the K components H are fitted once for a layer: H are the features, W thei
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from rl_clarity.errors import OptionError
 from rl_clarity.parsing import check_arguments
-from rl_clarity.threads import in_threads
+from rl_clarity.threads import in_threads, single_threaded
 
 FIT_ROWS = 20_000
 """Rows used for fitting: the same reconstruction error as with 200,000 in a twentieth of the time."""
@@ -22,6 +23,9 @@ BLOCK = 2**14
 MAX_SWEEPS = 200
 CHECK_EVERY = 4
 TOLERANCE = 1e-5
+
+_warnings_lock = threading.Lock()
+"""Filters of warnings belong to all threads."""
 
 
 class ChannelReduction:
@@ -238,13 +242,12 @@ def _sample_rows(rows: np.ndarray, count: int | None, rng: np.random.Generator) 
 def _factorize(rows: np.ndarray, features: int, seed: int, random_start: bool) -> np.ndarray:
     from sklearn.decomposition import NMF
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
 
     init = "nndsvda" if features < min(rows.shape) and not random_start else "random"
     model = NMF(features, init=init, solver="cd", random_state=seed, max_iter=400, tol=1e-5)
     scale = float(rows.max())  # the solver's tolerance assumes values around 1
     # One thread, because the order of sums changes the components.
-    with threadpool_limits(1), warnings.catch_warnings():
+    with single_threaded, _warnings_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         weights = model.fit_transform(rows / scale)
     totals = weights.sum(axis=0) * model.components_.sum(axis=1)

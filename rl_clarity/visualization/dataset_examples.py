@@ -74,15 +74,29 @@ def thumbnail(activations: np.ndarray, num_mult: int = 4) -> Examples:
     """
     observations, height, width = _check(activations).shape
     flat = np.ascontiguousarray(activations, np.float32).reshape(observations, height * width)
-    choices = flat.argmax(axis=1)
-    strengths = flat[np.arange(observations), choices]
-    choices, strengths = limit_repeats(choices, strengths, flat.__getitem__, height * width, num_mult)
-    best = np.argsort(-strengths, kind="stable")[: num_mult**2]
+    strongest = flat.max(axis=1)
+    order = np.argsort(-strongest, kind="stable")
+    count = 4 * num_mult**2
+    while True:
+        # Weak observations make no stronger one move: the strongest have the same positions without the weakest.
+        part, others = np.sort(order[:count]), order[count:]
+        choices, strengths = limit_repeats(
+            flat[part].argmax(axis=1), strongest[part], _values_of(flat, part), height * width, num_mult
+        )
+        best = np.argsort(-strengths, kind="stable")[: num_mult**2]
+        if not len(others) or strengths[best[-1]] > strongest[others[0]]:
+            break
+        count *= 4
     best = best[np.argsort(choices[best], kind="stable")]  # by row, then column
     for start in range(0, len(best), num_mult):
         row = best[start : start + num_mult]
         best[start : start + num_mult] = row[np.argsort(choices[row] % width, kind="stable")]
-    return _arrange(best, strengths[best], choices[best], width, num_mult)
+    return _arrange(part[best], strengths[best], choices[best], width, num_mult)
+
+
+def _values_of(activations: np.ndarray, part: np.ndarray) -> Values:
+    """Values (n, positions) of cells that are some of the observations."""
+    return lambda cells: np.asarray(activations[part[cells]])
 
 
 def _arrange(

@@ -131,30 +131,6 @@ def test_outputs_do_not_depend_on_the_batch(agent: Any) -> None:
         assert np.allclose(array[18:], other, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["clear", "gru"])
-def test_large_batches_are_divided_between_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keras_agent.KerasAgent, "parallel_calls", 1)
-    agent = KerasAgent(NETWORKS[name]())
-    observations, state = random_observations(agent, 40), random_state(agent, 40)
-    expected = agent.forward(observations, state)
-    used: list[int] = []
-    batches = agent._batches
-
-    def counted(*arguments: Any) -> Any:
-        for rows, arrays in batches(*arguments):
-            used.append(len(arrays["input"]))
-            yield rows, arrays
-
-    monkeypatch.setattr(agent, "_batches", counted)
-    monkeypatch.setattr(keras_agent.KerasAgent, "parallel_calls", 2)
-    outputs = agent.forward(observations, state)
-    assert used == [32, 8]
-    assert np.allclose(outputs.policy_logits, expected.policy_logits, atol=1e-5)
-    assert np.allclose(outputs.values, expected.values, atol=1e-5)
-    for array, other in zip(outputs.state or (), expected.state or (), strict=True):
-        assert np.allclose(array, other, atol=1e-5)
-
-
 def test_batches_do_not_depend_on_what_other_threads_do(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = KerasAgent(NETWORKS["clear"]())
     monkeypatch.setattr("rl_clarity.agents.batched.thread_count", lambda: 2)

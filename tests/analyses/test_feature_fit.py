@@ -128,7 +128,7 @@ def test_a_fit_holds_no_more_attribution_than_it_needs(
     in_threads(str, range(2))  # loads libraries
     tracemalloc.start()
     try:
-        feature_fit.fit_features(subject, layer, 16, lambda share: None)
+        feature_fit.fit_features(subject, layer, 16, 1, lambda share: None)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

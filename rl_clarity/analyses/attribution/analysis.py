@@ -111,6 +111,7 @@ class AttributionAnalysis(Analysis):
                     pieces=partial(_pieces, layer, steps),
                     frame_bytes=gradient_bytes(subject.agent, layer.shape, scores),
                     held_bytes=segment,
+                    parallel=parallel_calls(subject.agent),
                     memory_hint=MEMORY_HINT,
                 )
 
@@ -190,7 +191,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
         return explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
 
     # Encodes and writes a segment while the next ones are explained.
-    explained = prefetch(explain_segment, range(len(parts)), parallel_calls(subject.agent))
+    explained = prefetch(explain_segment, range(len(parts)), work.calls)
     with ThreadPoolExecutor(thread_count()) as pool:
         for segment, (part, attributed) in enumerate(zip(parts, explained, strict=True)):
             encoded = pool.map(partial(_encode, subject, layer, trajectory, segment), attributed.items())

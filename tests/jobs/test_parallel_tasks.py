@@ -1,0 +1,116 @@
+"""Tasks that run in parallel in one process."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from pathlib import Path
+
+import pytest
+
+from rl_clarity.jobs import SingleProcess, Task, TaskResult, WorkStore, run_tasks
+from rl_clarity.jobs.directory import open_directory
+from rl_clarity.jobs.tasks import Work
+
+SECONDS = 20
+"""Nothing here takes longer, unless tasks wait for one another."""
+
+
+class Running:
+    """Tasks that note how many run at once."""
+
+    def __init__(self) -> None:
+        self._lock, self.now, self.alone = threading.Lock(), 0, list[str]()
+        self.meeting = threading.Barrier(2)
+
+    def task(self, name: str, size: float = 1, parallel: int = 2) -> Task:
+        def run(work: Work) -> TaskResult:
+            with self._lock:
+                self.now += 1
+            if parallel == 1:
+                assert self.now == 1
+                self.alone.append(name)
+            else:
+                assert self.now <= parallel
+                self.meeting.wait(SECONDS)  # until the other one runs, too
+            for share in (0.25, 0.5, 0.75):
+                work.report(share)
+            with self._lock:
+                self.now -= 1
+            return TaskResult({"calls": work.calls})
+
+        return Task(name, run, 1, size=size, parallel=parallel)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> WorkStore:
+    return WorkStore(open_directory(tmp_path))
+
+
+def test_tasks_that_say_so_run_in_parallel_and_others_alone(store: WorkStore) -> None:
+    running, shares, finished = Running(), list[float](), list[str]()
+    tasks = [running.task("alone/1", 9, parallel=1), *(running.task(f"both/{i}") for i in range(4))]
+    tasks.append(running.task("alone/2", parallel=1))
+    facts = run_tasks(
+        tasks, store, SingleProcess(), shares.append, finished=lambda name, seconds: finished.append(name)
+    )
+    assert running.alone == ["alone/1", "alone/2"]
+    assert sorted(finished) == sorted(task.name for task in tasks)
+    assert facts == {task.name: {"calls": 1} for task in tasks}
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
+def test_several_ranks_run_one_task_each(store: WorkStore) -> None:
+    class Ranks(SingleProcess):
+        size = 2
+
+    calls = list[int]()
+
+    def run(work: Work) -> TaskResult:
+        assert threading.current_thread() is threading.main_thread()
+        calls.append(work.calls)
+        return TaskResult()
+
+    run_tasks([Task(f"a/{i}", run, 1, parallel=2) for i in range(3)], store, Ranks())
+    assert calls == [2, 2, 2]
+
+
+def test_an_error_stops_the_others_and_keeps_finished_tasks(store: WorkStore) -> None:
+    runs, failing = list[str](), threading.Event()
+
+    def fail(work: Work) -> TaskResult:
+        failing.wait(SECONDS)
+        raise OSError(28, "No space left on device")
+
+    def last(work: Work) -> TaskResult:
+        failing.set()
+        for _ in range(10**9):
+            work.report(0.5)  # ends here
+        return TaskResult()
+
+    def quick(name: str) -> Task:
+        def run(work: Work) -> TaskResult:
+            runs.append(name)
+            return TaskResult()
+
+        return Task(name, run, 1, parallel=2)
+
+    tasks = [quick("first"), Task("endless", last, 1, parallel=2), Task("failing", fail, 1, parallel=2), quick("never")]
+    with pytest.raises(OSError, match="No space"):
+        run_tasks(tasks, store, SingleProcess(), largest_first=False)
+    assert runs == ["first"]
+    run_tasks([tasks[0], tasks[3]], store, SingleProcess())
+    assert runs == ["first", "never"]
+
+
+def test_an_interrupt_stops_all(store: WorkStore) -> None:
+    def endless(work: Work) -> TaskResult:
+        _thread.interrupt_main()  # as Ctrl-C does
+        for _ in range(10**9):
+            work.report(0.5)
+        return TaskResult()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks([Task(f"a/{i}", endless, 1, parallel=2) for i in range(2)], store, SingleProcess())
+    assert threading.active_count() < 20
