@@ -59,8 +59,6 @@ from rl_clarity.visualization.feature_facts import feature_facts
 from rl_clarity.visualization.optimization import STEPS, optimize_images
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
 
-ACTIVATION_BATCHES = 4
-"""Activations take so much less memory than gradients that this many batches are processed at once."""
 THUMBNAIL_BYTES = 30_000
 FIT_PART = 10
 """To measure the fit of a reduction, one tenth of its rows is used."""
@@ -340,7 +338,7 @@ def _reduced_activations(
     """A row (M, h, w) for each feature: its strength."""
     observations = subject.observations.observations
     reduced = Spool(len(observations), layer.shape[:2])
-    parts = slices(len(observations), min(subject.options.batch_size, ACTIVATION_BATCHES * batch))
+    parts = slices(len(observations), min(subject.options.batch_size, batch))
 
     def read(part: slice) -> tuple[slice, np.ndarray]:
         return part, subject.agent.activations(observations[part], layer.full_name, states_of(subject, part))
