@@ -15,8 +15,8 @@ Result = TypeVar("Result")
 
 
 def thread_count() -> int:
-    """Number of threads that this process may use."""
-    return max((library["num_threads"] for library in _libraries().info()), default=1)
+    """Number of threads that this process may use, also while `single_threaded` limits its linear algebra."""
+    return single_threaded.otherwise() or _current_threads()
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
@@ -57,11 +57,18 @@ class _SingleThreaded:
 
     def __init__(self) -> None:
         self._lock, self._users, self._limits = threading.Lock(), 0, ExitStack()
+        self._threads = 0
+
+    def otherwise(self) -> int:
+        """Number of threads without the limit; 0 while there is none."""
+        with self._lock:
+            return self._threads if self._users else 0
 
     def __enter__(self) -> None:
         with self._lock:
             self._users += 1
             if self._users == 1:
+                self._threads = _current_threads()
                 self._limits.enter_context(_libraries().limit(limits=1, user_api="blas"))
 
     def __exit__(self, *_: object) -> None:
@@ -73,6 +80,10 @@ class _SingleThreaded:
 
 single_threaded = _SingleThreaded()
 """Within, linear algebra uses one thread."""
+
+
+def _current_threads() -> int:
+    return max((library["num_threads"] for library in _libraries().info()), default=1)
 
 
 @functools.cache

@@ -106,3 +106,12 @@ def test_linear_algebra_has_one_thread_until_all_threads_that_ask_for_it_are_don
     leave.set()
     other.join()
     assert threads.thread_count() == before
+
+
+def test_the_number_of_threads_does_not_depend_on_other_threads() -> None:
+    before = threads.thread_count()
+    with threads.single_threaded:
+        assert threads.thread_count() == before
+        with threads.single_threaded:
+            assert threads.thread_count() == before
+    assert threads.thread_count() == before

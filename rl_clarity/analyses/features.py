@@ -245,9 +245,9 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     reduced = _reduced_activations(subject, layer, features, work.frames, subrange(report, 0.6, 0.8))
     frames = subject.observation_frames()
     names, grids = [], []
-    for first in range(0, layer.channels, thread_count()):  # few at a time: each is large
-        channels = range(first, min(first + thread_count(), layer.channels))
-        choose = partial(_choose_examples, options)
+    choose = partial(_choose_examples, options)
+    for part in slices(layer.channels, thread_count()):  # few at a time: each is large
+        channels = range(part.start, part.stop)
         for channel, (examples, strongest) in zip(
             channels, in_threads(choose, [reduced.get(channel) for channel in channels]), strict=True
         ):

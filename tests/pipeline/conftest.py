@@ -11,6 +11,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity import formats
+from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.pages.results import Results
 from rl_clarity.recordings.storage import load_observations, load_trajectories
@@ -43,6 +44,12 @@ def _cached_agents() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formats, "build_agent", build_once)
         yield
+
+
+@pytest.fixture
+def one_task_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks finish in the order in which they begin: what an interrupted run has done is known."""
+    monkeypatch.setattr(BatchedAgent, "parallel_calls", 1)
 
 
 @pytest.fixture(scope="session")

@@ -141,6 +141,14 @@ def quadrature(results: Results, small_run: SmallRun) -> None:
     assert_shows(results, attribution, fit_reduction(small_run, rule="midpoint"))
 
 
+@case(attr_linear_prefix=False)
+def every_operation_at_each_point(results: Results, small_run: SmallRun) -> None:
+    attribution = rl_clarity.integrated_gradients(
+        small_run.agent, page_frames(small_run), LAYER, "value", 5, "graded-midpoint"
+    )
+    assert_shows(results, attribution, fit_reduction(small_run))
+
+
 @case(attr_baseline="mean")
 def baseline_of_means(results: Results, small_run: SmallRun) -> None:
     agent, fitted = small_run.agent, fitted_observations(small_run)

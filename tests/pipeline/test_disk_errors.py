@@ -76,6 +76,7 @@ def test_full_disk(agent_file: Path, uninterrupted: dict[str, bytes], small_disk
     assert read_files(small_disk / "page") == uninterrupted
 
 
+@pytest.mark.usefixtures("one_task_at_a_time")  # another one could not remove its temporary file
 @pytest.mark.parametrize("after", [0, 3, 12])
 def test_lost_permissions(
     after: int,

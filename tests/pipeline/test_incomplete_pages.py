@@ -25,7 +25,9 @@ class Stop(BaseException):
 
 
 @pytest.fixture
-def stop_at(explain: Explain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
+def stop_at(
+    explain: Explain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, one_task_at_a_time: None
+) -> Callable[..., Path]:
     """Make a page until the first task with a prefix, and return the directory of the incomplete page."""
 
     def stop(prefix: str, **options: Any) -> Path:

@@ -62,6 +62,7 @@ def test_from_a_remote_checkpoint_to_a_remote_page(
     assert done == []
 
 
+@pytest.mark.usefixtures("one_task_at_a_time")
 def test_a_remote_run_is_resumed(explain: Explain, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stop(BaseException):
         pass

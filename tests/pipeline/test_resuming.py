@@ -135,6 +135,7 @@ def test_temporary_files_of_a_killed_process_are_deleted(explain: Explain, tmp_p
     assert read_files(tmp_path / "killed") == read_files(tmp_path / "uninterrupted")
 
 
+@pytest.mark.usefixtures("one_task_at_a_time")
 def test_finished_tasks_are_not_done_again(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, record_tasks(monkeypatch) as done:
         patch.setattr("rl_clarity.analyses.trajectories.write_trajectory", failing_write_trajectory(Stop))

@@ -43,6 +43,7 @@ def test_a_run_is_logged(explain: Explain, tmp_path: Path) -> None:
     assert all(task["rank"] == 0 and task["seconds"] >= 0 for task in run["tasks"])
 
 
+@pytest.mark.usefixtures("one_task_at_a_time")
 def test_resumed_runs_are_appended(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: Any) -> None:
         raise Stop("simulated")
@@ -61,6 +62,7 @@ def test_resumed_runs_are_appended(explain: Explain, tmp_path: Path, monkeypatch
     assert {task["task"] for task in second["tasks"]} == {*attributed, "atlas", "examples/Relu_2"}
 
 
+@pytest.mark.usefixtures("one_task_at_a_time")
 def test_tasks_of_a_killed_run_are_logged(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log is also written during the run, since a killed process cannot write it."""
     monkeypatch.setattr(job, "SECONDS_BETWEEN_WRITES", 0.0)
