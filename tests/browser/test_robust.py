@@ -20,9 +20,18 @@ Open = Callable[..., Visitor]
 HOSTILE = """</script><img src=x onerror="document.title='broken'">'"&amp; \u202eסוף\u2028 🪙"""
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, small_size: Size) -> Path:
+    """A page that tests do not change."""
+    directory = tmp_path_factory.mktemp("whole")
+    write_synthetic_page(directory, small_size)
+    return directory
+
+
 @pytest.fixture
-def small(tmp_path: Path, small_size: Size) -> Path:
-    write_synthetic_page(tmp_path, small_size)
+def small(whole: Path, tmp_path: Path) -> Path:
+    """A copy that a test damages."""
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
