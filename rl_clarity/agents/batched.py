@@ -406,12 +406,13 @@ class BatchedAgent(ABC):
             end = None if self._edits else self._linear_prefix_end(site, from_zero)
             if end is None:
                 return None
-            section, backend = self._section((site,), (end,), {}), self._backend
+            bypass, backend = self._bypass(site), self._backend
+            section = self._section((site, *bypass), (end,), {})
 
-            def results(values: Tensor) -> Tensor:
-                return section(values)[0]
+            def results(*tensors: Tensor) -> Tensor:
+                return section(*tensors)[0]
 
-            after = self._tail((end, *self._bypass(site)))
+            after = self._tail((end, site, *bypass))  # with the site's values, so that it is not computed again
             return LinearPrefix(backend.compile(results), backend.pull_back(results), after)
 
         prefix: LinearPrefix | None = self._cached(("linear prefix", site, from_zero), make)

@@ -22,11 +22,11 @@ class LinearPrefix:
     """
 
     results: Function
-    """From the site's values to those after the prefix."""
+    """From the site's values, and the tensors that bypass it, to the values after the prefix."""
     pull_back: Function
     """From gradients with respect to the latter to those with respect to the site's values."""
     functions: tuple[Function, GradientStep]
-    """The network after the prefix, compiled as the one after the site."""
+    """The network after the prefix, compiled as the one after the site. The site's values bypass it, too."""
 
 
 class BatchedTail:
@@ -72,14 +72,14 @@ class BatchedTail:
 
     def gradients(self, values: np.ndarray | None = None) -> np.ndarray:
         point = self._to_network(values)
-        return self._array(self._sum_gradients(self._step, np.float32(0), point, [1], [1]))
+        return self._array(self._sum_gradients(self._step, np.float32(0), point, [1], [1], self._bypass))
 
     def path_gradients(
         self, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None = None
     ) -> np.ndarray:
         start = np.float32(0) if baseline is None else self._baseline(baseline)
         values = self._values if baseline is None else self._values - start
-        return self._array(self._sum_gradients(self._step, start, values, points, weights))
+        return self._array(self._sum_gradients(self._step, start, values, points, weights, self._bypass))
 
     def linear_path_gradients(
         self, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None = None
@@ -92,12 +92,15 @@ class BatchedTail:
         if prefix is None:
             return self.path_gradients(points, weights, baseline)
         compute, step = prefix.functions
-        first = self._prefix_at_zero(prefix) if baseline is None else prefix.results(self._baseline(baseline))
-        last = prefix.results(self._values)
+        if baseline is None:
+            first = self._prefix_at_zero(prefix)
+        else:
+            first = prefix.results(self._baseline(baseline), *self._bypass)
+        last, bypass = prefix.results(self._values, *self._bypass), (self._values, *self._bypass)
         if self._at_observations is None:
-            self._at_observations = self._backend.array(compute(last, *self._bypass))
-        total = self._sum_gradients(step, first, last - first, points, weights)
-        return self._array(prefix.pull_back(self._values[: len(total[0])], total))
+            self._at_observations = self._backend.array(compute(last, *bypass))
+        total = self._sum_gradients(step, first, last - first, points, weights, bypass)
+        return self._array(prefix.pull_back(self._values, total, *self._bypass))
 
     def _baseline(self, baseline: np.ndarray) -> Tensor:
         padded = pad(np.asarray(baseline, np.float32), len(self._values))
@@ -105,12 +108,18 @@ class BatchedTail:
 
     def _prefix_at_zero(self, prefix: LinearPrefix) -> Tensor:
         if "prefix" not in self._at_zero:
-            few = self._values[:SMALLEST_GRADIENT_BATCH] * 0
-            self._at_zero["prefix"] = self._backend.array(prefix.results(few))[:1]
+            result = prefix.results(self._values * 0, *self._bypass)  # the same for all observations
+            self._at_zero["prefix"] = self._backend.array(result)[:1]
         return self._backend.tensor(self._at_zero["prefix"])
 
     def _sum_gradients(
-        self, step: GradientStep, start: Tensor, values: Tensor, points: Sequence[float], weights: Sequence[float]
+        self,
+        step: GradientStep,
+        start: Tensor,
+        values: Tensor,
+        points: Sequence[float],
+        weights: Sequence[float],
+        bypass: Sequence[Tensor],
     ) -> Tensor:
         """The weighted sum (S, n, ...) of gradients at start + point x values; rows of padding may be left out."""
         size, scores = len(values), self._selection.shape[1]
@@ -122,7 +131,7 @@ class BatchedTail:
                 scale, weight = scale[0], weight[0]
             else:  # several points in the rows of the batch that were only padded
                 scale = np.resize(np.repeat(scale, self._count), (size, *[1] * (values.ndim - 1)))
-            total = step(total, start, values, scale, weight, self._selection, *self._bypass)[0]
+            total = step(total, start, values, scale, weight, self._selection, *bypass)[0]
         return total
 
     def _array(self, total: Tensor) -> np.ndarray:

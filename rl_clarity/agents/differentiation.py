@@ -43,7 +43,10 @@ class Backend:
         raise NotImplementedError
 
     def pull_back(self, function: Function) -> Function:
-        """Compile `(values, gradients) -> gradients`: of a function's result (S, B, ...) to those of its argument."""
+        """Compile `(values, gradients, *bypass) -> gradients`, of `function(values, *bypass)`.
+
+        From gradients (S, B, ...) with respect to its result to those with respect to the values.
+        """
         raise NotImplementedError
 
     def array(self, tensor: Tensor) -> np.ndarray:
@@ -109,10 +112,10 @@ class TensorFlowBackend(Backend):
     def pull_back(self, function: Function) -> Function:
         import tensorflow as tf
 
-        def run(values: Tensor, gradients: Tensor) -> Tensor:
+        def run(values: Tensor, gradients: Tensor, *bypass: Tensor) -> Tensor:
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                 tape.watch(values)
-                result = function(values)
+                result = function(values, *bypass)
             return tf.stack([tape.gradient(result, values, output_gradients=one) for one in tf.unstack(gradients)])
 
         return self.compile(run)
@@ -152,8 +155,8 @@ class JaxBackend(Backend):
     def pull_back(self, function: Function) -> Function:
         import jax
 
-        def run(values: Tensor, gradients: Tensor) -> Tensor:
-            return jax.vmap(jax.vjp(function, values)[1])(gradients)[0]
+        def run(values: Tensor, gradients: Tensor, *bypass: Tensor) -> Tensor:
+            return jax.vmap(jax.vjp(lambda point: function(point, *bypass), values)[1])(gradients)[0]
 
         return self.compile(run)
 
@@ -231,10 +234,10 @@ class TorchBackend(Backend):
 
         to_tensor = self._to_tensor
 
-        def run(values: Tensor, gradients: Tensor) -> Tensor:
+        def run(values: Tensor, gradients: Tensor, *bypass: Tensor) -> Tensor:
             point = to_tensor(values).detach().requires_grad_(True)
             with torch.enable_grad():
-                result = function(point)
+                result = function(point, *map(to_tensor, bypass))[: len(gradients[0])]
             return [torch.autograd.grad(result, point, one, retain_graph=True)[0] for one in gradients]
 
         return run

@@ -209,6 +209,11 @@ class JaxAgent(BatchedAgent):
         names = {tensor: name for name, tensor in reversed(tensors.items()) if isinstance(tensor, int)}
         return tuple(names[tensor] for tensor in (*siblings, *cut(self._graph, index)))
 
+    def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
+        tensors = self._named[0]
+        end = self._program(TRIAL_BATCH).linear_prefix_end(tensors[site], from_zero=from_zero)
+        return next((operation.name for operation in self._operations if tensors[operation.name] == end), None)
+
     def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
         numbers = self._named[0]
         inputs = (INPUT, *self._states)

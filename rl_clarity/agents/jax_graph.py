@@ -21,6 +21,8 @@ KINDS = {
     "reduce_window_max": "maxpool",
     "reduce_window_sum": "avgpool",
 }
+WEIGHTED = ("conv2d", "dense")
+AVERAGING = ("avgpool", "reduce_sum", "reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim", "copy")
 INLINED = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint")
 
 
@@ -40,6 +42,10 @@ class Operation:
     kind: str
     arguments: tuple[int | Constant, ...]
     results: tuple[int, ...]
+
+    @property
+    def reads(self) -> list[int]:
+        return [argument for argument in self.arguments if isinstance(argument, int)]
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,39 @@ class Program:
                 nodes.append(Node(operation.name, operation.kind, operation.results, tuple(arguments), convolves))
         sinks = [position[tensor] for tensor in self.outputs[:heads] if isinstance(tensor, int) and tensor in position]
         return Graph(tuple(nodes), 0, tuple(sinks))
+
+    def linear_prefix_end(self, start: int, *, from_zero: bool) -> int | None:
+        """Return the result of the linear prefix after a tensor; see `LinearPrefix`. None if it has no weights.
+
+        Each of its operations alone reads the tensor before, and otherwise only constants. Up to the first weights or
+        constant that is added, a path that begins at 0 may pass ReLUs and max pooling.
+        """
+        varying = set(self.inputs)
+        for operation in self.operations:
+            if not varying.isdisjoint(operation.reads):
+                varying.update(operation.results)
+        end, tensor, homogeneous = None, start, from_zero
+        while tensor not in self.outputs:
+            readers = [operation for operation in self.operations if tensor in operation.reads]
+            if len(readers) != 1 or len(readers[0].results) != 1:
+                break
+            (operation,) = readers
+            (result,) = operation.results
+            same_type = self.types[result].dtype == self.types[tensor].dtype
+            if not same_type or [argument for argument in operation.reads if argument in varying] != [tensor]:
+                break
+            if operation.kind in ("add", "sub", *WEIGHTED):
+                homogeneous = False
+            elif not (
+                operation.kind in ("mul", *AVERAGING)
+                or (operation.kind == "div" and operation.arguments[0] == tensor)
+                or (homogeneous and (operation.kind == "maxpool" or _is_relu(operation.equation)))
+            ):
+                break
+            tensor = result
+            if operation.kind in WEIGHTED or end is not None:
+                end = tensor
+        return end
 
     @property
     def channels_first(self) -> bool:
@@ -155,6 +194,15 @@ def _kind(equation: Any) -> str:
         called = called.params["call_jaxpr"].eqns[0]
     function = str(called.params.get("name", "")).replace("_", "")
     return function if function in ACTIVATIONS else KINDS.get(name, name)
+
+
+def _is_relu(equation: Any) -> bool:
+    """Whether an equation is max(x, 0) alone, possibly as a function."""
+    inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+    if inner is not None:
+        inner = getattr(inner, "jaxpr", inner)
+        return len(inner.eqns) == 1 and _is_relu(inner.eqns[0])
+    return equation.primitive.name == "max" and _kind(equation) == "relu"
 
 
 def _value(tensor: int | Constant, values: Mapping[int, Any]) -> Any:

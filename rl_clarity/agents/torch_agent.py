@@ -227,6 +227,16 @@ class TorchAgent(BatchedAgent):
         inputs = tuple(name for name in (INPUT, *self._states) if name != site)
         return (*inputs, f"{FRONT}{site}") if site in self._calls else inputs
 
+    def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
+        from rl_clarity.agents.torch_linear import linear_prefix_end
+
+        if site != INPUT and site not in self._calls:
+            return None
+        start, observations = None if site == INPUT else self._calls[site][0], self._trial_observations()
+        with self._computing(), _torch().enable_grad():
+            end = linear_prefix_end(self.module, self._trace, start, self._trial_run, observations, from_zero=from_zero)
+        return next((name for name, (call, _) in self._calls.items() if call == end), None)
+
     def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
         given_calls = {self._calls[name][0]: name for name in given if name in self._calls}
         wanted_calls = {self._calls[name][0]: name for name in wanted if name in self._calls}

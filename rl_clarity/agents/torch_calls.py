@@ -126,7 +126,7 @@ def trace(module: Any, run: Callable[[], Any], batch: int, *, merge: bool = True
                 in_place = result.calls[first].in_place
                 result.calls[call], result.repeats[call] = Traced(start, in_place=in_place), first
                 return _reuse(its_result, arguments, in_place)
-        inputs = list(_tensors(arguments))
+        inputs = list(tensors_in(arguments))
         versions = [tensor._version for tensor in inputs]
         before = copied(arguments)
         active.append([])
@@ -207,15 +207,16 @@ def _reuse(result: Any, arguments: Arguments, in_place: bool) -> Any:
     return arguments[0][0].copy_(result) if in_place else copied(result)
 
 
-def _tensors(item: Any) -> Iterator[Any]:
+def tensors_in(item: Any) -> Iterator[Any]:
+    """The tensors in tuples, lists and dicts."""
     if hasattr(item, "detach"):
         yield item
     elif isinstance(item, list | tuple):
         for part in item:
-            yield from _tensors(part)
+            yield from tensors_in(part)
     elif isinstance(item, Mapping):
         for part in item.values():
-            yield from _tensors(part)
+            yield from tensors_in(part)
 
 
 def copied(item: Any) -> Any:

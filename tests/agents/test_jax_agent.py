@@ -17,6 +17,7 @@ pytest.importorskip("flax")
 import jax.numpy as jnp  # noqa: E402
 
 from tests.agents import jax_networks  # noqa: E402
+from tests.agents.test_linear_prefix import difference, gradients  # noqa: E402
 
 SHAPE = (16, 16, 3)
 
@@ -118,3 +119,69 @@ def test_a_page_of_a_flax_agent(network: Any, observations: np.ndarray, tmp_path
 def test_unusable_functions_are_rejected(apply: Any, words: str) -> None:
     with pytest.raises(OptionError, match=words):
         rl_clarity.JaxAgent(apply, {}, SHAPE)
+
+
+LINEAR: dict[str, tuple[Any, str | None, str | None]] = {
+    # what follows the ReLU, and the last operation of its linear prefix, for paths from 0 and from elsewhere
+    "dense": (lambda x, w: x @ w, "dense", "dense"),
+    "dense bias": (lambda x, w: x @ w + w[0], "add", "add"),
+    "normalization dense": (lambda x, w: ((x - 0.5) / jnp.sqrt(w[0] ** 2 + 1)) @ w + w[0], "add", "add"),
+    "relu dense": (lambda x, w: jax.nn.relu(x) @ w, "dense", None),
+    "offset relu dense": (lambda x, w: jax.nn.relu(x + 0.5) @ w, None, None),
+    "shifted relu dense": (lambda x, w: shifted(x) @ w, None, None),
+    "max dense": (lambda x, w: jnp.maximum(x, 0.0) @ w, "dense", None),
+    "dense relu dense": (lambda x, w: jax.nn.relu(x @ w) @ w, "dense", "dense"),
+    "inverse dense": (lambda x, w: (1 / (x + 1)) @ w, None, None),
+    "sigmoid dense": (lambda x, w: jax.nn.sigmoid(x) @ w, None, None),
+    "skip": (lambda x, w: x + x @ w, None, None),
+    "mask": (lambda x, w: (x @ w) * (x > 0.3), None, None),
+    "square": (lambda x, w: jnp.einsum("bi,bi,ij->bj", x, x, w), None, None),
+    "bfloat16": (lambda x, w: (x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)).astype(jnp.float32), None, None),
+}
+
+
+def shifted(x: Any) -> Any:
+    def relu(x: Any) -> Any:
+        return jnp.maximum(x, 0) - 0.1
+
+    return jax.jit(relu)(x)
+
+
+@pytest.mark.parametrize("from_zero", [True, False])
+@pytest.mark.parametrize("follows", LINEAR)
+def test_linear_prefixes(follows: str, from_zero: bool, observations: np.ndarray) -> None:
+    function, *expected = LINEAR[follows]
+    rng = np.random.default_rng(0)
+    first, weights, heads = (rng.normal(0, 0.1, shape).astype(np.float32) for shape in ((768, 8), (8, 8), (8, 5)))
+
+    def apply(_: Any, x: Any) -> Any:
+        x = function(jax.nn.relu(x.reshape(len(x), -1) @ first - 0.1), jnp.asarray(weights))
+        return jnp.tanh(x) @ heads
+
+    agent: Any = rl_clarity.JaxAgent(apply, {}, SHAPE, gradient_batch_size=16, check=False)
+    site, end = agent.site("relu"), expected[not from_zero]
+    assert (agent._linear_prefix_end(site.name, from_zero) or "none").startswith(end or "none")
+    if end is not None:
+        baseline = None if from_zero else rng.random((1, *site.shape)).astype(np.float32)
+        assert difference(gradients(agent, site.name, baseline=baseline)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "site", "end"),
+    [
+        ("Residual", {}, "Residual/relu_2", "Residual/Dense_0/add"),
+        ("Recurrent", {"initial_state": (np.zeros(8),) * 2}, "input", "Recurrent/Conv_0/add"),
+        ("ChannelsFirst", {"channels_first": True}, "input", "conv2d"),
+    ],
+)
+def test_linear_prefixes_of_networks(name: str, options: dict[str, Any], site: str, end: str) -> None:
+    apply, parameters = jax_networks.initialized(name)
+    agent: Any = rl_clarity.JaxAgent(apply, parameters, (44, 44, 4), gradient_batch_size=16, **options)
+    assert agent._linear_prefix_end(site, True) == end
+    assert difference(gradients(agent, site)) < 1e-5
+
+
+def test_residual_connections_are_no_linear_prefix(network: Any) -> None:
+    agent: Any = rl_clarity.JaxAgent(network[0], network[1], SHAPE)
+    assert agent._linear_prefix_end("Residual/relu", True) is None
+    assert agent._linear_prefix_end("Residual/relu_1", True) == "Residual/Conv_0/add"

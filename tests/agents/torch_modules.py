@@ -63,6 +63,23 @@ class Residual(nn.Module):
         return x + self.conv1(self.relu1(self.conv0(self.relu0(x))))
 
 
+class Impala(nn.Module):
+    """Convolutions, max pooling and residual blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        parts: list[nn.Module] = []
+        for before in (4, 6):
+            parts += [nn.Conv2d(before, 6, 3, padding=1), nn.MaxPool2d(3, 2, 1), Residual(), Residual()]
+        self.body = nn.Sequential(*parts, nn.ReLU(), nn.Flatten(), nn.Linear(6 * 121, 24), nn.ReLU())
+        self.actor, self.critic = nn.Linear(24, 4), nn.Linear(24, 1)
+
+    def forward(self, x: Any) -> Any:
+        x = self.body(x)
+        return self.actor(x), self.critic(x)
+
+
 class Towers(nn.Module):
     """Separate networks for policy and value, with one shared ReLU."""
 
