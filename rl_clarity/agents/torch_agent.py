@@ -233,8 +233,12 @@ class TorchAgent(BatchedAgent):
         if site != INPUT and site not in self._calls:
             return None
         start, observations = None if site == INPUT else self._calls[site][0], self._trial_observations()
-        with self._computing(), _torch().enable_grad():
-            end = linear_prefix_end(self.module, self._trace, start, self._trial_run, observations, from_zero=from_zero)
+        run = self._trial_run
+        try:
+            with self._computing(), _torch().enable_grad():
+                end = linear_prefix_end(self.module, self._trace, start, run, observations, from_zero=from_zero)
+        except Exception:  # a module may be unable to run while its operations are followed
+            return None
         return next((name for name, (call, _) in self._calls.items() if call == end), None)
 
     def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
