@@ -189,7 +189,7 @@ def test_gradients_are_those_at_each_point(follows: str, from_zero: bool, count:
     pair = gradients(agent, SITE, count, baseline=baseline)
     assert pair[0].shape == (2, count, *shape)
     assert np.any(pair[0] != 0) == (follows != "detached")
-    assert np.array_equal(*pair) or difference(pair) < 1e-5
+    assert np.array_equal(pair[0], pair[1]) or difference(pair) < 1e-5
 
 
 def test_a_site_in_place_whose_memory_has_other_readers() -> None:
