@@ -107,9 +107,10 @@ class BatchedTail:
         return self._backend.tensor(self._in_network_unit(padded))
 
     def _prefix_at_zero(self, prefix: LinearPrefix) -> Tensor:
+        """Results of the prefix (1, ...) where the path begins at 0: the same for all observations."""
         if "prefix" not in self._at_zero:
-            result = prefix.results(self._values * 0, *self._bypass)  # the same for all observations
-            self._at_zero["prefix"] = self._backend.array(result)[:1]
+            values = self._values if self._bypass else self._values[:SMALLEST_GRADIENT_BATCH]
+            self._at_zero["prefix"] = self._backend.array(prefix.results(values * 0, *self._bypass))[:1]
         return self._backend.tensor(self._at_zero["prefix"])
 
     def _sum_gradients(

@@ -50,6 +50,13 @@ class Backend:
         raise NotImplementedError
 
     def array(self, tensor: Tensor) -> np.ndarray:
+        """Copy a tensor, or the list of one for each score, from where the network is."""
+        if not isinstance(tensor, list):
+            return self._to_array(tensor)
+        arrays = [self._to_array(one) for one in tensor]
+        return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+
+    def _to_array(self, tensor: Tensor) -> np.ndarray:
         return np.asarray(tensor)
 
     def tensor(self, array: np.ndarray) -> Tensor:
@@ -57,7 +64,7 @@ class Backend:
         return array
 
     def zeros(self, count: int, values: Tensor) -> Tensor:
-        """A `total` to begin with, of `count` scores: zeros (count, *values.shape)."""
+        """A `total` to begin with: zeros (*values.shape) of `count` scores, as one array or a list."""
         return np.zeros((count, *values.shape), np.float32)
 
     @property
@@ -103,9 +110,9 @@ class TensorFlowBackend(Backend):
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                 tape.watch(point)
                 scores = tf.unstack(tf.einsum("bsn,bn->sb", selection, tail(point, *bypass)))
-            zero = tf.UnconnectedGradients.ZERO
-            gradients = tf.stack([tape.gradient(score, point, unconnected_gradients=zero) for score in scores])
-            return total + weight * gradients, tf.stack(scores)
+            zero, weights = tf.UnconnectedGradients.ZERO, weight + tf.zeros_like(scores[0])
+            gradients = [tape.gradient(score, point, weights, zero) for score in scores]
+            return [before + one for before, one in zip(total, gradients, strict=True)], tf.stack(scores)
 
         return self.compile(step)
 
@@ -116,9 +123,14 @@ class TensorFlowBackend(Backend):
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                 tape.watch(values)
                 result = function(values, *bypass)
-            return tf.stack([tape.gradient(result, values, output_gradients=one) for one in tf.unstack(gradients)])
+            return [tape.gradient(result, values, output_gradients=one) for one in gradients]
 
         return self.compile(run)
+
+    def zeros(self, count: int, values: Tensor) -> Tensor:
+        import tensorflow as tf
+
+        return [tf.zeros(values.shape) for _ in range(count)]
 
 
 class JaxBackend(Backend):
@@ -242,9 +254,7 @@ class TorchBackend(Backend):
 
         return run
 
-    def array(self, tensor: Tensor) -> np.ndarray:
-        if isinstance(tensor, list):
-            return np.stack([self.array(part) for part in tensor])
+    def _to_array(self, tensor: Tensor) -> np.ndarray:
         return np.asarray(tensor.detach().cpu().numpy())
 
     def tensor(self, array: np.ndarray) -> Tensor:
