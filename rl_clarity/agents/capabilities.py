@@ -69,9 +69,13 @@ def parameters(agent: Any) -> dict[str, np.ndarray]:
     return dict(agent.parameters()) if has(agent, "parameters") else {}
 
 
-def parallel_calls(agent: Any) -> int:
-    """Number of threads that should call the agent at once: 1 unless it says that it can be called by more."""
-    return int(agent.parallel_calls) if has(agent, "parallel_calls") else 1
+def parallel_calls(agent: Any, threads: int | None = None) -> int:
+    """Number of threads that should call the agent at once: 1 unless it says that it can be called by more.
+
+    It is at most `threads`, if given.
+    """
+    calls = int(agent.parallel_calls) if has(agent, "parallel_calls") else 1
+    return calls if threads is None else min(calls, threads)
 
 
 def before_step(agent: Any, state: State, firsts: np.ndarray) -> State:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.protocol import State
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution import attribute
@@ -86,7 +87,7 @@ def _spread(indices: np.ndarray, count: int) -> np.ndarray:
     return indices[np.linspace(0, len(indices) - 1, min(len(indices), count)).round().astype(int)]
 
 
-def fit_features(subject: Subject, layer: PageLayer, batch: int, calls: int, report: Report) -> LayerFeatures:
+def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, report: Report) -> LayerFeatures:
     """Fit to the attribution of observations spread over all; measure the error on some of them and on others."""
     options, count = subject.options, len(subject.observations.observations)
     chosen, apart = divide_observations(options, count)
@@ -98,6 +99,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, calls: int, rep
     rng = np.random.default_rng(options.seed)
     mean = _mean_activations(subject, layer, chosen, batch) if options.attr_baseline == "mean" else None
     baseline = options.attr_baseline if mean is None else mean
+    calls = parallel_calls(subject.agent, threads)
 
     def explain(part: slice) -> tuple[slice, Attribution]:
         return part, _attribution(subject, layer, chosen[part], baseline)

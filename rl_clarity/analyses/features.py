@@ -240,13 +240,15 @@ def examples_name(options: ExampleOptions, layer: PageLayer) -> str:
 def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     """Fit the layer's reduction, choose its dataset examples, write their images; `load_features` reads the rest."""
     options, files, report = subject.options, subject.files, work.report
-    features = fit_features(subject, layer, min(work.frames, options.batch_size), work.calls, subrange(report, 0, 0.6))
+    features = fit_features(
+        subject, layer, min(work.frames, options.batch_size), work.threads, subrange(report, 0, 0.6)
+    )
     layer = fitted_layer(layer, features)
     reduced = _reduced_activations(subject, layer, features, work.frames, subrange(report, 0.6, 0.8))
     frames = subject.observation_frames()
     names, grids = [], []
     choose = partial(_choose_examples, options)
-    for part in slices(layer.channels, thread_count()):  # few at a time: each is large
+    for part in slices(layer.channels, work.threads):  # few at a time: each is large
         channels = range(part.start, part.stop)
         for channel, (examples, strongest) in zip(
             channels, in_threads(choose, [reduced.get(channel) for channel in channels]), strict=True

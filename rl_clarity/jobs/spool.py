@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-HELD_BYTES = 2**26
+HELD_BYTES = 2**24
 """What is held in memory; more goes to a temporary file."""
 
 

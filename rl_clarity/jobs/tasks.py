@@ -18,6 +18,7 @@ from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.keys import cache_key
 from rl_clarity.progress import Report
+from rl_clarity.threads import thread_count
 
 MAX_FRAMES = 64
 """Frames in a batch at most; also the steps of a trajectory that are stored in one file."""
@@ -48,8 +49,8 @@ class Work:
     """Called with the share that is done, from 0 to 1."""
     results: Results
     """Facts of the tasks that had to be finished before."""
-    calls: int = 1
-    """Threads of this task that should call the agent at once."""
+    threads: int = 1
+    """Threads that the task should use: fewer where others run in parallel."""
 
 
 @dataclass(frozen=True)
@@ -171,21 +172,23 @@ def run_tasks(
     waiting = together + [task for task in waiting if task not in together]
     progress, lock = _Progress(report, [task.size for task in waiting]), threading.Lock()
 
-    def run(index: int, calls: int) -> None:
+    def run(index: int, threads: int) -> None:
         task = waiting[index]
         with lock:
             started(task.name)
         start = time.perf_counter()
-        work = Work(task.batch(memory), progress.of(index), results or {}, calls)
+        work = Work(task.batch(memory), progress.of(index), results or {}, threads)
         _run(task, keys[task.name], work, store, ranks)
         with lock:
             finished(task.name, time.perf_counter() - start)
 
+    threads = thread_count()
     if together:
-        _run_in_threads(lambda index: run(index, 1), len(together), min(task.parallel for task in together), progress)
+        parallel = min(task.parallel for task in together)
+        _run_in_threads(lambda index: run(index, max(1, threads // parallel)), len(together), parallel, progress)
     with ranks.counter() as next_index:
         while (index := len(together) + next_index()) < len(waiting):
-            run(index, waiting[index].parallel)
+            run(index, threads)
     ranks.barrier()
     store.refresh()
     report(1.0)
@@ -238,8 +241,8 @@ def _run_in_threads(run: Callable[[int], None], count: int, threads: int, progre
             run(index)
 
     with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(run_next) for _ in range(threads)]
-        try:
+        try:  # an interrupt may come at any time
+            futures = [pool.submit(run_next) for _ in range(threads)]
             for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                 future.result()
         except BaseException:

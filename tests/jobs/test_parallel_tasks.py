@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity.jobs import SingleProcess, Task, TaskResult, WorkStore, run_tasks
+from rl_clarity.jobs import SingleProcess, Task, TaskResult, WorkStore, run_tasks, tasks
 from rl_clarity.jobs.directory import open_directory
 from rl_clarity.jobs.tasks import Work
 
@@ -37,9 +37,14 @@ class Running:
                 work.report(share)
             with self._lock:
                 self.now -= 1
-            return TaskResult({"calls": work.calls})
+            return TaskResult({"threads": work.threads})
 
         return Task(name, run, 1, size=size, parallel=parallel)
+
+
+@pytest.fixture(autouse=True)
+def _four_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "thread_count", lambda: 4)
 
 
 @pytest.fixture
@@ -49,14 +54,14 @@ def store(tmp_path: Path) -> WorkStore:
 
 def test_tasks_that_say_so_run_in_parallel_and_others_alone(store: WorkStore) -> None:
     running, shares, finished = Running(), list[float](), list[str]()
-    tasks = [running.task("alone/1", 9, parallel=1), *(running.task(f"both/{i}") for i in range(4))]
-    tasks.append(running.task("alone/2", parallel=1))
+    listed = [running.task("alone/1", 9, parallel=1), *(running.task(f"both/{i}") for i in range(4))]
+    listed.append(running.task("alone/2", parallel=1))
     facts = run_tasks(
-        tasks, store, SingleProcess(), shares.append, finished=lambda name, seconds: finished.append(name)
+        listed, store, SingleProcess(), shares.append, finished=lambda name, seconds: finished.append(name)
     )
     assert running.alone == ["alone/1", "alone/2"]
-    assert sorted(finished) == sorted(task.name for task in tasks)
-    assert facts == {task.name: {"calls": 1} for task in tasks}
+    assert sorted(finished) == sorted(task.name for task in listed)
+    assert facts == {task.name: {"threads": 4 if task.parallel == 1 else 2} for task in listed}
     assert shares == sorted(shares)
     assert shares[-1] == 1
 
@@ -65,15 +70,15 @@ def test_several_ranks_run_one_task_each(store: WorkStore) -> None:
     class Ranks(SingleProcess):
         size = 2
 
-    calls = list[int]()
+    threads = list[int]()
 
     def run(work: Work) -> TaskResult:
         assert threading.current_thread() is threading.main_thread()
-        calls.append(work.calls)
+        threads.append(work.threads)
         return TaskResult()
 
     run_tasks([Task(f"a/{i}", run, 1, parallel=2) for i in range(3)], store, Ranks())
-    assert calls == [2, 2, 2]
+    assert threads == [4, 4, 4]
 
 
 def test_an_error_stops_the_others_and_keeps_finished_tasks(store: WorkStore) -> None:
@@ -85,7 +90,7 @@ def test_an_error_stops_the_others_and_keeps_finished_tasks(store: WorkStore) ->
 
     def last(work: Work) -> TaskResult:
         failing.set()
-        for _ in range(10**9):
+        for _ in range(10**6):
             work.report(0.5)  # ends here
         return TaskResult()
 
@@ -96,18 +101,23 @@ def test_an_error_stops_the_others_and_keeps_finished_tasks(store: WorkStore) ->
 
         return Task(name, run, 1, parallel=2)
 
-    tasks = [quick("first"), Task("endless", last, 1, parallel=2), Task("failing", fail, 1, parallel=2), quick("never")]
+    listed = [
+        quick("first"),
+        Task("endless", last, 1, parallel=2),
+        Task("failing", fail, 1, parallel=2),
+        quick("never"),
+    ]
     with pytest.raises(OSError, match="No space"):
-        run_tasks(tasks, store, SingleProcess(), largest_first=False)
+        run_tasks(listed, store, SingleProcess(), largest_first=False)
     assert runs == ["first"]
-    run_tasks([tasks[0], tasks[3]], store, SingleProcess())
+    run_tasks([listed[0], listed[3]], store, SingleProcess())
     assert runs == ["first", "never"]
 
 
 def test_an_interrupt_stops_all(store: WorkStore) -> None:
     def endless(work: Work) -> TaskResult:
         _thread.interrupt_main()  # as Ctrl-C does
-        for _ in range(10**9):
+        for _ in range(10**6):
             work.report(0.5)
         return TaskResult()
 

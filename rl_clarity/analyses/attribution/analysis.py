@@ -191,7 +191,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
         return explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
 
     # Encodes and writes a segment while the next ones are explained.
-    explained = prefetch(explain_segment, range(len(parts)), work.calls)
+    explained = prefetch(explain_segment, range(len(parts)), parallel_calls(subject.agent, work.threads))
     with ThreadPoolExecutor(thread_count()) as pool:
         for segment, (part, attributed) in enumerate(zip(parts, explained, strict=True)):
             encoded = pool.map(partial(_encode, subject, layer, trajectory, segment), attributed.items())
