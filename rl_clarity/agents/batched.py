@@ -16,10 +16,12 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from rl_clarity.agents.applied_edits import AppliedEdits
-from rl_clarity.agents.batched_tail import BatchedTail, LinearPrefix
+from rl_clarity.agents.batched_tail import BatchedTail
 from rl_clarity.agents.capabilities import check_observations, check_state, reset_state
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.editing import Edit
+from rl_clarity.agents.feature_gradients import gradient_of_direction
+from rl_clarity.agents.linear_prefix import LinearPrefix, find_linear_prefix
 from rl_clarity.agents.protocol import Outputs, Score, Site, State, Tensor, Written
 from rl_clarity.agents.recurrence import state_gradients
 from rl_clarity.agents.scores import (
@@ -323,18 +325,7 @@ class BatchedAgent(ABC):
         The value (N,) is the mean over positions of the activations times the image's direction, from the initial
         state; the gradient (N, H, W, C) is with respect to the images. Feature visualization climbs it.
         """
-        name = self.site(layer).name
-        step = self._cached(("direction", name), lambda: self._direction_step(name))
-        values, gradients = [], []
-        for start in range(0, len(images), self.gradient_batch_size):
-            part = np.asarray(images[start : start + self.gradient_batch_size], np.float32)
-            selection = np.asarray(directions[start : start + len(part)], np.float32)[:, None]  # (n, 1, c)
-            total, one = self._backend.zeros(1, part), np.float32(1)
-            others = (*(self.initial_state(len(part)) or ()), *self._edits.replacements(part * 0).values())
-            gradient, value = step(total, np.float32(0), part, one, one, selection, *others)
-            values.append(self._backend.array(value)[0])
-            gradients.append(self._backend.array(gradient)[0])
-        return np.concatenate(values), np.concatenate(gradients)
+        return gradient_of_direction(self, images, layer, directions)
 
     def state_gradients(
         self,
@@ -400,28 +391,7 @@ class BatchedAgent(ABC):
         return self._backend.compile(tail), self._backend.gradient_step(tail)
 
     def _linear_prefix(self, site: str, from_zero: bool) -> LinearPrefix | None:
-        """An edited network is taken to have none."""
-
-        def make() -> LinearPrefix | None:
-            end = None if self._edits else self._linear_prefix_end(site, from_zero)
-            if end is None:
-                return None
-            bypass, backend = self._bypass(site), self._backend
-            section = self._section((site, *bypass), (end,), {})
-
-            def results(*tensors: Tensor) -> Tensor:
-                return section(*tensors)[0]
-
-            after = self._tail((end, site, *bypass))  # with the site's values, so that it is not computed again
-            return LinearPrefix(backend.compile(results), backend.pull_back(results), after)
-
-        prefix: LinearPrefix | None = self._cached(("linear prefix", site, from_zero), make)
-        return prefix
-
-    def _direction_step(self, layer: str) -> GradientStep:
-        section, mean = self._edited(self._inputs, (layer,)), self._backend.mean
-        scale = float(np.float32(255) / self._divisor)
-        return self._backend.gradient_step(lambda images, *others: mean(section(images * scale, *others)[0]))
+        return self._cached(("linear prefix", site, from_zero), lambda: find_linear_prefix(self, site, from_zero))
 
     def _read(
         self, observations: np.ndarray, state: State, written: Mapping[str, np.ndarray], names: Sequence[str]

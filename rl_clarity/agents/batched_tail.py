@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
+from rl_clarity.agents.linear_prefix import LinearPrefix
 from rl_clarity.agents.protocol import Score, Tensor
 from rl_clarity.agents.scores import pad, rows_of_score, select_scores
 from rl_clarity.errors import SamplesError
-
-
-@dataclass(frozen=True)
-class LinearPrefix:
-    """The first operations after a site, which are linear along a straight path of the site's values.
-
-    Their results move along a straight line, too, and their derivative is the same at all points of the path: it is
-    applied once, to the sum of the gradients of what follows.
-    """
-
-    results: Function
-    """From the site's values, and the tensors that bypass it, to the values after the prefix."""
-    pull_back: Function
-    """From gradients with respect to the latter to those with respect to the site's values."""
-    functions: tuple[Function, GradientStep]
-    """The network after the prefix, compiled as the one after the site. The site's values bypass it, too."""
 
 
 class BatchedTail:

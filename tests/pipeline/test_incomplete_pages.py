@@ -14,7 +14,8 @@ from rl_clarity.errors import ClarityError
 from rl_clarity.pages import output
 from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.manifest import section_data
-from tests.browser.conftest import open_page as open_page  # a fixture
+from tests.browser.conftest import open_page as open_page  # fixtures
+from tests.browser.conftest import reused_context as reused_context
 from tests.browser.pages import Visitor
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import read_files
