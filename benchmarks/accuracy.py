@@ -1,4 +1,4 @@
-"""Accuracy of the faster defaults: quadrature rules, and the data that a reduction is fitted to.
+"""Accuracy of the faster defaults: quadrature rules, linear prefixes, and the data that a reduction is fitted to.
 
 python -m benchmarks.accuracy [MODEL ...]     names of shipped agents; default: coinrun
 """
@@ -27,13 +27,15 @@ INTEGRATED = 32
 """Observations whose attribution is integrated by every rule."""
 REFERENCE = ("midpoint", 96)
 RULES = (
-    ("graded-midpoint", 5),
-    ("gauss-legendre", 5),
-    ("midpoint", 5),
-    ("graded-midpoint", 10),
-    ("gauss-legendre", 10),
-    ("riemann", 10),
+    ("graded-midpoint", 5, True),
+    ("graded-midpoint", 5, False),
+    ("gauss-legendre", 5, False),
+    ("midpoint", 5, False),
+    ("graded-midpoint", 10, False),
+    ("gauss-legendre", 10, False),
+    ("riemann", 10, False),
 )
+"""Quadrature rule, points, and whether the linear prefix is computed once."""
 FITTED = 512
 """Observations that a reduction is fitted to, a quarter of all; the defaults are 1,024 of 4,096."""
 HELD_OUT = 256
@@ -49,7 +51,7 @@ def main(names: list[str]) -> None:
         with closing(make(spec, options.num_envs, 0)) as environment:
             samples = collect_observations(agent, environment, count, options.obs_every, np.random.default_rng(0))
         print(f"{name}: value, {INTEGRATED} observations; reference: {REFERENCE[1]} points ({REFERENCE[0]})")
-        print(f"{'layer':8}{'rule':>22}  {'error':>7}  {'gap':>7}   relative, medians")
+        print(f"{'layer':8}{'rule':>22}  {'prefix':>10}  {'error':>7}  {'gap':>7}   relative, medians")
         for layer in rl_clarity.select_layers(agent):
             integration(agent, layer, samples)
         print(f"\n{name}: error of the reduction on {HELD_OUT} other observations")
@@ -64,11 +66,13 @@ def integration(agent: Agent, layer: str, samples: Observations) -> None:
     chosen = np.linspace(0, len(samples.observations) - 1, INTEGRATED).astype(int)
     reference = _attribution(agent, layer, samples, chosen, *REFERENCE).values[0]
     length = np.sqrt(np.square(reference).sum(axis=(1, 2, 3)))
-    for rule, steps in RULES:
-        result = _attribution(agent, layer, samples, chosen, rule, steps)
+    for rule, steps, once in RULES:
+        result = _attribution(agent, layer, samples, chosen, rule, steps, linear_prefix=once)
         error = np.sqrt(np.square(result.values[0] - reference).sum(axis=(1, 2, 3)))
         gap = np.abs(result.completeness_gap[0]) / np.abs(result.scores - result.scores_at_baseline).mean()
-        print(f"{layer:8}{rule:>18} {steps:3}  {np.median(error / length):7.1%}  {np.median(gap):7.1%}", flush=True)
+        prefix = "once" if once else "each point"
+        numbers = f"{np.median(error / length):7.1%}  {np.median(gap):7.1%}"
+        print(f"{layer:8}{rule:>18} {steps:3}  {prefix:>10}  {numbers}", flush=True)
 
 
 def reductions(agent: Agent, layer: str, samples: Observations) -> None:
@@ -84,9 +88,19 @@ def reductions(agent: Agent, layer: str, samples: Observations) -> None:
         print(f"{layer:8}{what:>44}  {reduction.reconstruction_error(others):7.2%}", flush=True)
 
 
-def _attribution(agent: Agent, layer: str, samples: Observations, chosen: np.ndarray, rule: str, steps: int) -> Any:
+def _attribution(
+    agent: Agent,
+    layer: str,
+    samples: Observations,
+    chosen: np.ndarray,
+    rule: str,
+    steps: int,
+    *,
+    linear_prefix: bool = False,
+) -> Any:
     state = None if samples.states is None else tuple(part[chosen] for part in samples.states)
-    return attribute(agent, samples.observations[chosen], layer, steps=steps, quadrature=rule, state=state)
+    frames = samples.observations[chosen]
+    return attribute(agent, frames, layer, steps=steps, quadrature=rule, state=state, linear_prefix=linear_prefix)
 
 
 if __name__ == "__main__":

@@ -83,11 +83,11 @@ def measure(peak: float | None = None) -> dict[str, Any]:
 def _measure_layer(stages: Stages, agent: Any, layer: Any, varied: np.ndarray) -> None:
     costs = multiply_adds(agent.network.model)
     after = operations_after(costs, layer.site.name)
-    steps, rule = OPTIONS.attr_integrate_steps, OPTIONS.attr_quadrature
+    steps, rule, prefix = OPTIONS.attr_integrate_steps, OPTIONS.attr_quadrature, OPTIONS.attr_linear_prefix
     # A point on the path is a forward and a backward pass through the later layers, without gradients of kernels.
     stages.enter(
         f"gradients {layer.name}",
-        lambda: attribute(agent, varied, layer.name, steps=steps, quadrature=rule),
+        lambda: attribute(agent, varied, layer.name, steps=steps, quadrature=rule, linear_prefix=prefix),
         2 * after * steps + sum(costs.values()) + after,
     )
     values = attribute(agent, varied, layer.name, steps=1).values[0]
