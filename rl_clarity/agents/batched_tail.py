@@ -9,7 +9,7 @@ import numpy as np
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.linear_prefix import LinearPrefix
 from rl_clarity.agents.protocol import Score, Tensor
-from rl_clarity.agents.scores import pad, rows_of_score, select_scores
+from rl_clarity.agents.scores import SMALLEST_GRADIENT_BATCH, pad, rows_of_score, select_scores
 from rl_clarity.errors import SamplesError
 
 
@@ -93,7 +93,7 @@ class BatchedTail:
     def _prefix_at_zero(self, prefix: LinearPrefix) -> Tensor:
         """Results of the prefix (1, ...) where the path begins at 0: the same for all observations."""
         if "prefix" not in self._at_zero:
-            values = self._values if self._bypass else self._values[:1]
+            values = self._values if self._bypass else self._values[:SMALLEST_GRADIENT_BATCH]
             self._at_zero["prefix"] = self._backend.array(prefix.results(values * 0, *self._bypass))[:1]
         return self._backend.tensor(self._at_zero["prefix"])
 
@@ -127,7 +127,8 @@ class BatchedTail:
         """Results (B, n) of the heads; those at zero depend on nothing, unless tensors bypass the site."""
         if scale == 0 and not self._bypass:
             if "heads" not in self._at_zero:
-                self._at_zero["heads"] = self._backend.array(self._compute(values[:1] * 0))
+                few = values[:SMALLEST_GRADIENT_BATCH] * 0  # of one row, the last bits depend on the number of threads
+                self._at_zero["heads"] = self._backend.array(self._compute(few))[:1]
             return np.broadcast_to(self._at_zero["heads"], (len(values), self._at_zero["heads"].shape[1]))
         if values is self._values and scale == 1:
             if self._at_observations is None:
