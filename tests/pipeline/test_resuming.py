@@ -167,12 +167,15 @@ def test_killed_twenty_times(tmp_path: Path, small_run: SmallRun) -> None:
         *("--observations.obs-every", "3", "--json"),
     )
 
+    errors = tmp_path / "errors.txt"
+
     def start(name: str) -> subprocess.Popen[bytes]:
         path = tmp_path / f"{name}-checkpoint" / "agent.jd"
         path.parent.mkdir(exist_ok=True)
         shutil.copyfile(small_run.checkpoint, path)
         command = [sys.executable, "-m", "rl_clarity", "run", str(path), str(tmp_path / name), *options]
-        return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with errors.open("a") as file:
+            return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=file)
 
     def progress(name: str) -> int:
         return sum(len(list((tmp_path / folder).rglob("*"))) for folder in (name, f"{name}-checkpoint"))
@@ -191,7 +194,7 @@ def test_killed_twenty_times(tmp_path: Path, small_run: SmallRun) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
         reached.append(progress("killed"))
-    assert start("killed").wait() == 0
+    assert start("killed").wait() == 0, errors.read_text()[-2000:]
     assert len(set(reached)) > KILLS / 3
     assert read_files(tmp_path / "killed") == read_files(tmp_path / "uninterrupted")
     outcomes = [run["outcome"] for run in json.loads((tmp_path / "killed" / "run-log.json").read_text())["runs"]]
