@@ -1,8 +1,8 @@
 """The linear prefix of a PyTorch module after a site, for `LinearPrefix`.
 
-It is read from the operations that PyTorch runs, those between the module's parts and those without a gradient among
-them. Which of them read a tensor is told by the memory that they read, because there are views and changes in place.
-Operations that are not listed here end the prefix.
+It is read from the operations that PyTorch runs, including those between the module's parts and those without a
+gradient. Tensors are identified by their memory, because of views and in-place operations. Operations that are not
+listed here end the prefix.
 
 Import this module only where PyTorch is needed.
 """

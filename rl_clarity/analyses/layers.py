@@ -96,8 +96,8 @@ class ReductionOptions:
     """What attribution is measured against: activations of 0 (`zero-layer`), those at an image of zeros
     (`zero-input`), or their mean over the observations that the reduction is fitted to (`mean`)."""
     attr_linear_prefix: bool = True
-    """Compute the linear operations that follow a layer once, instead of at every point of the path. This takes about
-    half the time, and changes attribution by rounding and by the small constant in L2 pooling."""
+    """Compute the linear operations that follow a layer once, instead of at every point of the path. This is faster,
+    and changes attribution by rounding and by the small constant in L2 pooling."""
 
     def __post_init__(self) -> None:
         check_baseline("attr_baseline", self.attr_baseline)
