@@ -9,7 +9,7 @@ import numpy as np
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.linear_prefix import LinearPrefix
 from rl_clarity.agents.protocol import Score, Tensor
-from rl_clarity.agents.scores import SMALLEST_GRADIENT_BATCH, pad, rows_of_score, select_scores
+from rl_clarity.agents.scores import SMALLEST_BATCH, pad, rows_of_score, select_scores
 from rl_clarity.errors import SamplesError
 
 
@@ -93,8 +93,11 @@ class BatchedTail:
     def _prefix_at_zero(self, prefix: LinearPrefix) -> Tensor:
         """Results of the prefix (1, ...) where the path begins at 0: the same for all observations."""
         if "prefix" not in self._at_zero:
-            values = self._values if self._bypass else self._values[:SMALLEST_GRADIENT_BATCH]
-            self._at_zero["prefix"] = self._backend.array(prefix.results(values * 0, *self._bypass))[:1]
+            zeros = (self._values if self._bypass else self._values[:SMALLEST_BATCH]) * 0
+            results = prefix.results(zeros, *self._bypass)
+            self._at_zero["prefix"] = self._backend.array(results)[:1]
+            if not self._bypass:
+                self._at_zero["heads"] = self._backend.array(prefix.functions[0](results, zeros))[:1]
         return self._backend.tensor(self._at_zero["prefix"])
 
     def _sum_gradients(
@@ -127,7 +130,7 @@ class BatchedTail:
         """Results (B, n) of the heads; those at zero depend on nothing, unless tensors bypass the site."""
         if scale == 0 and not self._bypass:
             if "heads" not in self._at_zero:
-                few = values[:SMALLEST_GRADIENT_BATCH] * 0  # of one row, the last bits depend on the number of threads
+                few = values[:SMALLEST_BATCH] * 0  # of one row, the last bits depend on the number of threads
                 self._at_zero["heads"] = self._backend.array(self._compute(few))[:1]
             return np.broadcast_to(self._at_zero["heads"], (len(values), self._at_zero["heads"].shape[1]))
         if values is self._values and scale == 1:

@@ -109,7 +109,8 @@ class TensorFlowBackend(Backend):
             point = start + scale * values
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                 tape.watch(point)
-                scores = tf.unstack(tf.einsum("bsn,bn->sb", selection, tail(point, *bypass)))
+                # Not tf.einsum, which takes ten times as long for so few numbers.
+                scores = tf.unstack(tf.reduce_sum(selection * tail(point, *bypass)[:, None], axis=-1), axis=1)
             zero, weights = tf.UnconnectedGradients.ZERO, weight + tf.zeros_like(scores[0])
             gradients = [tape.gradient(score, point, weights, zero) for score in scores]
             return [before + one for before, one in zip(total, gradients, strict=True)], tf.stack(scores)
