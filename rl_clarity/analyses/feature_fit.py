@@ -95,26 +95,29 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
     error_every = max(1, fitted_on // ERROR_OBSERVATIONS)
     positions = min(math.prod(layer.shape[:2]), max(1, FIT_POSITIONS // fitted_on))
     rows = np.empty((fitted_on, positions, layer.shape[-1]), np.float32)
-    measured, sides = [], np.zeros((2, 2))
+    on_fitted = np.empty((len(range(0, fitted_on, error_every)), *layer.shape), np.float32)
+    sides = np.zeros((2, 2))
     rng = np.random.default_rng(options.seed)
     mean = _mean_activations(subject, layer, chosen, batch) if options.attr_baseline == "mean" else None
     baseline = options.attr_baseline if mean is None else mean
     calls = parallel_calls(subject.agent, threads)
 
-    def explain(part: slice) -> tuple[slice, Attribution]:
-        return part, _attribution(subject, layer, chosen[part], baseline)
+    def explain(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        attribution = _attribution(subject, layer, observations, baseline)
+        return attribution.values[0], _sides(attribution)  # without the activations, which take as much memory
 
-    for part, attribution in prefetch(explain, slices(fitted_on, batch), calls):
-        values = attribution.values[0]
+    parts = list(slices(fitted_on, batch))
+    explained = prefetch(explain, (chosen[part] for part in parts), calls)
+    for part, (values, both) in zip(parts, explained, strict=True):
         rows[part] = _some_positions(values, positions, rng)
-        measured.append(values[-part.start % error_every :: error_every].copy())  # a view would keep all values
-        sides += _sides(attribution)
+        on_fitted[math.ceil(part.start / error_every) : math.ceil(part.stop / error_every)] = values[
+            -part.start % error_every :: error_every
+        ]
+        sides += both
         report(part.stop / (fitted_on + len(held_out)))
-    on_fitted = np.concatenate(measured)
     on_others = None
     if len(held_out):
-        parts = [_attribution(subject, layer, held_out[part], baseline) for part in slices(len(held_out), batch)]
-        on_others = np.concatenate([part.values[0] for part in parts])
+        on_others = np.concatenate([explain(held_out[part])[0] for part in slices(len(held_out), batch)])
     judged = on_fitted if on_others is None else on_others
     sample = _some_positions(judged, COVERAGE_POSITIONS // len(judged), rng)
     reduction = fit_reduction(rows, options, layer.channels, sample)
