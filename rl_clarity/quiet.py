@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib.util
 import os
 import sys
@@ -52,6 +54,8 @@ def import_keras() -> None:
             import tensorflow as tf
 
             tf.get_logger().setLevel("ERROR")  # it warns of each new batch size
+    # Otherwise the interpreter looks for garbage among the framework's objects as it exits, which takes a second.
+    atexit.register(gc.freeze)
 
 
 @contextmanager

@@ -78,6 +78,8 @@ class EnvironmentKind:
     """Name of an environment, for messages."""
     imports_modules: bool = True
     """Whether a name such as `module:Name-v0` imports a module."""
+    thread_safe: bool = False
+    """Whether environments behave the same while others are stepped in another thread."""
 
     def option_names(self) -> tuple[str, ...]:
         """Names of the options that are read from metadata."""

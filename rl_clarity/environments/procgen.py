@@ -137,7 +137,9 @@ def parse_name(name: str) -> str:
     return check_name("Procgen game", _GYM_ID.sub(r"\1", name.lower()), GAMES, note)
 
 
-KIND = EnvironmentKind(make, ProcgenOptions, (64, 64, 3), check=parse_name, example="coinrun", imports_modules=False)
+KIND = EnvironmentKind(
+    make, ProcgenOptions, (64, 64, 3), check=parse_name, example="coinrun", imports_modules=False, thread_safe=True
+)
 
 
 class ProcgenEnvironment:

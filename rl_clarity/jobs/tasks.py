@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from rl_clarity.errors import ClarityError
 from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.keys import cache_key
+from rl_clarity.parallel import SharedProgress, StoppedError, run_in_threads
 from rl_clarity.progress import Report
 from rl_clarity.threads import thread_count
 
@@ -170,7 +170,7 @@ def run_tasks(
         waiting.sort(key=lambda task: -task.size)
     together = [task for task in waiting if task.parallel > 1] if ranks.size == 1 else []
     waiting = together + [task for task in waiting if task not in together]
-    progress, lock = _Progress(report, [task.size for task in waiting]), threading.Lock()
+    progress, lock = SharedProgress(report, [task.size for task in waiting]), threading.Lock()
 
     def run(index: int, threads: int) -> None:
         task = waiting[index]
@@ -185,7 +185,7 @@ def run_tasks(
     threads = thread_count()
     if together:
         parallel = min(task.parallel for task in together)
-        _run_in_threads(lambda index: run(index, max(1, threads // parallel)), len(together), parallel, progress)
+        run_in_threads(lambda index: run(index, max(1, threads // parallel)), len(together), parallel, progress)
     with ranks.counter() as next_index:
         while (index := len(together) + next_index()) < len(waiting):
             run(index, threads)
@@ -201,55 +201,6 @@ def run_tasks(
     return facts
 
 
-class _Progress:
-    """The share of all tasks that is done: those listed before one that has started count as done by other ranks."""
-
-    def __init__(self, report: Report, sizes: Sequence[float]) -> None:
-        self._report, self._sizes = report, sizes
-        self._lock, self._left, self._begun = threading.Lock(), dict[int, float](), 0
-        self._stopped = False
-
-    def of(self, index: int) -> Report:
-        """The report of one task, which raises _StoppedError after `stop`."""
-
-        def update(share: float) -> None:
-            if self._stopped:
-                raise _StoppedError
-            with self._lock:
-                self._begun = max(self._begun, index + 1)
-                self._left[index] = self._sizes[index] * (1 - share)
-                done = sum(self._sizes[: self._begun]) - sum(self._left.values())
-                self._report(done / sum(self._sizes))
-
-        return update
-
-    def stop(self) -> None:
-        """End running tasks at their next report."""
-        self._stopped = True
-
-
-class _StoppedError(Exception):
-    """Another task has failed, or the job is interrupted."""
-
-
-def _run_in_threads(run: Callable[[int], None], count: int, threads: int, progress: _Progress) -> None:
-    """Call `run` for indices below `count` in so many threads; the first error stops all."""
-    indices = iter(range(count))
-
-    def run_next() -> None:
-        for index in indices:
-            run(index)
-
-    with ThreadPoolExecutor(threads) as pool:
-        try:  # an interrupt may come at any time
-            futures = [pool.submit(run_next) for _ in range(threads)]
-            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
-                future.result()
-        except BaseException:
-            progress.stop()
-            raise
-
-
 def _run(task: Task, key: str, work: Work, store: WorkStore, ranks: Communicator) -> None:
     try:
         work.report(0.0)
@@ -257,7 +208,7 @@ def _run(task: Task, key: str, work: Work, store: WorkStore, ranks: Communicator
         result = task.run(work)
         store.enter(task.name, key, result.facts, result.files)
         work.report(1.0)
-    except _StoppedError:
+    except StoppedError:
         raise
     except BaseException as error:
         ranks.fail(error, task.name)

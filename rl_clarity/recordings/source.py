@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from rl_clarity import environments, formats
+from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
@@ -24,7 +25,8 @@ from rl_clarity.files import write_atomically
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs import Communicator
 from rl_clarity.keys import cache_key, code_version
-from rl_clarity.progress import counted, progress_bar
+from rl_clarity.parallel import SharedProgress, run_in_threads
+from rl_clarity.progress import Report, counted, progress_bar
 from rl_clarity.quiet import import_keras
 from rl_clarity.recordings.arrays import check_observations, check_trajectories, samples_key
 from rl_clarity.recordings.equivalence import find_equivalent_actions
@@ -271,10 +273,18 @@ def _saved_key(folder: Path) -> str | None:
 def _collect(source: Source, spec: EnvironmentSpec) -> None:
     paths, plan = source.paths, source.plan
     trajectories_key, observations_key = _saved_keys(paths)
+    missing: list[tuple[Callable[[Source, EnvironmentSpec, Report], None], int]] = []
     if trajectories_key != source.trajectories_key:
-        _collect_trajectories(source, spec)
+        missing.append((_collect_trajectories, plan.trajectories.num_envs * plan.trajectories.num_steps))
     if observations_key != source.observations_key:
-        _collect_observations(source, spec)
+        extra = plan.observations
+        missing.append((_collect_observations, extra.num_envs * extra.num_obs * extra.obs_every))
+    with progress_bar("Collecting samples") as report:
+        progress = SharedProgress(report, [steps for _, steps in missing])
+        # Both at once where possible: an agent that plays leaves cores idle between its steps.
+        safe = environments.KINDS.get(spec.kind).thread_safe
+        threads = min(len(missing), parallel_calls(source.agent)) if safe else 1
+        run_in_threads(lambda i: missing[i][0](source, spec, progress.of(i)), len(missing), max(1, threads), progress)
     _save_model(source)
     facts = load_facts(paths.trajectories)
     actions = {name: facts.get(name) for name in ("action_combos", "equivalent_actions")}
@@ -292,10 +302,10 @@ def _save_model(source: Source) -> None:
         raise SamplesError(f"cannot save the agent to {model} ({error.strerror or error}); use another path") from error
 
 
-def _collect_trajectories(source: Source, spec: EnvironmentSpec) -> None:
+def _collect_trajectories(source: Source, spec: EnvironmentSpec, report: Report) -> None:
     options, seed = source.plan.trajectories, source.plan.seed
     rng, trials = (np.random.default_rng([seed, stream]) for stream in (0, 2))  # independent; 1 is of observations
-    with _collecting(source, spec, "trajectories", options.num_envs, seed) as (environment, writer, kwargs):
+    with _collecting(source, spec, "trajectories", options.num_envs, seed, report) as (environment, writer, kwargs):
         trajectories = collect_trajectories(source.agent, environment, options.num_steps, rng, **kwargs)
         facts = {
             "action_combos": [list(combo) for combo in environment.action_combos],
@@ -304,12 +314,12 @@ def _collect_trajectories(source: Source, spec: EnvironmentSpec) -> None:
         writer.commit(trajectories, {"key": source.trajectories_key, **facts})
 
 
-def _collect_observations(source: Source, spec: EnvironmentSpec) -> None:
+def _collect_observations(source: Source, spec: EnvironmentSpec, report: Report) -> None:
     options, seed = source.plan.observations, source.plan.seed
     rng = np.random.default_rng([seed, 1])
     # Different levels: trajectories use one seed each, from plan.seed on.
     seed += source.plan.trajectories.num_envs
-    with _collecting(source, spec, "observations", options.num_envs, seed) as (environment, writer, kwargs):
+    with _collecting(source, spec, "observations", options.num_envs, seed, report) as (environment, writer, kwargs):
         observations = collect_observations(
             source.observer, environment, options.num_obs, options.obs_every, rng, **kwargs
         )
@@ -318,13 +328,12 @@ def _collect_observations(source: Source, spec: EnvironmentSpec) -> None:
 
 @contextmanager
 def _collecting(
-    source: Source, spec: EnvironmentSpec, kind: str, num_envs: int, seed: int
+    source: Source, spec: EnvironmentSpec, kind: str, num_envs: int, seed: int, report: Report
 ) -> Iterator[tuple[VectorEnvironment, SamplesWriter, dict[str, Any]]]:
-    """Open environment, writer and progress bar; yield the first two, and common arguments for collecting samples."""
+    """Open environment and writer; yield them, and common arguments for collecting samples."""
     full_resolution = source.plan.full_resolution
     with (
         closing(make(spec, num_envs, seed, full_resolution=full_resolution)) as environment,
-        progress_bar(f"Collecting {kind}") as report,
         SamplesWriter(getattr(source.paths, kind)) as writer,
     ):
         arguments = {"full_resolution": full_resolution, "store": writer.store, "progress": counted(report)}

@@ -270,8 +270,8 @@ def test_other_samples_make_another_page(run: Run, checkpoint_copy: Path, small_
 def test_samples_that_another_run_has_replaced(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collect = source._collect_observations
 
-    def collect_others(this: source.Source, spec: Any) -> None:
-        collect(replace(this, observations_key="another key"), spec)
+    def collect_others(this: source.Source, *arguments: Any) -> None:
+        collect(replace(this, observations_key="another key"), *arguments)
 
     monkeypatch.setattr(source, "_collect_observations", collect_others)
     with pytest.raises(SamplesError, match="another run has replaced the samples"):
