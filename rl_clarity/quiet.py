@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from rl_clarity.errors import DependencyError
+from rl_clarity.threads import limit_heaps
 
 BACKENDS = ("tensorflow", "jax", "torch")
 """Backends of Keras, which are named like their packages, in order of preference."""
@@ -44,6 +45,7 @@ def import_keras() -> None:
     if "keras" in sys.modules:
         return
     _check_address_space(keras_backend())
+    limit_heaps()
     # Both variables are read once, while these packages are imported and run their first operation.
     variables = {"KERAS_BACKEND": keras_backend(), "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3")}
     with environment_variables(variables), _held_back():

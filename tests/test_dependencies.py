@@ -189,9 +189,10 @@ def test_a_missing_backend_is_an_error(
         quiet.keras_backend()
 
 
-def test_importing_keras_does_not_change_environment_variables() -> None:
+def test_importing_keras_does_not_change_environment_variables_or_delay_the_exit() -> None:
     program = """
-import os
+import atexit, gc, os, sys
+atexit.register(lambda: gc.get_freeze_count() > 100_000 or print("garbage is collected at exit", file=sys.stderr))
 before = dict(os.environ)
 from rl_clarity.quiet import import_keras
 import_keras()

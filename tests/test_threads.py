@@ -115,3 +115,23 @@ def test_the_number_of_threads_does_not_depend_on_other_threads() -> None:
         with threads.single_threaded:
             assert threads.thread_count() == before
     assert threads.thread_count() == before
+
+
+def test_heaps_are_limited_where_the_c_library_has_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int]] = []
+
+    class Library:
+        def __init__(self, name: None) -> None: ...
+
+        def mallopt(self, option: int, value: int) -> None:
+            calls.append((option, value))
+
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    monkeypatch.setattr("ctypes.CDLL", Library)
+    threads.limit_heaps()
+    monkeypatch.delattr(Library, "mallopt")  # as on macOS
+    threads.limit_heaps()
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    threads.limit_heaps()
+    assert calls == [(-8, 6)]

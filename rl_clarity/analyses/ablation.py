@@ -27,7 +27,14 @@ from rl_clarity.analyses.attribution.analysis import (
 )
 from rl_clarity.analyses.attribution.files import read_totals
 from rl_clarity.analyses.features import feature_layers, finished_layer, load_features, reduction_inputs
-from rl_clarity.analyses.layers import MEMORY_HINT, PageLayer, gradient_bytes, sample_frames, task_size
+from rl_clarity.analyses.layers import (
+    MEMORY_HINT,
+    PageLayer,
+    gradient_bytes,
+    parallel_tasks,
+    sample_frames,
+    task_size,
+)
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.files import check_subdirectories, path_in
 from rl_clarity.pages.manifest import ChunkName, Section
@@ -82,7 +89,7 @@ class AblationAnalysis(Analysis):
                     after=(f"features/{layer.name}",),
                     pieces=partial(_pieces, layer, frames),
                     frame_bytes=gradient_bytes(subject.agent, layer.shape, 1),
-                    parallel=parallel_calls(subject.agent),
+                    parallel=parallel_tasks(subject.agent),
                     memory_hint=MEMORY_HINT,
                 )
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from rl_clarity.pages.results import Results, open_results
 from rl_clarity.recordings import source
 from rl_clarity.recordings.rollouts import collect_observations
 from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays, to_arrays
-from rl_clarity.recordings.storage import load_trajectories, save_metadata
+from rl_clarity.recordings.storage import load_observations, load_trajectories, save_metadata
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, read_files, record_environments
 from tests.sample_files import save_samples
 
@@ -54,6 +55,69 @@ def run(checkpoint_copy: Path, tmp_path: Path) -> Run:
         return open_results(page.path)
 
     return generate
+
+
+# --- collecting ---------------------------------------------------------------------------------------------------
+
+
+def record_threads(monkeypatch: pytest.MonkeyPatch, calls: int) -> list[int]:
+    """Let agents be called by so many threads; returns the list of threads that collect samples."""
+    used: list[int] = []
+    for name in ("collect_trajectories", "collect_observations"):
+        collect = getattr(source, name)
+
+        def recorded(*arguments: Any, collect: Any = collect, **options: Any) -> Any:
+            used.append(threading.get_ident())
+            return collect(*arguments, **options)
+
+        monkeypatch.setattr(source, name, recorded)
+    monkeypatch.setattr(source, "parallel_calls", lambda agent: calls)
+    return used
+
+
+def test_samples_that_are_collected_at_once_are_the_same(
+    run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, samples = checkpoint_copy.parent / "rl-clarity", []
+    for calls in (1, 2):
+        with monkeypatch.context() as patch:
+            used = record_threads(patch, calls)
+            run(f"page-{calls}")
+        assert len(set(used)) == calls
+        assert calls > 1 or used[0] == threading.get_ident()
+        parts = load_trajectories(folder / "agent.trajectories"), load_observations(folder / "agent.observations")
+        samples.append([{name: array.tobytes() for name, array in to_arrays(part).items()} for part in parts])
+        shutil.rmtree(folder)
+    assert samples[0] == samples[1]
+
+
+def test_an_error_ends_both_collections_and_leaves_nothing(
+    run: Run, checkpoint_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+    ended = []
+
+    def fail(*arguments: Any, **options: Any) -> Any:
+        begun.wait(60)
+        raise SamplesError("the environment failed")
+
+    def endless(*arguments: Any, progress: Callable[[int, int], None], **options: Any) -> Any:
+        begun.set()
+        try:
+            while True:
+                progress(1, 2)
+        finally:
+            ended.append(True)
+
+    record_threads(monkeypatch, 2)
+    monkeypatch.setattr("rl_clarity.page_builder.PageBuilder._forecast", lambda *arguments: None)
+    monkeypatch.setattr("rl_clarity.pipeline.preview_source", lambda source: None)
+    monkeypatch.setattr(source, "collect_trajectories", fail)
+    monkeypatch.setattr(source, "collect_observations", endless)
+    with pytest.raises(SamplesError, match="the environment failed"):
+        run()
+    assert ended
+    assert not [path for path in checkpoint_copy.parent.rglob("rl-clarity/**/*") if path.is_file()]
 
 
 # --- paths --------------------------------------------------------------------------------------------------------

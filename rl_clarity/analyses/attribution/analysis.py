@@ -39,6 +39,7 @@ from rl_clarity.analyses.layers import (
     gradient_bytes,
     gradient_piece,
     page_layers,
+    parallel_tasks,
     sample_frames,
     task_size,
 )
@@ -111,7 +112,7 @@ class AttributionAnalysis(Analysis):
                     pieces=partial(_pieces, layer, steps),
                     frame_bytes=gradient_bytes(subject.agent, layer.shape, scores),
                     held_bytes=segment,
-                    parallel=parallel_calls(subject.agent),
+                    parallel=parallel_tasks(subject.agent, outputs),
                     memory_hint=MEMORY_HINT,
                 )
 
