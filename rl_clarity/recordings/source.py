@@ -279,11 +279,11 @@ def _collect(source: Source, spec: EnvironmentSpec) -> None:
     if observations_key != source.observations_key:
         extra = plan.observations
         missing.append((_collect_observations, extra.num_envs * extra.num_obs * extra.obs_every))
-    with progress_bar("Collecting samples") as report:
+    # At once where possible: an agent that plays leaves cores idle between its steps.
+    safe = environments.KINDS.get(spec.kind).thread_safe
+    threads = min(len(missing), parallel_calls(source.agent)) if safe else 1
+    with progress_bar("Collecting samples", shown=bool(missing)) as report:
         progress = SharedProgress(report, [steps for _, steps in missing])
-        # Both at once where possible: an agent that plays leaves cores idle between its steps.
-        safe = environments.KINDS.get(spec.kind).thread_safe
-        threads = min(len(missing), parallel_calls(source.agent)) if safe else 1
         run_in_threads(lambda i: missing[i][0](source, spec, progress.of(i)), len(missing), max(1, threads), progress)
     _save_model(source)
     facts = load_facts(paths.trajectories)
