@@ -70,7 +70,7 @@ class AblationAnalysis(Analysis):
         if options.ablation_every is None:
             return
         count, steps = subject.trajectories.actions.shape
-        frames = len(range(0, steps, options.ablation_every))
+        frames, outputs = len(range(0, steps, options.ablation_every)), len(attributed_outputs(subject))
         for layer in feature_layers(subject):
             for trajectory in range(count):
                 yield self.task(
@@ -89,7 +89,7 @@ class AblationAnalysis(Analysis):
                     after=(f"features/{layer.name}",),
                     pieces=partial(_pieces, layer, frames),
                     frame_bytes=gradient_bytes(subject.agent, layer.shape, 1),
-                    parallel=parallel_tasks(subject.agent),
+                    parallel=parallel_tasks(subject.agent, outputs),
                     memory_hint=MEMORY_HINT,
                 )
 

@@ -180,10 +180,11 @@ def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:
     return parallel_calls(agent) * 4 * (6 * scores * math.prod(shape) + sum(sizes) // 4 + 2 * max(sizes))
 
 
-def parallel_tasks(agent: Agent, outputs: int = 1) -> int:
-    """Tasks that differentiate or ablate so many outputs, and run at once.
+def parallel_tasks(agent: Agent, outputs: int) -> int:
+    """Tasks that run at once while so many outputs are attributed.
 
-    One more than should call the agent at once, as one of them prepares or writes, where that takes little memory.
+    One more than should call the agent at once, as one of them prepares or writes; not with several outputs, which take
+    much memory.
     """
     calls = parallel_calls(agent)
     return calls + 1 if calls > 1 and outputs == 1 else calls

@@ -331,6 +331,7 @@ def _collecting(
     source: Source, spec: EnvironmentSpec, kind: str, num_envs: int, seed: int, report: Report
 ) -> Iterator[tuple[VectorEnvironment, SamplesWriter, dict[str, Any]]]:
     """Open environment and writer; yield them, and common arguments for collecting samples."""
+    report(0.0)
     full_resolution = source.plan.full_resolution
     with (
         closing(make(spec, num_envs, seed, full_resolution=full_resolution)) as environment,
