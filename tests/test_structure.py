@@ -15,7 +15,7 @@ from rl_clarity import resources
 
 PACKAGE = Path(rl_clarity.__file__).parent
 LAYERS = (
-    ("adam", "errors", "files", "keys", "parsing", "progress", "quiet", "registry", "resources", "threads"),
+    ("adam", "errors", "files", "keys", "parallel", "parsing", "progress", "quiet", "registry", "resources", "threads"),
     ("jobs",),
     ("agents",),
     ("environments",),
