@@ -24,7 +24,7 @@ from rl_clarity.errors import CheckpointError, SamplesError
 from rl_clarity.files import write_atomically
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs import Communicator
-from rl_clarity.keys import cache_key, code_version
+from rl_clarity.keys import cache_key, code_version, to_plain
 from rl_clarity.parallel import SharedProgress, run_in_threads
 from rl_clarity.progress import Report, counted, progress_bar
 from rl_clarity.quiet import import_keras
@@ -98,8 +98,19 @@ class Source:
 
     @property
     def up_to_date(self) -> bool:
-        """Whether saved samples can be used: those of the same agent, options, seed and code."""
-        return self.spec is None or _saved_keys(self.paths) == (self.trajectories_key, self.observations_key)
+        """Whether saved samples can be used: those of the same agent, options, seed and code, with their metadata.
+
+        Metadata are written last: a run that was killed before has left none, or those of earlier samples.
+        """
+        if self.spec is None:
+            return True
+        try:
+            saved = load_metadata(self.paths.metadata)
+        except SamplesError:
+            return False
+        described = to_plain(_description(self.spec, self.plan))
+        keys = self.trajectories_key, self.observations_key
+        return _saved_keys(self.paths) == keys and {name: saved.get(name) for name in described} == described
 
     def load(self) -> Samples:
         """Memory-map the saved samples; raises SamplesError if they are damaged or do not match the agent."""
@@ -288,7 +299,12 @@ def _collect(source: Source, spec: EnvironmentSpec) -> None:
     _save_model(source)
     facts = load_facts(paths.trajectories)
     actions = {name: facts.get(name) for name in ("action_combos", "equivalent_actions")}
-    save_metadata(paths.metadata, {**actions, "environment": asdict(spec), "sampling": asdict(plan)})
+    save_metadata(paths.metadata, {**actions, **_description(spec, plan)})
+
+
+def _description(spec: EnvironmentSpec, plan: SamplingPlan) -> dict[str, Any]:
+    """Metadata of samples that are known before they are collected."""
+    return {"environment": asdict(spec), "sampling": asdict(plan)}
 
 
 def _save_model(source: Source) -> None:

@@ -121,6 +121,22 @@ def test_an_error_ends_both_collections_and_leaves_nothing(
     assert {name.rpartition("/")[2] for name in left} == {".lock"}
 
 
+@pytest.mark.parametrize("left", [None, {"environment": {"name": "another"}}], ids=["none", "of earlier samples"])
+def test_a_run_that_was_killed_before_it_wrote_metadata_is_resumed(
+    run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch, left: dict[str, Any] | None
+) -> None:
+    run()
+    path = checkpoint_copy.parent / "rl-clarity" / "agent.metadata.json"
+    expected = path.read_bytes()
+    path.unlink()
+    if left is not None:
+        save_metadata(path, left)
+    environments = record_environments(monkeypatch)
+    run("resumed")
+    assert path.read_bytes() == expected
+    assert not environments, "the saved samples are not collected again"
+
+
 # --- paths --------------------------------------------------------------------------------------------------------
 
 
