@@ -41,8 +41,9 @@ class StoppedError(Exception):
 
 
 def run_in_threads(run: Callable[[int], None], count: int, threads: int, progress: SharedProgress) -> None:
-    """Call `run` for indices below `count` in so many threads, or in this one; the first error stops all."""
-    if threads == 1:
+    """Call `run` for indices below `count` in at most so many threads, or in this one; the first error stops all."""
+    threads = min(threads, count)
+    if threads < 2:
         for index in range(count):
             run(index)
         return

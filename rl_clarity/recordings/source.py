@@ -291,11 +291,10 @@ def _collect(source: Source, spec: EnvironmentSpec) -> None:
         extra = plan.observations
         missing.append((_collect_observations, extra.num_envs * extra.num_obs * extra.obs_every))
     # At once where possible: an agent that plays leaves cores idle between its steps.
-    safe = environments.KINDS.get(spec.kind).thread_safe
-    threads = min(len(missing), parallel_calls(source.agent)) if safe else 1
+    threads = parallel_calls(source.agent) if environments.KINDS.get(spec.kind).thread_safe else 1
     with progress_bar("Collecting samples", shown=bool(missing)) as report:
         progress = SharedProgress(report, [steps for _, steps in missing])
-        run_in_threads(lambda i: missing[i][0](source, spec, progress.of(i)), len(missing), max(1, threads), progress)
+        run_in_threads(lambda i: missing[i][0](source, spec, progress.of(i)), len(missing), threads, progress)
     _save_model(source)
     facts = load_facts(paths.trajectories)
     actions = {name: facts.get(name) for name in ("action_combos", "equivalent_actions")}
