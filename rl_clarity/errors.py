@@ -61,6 +61,18 @@ def exit_code(error: BaseException) -> int:
     return FAILED
 
 
+def describe_error(error: Exception) -> str:
+    """Return one line about the failure of one item among several, which is shown with it while the others go on.
+
+    An error that is not a `ClarityError` may be a defect of the program: its type is part of the line.
+    """
+    if isinstance(error, ClarityError):
+        return error.message
+    if isinstance(error, OSError):
+        return ClarityError(f"{error.filename or 'input or output'}: {error.strerror or error}").message
+    return ClarityError(f"unexpected error: {type(error).__name__}: {' '.join(str(error).split())}").message
+
+
 def printable(text: str, keep: str = "") -> str:
     """Escape the characters that a terminal does not show as they are, except those in `keep`.
 

@@ -1,7 +1,8 @@
 """Names that users may add to: analyses, formats, networks, environment kinds, quadrature rules.
 
 An entry is an object, or a string `module:attribute` that is imported when the entry is first used. Installed packages
-add entries through entry points of the registry's group; programs and notebooks call `register`.
+add entries through entry points of the registry's group (plug-ins); programs and notebooks call `register`. Listing
+names imports nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import functools
 import hashlib
 import sys
 import types
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -43,16 +45,18 @@ class Registry(Generic[T]):
         self._builtin = dict(builtin)
         self._registered: dict[str, str | T] = {}
         self._loaded: dict[str, T] = {}
+        self._broken: set[str] = set()
+        """Names of entries whose failure `find` has reported."""
 
     def register(self, name: str, value: str | T) -> None:
         """Add an entry, or replace one; `value` is the object, or `module:attribute`."""
         self._registered[name] = value
-        self._loaded.pop(name, None)
+        self._forget(name)
 
     def unregister(self, name: str) -> None:
         """Remove what `register` added; a built-in entry of the same name is back."""
         self._registered.pop(name, None)
-        self._loaded.pop(name, None)
+        self._forget(name)
 
     def get(self, name: str) -> T:
         """Return the object of an entry; raises the registry's error for an unknown name or a broken plug-in."""
@@ -60,9 +64,28 @@ class Registry(Generic[T]):
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 
+    def find(self, name: str) -> T | None:
+        """Return the object of an entry; None for an unknown name, and for an entry that cannot be loaded.
+
+        The latter is reported once, in a warning: nobody may have asked for it by name.
+        """
+        if name in self._broken or name not in self:
+            return None
+        try:
+            return self.get(name)
+        except self._error as error:
+            self._broken.add(name)
+            warnings.warn(f"{error}; it is left out", RuntimeWarning, stacklevel=2)
+            return None
+
     def names(self) -> tuple[str, ...]:
-        """Names of all entries, built-in ones first; nothing is imported."""
-        return tuple(dict.fromkeys((*self._builtin, *self._registered, *(point.name for point in self._plugins()))))
+        """Names of all entries: built-in ones, those that `register` added, plug-ins."""
+        return tuple(dict.fromkeys((*self._builtin, *self._registered, *self.plugins())))
+
+    def plugins(self) -> tuple[str, ...]:
+        """Names of the entries of installed packages."""
+        known = {*self._builtin, *self._registered}
+        return tuple(point.name for point in self._entry_points() if point.name not in known)
 
     def added(self) -> tuple[str, ...]:
         """Names of the entries that are not built-in."""
@@ -84,10 +107,14 @@ class Registry(Generic[T]):
             return ""
         return source_hash(self.get(name))
 
+    def _forget(self, name: str) -> None:
+        self._loaded.pop(name, None)
+        self._broken.discard(name)
+
     def _load(self, name: str) -> T:
         value = self._registered.get(name, self._builtin.get(name))
         if value is None:
-            plugin = next((point for point in self._plugins() if point.name == name), None)
+            plugin = next((point for point in self._entry_points() if point.name == name), None)
             if plugin is None:
                 raise self._error(self._unknown(name))
         elif isinstance(value, str):
@@ -96,7 +123,9 @@ class Registry(Generic[T]):
             return value
         try:
             return cast(T, plugin.load())
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a module can end in SystemExit, too
             if name in self._builtin and name not in self._registered:
                 raise
             raise self._error(
@@ -104,7 +133,7 @@ class Registry(Generic[T]):
                 "update or uninstall the package that provides it"
             ) from error
 
-    def _plugins(self) -> Iterable[EntryPoint]:
+    def _entry_points(self) -> Iterable[EntryPoint]:
         return _entry_points(self.group, tuple(sys.path))
 
     def _unknown(self, name: str) -> str:

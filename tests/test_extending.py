@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from rl_clarity.cli.pages import Run
 from rl_clarity.errors import OptionError
 from tests.fakes import TinyAgent
 from tests.pipeline.small import record_tasks
+from tests.plugins import install
 
 OCCLUSION = '''
 """Occlusion: how much the value falls when a patch of the observation is covered."""
@@ -97,16 +97,9 @@ class Occlusion(Analysis):
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of an installed package with one module and one line of entry points."""
-    folder = tmp_path / "site"
-    info = folder / "my_plugin-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-plugin\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[rl_clarity.analyses]\nocclusion = my_occlusion:Occlusion\n")
-    (folder / "my_occlusion.py").write_text(OCCLUSION)
-    monkeypatch.syspath_prepend(str(folder))
-    yield folder
+    entry = "rl_clarity.analyses: occlusion = my_occlusion:Occlusion"
+    yield install(tmp_path / "site", monkeypatch, entry, OCCLUSION).parent
     ANALYSES.unregister("occlusion")
-    sys.modules.pop("my_occlusion", None)
 
 
 @pytest.fixture

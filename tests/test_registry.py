@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 import rl_clarity
 from rl_clarity.errors import CheckpointError, OptionError
 from rl_clarity.registry import Registry
+from tests.plugins import forget, install
 
 GROUP = "rl_clarity.test_rules"
 
@@ -39,15 +41,11 @@ def source_hash(value: Any) -> str:
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Install a package with a module `outside_rules` and the entry point `outside`."""
-    info = tmp_path / "outside-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\noutside = outside_rules:rule\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    file = install(tmp_path / "site", monkeypatch, f"{GROUP}: outside = outside_rules:rule", "")
 
     def write(text: str) -> None:
-        (tmp_path / "outside_rules.py").write_text(text)
-        monkeypatch.delitem(sys.modules, "outside_rules", raising=False)
+        file.write_text(text)
+        forget(monkeypatch, file)
 
     return write
 
@@ -85,11 +83,39 @@ class TestEntries:
         assert "outside" in entries
         assert entries.get("outside")() == 5
 
-    def test_plugins_that_cannot_be_imported(self, plugin: Callable[[str], None]) -> None:
-        plugin("import no_such_module\n")
-        message = r"^the rule 'outside' \(outside_rules:rule\) cannot be loaded: ModuleNotFoundError: .*; update"
-        with pytest.raises(OptionError, match=message):
-            make_registry().get("outside")
+    @pytest.mark.parametrize(
+        ("source", "error"),
+        [
+            ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+            ("import sys; sys.exit(3)", "SystemExit: 3"),
+            ("class Stopped(BaseException): pass\nraise Stopped('why')", "Stopped: why"),
+            ("", "AttributeError: module 'outside_rules' has no attribute 'rule'"),
+        ],
+    )
+    def test_plugins_that_cannot_be_imported(self, plugin: Callable[[str], None], source: str, error: str) -> None:
+        plugin(source)
+        entries = make_registry()
+        message = f"the rule 'outside' (outside_rules:rule) cannot be loaded: {error}; update"
+        with pytest.raises(OptionError, match=f"^{re.escape(message)}"):
+            entries.get("outside")
+        with pytest.warns(RuntimeWarning, match=f"^{re.escape(message)}.*; it is left out$") as warned:
+            assert [entries.find("outside") for _ in range(2)] == [None, None]
+        assert len(warned) == 1
+
+    def test_an_interrupted_import_of_a_plugin_ends_the_program(self, plugin: Callable[[str], None]) -> None:
+        plugin("raise KeyboardInterrupt")
+        with pytest.raises(KeyboardInterrupt):
+            make_registry().find("outside")
+
+    def test_finding_imports_nothing_but_the_entry_itself(self, plugin: Callable[[str], None]) -> None:
+        plugin("raise SystemExit")
+        entries = make_registry()
+        assert entries.find("sqrt") is not None
+        assert entries.find("cubic") is None
+        assert entries.plugins() == ("outside",)
+        entries.register("outside", "math:exp")
+        assert entries.plugins() == ()
+        assert entries.find("outside") is not None
 
 
 class TestSource:

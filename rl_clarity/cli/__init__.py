@@ -18,7 +18,7 @@ from typing import Any
 
 import rl_clarity
 from rl_clarity.cli.arguments import PROGRAM, parse_arguments
-from rl_clarity.errors import FAILED, ClarityError, Terminated, exit_code, printable
+from rl_clarity.errors import FAILED, ClarityError, Terminated, describe_error, exit_code, printable
 from rl_clarity.jobs import communicator
 from rl_clarity.keys import to_plain
 
@@ -61,8 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError):  # those of commands are reported there
             _discard_output()
             return _fail(f"standard output: {error.strerror or error}")
-        what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        return _fail(f"unexpected error: {what} (the same command with --debug shows the traceback)")
+        return _fail(f"{describe_error(error)} (the same command with --debug shows the traceback)")
 
 
 def _main(words: Sequence[str]) -> int:
@@ -82,7 +81,7 @@ def _main(words: Sequence[str]) -> int:
     except OSError as error:
         if _is_memory_error(error):
             raise
-        return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
+        return _fail(describe_error(error))
     except KeyboardInterrupt as error:
         if command.resumable and not getattr(command, "dry_run", False):
             error.args = ("the same command resumes it",)

@@ -216,7 +216,7 @@ def set_untrusted_aside(metadata: Mapping[str, Any], *, trusted: Collection[str]
     Args:
         trusted: names of the metadata that are the caller's
     """
-    kind = KINDS.get(_kind(metadata)) if _kind(metadata) in KINDS else None
+    kind = KINDS.find(_kind(metadata))
     names = set()
     if kind is None or kind.imports_modules:
         names = {name for name in NAMES if ":" in str(metadata.get(name))}
@@ -244,15 +244,16 @@ def _check_trusted(metadata: Mapping[str, Any], names: Collection[str]) -> None:
 
 def frame_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int] | None:
     """(H, W, C) of one frame in the environments of this metadata; None if their kind does not determine it."""
-    kind = metadata.get("env_kind")
-    return KINDS.get(kind).frame_shape if isinstance(kind, str) and kind in KINDS else None
+    name = metadata.get("env_kind")
+    kind = KINDS.find(name) if isinstance(name, str) else None
+    return None if kind is None else kind.frame_shape
 
 
 def option_names(metadata: Mapping[str, Any]) -> set[str]:
     """Names of options that metadata may have: those of the built-in kinds, and of the metadata's own kind."""
     added, kind = KINDS.added(), metadata.get("env_kind")
-    kinds = [name for name in KINDS if name not in added or name == kind]
-    return {*_names(CommonOptions), *(name for kind in kinds for name in KINDS.get(kind).option_names())}
+    kinds = [KINDS.find(name) for name in KINDS if name not in added or name == kind]
+    return {*_names(CommonOptions), *(name for kind in kinds if kind is not None for name in kind.option_names())}
 
 
 def source_key(spec: EnvironmentSpec) -> str:

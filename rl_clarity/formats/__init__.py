@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import lzma
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.environments import option_names, set_untrusted_aside
-from rl_clarity.errors import CheckpointError, ClarityError, OptionError
+from rl_clarity.errors import CheckpointError, ClarityError, OptionError, describe_error
 from rl_clarity.formats.advice import check_file, pickled_object, unknown
 from rl_clarity.formats.architectures import ARCHITECTURES
 from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format
@@ -46,13 +47,35 @@ def read(path: str | Path, **metadata: Any) -> Checkpoint:
     with _with_path(path):
         check_file(path)
         file = CheckpointFile(path)
-        names = sorted(FORMATS, key=lambda name: name == "baselines")  # whose files have no mark of their own
-        for name in names:
-            if FORMATS.get(name).recognize(file):
-                checkpoint = FORMATS.get(name).read(file)
-                combined = combine_metadata(checkpoint.metadata, metadata, option_names)
-                return dataclasses.replace(checkpoint, metadata=set_untrusted_aside(combined, trusted=metadata))
-        raise CheckpointError(unknown(file, [FORMATS.get(name).description for name in FORMATS]))
+        checkpoint = _read(file)
+        combined = combine_metadata(checkpoint.metadata, metadata, option_names)
+        return dataclasses.replace(checkpoint, metadata=set_untrusted_aside(combined, trusted=metadata))
+
+
+def _read(file: CheckpointFile) -> Checkpoint:
+    """Read a file with the first format that recognizes it."""
+    plugins = FORMATS.plugins()
+    # Plug-ins are last, so that none is imported for files of other formats; `baselines` is just before them, because
+    # its files have no mark of their own.
+    names = sorted(FORMATS, key=lambda name: (name in plugins, name == "baselines"))
+    for name in names:
+        if _recognizes(name, file):
+            return FORMATS.get(name).read(file)
+    descriptions = (getattr(FORMATS.find(name), "description", None) for name in names)
+    raise CheckpointError(unknown(file, [text for text in descriptions if text]))
+
+
+def _recognizes(name: str, file: CheckpointFile) -> bool:
+    """Whether a format recognizes a file. One of a plug-in that fails does not: the file may be of another format."""
+    try:
+        format_ = FORMATS.find(name)
+        return format_ is not None and format_.recognize(file)
+    except Exception as error:
+        if name not in FORMATS.plugins():
+            raise
+        reason = f"the checkpoint format {name!r} of an installed package failed: {describe_error(error)}"
+        warnings.warn(f"{file.path}: {reason}", RuntimeWarning, stacklevel=2)
+        return False
 
 
 def build_agent(checkpoint: Checkpoint, check: Any = None, dtype_policy: str | None = None) -> Agent:

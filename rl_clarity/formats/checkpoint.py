@@ -154,4 +154,5 @@ FORMATS: Registry[Format] = Registry(
     noun="checkpoint format",
     error=CheckpointError,
 )
-"""The first format that recognizes a file reads it; added formats are asked before `baselines`, which is the last."""
+"""The first format that recognizes a file reads it: of the built-in ones, those that a program registered, `baselines`,
+and those of installed packages, in this order."""
