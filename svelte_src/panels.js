@@ -4,10 +4,10 @@
 export * as attribution from "./pages/agent/Attribution.svelte";
 export * as behavior from "./pages/agent/Behavior.svelte";
 export * as bookmarks from "./pages/agent/Bookmarks.svelte";
-export * as export from "./pages/agent/Export.svelte";
 export * as feature from "./pages/agent/FeatureViewer.svelte";
 export * as features from "./pages/agent/FeatureTable.svelte";
 export * as find from "./pages/agent/Find.svelte";
+export * as export from "./kit/export/Export.svelte";
 export * as help from "./kit/shell/Help.svelte";
 export * as legend from "./pages/agent/Legend.svelte";
 export * as notes from "./kit/shell/Notes.svelte";

@@ -30,7 +30,6 @@ export {
 export { OUTPUTS, SCALES } from "./image/overlay.js";
 export { composeSaliency, overlaySize } from "./image/saliency.js";
 export { valuesAt } from "./image/values.js";
-export { default as ExportForms } from "./shell/ExportForms.svelte";
 export { default as Icon } from "./shell/Icon.svelte";
 export { default as Menu } from "./shell/Menu.svelte";
 export { default as NameField } from "./shell/NameField.svelte";

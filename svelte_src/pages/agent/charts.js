@@ -1,8 +1,7 @@
-// Figures of bars and tracks.
+// A figure of bars.
 import { get } from "svelte/store";
-import { cutText, FONT, stacked, textBlock, textWidth, writeText } from "../../kit/image/figure.js";
+import { cutText, FONT, stacked, textBlock, textWidth, writeText } from "../../kit/export/figure.js";
 import { formatNumber } from "../../kit/shell/format.js";
-import { figureOfTracks } from "../../kit/time/figure.js";
 import { hatch, targetAccount, waterfall, waterfallRange } from "./account.js";
 import { captionOf, rowCaption } from "./figure.js";
 import { shownTargets } from "./selection.js";
@@ -11,7 +10,7 @@ import { shownTargets } from "./selection.js";
 const [COLUMN, BARS, WORDS] = [72, 150, 40];
 const LEAST = 480;
 
-/** The waterfalls of every row at the selected frame. @returns {Promise<import("../../kit/image/figure.js").Figure>} */
+/** The waterfalls of every row at the selected frame. @returns {Promise<import("../../kit/export/figure.js").Figure>} */
 export async function barsFigure(page) {
   const { manifest, chunks } = page;
   const blocks = [textBlock([captionOf(page)], true)];
@@ -68,10 +67,4 @@ function waterfallBlock({ manifest, colors, names }, target, account) {
       });
     },
   };
-}
-
-/** The tracks that the page shows, as wide as there. */
-export function tracksFigure(page) {
-  const target = shownTargets(page.manifest, page.selection.now)[0];
-  return figureOfTracks(page, [captionOf(page), rowCaption(page, target)]);
 }

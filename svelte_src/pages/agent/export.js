@@ -1,21 +1,50 @@
 // Files of what is shown. Everything drawn here comes from chunks, so that canvases can be read.
-import { get } from "svelte/store";
+import { derived, get } from "svelte/store";
 import { accountOf, findOutput } from "../../data/questions.js";
 import { outputSeries, totalsAt } from "../../data/series.js";
-import { figureSvg } from "../../kit/image/figure.js";
-import { outputName, toCsv } from "../../kit/shell/format.js";
-import { barsFigure, tracksFigure } from "./charts.js";
+import { figureSvg } from "../../kit/export/figure.js";
+import { csvFile, tracksFile } from "../../kit/export/files.js";
+import { fileName, outputName } from "../../kit/shell/format.js";
+import { barsFigure } from "./charts.js";
+import { captionOf, frameFigure, rowCaption } from "./figure.js";
 import { isSaliency, saliencyTotals } from "./saliency.js";
-import { firstTarget } from "./selection.js";
+import { firstTarget, shownTargets } from "./selection.js";
 
-/** The bars of the current frame. @returns {Promise<Blob>} */
-export const barsSvg = async (page) => figureSvg(await barsFigure(page));
+const FIGURES = [
+  { id: "bars", label: "Bars (SVG)", make: async (page) => figureSvg(await barsFigure(page)) },
+  tracksFile((page) => [captionOf(page), rowCaption(page, shownTargets(page.manifest, page.selection.now)[0])]),
+];
 
-/** The tracks as the page shows them. @returns {Promise<Blob>} */
-export const tracksSvg = async (page) => figureSvg(tracksFigure(page));
+/** What the page saves. @returns a store of an Offer of kit/export/files.js */
+export const filesOf = ({ manifest, selection }) =>
+  derived(selection, (now) => {
+    const { trajectory, layer: index } = firstTarget(manifest, now);
+    const layer = manifest.layers[index].name;
+    const stem = `trajectory-${trajectory + 1}`;
+    const tables =
+      `Every step of trajectory ${trajectory + 1}: action, reward, advantage, outputs, probabilities, and totals of ` +
+      `the first row's features, at layer ${layer}.`;
+    return {
+      word: "frame",
+      texts: {
+        figures:
+          "All rows, with a caption (checkpoint, frame, layer, output, scale) and the features’ colors and names.",
+        clip: "The same figure over time",
+        tables,
+      },
+      tablesTitle: "Numbers of a trajectory",
+      stem,
+      suffix: `-${fileName(layer)}`,
+      steps: manifest.trajectories[trajectory].steps,
+      frame: now.frame,
+      figureAt: frameFigure,
+      figures: FIGURES,
+      tables: [{ id: "csv", label: "Timeline (CSV)", make: timelineCsv, name: `${stem}.csv` }],
+    };
+  });
 
 /** Every step of the first row's trajectory. @returns {Promise<Blob>} */
-export async function timelineCsv({ manifest, selection, chunks, names }) {
+async function timelineCsv({ manifest, selection, chunks, names }) {
   const { trajectory, layer, output } = firstTarget(manifest, selection.now);
   const { arrays } = await chunks.get(manifest.trajectories[trajectory].series);
   const asked = manifest.outputs.some(({ id }) => id === output) ? [] : [findOutput(manifest, output)];
@@ -34,7 +63,7 @@ export async function timelineCsv({ manifest, selection, chunks, names }) {
     if (arrays.probabilities) line.push(...arrays.probabilities.data.subarray(t * count, (t + 1) * count));
     return [...line, ...parts.map(({ valueAt }) => valueAt(t))];
   });
-  return new Blob([toCsv([header, ...lines])], { type: "text/csv" });
+  return csvFile([header, ...lines]);
 }
 
 /** Columns of a row: sums of saliency maps, or the account; of an output that the page stores also the positive and the negative part of each feature. */

@@ -4,7 +4,7 @@ import { hasFeatures } from "../../data/manifest.js";
 import { findOutput } from "../../data/questions.js";
 import { textOn } from "../../kit/image/colors.js";
 import { composeImage } from "../../kit/image/compose.js";
-import { LINE, GAP, pixelCanvas, scaled, stacked, textBlock, textWidth, writeText } from "../../kit/image/figure.js";
+import { LINE, GAP, pixelCanvas, scaled, stacked, textBlock, textWidth, writeText } from "../../kit/export/figure.js";
 import { drawMarks } from "../../kit/image/marks.js";
 import { greyImage } from "../../kit/image/grey.js";
 import { formatNumber, frameName, layerName, outputName } from "../../kit/shell/format.js";
@@ -28,7 +28,7 @@ const SCALES = {
   all: "one scale for all trajectories",
 };
 
-/** A frame with all rows. @returns {Promise<import("../../kit/image/figure.js").Figure>} */
+/** A frame with all rows. @returns {Promise<import("../../kit/export/figure.js").Figure>} */
 export async function frameFigure(page, frame, scale) {
   const { manifest } = page;
   const now = { ...page.selection.now, frame };

@@ -18,6 +18,8 @@ import { createMatches } from "./matches.js";
 import { createNames } from "../../kit/shell/names.js";
 import { changed, chooseChannels, firstTarget, rowTarget, toggleChannel, toggleSolo } from "./selection.js";
 
+export { filesOf } from "./export.js";
+
 /** Kinds of sections that this page's own panels draw. */
 export const sections = ["trajectories", "features", "attribution", "ablation", "saliency"];
 

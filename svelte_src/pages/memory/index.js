@@ -11,7 +11,6 @@ import * as behaviours from "./Behaviours.svelte";
 import * as chooser from "./Chooser.svelte";
 import * as causes from "./Causes.svelte";
 import * as components from "./Components.svelte";
-import * as files from "./Export.svelte";
 import * as interventions from "./Interventions.svelte";
 import * as map from "./Map.svelte";
 import * as now from "./Now.svelte";
@@ -26,9 +25,11 @@ import { explanation, listed } from "./stretches.js";
 import * as through_time from "./ThroughTime.svelte";
 import * as trust from "./Trust.svelte";
 
+export { filesOf } from "./export.js";
+
 /** Panels of this page in place of others of the same name. */
 export const panels = {
-  ...{ chooser, play, player, through_time, map, now, trust, export: files },
+  ...{ chooser, play, player, through_time, map, now, trust },
   ...{ components, behaviours, causes, remembering, interventions, simulator },
 };
 

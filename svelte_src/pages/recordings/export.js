@@ -1,16 +1,44 @@
 // Files of what is shown.
-import { get } from "svelte/store";
-import { encodeNpz } from "../../data/npz.js";
-import { figureSvg } from "../../kit/image/figure.js";
-import { frameImage, framesFigure } from "../../kit/image/frames.js";
-import { toCsv } from "../../kit/shell/format.js";
+import { derived, get } from "svelte/store";
+import { csvFile, npzFile, tracksFile } from "../../kit/export/files.js";
+import { framesFigure } from "../../kit/export/frames.js";
+import { fileName } from "../../kit/shell/format.js";
 import { frameAt } from "../../kit/time/align.js";
 import { isMarked } from "../../kit/time/brush.js";
-import { figureOfTracks } from "../../kit/time/figure.js";
 import { episodeName, knownSteps, methodNamed } from "./runs.js";
 import { COLUMNS, textOf } from "./rows.js";
 import { longestOf } from "./selection.js";
 import { availableTracks } from "./tracks.js";
+
+const TEXTS = {
+  figures: "The chosen episodes side by side with their maps and a caption, and their tracks.",
+  clip: "The chosen episodes side by side",
+  tables:
+    "Every step of the chosen episodes, and whether it is marked; the table of episodes as it is filtered and sorted; series and maps as arrays for NumPy.",
+};
+const TRACKS = tracksFile();
+
+/** What the page saves. @returns a store of an Offer of kit/export/files.js, or of null where no episode is chosen */
+export const filesOf = ({ selection, table, plays }) =>
+  derived([selection, plays], ([{ chosen, step }]) => {
+    if (!chosen.length) return null;
+    const names = chosen.map((key) => (table.byKey.has(key) ? episodeName(table.byKey.get(key)) : key));
+    const stem = fileName(names.join(" "));
+    return {
+      word: "step",
+      texts: TEXTS,
+      stem,
+      steps: longestOf(table, chosen),
+      frame: step,
+      figureAt: stepFigure,
+      figures: [TRACKS],
+      tables: [
+        { id: "csv", label: "Steps (CSV)", make: stepsCsv, name: `${stem}-steps.csv` },
+        { id: "npz", label: "Arrays (npz)", make: arraysNpz, name: `${stem}-arrays.npz` },
+        { id: "table", label: "Table of episodes (CSV)", make: tableCsv, name: "episodes.csv" },
+      ],
+    };
+  });
 
 /** The chosen episodes that are loaded. @returns {{row: import("./runs.js").Row, play: import("./plays.js").Play}[]} */
 const chosenPlays = ({ selection, table, plays }) =>
@@ -19,26 +47,25 @@ const chosenPlays = ({ selection, table, plays }) =>
     .filter(({ row, play }) => row && play?.series);
 
 /** The frames of the chosen episodes at a step, with their maps, side by side. */
-export async function stepFigure(page, step, scale) {
+async function stepFigure(page, step, scale) {
   const { selection, table, manifest, episodeView } = page;
   const now = selection.now;
-  const images = [];
-  for (const { row, play } of chosenPlays(page)) {
-    if (!play.trajectory.frames.length) continue;
-    const steps = knownSteps(row);
-    const frame = frameAt(now.sync, step, steps, longestOf(table, now.chosen));
-    const maps = { chunk: play.maps, method: methodNamed(row.of, now.method) };
-    const image = await frameImage(episodeView(row), { trajectory: row.trajectory, frame }, maps, now, scale);
-    images.push({ ...image, lines: [episodeName(row), `step ${frame + 1} of ${steps}`] });
-  }
-  if (!images.length) throw new Error("The chosen episodes have no frames.");
-  return framesFigure(manifest.title, images, now.palette);
+  const episodes = chosenPlays(page)
+    .filter(({ play }) => play.trajectory.frames.length)
+    .map(({ row, play }) => {
+      const { trajectory } = row;
+      const steps = knownSteps(row);
+      const frame = frameAt(now.sync, step, steps, longestOf(table, now.chosen));
+      const lines = [episodeName(row), `step ${frame + 1} of ${steps}`];
+      const maps = { chunk: play.maps, method: methodNamed(row.of, now.method) };
+      return { view: episodeView(row), trajectory, frame, lines, ...maps };
+    });
+  if (!episodes.length) throw new Error("The chosen episodes have no frames.");
+  return framesFigure(manifest.title, episodes, now, scale);
 }
 
-export const tracksSvg = (page) => figureSvg(figureOfTracks(page, [page.manifest.title]));
-
 /** Every step of the chosen episodes: what tracks show, probabilities, and whether the step is marked. */
-export function stepsCsv(page) {
+function stepsCsv(page) {
   const chosen = chosenPlays(page);
   const tracks = availableTracks(chosen.map(({ play }) => play)).filter(({ key }) => !["film", "policy"].includes(key));
   const labels = [...new Set(chosen.flatMap(({ row }) => row.of.manifest.actions.map(({ label }) => label)))];
@@ -67,19 +94,17 @@ export function stepsCsv(page) {
 }
 
 /** The table of episodes as it is filtered and sorted. */
-export const tableCsv = ({ order }) =>
+const tableCsv = ({ order }) =>
   csvFile([
     COLUMNS.map(({ title, label }) => (title ?? label).toLowerCase()),
     ...get(order).map((row) => COLUMNS.map((column) => textOf(column, row))),
   ]);
 
-const csvFile = (rows) => new Blob([toCsv(rows)], { type: "text/csv" });
-
 /** Series and maps of the chosen episodes as arrays. */
-export function arraysNpz(page) {
+function arraysNpz(page) {
   const arrays = chosenPlays(page).flatMap(({ row, play }) => [
     ...Object.entries(play.series).map(([key, array]) => [`${row.key}/${key}`, array]),
     ...Object.entries(play.maps?.arrays ?? {}).map(([key, array]) => [`${row.key}/maps/${key}`, array]),
   ]);
-  return new Blob([encodeNpz(Object.fromEntries(arrays))], { type: "application/octet-stream" });
+  return npzFile(Object.fromEntries(arrays));
 }

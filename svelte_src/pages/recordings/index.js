@@ -6,7 +6,6 @@ import { SAFE_HUES } from "../../kit/image/colors.js";
 import { createSelection, keepPalette } from "../../kit/shell/page.js";
 import { alignedClock, clockOf, createPlayer, heldFrames } from "../../kit/time/clock.js";
 import * as codec from "./address.js";
-import * as files from "./Export.svelte";
 import { asMatches } from "./find.js";
 import * as find from "./Find.svelte";
 import { followSource } from "./live.js";
@@ -17,8 +16,10 @@ import { episodeName, knownSteps, newest, readTable, rowOf } from "./runs.js";
 import { changed, goTo, longestOf } from "./selection.js";
 import * as trust from "./Trust.svelte";
 
+export { filesOf } from "./export.js";
+
 /** Panels of this page in place of others of the same name. */
-export const panels = { export: files, find, play, trust };
+export const panels = { find, play, trust };
 
 /** Kinds of sections that this page's own panels draw. */
 export const sections = ["episodes", "trajectories", "saliency", "state_map"];

@@ -1,43 +1,67 @@
 // Files of what is shown.
-import { get } from "svelte/store";
-import { encodeNpz } from "../../data/npz.js";
+import { derived, get } from "svelte/store";
 import { mapOutputs } from "../../data/saliency.js";
-import { figureSvg } from "../../kit/image/figure.js";
-import { frameImage, framesFigure } from "../../kit/image/frames.js";
-import { toCsv } from "../../kit/shell/format.js";
+import { CHARTS, csvFile, npzFile, tracksFile } from "../../kit/export/files.js";
+import { framesFigure } from "../../kit/export/frames.js";
 import { frameAt } from "../../kit/time/align.js";
-import { figureOfTracks } from "../../kit/time/figure.js";
 import { axesOf, maskOf, playColumns } from "./axes.js";
 import { letterOf, methodNamed } from "./checkpoints.js";
 import { regionName, sharesOf } from "./maps.js";
 
+const TEXTS = {
+  figures: "The chosen checkpoints side by side with their maps and a caption; tracks, charts and lines.",
+  clip: "The chosen checkpoints side by side",
+  tables:
+    "Every step of the chosen checkpoints, and whether the brushes hold it; or series, maps and shares as arrays for NumPy.",
+};
+const TRACKS = tracksFile();
+
+/** What the page saves. @returns a store of an Offer of kit/export/files.js */
+export const filesOf = ({ manifest, selection }) =>
+  derived(selection, ({ episode, step }) => {
+    const stem = `episode-${episode + 1}`;
+    return {
+      word: "step",
+      texts: TEXTS,
+      stem,
+      steps: manifest.lengths[episode],
+      frame: step,
+      figureAt: stepFigure,
+      figures: [
+        TRACKS,
+        CHARTS,
+        { id: "lines", label: "Steps (PNG)", make: linesPng, name: `${stem}-step-${step + 1}-steps.png` },
+      ],
+      tables: [
+        { id: "csv", label: "Steps (CSV)", make: stepsCsv, name: `${stem}-steps.csv` },
+        { id: "npz", label: "Arrays (npz)", make: arraysNpz, name: `${stem}-arrays.npz` },
+      ],
+    };
+  });
+
 /** The frames of the chosen checkpoints at a step, with their maps, side by side. */
-export async function stepFigure({ selection, views, manifest, plays }, step, scale) {
+async function stepFigure({ selection, views, manifest, plays }, step, scale) {
   const now = selection.now;
-  const images = [];
-  for (const [place, index] of now.chosen.entries()) {
+  const episodes = now.chosen.flatMap((index, place) => {
     const view = views[index];
-    const { checkpoint } = view;
     const { steps } = view.manifest.trajectories[now.episode] ?? {};
-    if (!steps) continue;
+    if (!steps) return [];
     const frame = frameAt(now.sync, step, steps, manifest.lengths[now.episode]);
-    const maps = { chunk: get(plays)[index].maps, method: methodNamed(checkpoint, now.method) };
-    const image = await frameImage(view, { trajectory: now.episode, frame }, maps, now, scale);
-    images.push({ ...image, lines: [`${letterOf(place)} ${checkpoint.name}`, `step ${frame + 1} of ${steps}`] });
-  }
-  if (!images.length) throw new Error("No chosen checkpoint has this episode.");
+    const lines = [`${letterOf(place)} ${view.checkpoint.name}`, `step ${frame + 1} of ${steps}`];
+    const maps = { chunk: get(plays)[index].maps, method: methodNamed(view.checkpoint, now.method) };
+    return { view, trajectory: now.episode, frame, lines, ...maps };
+  });
+  if (!episodes.length) throw new Error("No chosen checkpoint has this episode.");
   const caption = [manifest.title, `episode ${now.episode + 1}`].filter(Boolean).join(" \u00b7 ");
-  return framesFigure(caption, images, now.palette);
+  return framesFigure(caption, episodes, now, scale);
 }
 
-export const tracksSvg = (page) => figureSvg(figureOfTracks(page, [page.manifest.title]));
-
 /** The lines of the panel Steps, as they are drawn. @returns {Promise<Blob>} */
-export const linesPng = () =>
+const linesPng = () =>
   new Promise((resolve) => document.querySelector("[data-testid=steps-canvas]").toBlob(resolve, "image/png"));
 
 /** Every step of the chosen checkpoints with all numbers of the panel Steps, and whether the brushes hold it. */
-export function stepsCsv({ manifest, selection, plays }) {
+function stepsCsv({ manifest, selection, plays }) {
   const now = selection.now;
   const axes = axesOf(now).filter(({ key }) => key !== "step");
   const rows = now.chosen.flatMap((index) => {
@@ -56,11 +80,11 @@ export function stepsCsv({ manifest, selection, plays }) {
     ]);
   });
   const header = ["checkpoint", "step", "brushed", "action", ...axes.map(({ label }) => label)];
-  return new Blob([toCsv([header, ...rows])], { type: "text/csv" });
+  return csvFile([header, ...rows]);
 }
 
 /** Series, maps and shares of the chosen checkpoints as arrays. */
-export function arraysNpz({ manifest, selection, plays }) {
+function arraysNpz({ manifest, selection, plays }) {
   const { chosen, method: name, regions } = selection.now;
   const arrays = {};
   for (const [place, index] of chosen.entries()) {
@@ -77,5 +101,5 @@ export function arraysNpz({ manifest, selection, plays }) {
       );
     }
   }
-  return new Blob([encodeNpz(arrays)], { type: "application/octet-stream" });
+  return npzFile(arrays);
 }

@@ -21,11 +21,12 @@ import {
 import { createPlays, createShown } from "./data.js";
 import { sharesOf } from "./maps.js";
 import { changed } from "./selection.js";
-import * as files from "./Export.svelte";
 import * as trust from "./Trust.svelte";
 
+export { filesOf } from "./export.js";
+
 /** Panels of this page in place of others of the same name. */
-export const panels = { trust, export: files };
+export const panels = { trust };
 
 /** Kinds of sections that this page's own panels draw. */
 export const sections = ["trajectories", "saliency", "training", "checks"];

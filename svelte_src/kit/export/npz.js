@@ -1,5 +1,5 @@
 // Arrays as a file of NumPy: an uncompressed zip archive of .npy files (format version 1.0).
-import { crc32 } from "../kit/image/apng.js";
+import { crc32 } from "./apng.js";
 
 const DESCRIPTIONS = new Map([
   [Uint8Array, "|u1"],

@@ -1,6 +1,6 @@
 // Clips of figures, one for each frame: videos and animated PNGs.
 import { encodeApng } from "./apng.js";
-import { newCanvas } from "./canvas.js";
+import { newCanvas } from "../image/canvas.js";
 
 /** @typedef {(frame: number) => Promise<import("./figure.js").Figure>} FigureAt */
 

@@ -1,5 +1,5 @@
 // Figures for files: images with captions, drawn on a canvas or as SVG.
-import { newCanvas, putImage } from "./canvas.js";
+import { newCanvas, putImage } from "../image/canvas.js";
 import { createSvg } from "./svg.js";
 
 /** Height of text, of a line of it; pixels between images, between rows, and around all. */

@@ -1,17 +1,17 @@
 // A figure of tracks, as the page shows them.
 import { get } from "svelte/store";
 import { CANVAS } from "../image/colors.js";
-import { cutText, FONT, stacked, textBlock, writeText } from "../image/figure.js";
+import { cutText, FONT, stacked, textBlock, writeText } from "./figure.js";
 import { formatNumber } from "../shell/format.js";
-import { drawMarks, stepToX } from "./draw.js";
+import { drawMarks, stepToX } from "../time/draw.js";
 
 /** Pixels for a track's name and number. */
 const LABEL = 150;
 /** Pixels for its smallest and largest number. */
 const LIMIT = 60;
 
-/** @param {string[]} caption lines above the tracks @returns {import("../image/figure.js").Figure} as wide as on the page */
-export function figureOfTracks({ tracks: shown, theme }, caption) {
+/** @param {string[]} caption lines above the tracks @returns {import("./figure.js").Figure} as wide as on the page */
+export function tracksFigure({ tracks: shown, theme }, caption) {
   const tracks = [...shown]
     .map((describe) => describe())
     .filter(({ view }) => view.width > 0)
