@@ -8,17 +8,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import ipaddress
+import re
 from collections.abc import Iterable
 from html import escape
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 
-from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound, UnprocessableEntity
+from werkzeug.exceptions import BadRequest, HTTPException, MethodNotAllowed, NotFound, UnprocessableEntity
 from werkzeug.wrappers import Request, Response
-from werkzeug.wsgi import get_host
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.errors import ClarityError, printable
 from rl_clarity.pages.document import compiled_bundle
 from rl_clarity.viewer.page import MANIFEST, Content, RecordingsPage, content
 
@@ -27,6 +28,8 @@ HTML, JAVASCRIPT, TEXT = "text/html; charset=utf-8", "text/javascript; charset=u
 FIXED, CHANGING = "private, max-age=31536000, immutable", "no-cache"
 TOKEN, COOKIE = "token", "rl-clarity-token"
 METHODS = ("GET", "HEAD")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]+))(?::[0-9]+)?")
+"""The header `Host`: an IPv6 address in brackets, or a name or IPv4 address; and a port."""
 _SOURCE = Path(__file__).with_name(MODULE)
 _START = f'import("./{MODULE}").then((module) => module.render());'
 _POLICY = (
@@ -41,12 +44,12 @@ class Application:
     Args:
         page: What is shown.
         prefix: The part of all addresses before the page's own, without a slash at the end.
-        hosts: Names by which requests may address this machine; None for any. Otherwise another site, whose name leads
-            here, could read what is served.
+        local_only: Whether to answer only requests that address this machine as `localhost`, or by a loopback address.
+            Otherwise another site, whose name leads here, could read what is served.
     """
 
-    def __init__(self, page: RecordingsPage, prefix: str = "", hosts: list[str] | None = None) -> None:
-        self._page, self._prefix, self._hosts = page, f"{prefix}/", hosts
+    def __init__(self, page: RecordingsPage, prefix: str = "", *, local_only: bool = False) -> None:
+        self._page, self._prefix, self._local_only = page, f"{prefix}/", local_only
         bundle = compiled_bundle()
         digest = base64.b64encode(hashlib.sha256(_START.encode()).digest()).decode()
         self._policy = _POLICY.format(digest)
@@ -58,7 +61,8 @@ class Application:
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
         try:
-            get_host(environ, self._hosts)  # raises SecurityError
+            if self._local_only:
+                _check_host(environ.get("HTTP_HOST", ""))
             response = self._response(Request(environ))
         except HTTPException as error:
             response = Response(f"{error.description}\n", error.code, content_type=TEXT)
@@ -104,6 +108,24 @@ class Application:
         if found is None:
             raise NotFound
         return found
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach what listens at a name or address."""
+    try:
+        return host.lower().removesuffix(".") == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_host(header: str) -> None:
+    """Raise BadRequest unless the header `Host` names this machine."""
+    match = _HOST.fullmatch(header)
+    if match is None or not is_local(match[1] or match[2]):
+        raise BadRequest(
+            f"Host {printable(header[:100])!r} is refused: open the page at localhost, or at the address that "
+            "rl-clarity serve printed; for other names, start it with another --host"
+        )
 
 
 def _index(title: str) -> str:

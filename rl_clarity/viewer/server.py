@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +11,6 @@ from rl_clarity.viewer.page import RecordingsPage
 from rl_clarity.viewer.runs import LogDirectory
 
 HOST, PORT = "127.0.0.1", 6007
-LOCAL_NAMES = ["localhost", "127.0.0.1", "[::1]"]
 
 
 def serve(
@@ -47,12 +45,12 @@ def make_server(directories: Sequence[str], host: str, port: int, started: Calla
     try:
         import waitress
 
-        from rl_clarity.viewer.application import TOKEN, Application, TokenRequired
+        from rl_clarity.viewer.application import TOKEN, Application, TokenRequired, is_local
     except ImportError as error:
         raise DependencyError(f'serve needs {error.name}: pip install "rl-clarity[tensorboard]"') from error
     page = RecordingsPage([LogDirectory.at(one) for one in directories], ", ".join(directories))
     local = is_local(host)
-    application: Any = Application(page, hosts=LOCAL_NAMES if local else None)
+    application: Any = Application(page, local_only=local)
     query = ""
     if not local:
         token = secrets.token_urlsafe()
@@ -62,13 +60,7 @@ def make_server(directories: Sequence[str], host: str, port: int, started: Calla
     except (OSError, ValueError) as error:
         raise OptionError(f"cannot listen on {host}, port {port}: {error}; choose another --host or --port") from error
     shown = f"[{host}]" if ":" in host else host
-    started(f"http://{shown}:{getattr(server, 'effective_port', port)}/{query}")
+    # A name such as localhost can have several addresses, each with a socket.
+    listening = server.effective_listen[0][1] if hasattr(server, "effective_listen") else server.effective_port
+    started(f"http://{shown}:{listening}/{query}")
     return server
-
-
-def is_local(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -271,10 +271,16 @@ def test_links_that_lead_out_of_the_log_directory_are_not_followed(tmp_path: Pat
 
 def test_only_names_of_this_machine_are_accepted_where_no_token_is_needed(logdir: Path) -> None:
     page = RecordingsPage([LogDirectory.at(str(logdir))], "runs")
-    client = Client(Application(page, hosts=["localhost", "127.0.0.1"]))
-    assert client.get("/", headers={"Host": "localhost:6007"}).status_code == 200
-    for host in ("attacker.example", "localhost.attacker.example", "127.0.0.1.attacker.example:6007"):
-        assert client.get("/", headers={"Host": host}).status_code == 400
+    client = Client(Application(page, local_only=True))
+    names = ("localhost", "LOCALHOST", "localhost.", "127.0.0.1", "127.0.0.2", "[::1]")
+    for host in (*names, *(f"{name}:6007" for name in names)):
+        assert client.get("/", headers={"Host": host}).status_code == 200, host
+    outside = ("attacker.example", "localhost.attacker.example", "127.0.0.1.attacker.example", "192.168.0.1", "[::2]")
+    broken = ("", ".", "localhost..", "[", "[]", "[::1", "::1", "a@localhost", "localhost@a", "localhost:x")
+    for host in (*outside, *broken, *(f"{name}:6007" for name in outside)):
+        response = client.get("/", headers={"Host": host})
+        assert response.status_code == 400, host
+        assert response.content_type == "text/plain; charset=utf-8"
 
 
 def test_a_token_is_required_in_the_address_and_kept_in_a_cookie(logdir: Path) -> None:
