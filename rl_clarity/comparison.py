@@ -8,44 +8,39 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal, overload
 
 import numpy as np
 
-from rl_clarity import environments, formats
+from rl_clarity import formats
 from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.training import TrainingFacts, binned_curve
 from rl_clarity.analyses.trajectories import TrajectoriesAnalysis
-from rl_clarity.environments import EnvironmentSpec, override_name, spec_from_metadata
+from rl_clarity.environments import override_name, spec_from_metadata
 from rl_clarity.errors import OptionError
-from rl_clarity.evaluation import AGENT, evaluate
-from rl_clarity.jobs.directory import Directory, open_directory
+from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs.forecast import Forecast
-from rl_clarity.jobs.job import Job, team
-from rl_clarity.jobs.store import DIRECTORY, WorkStore
-from rl_clarity.jobs.tasks import Task, TaskResult, Work, slices
-from rl_clarity.keys import code_version
+from rl_clarity.jobs.job import team
+from rl_clarity.jobs.tasks import slices
 from rl_clarity.options import CompareOptions
 from rl_clarity.page_builder import Member, PageBuilder, decisive
 from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.output import finished_page
 from rl_clarity.pages.results import Page
-from rl_clarity.parsing import parse, path_text
-from rl_clarity.playing import record_for_page
+from rl_clarity.parsing import parse
 from rl_clarity.quiet import import_keras
 from rl_clarity.recordings.conversion import recorded_episode, recorded_games
 from rl_clarity.recordings.options import GamesOptions, RecordOptions
-from rl_clarity.recordings.preview import Preview, preview_play, preview_samples, recorded_step_bytes
 from rl_clarity.recordings.recording import Recording, open_recording
-from rl_clarity.recordings.samples import Observations, Trajectories
-from rl_clarity.recordings.source import Samples
+from rl_clarity.recordings.samples import Observations
 from rl_clarity.series import SeriesCheckpoint, find_curve, read_series
+from rl_clarity.sources.arrays import ArraysSource
+from rl_clarity.sources.recorded_play import RecordedPlay, play_identity
+from rl_clarity.sources.source import checkpoint_metadata
 
 Path = str | os.PathLike[str]
-RECORDINGS = f"{DIRECTORY}/recordings"
-"""Where the recordings of checkpoints are, inside the page's directory."""
 
 
 @overload
@@ -121,111 +116,54 @@ def compare(
 
         def made_from(num_actions: int) -> list[Any]:
             curve = {name: array.tolist() for name, array in (facts.curve or {}).items()}
-            identities = [_identity(one, page_options, num_actions) for one in series]
+            play, seed = dataclasses.asdict(_games(page_options)), page_options.seed
+            identities = [play_identity(one.checkpoint, num_actions, play, seed) for one in series]
             key = None if reference is None else reference.identity
             return [identities, facts.names, facts.steps, facts.unit, facts.curve_source, curve, key]
 
         page = finished_page(output_dir, page_options, made_from, decisive(page_options), ranks)
         if page is not None:
             return Forecast.nothing_to_do(ranks.size) if dry_run else page
-        share = workers.share()
+        memory = workers.share().memory
         import_keras()
-        players = [_Player(one, page_options, number) for number, one in enumerate(series, start=1)]
+        players = _players(series, page_options, facts)
         _check_agents(players)
-        num_actions = players[0].agent.num_actions
-        members = [Member(one.agent, one.checkpoint, one.identity) for one in players]
-        shown: list[Samples] = []
+        members = [Member(player) for player in players]
+        last = players[-1].agent
         if reference is not None:
-            last = players[-1]
-            metadata_of_last = {**last.metadata, "training": facts}
-            shown = [
-                Samples(
-                    reference.trajectory(last.agent), Observations.none(last.agent.observation_shape), metadata_of_last
-                )
-            ]
-            members.append(Member(last.agent, None, reference.identity, (TrajectoriesAnalysis.kind,)))
-        recordings = open_directory(f"{path_text(output_dir, 'output_dir')}/{RECORDINGS}")
-        builder = PageBuilder(members, page_options)
-
-        def collect(job: Job) -> list[Samples]:
-            tasks = [player.task(recordings) for player in players]
-            results = job.run(tasks, WorkStore(recordings), share.memory())
-            played = [
-                player.samples(recordings, results[task.name], facts)
-                for player, task in zip(players, tasks, strict=True)
-            ]
-            return [*played, *shown]
-
-        return builder.page(
-            workers,
-            output_dir,
-            made_from(num_actions),
-            share.memory,
-            lambda: [
-                *_previews(players, recordings, facts, ranks.size),
-                *(preview_samples(one.trajectories, one.observations, one.metadata) for one in shown),
-            ],
-            collect,
-            dry_run,
+            members.append(Member(reference.source(last, series[-1].checkpoint, facts), (TrajectoriesAnalysis.kind,)))
+        return PageBuilder(members, page_options).page(
+            workers, output_dir, made_from(last.num_actions), memory, dry_run
         )
 
 
-class _Player:
-    """A checkpoint that plays."""
-
-    def __init__(self, one: SeriesCheckpoint, options: CompareOptions, number: int) -> None:
-        self.checkpoint, self.options, self.name = one.checkpoint, options, f"agent-{number}"
-        self._one = one
-        self.agent: Agent = require(
-            formats.build_agent(one.checkpoint), *PLAYING, *EXPLAINING, for_=f"compare: {one.checkpoint.path.name}"
+def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts: TrainingFacts) -> list[RecordedPlay]:
+    """The checkpoints, each with its agent; the last one plays for the forecast of all."""
+    record = RecordOptions(
+        episodes=options.episodes,
+        steps=options.episodes * options.max_steps,
+        whole_games=True,
+        seed=options.seed,
+        greedy=options.greedy,
+        full_resolution=options.full_resolution,
+    )
+    players: list[RecordedPlay] = []
+    for number in range(len(series), 0, -1):
+        checkpoint = series[number - 1].checkpoint
+        agent = require(formats.build_agent(checkpoint), *PLAYING, *EXPLAINING, for_=f"compare: {checkpoint.path.name}")
+        player = RecordedPlay(
+            agent,
+            checkpoint,
+            f"agent-{number}",
+            dataclasses.asdict(_games(options)),
+            record,
+            return_episodes=options.return_episodes,
+            read=recorded_games,
+            about={"training": facts},
+            measured=players[0] if players else None,
         )
-
-    @cached_property
-    def spec(self) -> EnvironmentSpec:
-        return spec_from_metadata(self.checkpoint.metadata, num_actions=self.agent.num_actions)
-
-    @property
-    def identity(self) -> list[Any]:
-        return _identity(self._one, self.options, self.agent.num_actions)
-
-    def task(self, recordings: Directory) -> Task:
-        """The task that plays and records; its facts are the mean return."""
-        run = partial(self._play, recordings)
-        return Task(f"playing/{self.name}", run, [self.identity, code_version()])
-
-    def samples(self, recordings: Directory, returns: Mapping[str, Any], facts: TrainingFacts) -> Samples:
-        """What was recorded."""
-        recording = open_recording(f"{recordings.location}/{self.name}")
-        sampling = {"seed": self.options.seed, **dataclasses.asdict(_games(self.options))}
-        metadata = {**self.metadata, "sampling": sampling, "returns": returns, "training": facts}
-        return Samples(recorded_games(recording), Observations.none(self.agent.observation_shape), metadata)
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        network = {"network": self.checkpoint.network}
-        return {**network, **self.checkpoint.metadata, "environment": dataclasses.asdict(self.spec)}
-
-    def _play(self, recordings: Directory, work: Work) -> TaskResult:
-        options = self.options
-        play = RecordOptions(
-            episodes=options.episodes,
-            steps=options.episodes * options.max_steps,
-            whole_games=True,
-            seed=options.seed,
-            greedy=options.greedy,
-            full_resolution=options.full_resolution,
-        )
-        names = record_for_page(self.agent, self.checkpoint, recordings, self.name, play)
-        evaluation = evaluate(
-            self.agent,
-            self.spec,
-            episodes=options.return_episodes,
-            seed=options.seed + options.episodes,
-            unseen=False,
-            deterministic=options.greedy,
-        )[AGENT]
-        error = evaluation.standard_error if options.return_episodes > 1 else None
-        return TaskResult({"mean": evaluation.mean, "error": error, "episodes": options.return_episodes}, names)
+        players.append(player)
+    return players[::-1]
 
 
 @dataclass(frozen=True)
@@ -250,7 +188,7 @@ class _Reference:
                 digest.update(np.ascontiguousarray(field[part]).tobytes())
         return [digest.hexdigest(), len(episode)]
 
-    def trajectory(self, agent: Agent) -> Trajectories:
+    def source(self, agent: Agent, checkpoint: Checkpoint, facts: TrainingFacts) -> ArraysSource:
         """The episode; raises OptionError if the agent takes other observations or has fewer actions."""
         trajectories = recorded_episode(self.recording, self.recording[self.index])
         seen, expected = trajectories.observations, tuple(agent.observation_shape)
@@ -264,7 +202,11 @@ class _Reference:
             raise OptionError(
                 f"reference={self.text!r} has action {actions.max()}; the checkpoints have {agent.num_actions} actions"
             )
-        return dataclasses.replace(trajectories, action_combos=None)
+        spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
+        metadata = {**checkpoint_metadata(checkpoint), "environment": dataclasses.asdict(spec), "training": facts}
+        shown = dataclasses.replace(trajectories, action_combos=None)
+        none = Observations.none(agent.observation_shape)
+        return ArraysSource(agent, None, shown, none, metadata, content=self.identity)
 
 
 def _read_reference(text: str) -> _Reference:
@@ -281,15 +223,7 @@ def _games(options: CompareOptions) -> GamesOptions:
     return GamesOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(GamesOptions)})
 
 
-def _identity(one: SeriesCheckpoint, options: CompareOptions, num_actions: int) -> list[Any]:
-    """JSON value that identifies a checkpoint and its play."""
-    spec = spec_from_metadata(one.checkpoint.metadata, num_actions=num_actions)
-    sources = [formats.source_key(one.checkpoint), environments.source_key(spec)]
-    games = dataclasses.asdict(_games(options))
-    return [one.checkpoint.sha256, one.checkpoint.metadata, dataclasses.asdict(spec), sources, games, options.seed]
-
-
-def _check_agents(players: Sequence[_Player]) -> None:
+def _check_agents(players: Sequence[RecordedPlay]) -> None:
     """Raise OptionError for agents with other observations or actions than the first, which could not be compared."""
     first = players[0]
     for one in players[1:]:
@@ -314,34 +248,6 @@ def _training_facts(
     curve, name = found
     arrays = binned_curve(curve.steps, curve.returns)
     return dataclasses.replace(facts, unit=curve.unit, curve=arrays, curve_source=name)
-
-
-def _previews(players: Sequence[_Player], recordings: Directory, facts: TrainingFacts, ranks: int) -> list[Preview]:
-    """The recordings as far as they are finished; else a few steps of the last checkpoint in place of all others."""
-    store, options = WorkStore(recordings), players[-1].options
-    previews, expected = [], None
-    for player in reversed(players):
-        task = player.task(recordings)
-        returns = store.finished(task.name, task.key)
-        if returns is not None:
-            samples = player.samples(recordings, returns, facts)
-            previews.append(preview_samples(samples.trajectories, samples.observations, samples.metadata))
-            continue
-        if expected is None:
-            count, steps = options.episodes, options.max_steps
-            expected = preview_play(
-                player.agent, player.spec, count, steps, options.seed, full_resolution=options.full_resolution
-            )
-            seconds = expected.seconds * (1 + options.return_episodes / count) / min(ranks, len(players))
-            expected = dataclasses.replace(
-                expected,
-                seconds=seconds,
-                observations=Observations.none(player.agent.observation_shape),
-                sample_bytes=round(count * steps * recorded_step_bytes(expected.trajectories)),
-            )
-        extra = {"returns": {}, "training": facts}
-        previews.append(dataclasses.replace(expected, metadata={**expected.metadata, **player.metadata, **extra}))
-    return previews[::-1]
 
 
 def _pair(columns: Sequence[str] | None) -> tuple[str, str] | None:

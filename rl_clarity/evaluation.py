@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import PLAYING, require
-from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
+from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
 from rl_clarity.errors import EvaluationError, OptionError
 from rl_clarity.models import open_agent
 from rl_clarity.parsing import parse
-from rl_clarity.progress import counted, progress_bar
-from rl_clarity.recordings.collection import as_vector_environment
-from rl_clarity.recordings.evaluation import Evaluation, choose_num_envs, play_episodes, unseen_levels
+from rl_clarity.recordings.evaluation import Evaluation, evaluate_agent, unseen_levels
 from rl_clarity.recordings.options import EvaluationOptions
 from rl_clarity.recordings.rollouts import Player, RandomPolicyAgent
 
@@ -50,29 +47,15 @@ def evaluate(
     """
     chosen = parse(EvaluationOptions, options)
     agent, env = _agent_and_environment(agent, env, metadata)
-    evaluations = {AGENT: _evaluate(AGENT, agent, env, chosen)}
+    evaluations = {AGENT: evaluate_agent(AGENT, agent, env, chosen)}
     if chosen.unseen and isinstance(env, EnvironmentSpec) and (unseen := unseen_levels(env)) is not None:
-        evaluations[UNSEEN] = _evaluate(UNSEEN, agent, unseen, chosen)
+        evaluations[UNSEEN] = evaluate_agent(UNSEEN, agent, unseen, chosen)
     if chosen.random:
         sampled = dataclasses.replace(chosen, deterministic=False)
-        evaluations[RANDOM] = _evaluate(RANDOM, RandomPolicyAgent(agent.num_actions), env, sampled)
+        evaluations[RANDOM] = evaluate_agent(RANDOM, RandomPolicyAgent(agent.num_actions), env, sampled)
     if chosen.expect_return is not None:
         _check_return(evaluations[AGENT], chosen.expect_return, chosen.tolerance)
     return evaluations
-
-
-def _evaluate(name: str, agent: Player, env: Any, options: EvaluationOptions) -> Evaluation:
-    rng = np.random.default_rng([options.seed % 2**63, 1])
-    with _opened(env, options) as environment, progress_bar(f"Playing: {name}") as report:
-        return play_episodes(
-            agent,
-            environment,
-            options.episodes,
-            rng,
-            deterministic=options.deterministic,
-            max_steps=options.max_steps,
-            progress=counted(report),
-        )
 
 
 def _agent_and_environment(agent: Any, env: Any, metadata: Mapping[str, Any] | None) -> tuple[Player, Any]:
@@ -84,18 +67,6 @@ def _agent_and_environment(agent: Any, env: Any, metadata: Mapping[str, Any] | N
     elif env is None or metadata:
         raise OptionError("an agent that is not from a checkpoint needs env, an environment, and takes no metadata")
     return require(agent, *PLAYING, for_="evaluate"), env
-
-
-@contextmanager
-def _opened(env: Any, options: EvaluationOptions) -> Iterator[VectorEnvironment]:
-    """Yield the environment; one that is made here is closed."""
-    if not isinstance(env, EnvironmentSpec):
-        yield as_vector_environment(env, options.seed)
-        return
-    epsilon = 0.0 if options.deterministic else env.epsilon_greedy
-    spec = dataclasses.replace(env, reward_scale=1.0, epsilon_greedy=epsilon)
-    with closing(make(spec, choose_num_envs(options.episodes), options.seed)) as environment:
-        yield environment
 
 
 def _check_return(evaluation: Evaluation, expected: float, tolerance: float) -> None:

@@ -13,8 +13,10 @@ from rl_clarity.analyses.analysis import action_combos, action_groups, describe_
 from rl_clarity.analyses.attribution.quadrature import RULES
 from rl_clarity.analyses.trajectories import discounts
 from rl_clarity.formats import Checkpoint
+from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.jobs.forecast import Cost, CountingDirectory, Forecast, forecast
 from rl_clarity.jobs.job import Job, Team, open_job
+from rl_clarity.jobs.store import DIRECTORY, WorkStore
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
 from rl_clarity.keys import cache_key, code_version, package_versions
 from rl_clarity.options import CompareOptions, InterfaceOptions, PageOptions, options_as_data
@@ -30,11 +32,13 @@ from rl_clarity.pages.manifest import (
 )
 from rl_clarity.pages.output import Decisive, PageOutput, open_output
 from rl_clarity.pages.results import Page
-from rl_clarity.parsing import parse
-from rl_clarity.recordings.preview import Preview
-from rl_clarity.recordings.source import Samples
+from rl_clarity.parsing import parse, path_text
+from rl_clarity.sources.preview import Preview
+from rl_clarity.sources.source import Samples, Source
 
 AnyOptions = InterfaceOptions | CompareOptions | PageOptions
+RECORDINGS = f"{DIRECTORY}/recordings"
+"""Where the episodes that agents play for a page are recorded, inside its directory."""
 NOT_DECISIVE = ("overwrite", "analyses", "reference")
 """Options that do not decide the page; those of further analyses enter its id with their code, a reference with its
 identity."""
@@ -53,14 +57,15 @@ UNLISTED = {
 
 @dataclass(frozen=True)
 class Member:
-    """An agent of a page."""
+    """An agent of a page, with the source of its samples."""
 
-    agent: Agent
-    checkpoint: Checkpoint | None
-    identity: Any
-    """JSON value that identifies agent and samples."""
+    source: Source
     kinds: Sequence[str] | None = None
     """Analyses of these samples, if not all of the page's: further samples of an agent are only shown."""
+
+    @property
+    def agent(self) -> Agent:
+        return self.source.agent
 
 
 @dataclass(frozen=True)
@@ -141,32 +146,28 @@ class PageBuilder:
                 analysis.check(member.agent, own_options)
 
     def page(
-        self,
-        workers: Team,
-        output_dir: Any,
-        made_from: Any,
-        memory: Callable[[], int],
-        preview: Callable[[], Sequence[Preview]],
-        collect: Callable[[Job], Sequence[Samples]],
-        dry_run: bool,
+        self, workers: Team, output_dir: Any, made_from: Any, memory: Callable[[], int], dry_run: bool
     ) -> Page | Forecast:
         """Forecast the job, do it, and return the page; with `dry_run`, only forecast it.
 
-        `made_from` (JSON) identifies the agents and all samples, of which there is one item for each agent.
+        `made_from` (JSON) identifies the agents and all samples; `memory` returns
+        the bytes that this rank may use now.
         """
         ranks, options = workers.ranks, self._options
         output = open_output(output_dir, options, made_from, decisive(options), ranks)
         if output.finished:
             return Forecast.nothing_to_do(ranks.size) if dry_run else output.page()
+        recordings = open_directory(f"{path_text(output_dir, 'output_dir')}/{RECORDINGS}")
         available = memory()
-        expected = self._forecast(output, preview(), ranks.size, available) if workers.leads else None
+        expected = self._forecast(output, recordings, ranks.size, available) if workers.leads else None
         if dry_run:
             return cast(Forecast, ranks.broadcast(expected))
         with open_job(workers, output.directory, expected) as job:
-            self._build(job, output, collect(job), available)
+            self._build(job, output, self._collect(job, recordings, available), available)
         return output.page()
 
-    def _forecast(self, output: PageOutput, previews: Sequence[Preview], ranks: int, memory: int) -> Forecast:
+    def _forecast(self, output: PageOutput, recordings: Directory, ranks: int, memory: int) -> Forecast:
+        previews = [member.source.preview(recordings) for member in self._members]
         parts = self._parts(output, [Samples(*preview.whole(), preview.metadata) for preview in previews])
         written = CountingDirectory()
         sample = replace(
@@ -175,7 +176,6 @@ class PageBuilder:
             observations=previews[0].observations,
             files=PageFiles(written),
         )
-        playing = Cost(sum(one.seconds for one in previews), sum(one.sample_bytes for one in previews))
         expected = forecast(
             _tasks(parts),
             output.reusable,
@@ -183,11 +183,19 @@ class PageBuilder:
             written,
             ranks=ranks,
             memory=memory,
-            playing=playing,
+            playing=_playing_cost(previews, ranks),
             single_file=self._options.is_single_file,
         )
-        notes = [note for member in self._members if member.checkpoint is not None for note in member.checkpoint.notes]
+        checkpoints = [member.source.checkpoint for member in self._members]
+        notes = [note for checkpoint in checkpoints if checkpoint is not None for note in checkpoint.notes]
         return replace(expected, notes=(*expected.notes, *(f"Note: {note}." for note in dict.fromkeys(notes))))
+
+    def _collect(self, job: Job, recordings: Directory, memory: int) -> list[Samples]:
+        """The samples of all members; what must be recorded first is shared by the ranks."""
+        sources = [member.source for member in self._members]
+        tasks = [task for source in sources for task in source.tasks(recordings)]
+        results = job.run(tasks, WorkStore(recordings), memory)
+        return [source.samples(recordings, job, results) for source in sources]
 
     def _build(self, job: Job, output: PageOutput, samples: Sequence[Samples], memory: int) -> None:
         parts = self._parts(output, samples)
@@ -219,9 +227,10 @@ class PageBuilder:
                 trajectories=one.trajectories,
                 observations=one.observations,
                 metadata=one.metadata,
+                recording=one.recording,
                 options=self._options,
                 files=replace(files, folder=folder),
-                key=cache_key([member.identity, code_version()]),
+                key=cache_key([member.source.identity, code_version()]),
                 analyses=tuple(analysis.kind for analysis, _ in self._analyses),
                 plugin_keys=_plugin_keys(self._options),
             )
@@ -253,7 +262,7 @@ class PageBuilder:
             sections=[section for part in parts for section in part.sections(results, complete=complete)],
             view=options.view(),
             numpy_precision=options.numpy_precision,
-            provenance=_provenance(subjects, [member.checkpoint for member in self._members]),
+            provenance=_provenance(subjects, [member.source.checkpoint for member in self._members]),
             complete=complete,
         )
 
@@ -266,6 +275,14 @@ def decisive(options: AnyOptions) -> Decisive:
     plugins = _plugin_keys(options)
     kinds = _kinds(options)
     return lambda combos: [values, kinds, plugins, None if predicates is None else action_groups(combos, predicates)]
+
+
+def _playing_cost(previews: Sequence[Preview], ranks: int) -> Cost:
+    """Time and space that collecting samples takes, where ranks share what is recorded for several agents."""
+    shared = [preview.seconds for preview in previews if preview.shared]
+    alone = [preview.seconds for preview in previews if not preview.shared]
+    seconds = sum(alone) + sum(shared) / max(1, min(ranks, len(shared)))
+    return Cost(seconds, sum(preview.sample_bytes for preview in previews))
 
 
 def _tasks(parts: Sequence[_Part]) -> list[Task]:

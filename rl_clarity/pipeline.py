@@ -18,18 +18,18 @@ from rl_clarity.errors import OptionError
 from rl_clarity.files import local_path
 from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.forecast import Forecast
-from rl_clarity.jobs.job import Job, team
+from rl_clarity.jobs.job import team
 from rl_clarity.models import fetched, open_agent
 from rl_clarity.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.page_builder import Member, PageBuilder, decisive
 from rl_clarity.pages.output import finished_page
 from rl_clarity.pages.results import Page
 from rl_clarity.parsing import parse, path_text
-from rl_clarity.recordings.arrays import agent_key, as_observations, as_trajectories, samples_key
-from rl_clarity.recordings.preview import preview_samples, preview_source
+from rl_clarity.recordings.arrays import as_observations, as_trajectories
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.samples import Observations, Trajectories
-from rl_clarity.recordings.source import Samples, SamplingPlan, load_or_collect, open_source, predict_identity
+from rl_clarity.sources.arrays import ArraysSource
+from rl_clarity.sources.checkpoint import SamplingPlan, open_source, predict_identity
 
 Path = str | os.PathLike[str]
 
@@ -114,18 +114,10 @@ def run(
             )
             if page is not None:
                 return Forecast.nothing_to_do(ranks.size) if dry_run else page
-        share = workers.share()
+        memory = workers.share().memory
         with open_source(path, load, plan, ranks, _address(checkpoint_path), agent) as source:
-            builder = PageBuilder([Member(source.agent, source.checkpoint, source.identity)], page_options)
-
-            def collect(job: Job) -> list[Samples]:
-                with job.stage("playing"):
-                    samples = load_or_collect(source, ranks)
-                metadata = {"network": source.checkpoint.network, **source.checkpoint.metadata, **samples.metadata}
-                return [Samples(samples.trajectories, samples.observations, metadata)]
-
-            return builder.page(
-                workers, output_dir, source.identity, share.memory, lambda: [preview_source(source)], collect, dry_run
+            return PageBuilder([Member(source)], page_options).page(
+                workers, output_dir, source.identity, memory, dry_run
             )
 
 
@@ -188,18 +180,12 @@ def _explain_arrays(
 ) -> Page | Forecast:
     """A page of samples that are passed as arrays."""
     with team() as workers:
-        share = workers.share()
+        memory = workers.share().memory
         metadata = agent.metadata if checkpoint is None else {**agent.metadata, **checkpoint.metadata}
-        samples = Samples(as_trajectories(agent, arrays[0]), as_observations(agent, *arrays[1:]), metadata)
-        trajectories, observations = samples.trajectories, samples.observations
-        made_from: list[Any] = [agent_key(agent, trajectories), samples_key(trajectories), samples_key(observations)]
-        if checkpoint is not None:
-            made_from += [checkpoint.sha256, checkpoint.metadata]
-        preview = preview_samples(trajectories, observations, metadata)
-        builder = PageBuilder([Member(agent, checkpoint, made_from)], options)
-        return builder.page(
-            workers, output_dir, made_from, share.memory, lambda: [preview], lambda job: [samples], dry_run
+        source = ArraysSource(
+            agent, checkpoint, as_trajectories(agent, arrays[0]), as_observations(agent, *arrays[1:]), metadata
         )
+        return PageBuilder([Member(source)], options).page(workers, output_dir, source.identity, memory, dry_run)
 
 
 @contextmanager

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Any
 
-import numpy as np
-
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
-from rl_clarity.environments.protocol import Step
-from rl_clarity.environments.wrappers import Wrapper, level_seeds
 from rl_clarity.errors import OptionError
-from rl_clarity.formats import Checkpoint
-from rl_clarity.jobs.directory import Directory
 from rl_clarity.models import open_agent
 from rl_clarity.parsing import parse
-from rl_clarity.progress import counted, progress_bar
-from rl_clarity.recordings.evaluation import choose_num_envs, shares
+from rl_clarity.recordings.agent_play import record_agent
 from rl_clarity.recordings.options import RecordOptions
-from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import Recording, is_recording, open_recording
-from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, Transition, observe, play
-
-DEFAULT_EPISODES = 100
-MAX_ENVIRONMENTS = 16
-"""All environments play until the last one has its episodes: with few of them, less play is thrown away."""
 
 
 def record(
@@ -64,142 +48,9 @@ def record(
     return record_agent(agent, read, directory, chosen)
 
 
-def record_agent(
-    agent: Player, checkpoint: Checkpoint, directory: str | os.PathLike[str], chosen: RecordOptions
-) -> Recording:
-    """Let the agent of a checkpoint, which is built already, play in the checkpoint's environment, and record it."""
-    spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
-    noise = chosen.action_noise
-    if noise is None:
-        noise = 0.0 if chosen.greedy else spec.epsilon_greedy
-    choice = ActionChoice(chosen.temperature, chosen.greedy, noise)
-    if chosen.steps is None:
-        chosen = dataclasses.replace(chosen, episodes=chosen.episodes or DEFAULT_EPISODES)
-    # Random actions are chosen here, so that the recorded actions are those that were taken.
-    played = dataclasses.replace(spec, epsilon_greedy=0.0, reward_scale=1.0)
-    num_envs = choose_num_envs(chosen.episodes or chosen.steps or 1, MAX_ENVIRONMENTS)
-    with closing(make(played, num_envs, chosen.seed, full_resolution=chosen.full_resolution)) as environment:
-        about = _metadata(checkpoint, spec, choice, environment)
-        with (
-            Recorder(directory, name=None, envs=None, seed=chosen.seed, metadata=about, on_error="raise") as recorder,
-            progress_bar("Recording") as report,
-        ):
-            play_and_record(
-                recorder, agent, environment, chosen, choice, reward_scale=spec.reward_scale, progress=counted(report)
-            )
-    return open_recording(directory)
-
-
-def record_for_page(
-    agent: Player, checkpoint: Checkpoint, recordings: Directory, name: str, chosen: RecordOptions
-) -> list[str]:
-    """Record into a folder of a directory, in place of what an interrupted call left there; return names of files."""
-    for old in recordings.names():
-        if old.startswith(f"{name}/"):
-            recordings.remove(old)
-    record_agent(agent, checkpoint, f"{recordings.location}/{name}", chosen)
-    return sorted(new for new in recordings.names() if new.startswith(f"{name}/"))
-
-
 def _check_new(directory: str | os.PathLike[str], seed: int) -> None:
     if is_recording(directory) and any(row["seed"] == seed for row in open_recording(directory).table()):
         raise OptionError(
             f"seed={seed}: {os.fspath(directory)} has episodes with this seed already; use another seed to add "
             "different ones, or another directory"
         )
-
-
-def play_and_record(
-    recorder: Recorder,
-    agent: Player,
-    environment: VectorEnvironment,
-    options: RecordOptions,
-    choice: ActionChoice,
-    *,
-    reward_scale: float = 1.0,
-    progress: Progress = lambda done, total: None,
-) -> None:
-    """Record the same number of episodes or steps in each environment; the first ones play the remainder.
-
-    Which episodes are recorded must not depend on how long they are.
-    """
-    n = environment.num_envs
-    levels = _LevelSeeds(environment)
-    unlimited = np.full(n, np.iinfo(np.int64).max)
-    episode_quota, step_quota = (
-        unlimited if count is None else shares(count, n) for count in (options.episodes, options.steps)
-    )
-    episodes, steps = np.zeros((2, n), np.int64)
-    done = np.zeros(n, bool)
-    rng = np.random.default_rng([options.seed % 2**63, 1])
-    transitions = play(agent, levels, rng, choice=choice, render=lambda t: options.full_resolution)
-    while not done.all():
-        transition = next(transitions)
-        result = transition.result
-        idle = done if result.idle is None else done | result.idle
-        recorder.add(**_values(transition, agent, choice, reward_scale), level_seed=levels.played, idle=idle)
-        steps += ~idle
-        ended = result.new_games if options.whole_games and result.new_games is not None else result.firsts
-        episodes += ended & ~idle
-        done = (episodes >= episode_quota) | (steps >= step_quota)
-        count, quota = (episodes, episode_quota) if options.steps is None else (steps, step_quota)
-        progress(int(np.minimum(count, quota).sum()), int(quota.sum()))
-    transitions.close()
-
-
-def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_scale: float) -> dict[str, Any]:
-    """Arguments of `Recorder.add` for one step."""
-    outputs, result = transition.outputs, transition.result
-    final = result.final_observations
-    return {
-        "observation": transition.observations,
-        "frame": transition.frames,
-        "action": transition.actions,
-        "reward": result.rewards,
-        "training_reward": None if reward_scale == 1 else (result.rewards * reward_scale).astype(np.float32),
-        "terminated": result.firsts & ~result.truncated,
-        "truncated": result.truncated,
-        "logits": outputs.policy_logits,
-        "q_values": outputs.q_values,
-        "value": outputs.values,
-        "behaviour_logits": choice.behaviour_logits(outputs, transition.action_masks),
-        "state": transition.state,
-        "final_observation": {i: observe(agent, frame[None])[0] for i, frame in final.items()},
-        "final_state": transition.next_state,
-        "final_value": {i: transition.final_values[i] for i in final if result.truncated[i]},
-    }
-
-
-def _metadata(
-    checkpoint: Checkpoint, spec: EnvironmentSpec, choice: ActionChoice, environment: VectorEnvironment
-) -> dict[str, Any]:
-    discounts = {name: checkpoint.metadata[name] for name in ("gamma", "lambda") if name in checkpoint.metadata}
-    return {
-        "name": spec.name,
-        "checkpoint": checkpoint.identity,
-        "environment": dataclasses.asdict(spec),
-        "action_combos": environment.action_combos,
-        "sampling": choice,
-        **discounts,
-    }
-
-
-class _LevelSeeds(Wrapper):
-    """Remembers the levels that were played in the last step, whose results may be of the next ones."""
-
-    def __init__(self, environment: VectorEnvironment) -> None:
-        super().__init__(environment)
-        self.played: np.ndarray | None = None
-        self._next: np.ndarray | None = None
-
-    def reset(self) -> Step:
-        step = super().reset()
-        self._next = level_seeds(self)
-        return step
-
-    def step(self, actions: np.ndarray) -> Step:
-        self.played = self._next
-        step = super().step(actions)
-        if step.firsts.any():
-            self._next = level_seeds(self)
-        return step

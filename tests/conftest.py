@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from rl_clarity.recordings import source
 from rl_clarity.recordings.equivalence import find_equivalent_actions
+from rl_clarity.sources import checkpoint as source
 from scripts.chromium import FLAGS, find_chromium
 from tests.golden_data import NETWORKS, Golden, load_golden
 
@@ -65,7 +65,7 @@ def _unsynchronized_files() -> Iterator[None]:
 def even_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every measured piece of work takes a second, whatever else the machine does."""
     clock = SimpleNamespace(perf_counter=itertools.count().__next__)
-    for module in ("jobs.forecast", "recordings.preview"):
+    for module in ("jobs.forecast", "sources.preview"):
         monkeypatch.setattr(f"rl_clarity.{module}.time", clock)
 
 

@@ -15,8 +15,8 @@ from rl_clarity.agents.capabilities import before_step
 from rl_clarity.analyses.attribution import perturbation_saliency
 from rl_clarity.analyses.trajectories import softmax
 from rl_clarity.cli import main
-from rl_clarity.comparison import RECORDINGS
 from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.page_builder import RECORDINGS
 from rl_clarity.pages.manifest_check import check_manifest
 from rl_clarity.pages.results import Results
 from tests.fakes import TinyAgent

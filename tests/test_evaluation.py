@@ -42,7 +42,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Callable[[VectorEnvironment], Specs
             specs.append(spec)
             return environment
 
-        monkeypatch.setattr("rl_clarity.evaluation.make", make)
+        monkeypatch.setattr("rl_clarity.recordings.evaluation.make", make)
         return specs
 
     return replace

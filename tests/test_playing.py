@@ -11,7 +11,7 @@ import pytest
 import rl_clarity
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.playing import play_and_record
+from rl_clarity.recordings.agent_play import play_and_record
 from rl_clarity.recordings.arrays import as_observations, as_trajectories
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.options import RecordOptions

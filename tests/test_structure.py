@@ -21,6 +21,7 @@ LAYERS = (
     ("environments",),
     ("formats",),
     ("recordings",),
+    ("sources",),
     ("reduction",),
     ("visualization",),
     ("pages",),

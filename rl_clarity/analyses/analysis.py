@@ -20,6 +20,7 @@ from rl_clarity.pages.files import PageFiles
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.pages.manifest import ActionGroup, ActionInfo, AgentInfo, ObservationInfo, Section
 from rl_clarity.parsing import NoOptions, check_minimum
+from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.visualization.colors import action_colors
 
@@ -78,6 +79,8 @@ class Subject:
     options: Any
     """All options of the page."""
     files: PageFiles
+    recording: Recording | None = None
+    """The recording that the trajectories are read from; None for other samples, and while a page is planned."""
     key: str = ""
     """Hash of agent, samples and code."""
     analyses: tuple[str, ...] = ()

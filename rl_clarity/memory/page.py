@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Literal, overload
 
 import numpy as np
 
-from rl_clarity import environments, formats
+from rl_clarity import formats
 from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, initial_state, require
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.environments import EnvironmentSpec, override_name, spec_from_metadata
+from rl_clarity.environments import override_name
 from rl_clarity.errors import OptionError
 from rl_clarity.formats import Checkpoint
-from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.jobs.forecast import Forecast
-from rl_clarity.jobs.job import Job, team
-from rl_clarity.jobs.store import DIRECTORY, WorkStore
-from rl_clarity.jobs.tasks import Task, TaskResult, Work
-from rl_clarity.keys import as_json, code_version, to_plain
+from rl_clarity.jobs.job import team
+from rl_clarity.keys import as_json, to_plain
 from rl_clarity.memory.options import MemoryOptions, PlayOptions
-from rl_clarity.memory.source import MemorySource
+from rl_clarity.memory.source import SIMULATOR
 from rl_clarity.models import open_agent
 from rl_clarity.page_builder import Member, PageBuilder
 from rl_clarity.pages.results import Page
-from rl_clarity.parsing import parse, path_text
-from rl_clarity.playing import record_for_page
+from rl_clarity.parsing import parse
 from rl_clarity.recordings.conversion import recorded_episodes
 from rl_clarity.recordings.options import RecordOptions
-from rl_clarity.recordings.preview import Preview, preview_play, preview_samples
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.samples import Observations
-from rl_clarity.recordings.source import Samples
+from rl_clarity.sources.arrays import ArraysSource
+from rl_clarity.sources.recorded_play import RecordedPlay
+from rl_clarity.sources.source import Source, checkpoint_metadata
 from rl_clarity.states.data import read_states
 from rl_clarity.states.parts import check_states
 from rl_clarity.world_models.files import load_simulator
 from rl_clarity.world_models.simulator import Simulator, agent_fingerprint, check_agent
 
 Path = str | os.PathLike[str]
-RECORDINGS = f"{DIRECTORY}/recordings"
-"""Where the recording is, inside the page's directory."""
+
 PLAY = "play"
-"""Its name there."""
+"""Name of the recording in the page's directory."""
 
 
 @overload
@@ -112,154 +105,50 @@ def explain_memory(
                 "explains others)"
             )
         world = None if simulator is None else _read_simulator(simulator, agent)
-        origin: _Origin = _Played(agent, read, world, page_options)
-        if recording is not None:
-            origin = _Recorded(agent, read, world, recording)
-        made_from = [origin.identity, None if world is None else _simulator_key(world)]
-        share = workers.share()
-        builder = PageBuilder([Member(agent, read, made_from)], page_options)
-        recordings = open_directory(f"{path_text(output_dir, 'output_dir')}/{RECORDINGS}")
-
-        def collect(job: Job) -> list[Samples]:
-            return [origin.samples(job, recordings, share.memory())]
-
-        return builder.page(
-            workers,
-            output_dir,
-            made_from,
-            share.memory,
-            lambda: [origin.preview(recordings)],
-            collect,
-            dry_run,
+        source: Source
+        if recording is None:
+            source = _play(agent, read, world, page_options)
+        else:
+            source = _recorded(agent, read, world, recording)
+        made_from = [source.identity, None if world is None else _simulator_key(world)]
+        return PageBuilder([Member(source)], page_options).page(
+            workers, output_dir, made_from, workers.share().memory, dry_run
         )
 
 
-class _Origin(ABC):
-    """Where the episodes come from."""
-
-    def __init__(self, agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None) -> None:
-        self.agent, self.checkpoint, self.simulator = agent, checkpoint, simulator
-
-    @property
-    @abstractmethod
-    def identity(self) -> list[Any]:
-        """JSON value that identifies agent and episodes."""
-
-    @abstractmethod
-    def samples(self, job: Job, recordings: Directory, memory: int) -> Samples:
-        """The episodes; the agent plays them if they are not there."""
-
-    @abstractmethod
-    def preview(self, recordings: Directory) -> Preview:
-        """A few steps of them."""
-
-    def recorded(self, recording: Recording, metadata: Mapping[str, Any]) -> Samples:
-        """The samples of a recording."""
-        source = {"memory": MemorySource(recording, self.simulator)}
-        return Samples(
-            recorded_episodes(recording), Observations.none(self.agent.observation_shape), {**metadata, **source}
-        )
-
-
-class _Played(_Origin):
+def _play(agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, options: MemoryOptions) -> RecordedPlay:
     """Episodes that the agent plays for the page."""
-
-    def __init__(
-        self, agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, options: MemoryOptions
-    ) -> None:
-        super().__init__(agent, checkpoint, simulator)
-        self.options = options
-        self.play = {name: getattr(options, name) for name in PlayOptions.__dataclass_fields__}
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        return spec_from_metadata(self.checkpoint.metadata, num_actions=self.agent.num_actions)
-
-    @property
-    def identity(self) -> list[Any]:
-        sources = [formats.source_key(self.checkpoint), environments.source_key(self.spec)]
-        spec = dataclasses.asdict(self.spec)
-        return [self.checkpoint.sha256, self.checkpoint.metadata, spec, sources, self.play, self.options.seed]
-
-    def samples(self, job: Job, recordings: Directory, memory: int) -> Samples:
-        task = self._task(recordings)
-        job.run([task], WorkStore(recordings), memory)
-        return self.recorded(open_recording(f"{recordings.location}/{PLAY}"), self._metadata)
-
-    def preview(self, recordings: Directory) -> Preview:
-        task, options = self._task(recordings), self.options
-        if WorkStore(recordings).finished(task.name, task.key) is not None:
-            samples = self.recorded(open_recording(f"{recordings.location}/{PLAY}"), self._metadata)
-            return preview_samples(samples.trajectories, samples.observations, samples.metadata)
-        expected = preview_play(
-            self.agent, self.spec, options.episodes, options.max_steps, options.seed,
-            full_resolution=options.full_resolution,
-        )  # fmt: skip
-        source = {"memory": MemorySource(None, self.simulator)}
-        metadata = {**expected.metadata, **self._metadata, **source}
-        return dataclasses.replace(
-            expected, observations=Observations.none(self.agent.observation_shape), metadata=metadata
-        )
-
-    @property
-    def _metadata(self) -> dict[str, Any]:
-        played = {"environment": dataclasses.asdict(self.spec), "sampling": {"seed": self.options.seed, **self.play}}
-        return {"network": self.checkpoint.network, **self.checkpoint.metadata, **played}
-
-    def _task(self, recordings: Directory) -> Task:
-        return Task(f"playing/{PLAY}", partial(self._record, recordings), [self.identity, code_version()])
-
-    def _record(self, recordings: Directory, work: Work) -> TaskResult:
-        options = self.options
-        play = RecordOptions(
-            episodes=options.episodes,
-            steps=options.episodes * options.max_steps,
-            seed=options.seed,
-            greedy=options.greedy,
-            full_resolution=options.full_resolution,
-        )
-        names = record_for_page(self.agent, self.checkpoint, recordings, PLAY, play)
-        return TaskResult(files=names)
+    record = RecordOptions(
+        episodes=options.episodes,
+        steps=options.episodes * options.max_steps,
+        seed=options.seed,
+        greedy=options.greedy,
+        full_resolution=options.full_resolution,
+    )
+    play = {name: getattr(options, name) for name in PlayOptions.__dataclass_fields__}
+    return RecordedPlay(agent, checkpoint, PLAY, play, record, about={SIMULATOR: simulator})
 
 
-class _Recorded(_Origin):
-    """Episodes of a recording."""
-
-    def __init__(
-        self, agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, recording: Path | Recording
-    ) -> None:
-        super().__init__(agent, checkpoint, simulator)
-        self.recording = recording if isinstance(recording, Recording) else open_recording(recording)
-        self.data = read_states(self.recording)
-        check_states(agent, self.data)
-
-    @property
-    def identity(self) -> list[Any]:
-        digest, data = hashlib.sha256(), self.data
-        for array in (data.states, data.episode, data.actions, data.rewards):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return [
-            self.checkpoint.sha256,
-            self.checkpoint.metadata,
-            formats.source_key(self.checkpoint),
-            digest.hexdigest(),
-        ]
-
-    def samples(self, job: Job, recordings: Directory, memory: int) -> Samples:
-        return self.recorded(self.recording, self._metadata)
-
-    def preview(self, recordings: Directory) -> Preview:
-        samples = self.recorded(self.recording, self._metadata)
-        return preview_samples(samples.trajectories, samples.observations, samples.metadata)
-
-    @property
-    def _metadata(self) -> dict[str, Any]:
-        about = {
-            name: self.recording.metadata[name]
-            for name in ("environment", "sampling")
-            if name in self.recording.metadata
-        }
-        return {"network": self.checkpoint.network, **self.checkpoint.metadata, **about}
+def _recorded(
+    agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, recording: Path | Recording
+) -> ArraysSource:
+    """Episodes of a recording, which their states, actions and rewards identify."""
+    opened = recording if isinstance(recording, Recording) else open_recording(recording)
+    data = read_states(opened)
+    check_states(agent, data)
+    digest = hashlib.sha256()
+    for array in (data.states, data.episode, data.actions, data.rewards):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    played = {name: opened.metadata[name] for name in ("environment", "sampling") if name in opened.metadata}
+    return ArraysSource(
+        agent,
+        checkpoint,
+        recorded_episodes(opened),
+        Observations.none(agent.observation_shape),
+        {**checkpoint_metadata(checkpoint), **played, SIMULATOR: simulator},
+        opened,
+        [checkpoint.sha256, checkpoint.metadata, formats.source_key(checkpoint), digest.hexdigest()],
+    )
 
 
 def _read_simulator(simulator: Path | Simulator, agent: Agent) -> Simulator:

@@ -23,13 +23,15 @@ from rl_clarity.world_models.simulator import Simulator
 
 FOLDER = "states"
 """Folder of the page with what `load_states` reads."""
+SIMULATOR = "simulator"
+"""Name of the simulator, or None, in the subject's metadata."""
 FIT = "states/fit"
 """The task that writes it."""
 
 
 @dataclass(frozen=True)
 class MemorySource:
-    """What is explained, in `Subject.metadata["memory"]`."""
+    """The recording that is explained, and the simulator."""
 
     recording: Recording | None
     """None while a page is only planned and the agent has not played."""
@@ -72,10 +74,9 @@ def direction_names(directions: Directions) -> list[str]:
 
 def memory_source(subject: Subject) -> MemorySource:
     """What a page is made from; raises OptionError for a page that was not made by `explain_memory`."""
-    source: MemorySource | None = subject.metadata.get("memory")
-    if source is None:
+    if SIMULATOR not in subject.metadata:
         raise OptionError("pages about memory are made by explain_memory (rl-clarity memory)")
-    return source
+    return MemorySource(subject.recording, subject.metadata[SIMULATOR])
 
 
 def state_options(options: Any) -> StateOptions:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.environments import EnvironmentSpec, VectorEnvironment
+from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make
 from rl_clarity.environments.procgen import LEVELS
 from rl_clarity.environments.wrappers import watch_ends
+from rl_clarity.progress import counted, progress_bar
+from rl_clarity.recordings.collection import as_vector_environment
 from rl_clarity.recordings.options import EvaluationOptions
 from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, Transition, play
 
@@ -149,6 +152,36 @@ def play_episodes(
         causes if cause is not None else (),
         np.stack(sums) if measure is not None else None,
     )
+
+
+def evaluate_agent(name: str, agent: Player, env: Any, options: EvaluationOptions) -> Evaluation:
+    """Play complete episodes in `env`, an `EnvironmentSpec` or an environment as for `collect`; return their returns.
+
+    `name` is the label of the progress bar.
+    """
+    rng = np.random.default_rng([options.seed % 2**63, 1])
+    with _opened(env, options) as environment, progress_bar(f"Playing: {name}") as report:
+        return play_episodes(
+            agent,
+            environment,
+            options.episodes,
+            rng,
+            deterministic=options.deterministic,
+            max_steps=options.max_steps,
+            progress=counted(report),
+        )
+
+
+@contextmanager
+def _opened(env: Any, options: EvaluationOptions) -> Iterator[VectorEnvironment]:
+    """Yield the environment; one that is made here is closed."""
+    if not isinstance(env, EnvironmentSpec):
+        yield as_vector_environment(env, options.seed)
+        return
+    epsilon = 0.0 if options.deterministic else env.epsilon_greedy
+    spec = dataclasses.replace(env, reward_scale=1.0, epsilon_greedy=epsilon)
+    with closing(make(spec, choose_num_envs(options.episodes), options.seed)) as environment:
+        yield environment
 
 
 def known_cause(info: Mapping[str, Any], frames: np.ndarray) -> str:

@@ -12,7 +12,7 @@ from rl_clarity import formats
 from rl_clarity.formats.architectures import ARCHITECTURES
 from rl_clarity.models import path_of
 from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
-from rl_clarity.recordings import source
+from rl_clarity.sources import checkpoint as source
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.errors import OptionError
-from rl_clarity.memory.page import RECORDINGS
+from rl_clarity.page_builder import RECORDINGS
 from rl_clarity.pages.results import Results
 from rl_clarity.states.data import StateData, read_states
 from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at

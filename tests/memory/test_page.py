@@ -12,7 +12,7 @@ import rl_clarity
 from rl_clarity.cli import main
 from rl_clarity.errors import ClarityError, EnvironmentSetupError, OptionError
 from rl_clarity.memory import states as memory_states
-from rl_clarity.memory.page import RECORDINGS
+from rl_clarity.page_builder import RECORDINGS
 from rl_clarity.pages.results import Results
 from tests.pipeline.small import read_files, record_tasks
 from tests.ranks import run_ranks

@@ -117,7 +117,7 @@ def record_calls(monkeypatch: pytest.MonkeyPatch, module: ModuleType | type, nam
 
 def record_environments(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Record each time that environments are made to collect samples."""
-    from rl_clarity.recordings import source
+    from rl_clarity.sources import checkpoint as source
 
     return record_calls(monkeypatch, source, "make")
 

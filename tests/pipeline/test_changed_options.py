@@ -68,7 +68,7 @@ def test_changed_options_repeat_only_dependent_tasks(
 def test_more_observations_do_not_collect_trajectories_again(
     run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rl_clarity.recordings import source
+    from rl_clarity.sources import checkpoint as source
 
     calls = record_calls(monkeypatch, source, "collect_trajectories")
     run_short("page")

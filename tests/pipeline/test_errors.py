@@ -110,7 +110,7 @@ def test_missing_checkpoints(checkpoint: str, tmp_path: Path) -> None:
 def test_invalid_options_are_refused_before_any_work(
     options: dict[str, Any], message: str, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rl_clarity.recordings.source.make", None)  # no samples may be collected
+    monkeypatch.setattr("rl_clarity.sources.checkpoint.make", None)  # no samples may be collected
     with pytest.raises(OptionError, match=message):
         rl_clarity.run(small_run.checkpoint, tmp_path / "page", **options)
     assert not (tmp_path / "page").exists()

@@ -157,7 +157,7 @@ def test_a_finished_page_needs_no_agent(small_run: SmallRun, tmp_path: Path, mon
     def fail(*arguments: Any) -> None:
         raise AssertionError("the agent is not needed")
 
-    monkeypatch.setattr("rl_clarity.recordings.source.import_keras", fail)
+    monkeypatch.setattr("rl_clarity.sources.checkpoint.import_keras", fail)
     monkeypatch.setattr("rl_clarity.formats.build_agent", fail)
     assert rl_clarity.run(checkpoint, tmp_path / "page", layer_kwargs=LAST_LAYER, **SIZES) == page
     with pytest.raises(AssertionError, match="not needed"):

@@ -32,7 +32,7 @@ def test_an_early_error_keeps_the_old_page(run_short: Callable[..., Path], monke
     def fail(*arguments: Any, **options: Any) -> None:
         raise OutputError("unknown game")
 
-    monkeypatch.setattr("rl_clarity.recordings.source.make", fail)
+    monkeypatch.setattr("rl_clarity.sources.checkpoint.make", fail)
     with pytest.raises(OutputError, match="unknown game"):
         run_short("page", overwrite=True, seed=3)
     assert read_files(directory) == before

@@ -18,10 +18,10 @@ import pytest
 import rl_clarity
 from rl_clarity.errors import CheckpointError, ClarityError, OptionError, SamplesError
 from rl_clarity.pages.results import Results, open_results
-from rl_clarity.recordings import source
 from rl_clarity.recordings.rollouts import collect_observations
 from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays, to_arrays
 from rl_clarity.recordings.storage import load_observations, load_trajectories, save_metadata
+from rl_clarity.sources import checkpoint as source
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, read_files, record_environments
 from tests.sample_files import save_samples
 
@@ -111,7 +111,6 @@ def test_an_error_ends_both_collections_and_leaves_nothing(
 
     record_threads(monkeypatch, 2)
     monkeypatch.setattr("rl_clarity.page_builder.PageBuilder._forecast", lambda *arguments: None)
-    monkeypatch.setattr("rl_clarity.pipeline.preview_source", lambda source: None)
     monkeypatch.setattr(source, "collect_trajectories", fail)
     monkeypatch.setattr(source, "collect_observations", endless)
     with pytest.raises(SamplesError, match="the environment failed"):
@@ -351,7 +350,7 @@ def test_other_samples_make_another_page(run: Run, checkpoint_copy: Path, small_
 def test_samples_that_another_run_has_replaced(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collect = source._collect_observations
 
-    def collect_others(this: source.Source, *arguments: Any) -> None:
+    def collect_others(this: source.CheckpointSource, *arguments: Any) -> None:
         collect(replace(this, observations_key="another key"), *arguments)
 
     monkeypatch.setattr(source, "_collect_observations", collect_others)

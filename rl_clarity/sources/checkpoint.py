@@ -1,4 +1,4 @@
-"""Where the samples of a checkpoint come from: collected, or loaded if they were collected before."""
+"""Samples that the agent of a checkpoint collects, or that were saved when it did so before."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ from rl_clarity.errors import CheckpointError, SamplesError
 from rl_clarity.files import write_atomically
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs import Communicator
+from rl_clarity.jobs.directory import Directory
+from rl_clarity.jobs.job import Job
+from rl_clarity.jobs.tasks import Results
 from rl_clarity.keys import cache_key, code_version, to_plain
 from rl_clarity.parallel import SharedProgress, run_in_threads
 from rl_clarity.progress import Report, counted, progress_bar
@@ -32,7 +35,6 @@ from rl_clarity.recordings.arrays import check_observations, check_trajectories,
 from rl_clarity.recordings.equivalence import find_equivalent_actions
 from rl_clarity.recordings.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
-from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.recordings.storage import (
     RESAMPLE,
     SamplePaths,
@@ -44,6 +46,8 @@ from rl_clarity.recordings.storage import (
     sample_paths,
     save_metadata,
 )
+from rl_clarity.sources.preview import Preview, add_observations, preview_play, preview_samples
+from rl_clarity.sources.source import Samples, Source, checkpoint_metadata
 
 READ_ATTEMPTS = 5
 
@@ -59,16 +63,7 @@ class SamplingPlan:
 
 
 @dataclass(frozen=True)
-class Samples:
-    """What an agent saw and did, and metadata of its environment."""
-
-    trajectories: Trajectories
-    observations: Observations
-    metadata: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Source:
+class CheckpointSource(Source):
     """An agent and its samples, which the keys identify whether or not they are collected yet."""
 
     checkpoint: Checkpoint
@@ -122,7 +117,35 @@ class Source:
             check_trajectories(self.agent, trajectories)
         with _naming(self.paths.observations):
             check_observations(self.agent, observations)
-        return Samples(trajectories, observations, load_metadata(self.paths.metadata))
+        metadata = {**checkpoint_metadata(self.checkpoint), **load_metadata(self.paths.metadata)}
+        return Samples(trajectories, observations, metadata)
+
+    def preview(self, recordings: Directory) -> Preview:
+        """A few of the saved samples; if they are not up to date, a few steps that are collected for the preview."""
+        if self.spec is None or self.up_to_date:
+            samples = self.load()
+            return preview_samples(samples.trajectories, samples.observations, samples.metadata)
+        plan, spec = self.plan, self.spec
+        options, seed, full_resolution = plan.trajectories, plan.seed, plan.full_resolution
+        played = preview_play(
+            self.agent, spec, options.num_envs, options.num_steps, seed, full_resolution=full_resolution
+        )
+        played = replace(played, metadata={**checkpoint_metadata(self.checkpoint), **played.metadata})
+        return add_observations(played, self.observer, spec, plan.observations, seed, full_resolution=full_resolution)
+
+    def samples(self, recordings: Directory, job: Job, results: Results) -> Samples:
+        """Memory-map the samples; rank 0 first collects those that are not up to date."""
+        with job.stage("playing"):
+            if self.spec is not None and job.team.leads:
+                _collect(self, self.spec)
+            job.team.ranks.barrier()
+            samples = self.load()
+        if not self.up_to_date:
+            raise SamplesError(
+                f"another run has replaced the samples in {self.paths.trajectories.parent}: run again when it is done, "
+                "or save this run's samples elsewhere (temp_files=True, or other paths)"
+            )
+        return samples
 
 
 @contextmanager
@@ -133,7 +156,7 @@ def open_source(
     ranks: Communicator,
     address: str | None = None,
     agent: Agent | None = None,
-) -> Iterator[Source]:
+) -> Iterator[CheckpointSource]:
     """Read a checkpoint and identify its samples, without collecting them; temporary samples are removed on exit.
 
     `address` is the URL that the checkpoint was downloaded from. With `agent`, the checkpoint is the one that this
@@ -148,7 +171,7 @@ def open_source(
             if agent is not None:
                 checkpoint = formats.checkpoint_of(agent, **load.metadata)
                 spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
-                yield Source(checkpoint, agent, paths, plan, spec, *_compute_keys(checkpoint, spec, plan))
+                yield CheckpointSource(checkpoint, agent, paths, plan, spec, *_compute_keys(checkpoint, spec, plan))
                 return
             yield _read_source(checkpoint_path, load, plan, paths, ranks, content)
     finally:
@@ -157,24 +180,10 @@ def open_source(
 
 
 def predict_identity(checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, num_actions: int) -> list[Any]:
-    """Return `Source.identity` of new samples without building the agent, given its number of actions."""
+    """Return `CheckpointSource.identity` of new samples without building the agent, given its number of actions."""
     checkpoint = formats.read(checkpoint_path, **load.metadata)
     spec = spec_from_metadata(checkpoint.metadata, num_actions=num_actions)
     return _identity(checkpoint, *_compute_keys(checkpoint, spec, plan))
-
-
-def load_or_collect(source: Source, ranks: Communicator) -> Samples:
-    """Memory-map the samples; rank 0 first collects those that are not up to date."""
-    if source.spec is not None and ranks.rank == 0:
-        _collect(source, source.spec)
-    ranks.barrier()
-    samples = source.load()
-    if not source.up_to_date:
-        raise SamplesError(
-            f"another run has replaced the samples in {source.paths.trajectories.parent}: run again when it is done, "
-            "or save this run's samples elsewhere (temp_files=True, or other paths)"
-        )
-    return samples
 
 
 @contextmanager
@@ -197,13 +206,13 @@ def _read_source(
     paths: SamplePaths,
     ranks: Communicator,
     content: IO[bytes],
-) -> Source:
+) -> CheckpointSource:
     if load.resample:
         checkpoint = _read_consistently(checkpoint_path, load, ranks, content)
         import_keras()
         agent = formats.build_agent(checkpoint, load.check)
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
-        return Source(checkpoint, agent, paths, plan, spec, *_compute_keys(checkpoint, spec, plan), content)
+        return CheckpointSource(checkpoint, agent, paths, plan, spec, *_compute_keys(checkpoint, spec, plan), content)
     _check_environment(paths, load)
     saved = formats.read(paths.model if paths.model.exists() else checkpoint_path, **load.metadata)
     checkpoint = replace(saved, path=Path(checkpoint_path))
@@ -211,7 +220,7 @@ def _read_source(
     trajectories_key = keys[0] or samples_key(load_trajectories(paths.trajectories))
     observations_key = keys[1] or samples_key(load_observations(paths.observations))
     import_keras()
-    return Source(
+    return CheckpointSource(
         checkpoint, formats.build_agent(checkpoint, load.check), paths, plan, None, trajectories_key, observations_key
     )
 
@@ -281,10 +290,10 @@ def _saved_key(folder: Path) -> str | None:
     return key if isinstance(key, str) else None
 
 
-def _collect(source: Source, spec: EnvironmentSpec) -> None:
+def _collect(source: CheckpointSource, spec: EnvironmentSpec) -> None:
     paths, plan = source.paths, source.plan
     trajectories_key, observations_key = _saved_keys(paths)
-    missing: list[tuple[Callable[[Source, EnvironmentSpec, Report], None], int]] = []
+    missing: list[tuple[Callable[[CheckpointSource, EnvironmentSpec, Report], None], int]] = []
     if trajectories_key != source.trajectories_key:
         missing.append((_collect_trajectories, plan.trajectories.num_envs * plan.trajectories.num_steps))
     if observations_key != source.observations_key:
@@ -306,7 +315,7 @@ def _description(spec: EnvironmentSpec, plan: SamplingPlan) -> dict[str, Any]:
     return {"environment": asdict(spec), "sampling": asdict(plan)}
 
 
-def _save_model(source: Source) -> None:
+def _save_model(source: CheckpointSource) -> None:
     model, content = source.paths.model, source.content
     if content is None or model.absolute() == source.checkpoint.path.absolute():
         return
@@ -317,7 +326,7 @@ def _save_model(source: Source) -> None:
         raise SamplesError(f"cannot save the agent to {model} ({error.strerror or error}); use another path") from error
 
 
-def _collect_trajectories(source: Source, spec: EnvironmentSpec, report: Report) -> None:
+def _collect_trajectories(source: CheckpointSource, spec: EnvironmentSpec, report: Report) -> None:
     options, seed = source.plan.trajectories, source.plan.seed
     rng, trials = (np.random.default_rng([seed, stream]) for stream in (0, 2))  # independent; 1 is of observations
     with _collecting(source, spec, "trajectories", options.num_envs, seed, report) as (environment, writer, kwargs):
@@ -329,7 +338,7 @@ def _collect_trajectories(source: Source, spec: EnvironmentSpec, report: Report)
         writer.commit(trajectories, {"key": source.trajectories_key, **facts})
 
 
-def _collect_observations(source: Source, spec: EnvironmentSpec, report: Report) -> None:
+def _collect_observations(source: CheckpointSource, spec: EnvironmentSpec, report: Report) -> None:
     options, seed = source.plan.observations, source.plan.seed
     rng = np.random.default_rng([seed, 1])
     # Different levels: trajectories use one seed each, from plan.seed on.
@@ -343,7 +352,7 @@ def _collect_observations(source: Source, spec: EnvironmentSpec, report: Report)
 
 @contextmanager
 def _collecting(
-    source: Source, spec: EnvironmentSpec, kind: str, num_envs: int, seed: int, report: Report
+    source: CheckpointSource, spec: EnvironmentSpec, kind: str, num_envs: int, seed: int, report: Report
 ) -> Iterator[tuple[VectorEnvironment, SamplesWriter, dict[str, Any]]]:
     """Open environment and writer; yield them, and common arguments for collecting samples."""
     report(0.0)

@@ -12,9 +12,9 @@ import numpy as np
 
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.recordings.blocks import MAX_STEPS, encode_block
+from rl_clarity.recordings.options import ObservationsOptions
 from rl_clarity.recordings.rollouts import Player, collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, SamplesT, Trajectories, from_arrays, to_arrays
-from rl_clarity.recordings.source import Source
 
 MAX_FRAMES = 64
 MIN_STEPS = 4
@@ -33,9 +33,11 @@ class Preview:
     observation_count: int
     metadata: Mapping[str, Any]
     seconds: float = 0.0
-    """Estimated time to collect the samples; 0 if they are there."""
+    """Estimated time to collect the samples; 0 if they exist."""
     sample_bytes: int = 0
-    """Estimated size of the samples on disk; 0 if they are there."""
+    """Estimated size of the samples on disk; 0 if they exist."""
+    shared: bool = False
+    """Whether the ranks share the collection with that of the page's other agents."""
 
     def whole(self) -> tuple[Trajectories, Observations]:
         """Return samples of the full shapes without using memory: each step repeats the first one."""
@@ -62,15 +64,6 @@ def preview_samples(trajectories: Trajectories, observations: Observations, meta
         num_observations,
         metadata,
     )
-
-
-def preview_source(source: Source) -> Preview:
-    """Preview a checkpoint's samples; if they are not up to date, collect a few steps."""
-    metadata = {"network": source.checkpoint.network, **source.checkpoint.metadata}
-    if source.spec is None or source.up_to_date:
-        samples = source.load()
-        return preview_samples(samples.trajectories, samples.observations, {**metadata, **samples.metadata})
-    return _collect_preview(source, source.spec, metadata)
 
 
 def preview_play(
@@ -102,40 +95,41 @@ def preview_play(
     )
 
 
+def add_observations(
+    played: Preview,
+    agent: Player,
+    spec: EnvironmentSpec,
+    options: ObservationsOptions,
+    seed: int,
+    full_resolution: bool,
+) -> Preview:
+    """Collect a few extra observations, too."""
+    start = time.perf_counter()
+    environment = make(spec, options.num_envs, seed + played.count, full_resolution=full_resolution)
+    seconds = 2 * (time.perf_counter() - start)  # environments are made twice; the first time also imports packages
+    rng, stopwatch = np.random.default_rng(seed), _Stopwatch()
+    try:
+        observations = collect_observations(
+            agent, environment, MIN_STEPS, 1, rng, full_resolution=full_resolution, progress=stopwatch
+        )
+    finally:
+        environment.close()
+    count = options.num_envs * options.num_obs
+    chosen = _spread(len(observations.observations), min(MAX_FRAMES, count))
+    return dataclasses.replace(
+        played,
+        observations=_map(observations, lambda array: array[chosen]),
+        observation_count=count,
+        seconds=played.seconds + seconds + stopwatch.step * options.num_obs * options.obs_every,
+        sample_bytes=played.sample_bytes + count * _item_bytes(observations, 1),
+    )
+
+
 def recorded_step_bytes(trajectories: Trajectories) -> float:
     """Bytes that a step takes in a recording, from a block of the first steps."""
     arrays = {name: np.asarray(array[0, :MAX_STEPS]) for name, array in to_arrays(trajectories).items()}
     header, data = encode_block(0, 0, arrays, {})
     return (len(header) + len(data)) / len(arrays["actions"])
-
-
-def _collect_preview(source: Source, spec: EnvironmentSpec, metadata: Mapping[str, Any]) -> Preview:
-    plan = source.plan
-    options, extra = plan.trajectories, plan.observations
-    full_resolution = plan.full_resolution
-    played = preview_play(
-        source.agent, spec, options.num_envs, options.num_steps, plan.seed, full_resolution=full_resolution
-    )
-    start = time.perf_counter()
-    environment = make(spec, extra.num_envs, plan.seed + options.num_envs, full_resolution=full_resolution)
-    seconds = 2 * (time.perf_counter() - start)  # environments are made twice; the first time also imports packages
-    rng, stopwatch = np.random.default_rng(plan.seed), _Stopwatch()
-    try:
-        observations = collect_observations(
-            source.observer, environment, MIN_STEPS, 1, rng, full_resolution=full_resolution, progress=stopwatch
-        )
-    finally:
-        environment.close()
-    num_observations = extra.num_envs * extra.num_obs
-    spread = _spread(len(observations.observations), min(MAX_FRAMES, num_observations))
-    return dataclasses.replace(
-        played,
-        observations=_map(observations, lambda array: array[spread]),
-        observation_count=num_observations,
-        metadata={**metadata, **played.metadata},
-        seconds=played.seconds + seconds + stopwatch.step * extra.num_obs * extra.obs_every,
-        sample_bytes=played.sample_bytes + num_observations * _item_bytes(observations, 1),
-    )
 
 
 class _Stopwatch:

@@ -1,0 +1,135 @@
+"""Episodes that an agent plays for a page, which are recorded beside it and reused by later calls."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any
+
+from rl_clarity import environments, formats
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
+from rl_clarity.formats.checkpoint import Checkpoint
+from rl_clarity.jobs.directory import Directory
+from rl_clarity.jobs.job import Job
+from rl_clarity.jobs.store import WorkStore
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.keys import code_version
+from rl_clarity.recordings.agent_play import record_in_directory
+from rl_clarity.recordings.conversion import recorded_episodes
+from rl_clarity.recordings.evaluation import evaluate_agent
+from rl_clarity.recordings.options import EvaluationOptions, RecordOptions
+from rl_clarity.recordings.recording import Recording, open_recording
+from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.sources.preview import Preview, preview_play, preview_samples, recorded_step_bytes
+from rl_clarity.sources.source import Samples, Source, checkpoint_metadata
+
+
+class RecordedPlay(Source):
+    """Episodes that the agent of a checkpoint plays in its environment.
+
+    Args:
+        agent: The agent of `checkpoint`.
+        checkpoint: It names the environment.
+        name: Name of the recording in the page's directory.
+        play: The options of the page that decide what is played (JSON).
+        record: How it is recorded.
+        return_episodes: Number of further episodes, for the mean return; their seed follows those of the recording.
+        read: What the page shows of the recording.
+        about: Further metadata of the samples.
+        measured: The source that plays a few steps for the preview, if several sources play alike.
+    """
+
+    checkpoint: Checkpoint
+
+    def __init__(
+        self,
+        agent: Agent,
+        checkpoint: Checkpoint,
+        name: str,
+        play: Mapping[str, Any],
+        record: RecordOptions,
+        *,
+        return_episodes: int = 0,
+        read: Callable[[Recording], Trajectories] = recorded_episodes,
+        about: Mapping[str, Any] | None = None,
+        measured: RecordedPlay | None = None,
+    ) -> None:
+        self.agent, self.checkpoint, self.name = agent, checkpoint, name
+        self._play, self._record, self._return_episodes = play, record, return_episodes
+        self._read, self._about, self._measured = read, about or {}, measured or self
+
+    @cached_property
+    def spec(self) -> EnvironmentSpec:
+        return spec_from_metadata(self.checkpoint.metadata, num_actions=self.agent.num_actions)
+
+    @property
+    def identity(self) -> list[Any]:
+        return play_identity(self.checkpoint, self.agent.num_actions, self._play, self._record.seed)
+
+    def tasks(self, recordings: Directory) -> list[Task]:
+        return [self._task(recordings)]
+
+    def samples(self, recordings: Directory, job: Job, results: Results) -> Samples:
+        return self._samples(recordings, results[self._task(recordings).name])
+
+    def preview(self, recordings: Directory) -> Preview:
+        """The recording, if it is finished; else a few steps."""
+        task = self._task(recordings)
+        facts = WorkStore(recordings).finished(task.name, task.key)
+        if facts is not None:
+            samples = self._samples(recordings, facts)
+            return preview_samples(samples.trajectories, samples.observations, samples.metadata)
+        expected = self._measured._few_steps
+        metadata = {**expected.metadata, **self._metadata, "returns": {}, **self._about}
+        return dataclasses.replace(expected, metadata=metadata)
+
+    @cached_property
+    def _few_steps(self) -> Preview:
+        record = self._record
+        episodes = record.episodes or 1
+        steps = (record.steps or 0) // episodes
+        played = preview_play(
+            self.agent, self.spec, episodes, steps, record.seed, full_resolution=record.full_resolution
+        )
+        return dataclasses.replace(
+            played,
+            observations=Observations.none(self.agent.observation_shape),
+            seconds=played.seconds * (1 + self._return_episodes / episodes),
+            shared=True,
+            sample_bytes=round(episodes * steps * recorded_step_bytes(played.trajectories)),
+        )
+
+    def _task(self, recordings: Directory) -> Task:
+        return Task(f"playing/{self.name}", partial(self._run, recordings), [self.identity, code_version()])
+
+    def _run(self, recordings: Directory, work: Work) -> TaskResult:
+        """Play and record; the facts are the mean return of further episodes."""
+        names = record_in_directory(self.agent, self.checkpoint, recordings, self.name, self._record)
+        if not self._return_episodes:
+            return TaskResult(files=names)
+        count, record = self._return_episodes, self._record
+        seed = record.seed + (record.episodes or 0)
+        options = EvaluationOptions(episodes=count, seed=seed, unseen=False, deterministic=record.greedy)
+        evaluation = evaluate_agent("agent", self.agent, self.spec, options)
+        error = evaluation.standard_error if count > 1 else None
+        return TaskResult({"mean": evaluation.mean, "error": error, "episodes": count}, names)
+
+    def _samples(self, recordings: Directory, returns: Mapping[str, Any]) -> Samples:
+        recording = open_recording(f"{recordings.location}/{self.name}")
+        metadata = {**self._metadata, "returns": returns, **self._about}
+        return Samples(self._read(recording), Observations.none(self.agent.observation_shape), metadata, recording)
+
+    @property
+    def _metadata(self) -> dict[str, Any]:
+        sampling = {"seed": self._record.seed, **self._play}
+        environment = dataclasses.asdict(self.spec)
+        return {**checkpoint_metadata(self.checkpoint), "environment": environment, "sampling": sampling}
+
+
+def play_identity(checkpoint: Checkpoint, num_actions: int, play: Mapping[str, Any], seed: int) -> list[Any]:
+    """JSON value that identifies a checkpoint and its play, without building the agent."""
+    spec = spec_from_metadata(checkpoint.metadata, num_actions=num_actions)
+    sources = [formats.source_key(checkpoint), environments.source_key(spec)]
+    return [checkpoint.sha256, checkpoint.metadata, dataclasses.asdict(spec), sources, play, seed]

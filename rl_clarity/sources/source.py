@@ -1,0 +1,64 @@
+"""What a source of samples is: where the episodes and extra observations of an agent come from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.formats.checkpoint import Checkpoint
+from rl_clarity.jobs.directory import Directory
+from rl_clarity.jobs.job import Job
+from rl_clarity.jobs.tasks import Results, Task
+from rl_clarity.recordings.recording import Recording
+from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.sources.preview import Preview
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What an agent saw and did, and metadata of its environment."""
+
+    trajectories: Trajectories
+    observations: Observations
+    metadata: Mapping[str, Any]
+    recording: Recording | None = None
+    """The recording that the trajectories are read from, if there is one."""
+
+
+class Source(ABC):
+    """The samples of an agent, which are identified and previewed before they exist."""
+
+    agent: Agent
+    checkpoint: Checkpoint | None
+    """What the agent was loaded from; None for an agent in memory."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> list[Any]:
+        """JSON value that identifies agent and samples."""
+
+    @abstractmethod
+    def preview(self, recordings: Directory) -> Preview:
+        """A few of the samples, to plan the page and to measure its cost; `recordings` as for `samples`."""
+
+    def tasks(self, recordings: Directory) -> list[Task]:
+        """Tasks that record what is missing; the ranks share those of all sources of a page."""
+        return []
+
+    @abstractmethod
+    def samples(self, recordings: Directory, job: Job, results: Results) -> Samples:
+        """The samples, which all ranks load together.
+
+        Args:
+            recordings: Directory for recordings that are made for the page.
+            job: The running job.
+            results: Facts of the finished `tasks` of all sources, by name.
+        """
+
+
+def checkpoint_metadata(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Metadata of samples that their agent's checkpoint knows."""
+    return {"network": checkpoint.network, **checkpoint.metadata}
