@@ -90,18 +90,21 @@ def load_simulator(path: str | os.PathLike[str], agent: Agent) -> Simulator:
             if text is None:
                 raise CheckpointError(f"{file} is not a simulator: it has no {KEY} in its metadata")
             header = _header(file, parse_json(text.encode(), KEY, Budget.for_file(file.stat().st_size)))
+            if header["agent"] != agent_fingerprint(network):
+                raise OptionError(f"{file} simulates another agent: its parameters differ from this agent's")
             names = list(opened.keys())
             if len(names) > MAX_TENSORS:
                 raise CheckpointError(f"{file} has {len(names)} tensors; at most {MAX_TENSORS} are read")
+            size = _size(file, header["size"])
+            expected = new_world(network, size, shapes_only=True)
+            shape = (list(expected.observation_shape), expected.num_actions, expected.state_size)
+            if shape != (header["observation_shape"], header["num_actions"], header["state_size"]):
+                raise CheckpointError(f"{file} does not fit the agent's observations, actions and state {shape}")
+            expected.check_shapes({name: tuple(opened.get_slice(name).get_shape()) for name in names})
             tensors = {name: np.asarray(opened.get_tensor(name), np.float32) for name in names}
     except (SafetensorError, TypeError) as error:
         raise CheckpointError(f"{file} is truncated or damaged ({str(error)[:200]})") from error
-    if header["agent"] != agent_fingerprint(network):
-        raise OptionError(f"{file} simulates another agent: its parameters differ from this agent's")
-    world = new_world(network, _size(file, header["size"]))
-    shape = (list(world.observation_shape), world.num_actions, world.state_size)
-    if shape != (header["observation_shape"], header["num_actions"], header["state_size"]):
-        raise CheckpointError(f"{file} does not fit the agent's observations, actions and state {shape}")
+    world = new_world(network, size)
     world.assign(tensors)
     return Simulator(network, world, header["facts"])
 
@@ -118,7 +121,7 @@ def _header(file: Path, header: Any) -> dict[str, Any]:
 
 
 def _size(file: Path, values: Mapping[str, Any]) -> Size:
-    """Widths from a file, each of them checked before anything of its size is allocated."""
+    """Widths from a file, each of them in a range that shapes can be computed for."""
     names = {field.name for field in fields(Size)}
     numbers = [n for value in values.values() for n in (value if isinstance(value, list) else [value])]
     if set(values) != names or not all(type(n) is int and 1 <= n <= MAX_WIDTH for n in numbers):

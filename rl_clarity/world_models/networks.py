@@ -38,15 +38,23 @@ class WorldModel:
         num_actions: A
         state_size: S; 0 for agents without a state
         seed: of the initial values, each of which also depends on the variable's name
+        shapes_only: the variables are symbols that have a shape and no values: nothing is allocated
     """
 
     def __init__(
-        self, size: Size, observation_shape: tuple[int, int, int], num_actions: int, state_size: int, seed: int = 0
+        self,
+        size: Size,
+        observation_shape: tuple[int, int, int],
+        num_actions: int,
+        state_size: int,
+        seed: int = 0,
+        *,
+        shapes_only: bool = False,
     ) -> None:
         self.size = size
         self.observation_shape = observation_shape
         self.num_actions, self.state_size = num_actions, state_size
-        self._seed = seed
+        self._seed, self._shapes_only = seed, shapes_only
         side = min(observation_shape[:2])
         stages = max(1, min(len(size.channels), int(math.log2(max(side, 2) / SMALLEST_SIDE))))
         self.channels = size.channels[:stages]
@@ -67,21 +75,25 @@ class WorldModel:
             for name, variable in self.variables.items()
         }
 
+    def check_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise CheckpointError unless these are the names and shapes of the variables."""
+        different = sorted(set(self.variables) ^ set(shapes))
+        if different:
+            raise CheckpointError(f"the simulator's tensors do not fit its size: {', '.join(different[:5])}")
+        for name, variable in self.variables.items():
+            if shapes[name] != tuple(variable.shape):
+                raise CheckpointError(f"tensor {name!r} of shape {shapes[name]} must have the shape {variable.shape}")
+
     def assign(self, parameters: Mapping[str, np.ndarray]) -> None:
         """Set all variables.
 
         Raises CheckpointError for missing names, other shapes, and numbers that are not finite.
         """
-        missing = sorted(set(self.variables) ^ set(parameters))
-        if missing:
-            raise CheckpointError(f"the simulator's tensors do not fit its size: {', '.join(missing[:5])}")
+        self.check_shapes({name: np.shape(array) for name, array in parameters.items()})
         for name, variable in self.variables.items():
             array = np.asarray(parameters[name], np.float32)
-            if array.shape != tuple(variable.shape) or not np.isfinite(array).all():
-                raise CheckpointError(
-                    f"tensor {name!r} of shape {array.shape} must have the shape {tuple(variable.shape)}, and finite "
-                    "numbers"
-                )
+            if not np.isfinite(array).all():
+                raise CheckpointError(f"tensor {name!r} must have finite numbers")
             variable.assign(array)
 
     def encode(self, frames: Tensor) -> Tensor:
@@ -181,13 +193,13 @@ class WorldModel:
         return x[:, 0], x[:, 1]
 
     def _build(self) -> None:
-        """Create all variables, by a pass over zeros."""
-        from keras import ops
+        """Create all variables, by a symbolic pass: of what it computes, only shapes are known."""
+        import keras
 
-        zeros = np.zeros((1, *self.observation_shape), np.float32)
-        noise = np.zeros((1, self.size.variables, self.size.classes), np.float32)
-        action = np.zeros((1, self.num_actions), np.float32)
-        encoded = self.encode(ops.convert_to_tensor(zeros))
+        frames = keras.KerasTensor((1, *self.observation_shape))
+        noise = keras.KerasTensor((1, self.size.variables, self.size.classes))
+        action = keras.KerasTensor((1, self.num_actions))
+        encoded = self.encode(frames)
         latent = self.latent(encoded[:, None])
         deterministic, stochastic = self.first(latent, noise)
         self.first_of_agent(latent)
@@ -201,6 +213,9 @@ class WorldModel:
         if name not in self.variables:
             import keras
 
+            if self._shapes_only:
+                self.variables[name] = keras.KerasTensor(shape, name=name)
+                return self.variables[name]
             rng = np.random.default_rng([self._seed, zlib.crc32(name.encode())])
             value = (rng.uniform(-scale, scale, shape) + constant).astype(np.float32)
             self.variables[name] = keras.Variable(value, name=name.replace("/", "_"))

@@ -213,7 +213,7 @@ def agent_fingerprint(agent: KerasAgent) -> str:
     return digest.hexdigest()
 
 
-def new_world(agent: KerasAgent, size: Any, seed: int = 0) -> WorldModel:
+def new_world(agent: KerasAgent, size: Any, seed: int = 0, *, shapes_only: bool = False) -> WorldModel:
     """A new world model for an agent's observations, actions and state."""
     state_size = sum(int(part[0].size) for part in agent.initial_state(1) or ())
-    return WorldModel(size, agent.observation_shape, agent.num_actions, state_size, seed)
+    return WorldModel(size, agent.observation_shape, agent.num_actions, state_size, seed, shapes_only=shapes_only)
