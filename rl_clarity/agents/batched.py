@@ -22,6 +22,7 @@ from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.feature_gradients import gradient_of_direction
 from rl_clarity.agents.linear_prefix import LinearPrefix, find_linear_prefix
+from rl_clarity.agents.once import MadeOnce
 from rl_clarity.agents.protocol import Outputs, Score, Site, State, Tensor, Written
 from rl_clarity.agents.recurrence import state_gradients
 from rl_clarity.agents.scores import (
@@ -76,7 +77,7 @@ class BatchedAgent(ABC):
         self.batch_size = batch_size
         self.gradient_batch_size = gradient_batch_size
         self._divisor = np.float32(input_divisor)
-        self._cache: dict[Any, Any] = {}
+        self._cache = MadeOnce()
         self._edits = AppliedEdits()
         self.checkpoint: Any = None
         """The `Checkpoint` that the agent was loaded from."""
@@ -143,7 +144,7 @@ class BatchedAgent(ABC):
 
     def _forget_functions(self) -> None:
         """Forget compiled functions, whose keys are tuples; the network's graph and names stay."""
-        self._cache = {key: value for key, value in self._cache.items() if isinstance(key, str)}
+        self._cache = self._cache.subset(lambda key: isinstance(key, str))
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return copies of the network's parameters by name, and of all that defines the agent's edits."""
@@ -356,9 +357,7 @@ class BatchedAgent(ABC):
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
         """What `make` returns, made once an agent: a cache on the class would keep agents alive."""
-        if key not in self._cache:
-            self._cache[key] = make()
-        return self._cache[key]
+        return self._cache.get(key, make)
 
     def _edited(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
         """The section of the edited network: sites that are given are not edited again."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -191,16 +192,21 @@ class TorchBackend(Backend):
 
     `total` is a list of one tensor per score, which keep the layout of the values. Where it has fewer rows than the
     batch, `weight` (k,) are those of k points on a path, one after another in the batch, and are added in that order.
+    Results and gradients are computed within `computing()`.
     """
 
     shares_batches = True
 
-    def __init__(self, to_tensor: Callable[[Any], Tensor] | None = None) -> None:
+    def __init__(
+        self,
+        to_tensor: Callable[[Any], Tensor] | None = None,
+        computing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         if to_tensor is None:
             import keras
 
             to_tensor = keras.ops.convert_to_tensor
-        self._to_tensor = to_tensor
+        self._to_tensor, self._computing = to_tensor, computing
 
     def compile(self, function: Function) -> Function:
         import torch
@@ -209,7 +215,7 @@ class TorchBackend(Backend):
 
         @functools.wraps(function)
         def run(*arguments: Any) -> Any:
-            with torch.no_grad():
+            with self._computing(), torch.no_grad():
                 return function(*map(to_tensor, arguments))
 
         return run
@@ -229,12 +235,14 @@ class TorchBackend(Backend):
             *bypass: Tensor,
         ) -> tuple[Tensor, Tensor]:
             point = (to_tensor(start) + to_tensor(values) * to_tensor(scale)).detach().requires_grad_(True)
-            with torch.enable_grad():
-                scores = torch.einsum("bsn,bn->sb", to_tensor(selection), tail(point, *map(to_tensor, bypass)))
+            with self._computing():
+                with torch.enable_grad():
+                    scores = torch.einsum("bsn,bn->sb", to_tensor(selection), tail(point, *map(to_tensor, bypass)))
+                gradients = [_gradient(score, point) for score in scores]
             rows = len(total[0])
             totals = []
-            for before, score in zip(total, scores, strict=True):
-                gradient, after = _gradient(score, point), before
+            for before, gradient in zip(total, gradients, strict=True):
+                after = before
                 for i, part in enumerate(np.atleast_1d(weight)):
                     after = after + float(part) * gradient[i * rows : (i + 1) * rows]
                 totals.append(after)
@@ -249,9 +257,10 @@ class TorchBackend(Backend):
 
         def run(values: Tensor, gradients: Tensor, *bypass: Tensor) -> Tensor:
             point = to_tensor(values).detach().requires_grad_(True)
-            with torch.enable_grad():
-                result = function(point, *map(to_tensor, bypass))[: len(gradients[0])]
-            return [torch.autograd.grad(result, point, one, retain_graph=True)[0] for one in gradients]
+            with self._computing():
+                with torch.enable_grad():
+                    result = function(point, *map(to_tensor, bypass))[: len(gradients[0])]
+                return [torch.autograd.grad(result, point, one, retain_graph=True)[0] for one in gradients]
 
         return run
 

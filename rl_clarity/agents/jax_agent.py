@@ -13,6 +13,7 @@ from rl_clarity.agents.behavior import check_behavior
 from rl_clarity.agents.differentiation import Backend, Function, JaxBackend
 from rl_clarity.agents.graph import Graph, cut, node_paths
 from rl_clarity.agents.jax_graph import Program, trace
+from rl_clarity.agents.once import MadeOnce
 from rl_clarity.agents.protocol import Site
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.errors import ClarityError, OptionError
@@ -78,7 +79,7 @@ class JaxAgent(BatchedAgent):
         self._initial_state = tuple(np.asarray(part, np.float32) for part in parts)
         self.observation_shape = network_outputs.checked_shape(observation_shape)
         self._given_heads = heads
-        self._programs: dict[int, Program] = {}
+        self._programs = MadeOnce()
         names, actions = self._trial(check_scale=input_divisor is None)
         super().__init__(
             self.observation_shape,
@@ -108,8 +109,7 @@ class JaxAgent(BatchedAgent):
             return array if isinstance(leaf, np.ndarray) else jax.numpy.asarray(array)
 
         self._parameters = jax.tree_util.tree_map_with_path(new, self._parameters)
-        self._programs = {}  # parameters are their constants
-        self._program(TRIAL_BATCH)  # the first one numbers the tensors
+        self._programs = MadeOnce()  # parameters are their constants
 
     def _trial(self, *, check_scale: bool) -> tuple[tuple[str, ...], int]:
         """Run the function once and trace it: names of its heads, and the number of actions."""
@@ -151,15 +151,17 @@ class JaxAgent(BatchedAgent):
 
     def _program(self, batch: int) -> Program:
         """The function's operations for a batch size: shapes in a jaxpr are constants."""
-        if batch not in self._programs:
-            shapes = [self.observation_shape, *(part.shape for part in self._initial_state)]
-            arguments = [np.zeros((batch, *shape), np.float32) for shape in shapes]
-            program = trace(lambda *arrays: [x for part in self._run(*arrays)[1:] for x in part], arguments)
-            first = next(iter(self._programs.values()), program)
-            if [op.name for op in program.operations] != [op.name for op in first.operations]:
-                raise OptionError("the function's operations depend on the batch size; they must be the same for all")
-            self._programs[batch] = program
-        return self._programs[batch]
+        program: Program = self._programs.get(batch, lambda: self._trace_program(batch))
+        return program
+
+    def _trace_program(self, batch: int) -> Program:
+        shapes = [self.observation_shape, *(part.shape for part in self._initial_state)]
+        arguments = [np.zeros((batch, *shape), np.float32) for shape in shapes]
+        program = trace(lambda *arrays: [x for part in self._run(*arrays)[1:] for x in part], arguments)
+        first = program if batch == TRIAL_BATCH else self._program(TRIAL_BATCH)  # whose tensors have the names
+        if [op.name for op in program.operations] != [op.name for op in first.operations]:
+            raise OptionError("the function's operations depend on the batch size; they must be the same for all")
+        return program
 
     @property
     def _backend(self) -> Backend:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents import network_outputs, torch_calls, torch_checks, torch_paths
+from rl_clarity.agents import network_outputs, torch_calls, torch_checks, torch_mode, torch_paths
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.behavior import check_behavior
 from rl_clarity.agents.differentiation import Backend, Function, TorchBackend
@@ -31,7 +31,9 @@ class TorchAgent(BatchedAgent):
 
     Sites are the results of the module's parts, by the names of `module.named_modules()`; feature maps are those of
     shape (B, C, h, w). What a module computes between its parts (`torch.relu(x)`) has no name and is not a site.
-    The module is put in evaluation mode. It computes in its own precision; results are converted to float32.
+    The module computes in evaluation mode, called by one thread at a time; after each call its parts are in the mode
+    (`training`) that they were in, so it can be explained between two steps of training. It computes in its own
+    precision; results are converted to float32.
 
     Observations are (B, H, W, C), or the same with the channels first, from 0 to 255: uint8, or other numbers of that
     range. Those that reach only from 0 to 1 are refused, except where `input_divisor` is 1.
@@ -82,7 +84,7 @@ class TorchAgent(BatchedAgent):
         first = next((p for p in module.parameters() if p.is_floating_point()), None)
         self._dtype = torch.float32 if first is None else first.dtype
         self.device = torch_checks.checked_device(torch, device or (first.device if first is not None else "cpu"))
-        self.module = module.to(self.device).eval()
+        self.module = module.to(self.device)
         self._call_module = forward or (_call_with_state if initial_state is not None else _call)
         self._channels_first = channels_first
         self._single_state = initial_state is not None and not isinstance(initial_state, list | tuple)
@@ -119,7 +121,7 @@ class TorchAgent(BatchedAgent):
 
     @property
     def _backend(self) -> Backend:
-        return self._cached("backend", lambda: TorchBackend(self._tensor))
+        return self._cached("backend", lambda: TorchBackend(self._tensor, self._computing))
 
     @property
     def _trace(self) -> Trace:
@@ -271,7 +273,6 @@ class TorchAgent(BatchedAgent):
             if reading or not complete:
                 with (
                     contextlib.suppress(_CompleteError),
-                    self._computing(),
                     torch_calls.following(
                         self.module, self._trace, read=read, reading=reading, replace=replace, edits=changes
                     ),
@@ -313,11 +314,12 @@ class TorchAgent(BatchedAgent):
         torch = _torch()
         return torch.as_tensor(array, dtype=torch.float32, device=self.device)
 
-    @contextmanager
-    def _computing(self) -> Iterator[None]:
-        """Float32 in full, and the same numbers for the same input, on a GPU too."""
-        with _torch().backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
-            yield
+    def _computing(self) -> AbstractContextManager[None]:
+        return torch_mode.computing(self.module)
+
+    def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        with torch_mode.lock:  # before the lock of the key: what is made calls the module, and is asked for in calls
+            return super()._cached(key, make)
 
 
 class _CompleteError(BaseException):

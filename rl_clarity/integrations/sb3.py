@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rl_clarity.agents import torch_mode
 from rl_clarity.agents.torch_agent import TorchAgent
 from rl_clarity.environments.gymnasium_ import discrete_actions, named_combos
 from rl_clarity.environments.images import ImageLayout, image_layout
@@ -48,7 +49,7 @@ def agent(
 
     Its features extractor may be of any class. The agent takes images (B, H, W, C) from 0 to 255 and converts them to
     the model's observation space: its layout, and its range if that is another. Action values of QRDQN are the means of
-    the quantiles; logits of MaskablePPO are those before the mask. The network is put in evaluation mode.
+    the quantiles; logits of MaskablePPO are those before the mask.
 
     Args:
         model: a model in memory; an algorithm's `load` reads one from a zip.
@@ -317,7 +318,7 @@ def _check_outputs(agent: TorchAgent, policy: Any, layout: ImageLayout, shape: t
     parts = [torch.as_tensor(part, device=agent.device).transpose(0, 1) for part in agent.initial_state(2) or ()]
     ones = torch.ones(2, device=agent.device)
     recurrent = [[tuple(part.contiguous() for part in pair), ones] for pair in (parts[:2], parts[-2:]) if parts]
-    with torch.no_grad():
+    with torch_mode.computing(policy), torch.no_grad():
         distribution = policy.get_distribution(x, *(recurrent[0] if recurrent else ()))
         values = policy.predict_values(x, *(recurrent[1] if recurrent else ()))
     distribution = distribution[0] if recurrent else distribution

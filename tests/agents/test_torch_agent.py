@@ -101,6 +101,39 @@ def test_the_module_is_not_changed() -> None:
     assert not any(part._forward_hooks for part in module.modules())
 
 
+def test_the_module_stays_in_its_mode_and_computes_in_evaluation_mode() -> None:
+    class Net(Nature):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network.insert(1, nn.BatchNorm2d(32))
+            self.network.append(nn.Dropout(0.5))
+
+    torch.manual_seed(0)
+    module = Net()
+    evaluating = TorchAgent(module.eval(), SHAPE)
+    observations, site = random_observations(), "network.2"
+    expected = evaluating.forward(observations), evaluating.gradients(observations, site, ["value"])
+    module.train().network[0].eval()
+    modes = {part: part.training for part in module.modules()}
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    agent = TorchAgent(module, SHAPE)
+
+    def check() -> None:
+        assert {part: part.training for part in module.modules()} == modes
+        assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+
+    check()
+    np.testing.assert_array_equal(agent.forward(observations).policy_logits, expected[0].policy_logits)
+    check()
+    np.testing.assert_array_equal(agent.gradients(observations, site, ["value"]), expected[1])
+    check()
+    path_gradients(agent, observations, site, np.ones(2), np.ones(2), ["value"])
+    check()
+    with pytest.raises(OptionError, match="forward=lambda"):
+        TorchAgent(module, (1, 1, 4))
+    check()
+
+
 def test_layers_inside_residual_blocks_are_not_bottlenecks() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:

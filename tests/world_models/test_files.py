@@ -48,6 +48,6 @@ def test_sizes_that_differ_from_the_tensors_are_refused_before_allocating(
     path.write_bytes(with_size(path.read_bytes(), **changed))
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = status("VmRSS")
-    with pytest.raises(CheckpointError, match="must have the shape|do not fit its size"):
+    with pytest.raises(CheckpointError, match=r"must have the shape|do not fit its size"):
         load_simulator(path, agent)
     assert status("VmHWM") - before < MEMORY
