@@ -48,6 +48,11 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
             unfinished.unlink(missing_ok=True)
 
 
+def final_path(unfinished: Path) -> Path:
+    """Return the path of the file that `write_atomically` was writing when it left an unfinished one."""
+    return unfinished.with_name(unfinished.name.removeprefix(".").removesuffix(UNFINISHED).rpartition(".")[0])
+
+
 def create_folder(folder: Path) -> None:
     """Create a folder and its parents, if they do not exist.
 

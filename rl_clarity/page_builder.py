@@ -20,7 +20,7 @@ from rl_clarity.jobs.store import DIRECTORY, WorkStore
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
 from rl_clarity.keys import cache_key, code_version, package_versions
 from rl_clarity.options import CompareOptions, InterfaceOptions, PageOptions, options_as_data
-from rl_clarity.pages.files import PageFiles
+from rl_clarity.pages.files import PageFiles, path_in
 from rl_clarity.pages.kinds import PAGE_KINDS
 from rl_clarity.pages.manifest import (
     Manifest,
@@ -154,7 +154,7 @@ class PageBuilder:
         the bytes that this rank may use now.
         """
         ranks, options = workers.ranks, self._options
-        output = open_output(output_dir, options, made_from, decisive(options), ranks)
+        output = open_output(output_dir, options, made_from, decisive(options), self._folders(), ranks)
         if output.finished:
             return Forecast.nothing_to_do(ranks.size) if dry_run else output.page()
         recordings = open_directory(f"{path_text(output_dir, 'output_dir')}/{RECORDINGS}")
@@ -212,12 +212,19 @@ class PageBuilder:
                 output.write(self._manifest(parts, page_id, results, complete=True), results)
             job.team.ranks.barrier()
 
+    def _folders(self) -> list[str]:
+        """The folders that all analyses write into."""
+        agents = [_agent_folder(number, len(self._members)) for number in range(1, len(self._members) + 1)]
+        own = [folder for analysis, options in self._analyses for folder in analysis.folders(options)]
+        joint = [folder for analysis, options in self._joint for folder in analysis.folders(options)]
+        return [path_in(agent, folder) for agent in agents for folder in own] + joint
+
     def _parts(self, output: PageOutput, samples: Sequence[Samples]) -> list[_Part]:
         """The analyses of each member, and those of all together, whose subject is the last one."""
-        several, files = len(samples) > 1, PageFiles(output.data)
+        files = output.files
         parts = []
         for number, (member, one) in enumerate(zip(self._members, samples, strict=True), start=1):
-            folder = f"agent-{number}" if several else ""
+            folder = _agent_folder(number, len(samples))
             info = describe_agent(member.agent, one.trajectories, one.metadata, self._options)
             owner = next(k for k, other in enumerate(self._members, start=1) if other.agent is member.agent)
             analyses = [pair for pair in self._analyses if member.kinds is None or pair[0].kind in member.kinds]
@@ -283,6 +290,11 @@ def _playing_cost(previews: Sequence[Preview], ranks: int) -> Cost:
     alone = [preview.seconds for preview in previews if not preview.shared]
     seconds = sum(alone) + sum(shared) / max(1, min(ranks, len(shared)))
     return Cost(seconds, sum(preview.sample_bytes for preview in previews))
+
+
+def _agent_folder(number: int, count: int) -> str:
+    """Folder of the files of an agent; a page of one agent has none."""
+    return f"agent-{number}" if count > 1 else ""
 
 
 def _tasks(parts: Sequence[_Part]) -> list[Task]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,17 @@ from tests.fakes import TinyAgent, TinyEnvironment
 
 MARK = b"tiny "
 SHAPE = (16, 16, 1)
+METADATA = {"env_kind": "tiny", "env_name": "tiny", "gamma": 0.9, "lambda": 0.9}
 LONGEST = 90
 """Steps of the longest game: more than a segment of 64 steps."""
+
+
+class LoadedAgent(TinyAgent):
+    """A `TinyAgent` whose metadata name the environment of this module."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        return METADATA
 
 
 def write_checkpoint(path: Path, seed: int, **content: Any) -> Path:
@@ -41,14 +51,14 @@ def register() -> None:
 
 def _read(file: CheckpointFile) -> Checkpoint:
     content = json.loads(file.path.read_bytes().removeprefix(MARK))
-    metadata = {"env_kind": "tiny", "env_name": "tiny", "gamma": 0.9, "lambda": 0.9, **content.pop("metadata", {})}
+    metadata = {**METADATA, **content.pop("metadata", {})}
     parameters = {"seed": np.array(content["seed"])}
     return Checkpoint(file.path, "tiny", "tiny", parameters, metadata, file.sha256, architecture=content)
 
 
 def _build(checkpoint: Checkpoint) -> Any:
     fields: dict[str, Any] = {"observation_shape": SHAPE, "num_actions": 3, **checkpoint.architecture}
-    return TinyAgent(**{**fields, "observation_shape": tuple(fields["observation_shape"])})
+    return LoadedAgent(**{**fields, "observation_shape": tuple(fields["observation_shape"])})
 
 
 def _make(name: str, num_envs: int, seed: int, options: Any, *, full_resolution: bool = False) -> VectorEnvironment:

@@ -142,6 +142,14 @@ class Analysis(ABC):
     def check(self, agent: Agent, options: Any) -> None:  # noqa: B027 (optional)
         """Raise OptionError for options that do not fit the agent, before anything is sampled or computed."""
 
+    def folders(self, options: Any) -> Sequence[str]:
+        """Return the folders of the page that tasks write files into; files of others in them are refused beforehand.
+
+        By default they are the values of the options `..._subdir`, or without such options the analysis's kind.
+        """
+        names = [field.name for field in dataclasses.fields(self.Options) if field.name.endswith("_subdir")]
+        return [getattr(options, name) for name in names] or [self.kind]
+
     @abstractmethod
     def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
         """The tasks to do; `task` creates one."""

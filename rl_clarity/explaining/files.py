@@ -18,6 +18,8 @@ from rl_clarity.jobs.store import UNREADABLE, WorkStore
 
 EXPLAINED = "explained"
 """Folder of a recording."""
+WRITTEN = ("maps/*", "[0-9][0-9][0-9][0-9][0-9]*/*")
+"""Patterns of the names of files there: those of state maps, and those of the episode of an index."""
 SALIENCY, STATE_MAP = "saliency", "state_map"
 """Names of finished work: `saliency/METHOD/EPISODE`, `state_map/SOURCE`."""
 

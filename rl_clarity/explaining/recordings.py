@@ -29,11 +29,12 @@ from rl_clarity.analyses.saliency import (
 )
 from rl_clarity.errors import ClarityError, OptionError, SamplesError, Terminated
 from rl_clarity.explaining.agents import AgentChoice, Agents, episode_states, state_rows
-from rl_clarity.explaining.files import EXPLAINED, SALIENCY, STATE_MAP
+from rl_clarity.explaining.files import EXPLAINED, SALIENCY, STATE_MAP, WRITTEN
 from rl_clarity.explaining.options import ExplainOptions
 from rl_clarity.explaining.state_maps import StateMaps
 from rl_clarity.jobs.directory import open_directory
 from rl_clarity.jobs.job import Team, team
+from rl_clarity.jobs.ownership import check_foreign, check_links, claim, release
 from rl_clarity.jobs.store import WorkStore, locked
 from rl_clarity.jobs.tasks import Task, TaskResult, Work, run_tasks, slices
 from rl_clarity.keys import code_version
@@ -128,6 +129,7 @@ def explain_recording(
                 for location in workers.ranks.broadcast(find_recordings(text)):
                     if location not in explainers:
                         if workers.leads:
+                            check_links(open_directory(location), [f"{EXPLAINED}/*"])
                             context.enter_context(locked(f"{location}/{EXPLAINED}"))
                         explainers[location] = _Explainer(location, chosen, agents, workers)
                     busy = explainers[location].advance() or busy
@@ -169,8 +171,15 @@ class _Explainer:
         """The episodes that were there when all was done."""
         self.report = ExplainedRecording(location)
         if workers.leads:
+            self._claim()
             self._forget()
         workers.ranks.barrier()
+
+    def _claim(self) -> None:
+        """Refuse files that were not written here, before anything is computed."""
+        directory = self._files.directory
+        check_foreign(directory, WRITTEN, lambda: self._store.written().keys())
+        claim(directory, WRITTEN)
 
     def _forget(self) -> None:
         """Forget maps that are to be fitted again, and failures, whose causes may be gone."""
@@ -186,6 +195,8 @@ class _Explainer:
         indices = ranks.broadcast([row["episode"] for row in rows if row["end"] != GOING and row["steps"]])
         if indices == self._done:
             return False
+        if self._workers.leads:
+            self._claim()
         self._remove_others(indices)
         self.report.episodes, self.report.skipped = len(indices), {}
         newest = self._open({row["episode"]: i for i, row in enumerate(rows)}, indices[::-1])
@@ -204,6 +215,8 @@ class _Explainer:
                 self.report.skipped[index] = problem
         unfinished = {index for index, own in facts.items() if None in own}
         self.report.explained = len(set(facts) - unfinished - set(self.report.skipped))
+        if not unfinished and self._workers.leads:
+            release(self._files.directory)
         self._done = None if unfinished else indices
         return bool(chosen)
 

@@ -64,6 +64,10 @@ class Directory(Protocol):
         """Sizes in bytes of all files that are completely written, by name."""
         ...
 
+    def links(self) -> Set[str]:
+        """Names of the symbolic links in the directory: nothing is written or removed through them."""
+        ...
+
     def checksum(self, name: str) -> Checksum:
         """Checksum of what was last written to a file through this object, or else of what the file contains now."""
         ...
@@ -95,6 +99,9 @@ class LocalDirectory:
 
     def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
         target, pieces = self._path(name), _CheckedPieces(data)
+        link = self._link(target)
+        if link is not None:
+            raise OutputError(f"cannot write {target}: {link} is a link, through which nothing is written; remove it")
         try:
             write_atomically(target, pieces)
         except OSError as error:
@@ -105,8 +112,10 @@ class LocalDirectory:
         return self._path(name).read_bytes()
 
     def remove(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            self._path(name).unlink()
+        target = self._path(name)
+        if self._link(target) is None:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                target.unlink()
 
     def names(self) -> Set[str]:
         return set(self.sizes())
@@ -121,11 +130,19 @@ class LocalDirectory:
                         sizes[path.relative_to(self.path).as_posix()] = status.st_size
         return sizes
 
+    def links(self) -> Set[str]:
+        return {path.relative_to(self.path).as_posix() for path in self.path.rglob("*") if path.is_symlink()}
+
     def checksum(self, name: str) -> Checksum:
         return self._written.get(name) or Checksum.of(self.read(name))
 
     def _path(self, name: str) -> Path:
         return self.path / _checked(name)
+
+    def _link(self, target: Path) -> Path | None:
+        """The symbolic link that a path inside the directory is or leads through, if any."""
+        folders = target.parents[: len(target.relative_to(self.path).parts) - 1]
+        return next((path for path in (target, *folders) if path.is_symlink()), None)
 
 
 class RemoteDirectory:
@@ -167,6 +184,9 @@ class RemoteDirectory:
             self._files.invalidate_cache(self._root)  # other ranks write too
             files = self._files.find(self._root, detail=True)
         return {path[len(self._root) :].lstrip("/"): int(info["size"]) for path, info in files.items()}
+
+    def links(self) -> Set[str]:
+        return frozenset()
 
     def checksum(self, name: str) -> Checksum:
         return self._written.get(name) or Checksum.of(self.read(name))

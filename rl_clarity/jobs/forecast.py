@@ -96,6 +96,9 @@ class CountingDirectory:
     def sizes(self) -> Mapping[str, int]:
         return {}
 
+    def links(self) -> Set[str]:
+        return frozenset()
+
     def checksum(self, name: str) -> Checksum:
         raise FileNotFoundError(name)
 

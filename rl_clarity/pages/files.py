@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
+from rl_clarity.errors import OptionError, OutputError
 from rl_clarity.jobs.directory import Directory, is_name
+from rl_clarity.jobs.ownership import matches
 from rl_clarity.pages.chunks import Chunk, decode_chunk, encode_chunk, parse_script
 from rl_clarity.pages.images import encode_png
 
@@ -25,6 +26,8 @@ class PageFiles:
     directory: Directory
     folder: str = ""
     """Subdirectory of the files, which the names below do not contain."""
+    writable: Sequence[str] = ("*",)
+    """Patterns of the names, with the subdirectory, that may be written; foreign files there were refused before."""
 
     def write_chunk(
         self, name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, Any] | None = None
@@ -35,7 +38,7 @@ class PageFiles:
     def write(self, chunk: Chunk) -> None:
         """Write an encoded chunk."""
         name = path_in(self.folder, chunk.name)
-        self.directory.write(name, replace(chunk, name=name).script())
+        self._write(name, replace(chunk, name=name).script())
 
     def read_chunk(self, name: str) -> dict[str, np.ndarray]:
         """The arrays of the chunk of that name."""
@@ -43,7 +46,7 @@ class PageFiles:
 
     def write_file(self, name: str, data: bytes) -> None:
         """Write a file that the page does not load."""
-        self.directory.write(path_in(self.folder, name), data)
+        self._write(path_in(self.folder, name), data)
 
     def read_file(self, name: str) -> bytes:
         """The content of a file that `write_file` wrote."""
@@ -51,7 +54,15 @@ class PageFiles:
 
     def write_image(self, name: str, image: np.ndarray) -> None:
         """Write an image (H, W, 1 | 3 | 4) uint8 as a PNG file."""
-        self.directory.write(path_in(self.folder, name), encode_png(image))
+        self._write(path_in(self.folder, name), encode_png(image))
+
+    def _write(self, name: str, data: bytes | Iterable[bytes]) -> None:
+        if not matches(name, self.writable):
+            raise OutputError(
+                f"an analysis writes {name}, outside of the page's folders ({', '.join(self.writable)}): override "
+                "Analysis.folders"
+            )
+        self.directory.write(name, data)
 
 
 def segments(steps: int, length: int = SEGMENT) -> list[range]:

@@ -2,7 +2,7 @@
 
 Files of earlier runs are listed before a run begins and removed when its page is complete. Until then, work that is
 still valid is reused, so that a page with other options costs only what these change. Files that no run wrote are never
-touched.
+removed, and replaced only with `overwrite` (see `jobs.ownership`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rl_clarity.errors import ClarityError, OutputError
-from rl_clarity.files import UNFINISHED
 from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.directory import Checksum, Directory, is_name, open_directory
+from rl_clarity.jobs.job import RUN_LOG
+from rl_clarity.jobs.ownership import check_foreign, claim, release
 from rl_clarity.jobs.store import DIRECTORY, WorkStore
 from rl_clarity.jobs.tasks import Results, Task
 from rl_clarity.keys import as_json, cache_key, code_version
 from rl_clarity.pages.document import FILES, PAGE, SCRIPT, is_intact, read_checksums, read_manifest, write_page
+from rl_clarity.pages.files import PageFiles, path_in
 from rl_clarity.pages.manifest import Manifest
 from rl_clarity.pages.results import Page
 from rl_clarity.parsing import check_minimum, check_option
@@ -56,7 +59,8 @@ class OutputOptions:
     single_file: bool = False
     """Put everything into one HTML file."""
     overwrite: bool = False
-    """Replace a page that is already in the output directory. Files of earlier runs are checked by their contents."""
+    """Replace a page that is already in the output directory, and other files that have the names of its files. Files
+    of earlier runs are checked by their contents."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "numpy_precision")
@@ -80,6 +84,10 @@ class PageOutput:
     key: str
     """Hash of agent, samples and code."""
     decisive: Decisive
+    writes: Sequence[str]
+    """Patterns of the names that may be written to the directory."""
+    files: PageFiles
+    """Chunks and images, in `data`."""
     finished: bool
     """The page is there, with all its files."""
     damaged: Set[str] = frozenset()
@@ -109,18 +117,14 @@ class PageOutput:
         Raises OutputError if another run has finished another page there since the directory was opened.
         """
         directory = self.directory
-        check_output_directory(directory, self.options.overwrite, page_id)
-        names = {*_read_names(directory, LEFTOVERS), *read_checksums(directory), *WorkStore(directory).written()}
-        if directory.names() & {PAGE, FILES}:
-            names |= {SCRIPT, FILES}
+        check_output_directory(directory, self.options.overwrite, page_id, self.writes)
+        names = _own_names(directory) - {PAGE, RUN_LOG}
+        claim(directory, self.writes)
         if names:
             directory.write(LEFTOVERS, json.dumps(sorted(names)).encode())
         directory.remove(PAGE)
         for name in self.damaged:
             self.data.remove(name)
-        if "://" not in directory.location:
-            for path in Path(directory.location).rglob(f".*{UNFINISHED}"):
-                path.unlink(missing_ok=True)
 
     def write(self, manifest: Manifest, tasks: Iterable[str]) -> None:
         """Write the document once all other files are written, then remove what does not belong to the page."""
@@ -134,6 +138,7 @@ class PageOutput:
                 directory.remove(name)
                 _remove_empty_folders(directory, name)
         directory.remove(LEFTOVERS)
+        release(directory)
         self._write(manifest)
         if SCRIPT in kept:
             files[SCRIPT] = directory.checksum(SCRIPT)
@@ -181,26 +186,36 @@ class PageOutput:
 
 
 def open_output(
-    output_dir: str | os.PathLike[str], options: OutputOptions, made_from: Any, decisive: Decisive, ranks: Communicator
+    output_dir: str | os.PathLike[str],
+    options: OutputOptions,
+    made_from: Any,
+    decisive: Decisive,
+    folders: Iterable[str],
+    ranks: Communicator,
 ) -> PageOutput:
     """The output directory, if the page may be written there; all ranks call it together.
 
-    `made_from` (JSON) stands for agent and samples. Raises OutputError if the directory cannot be written, or
-    holds another page that must not be replaced.
+    `made_from` (JSON) stands for agent and samples; the page's files are in `folders`. Raises OutputError if the
+    directory cannot be written, or holds another page or other files that must not be replaced.
     """
     if not os.fspath(output_dir):
         raise OutputError("the output directory is empty: give a directory, '.' for the current one")
     directory = open_directory(os.fspath(output_dir))
     key = cache_key([made_from, code_version()])
     data = open_directory(f"{directory.location}/{PARTS}") if options.is_single_file else directory
+    files = PageFiles(data, writable=[path_in(folder, "*") for folder in folders])
+    writes = [PAGE, RUN_LOG]
+    if not options.is_single_file:
+        writes += [*files.writable, *([] if options.inline_js else [SCRIPT])]
     finished, damaged = False, set[str]()
     if ranks.rank == 0:
         page_id = cache_key([key, decisive(_combos(directory))])
-        check_output_directory(directory, options.overwrite, page_id)
         finished = _is_finished(directory, page_id, options)
-        if options.overwrite and not finished:
-            damaged = WorkStore(data).damaged()
-    return PageOutput(directory, data, options, key, decisive, ranks.broadcast(finished), damaged)
+        if not finished:
+            check_output_directory(directory, options.overwrite, page_id, writes)
+            if options.overwrite:
+                damaged = WorkStore(data).damaged()
+    return PageOutput(directory, data, options, key, decisive, writes, files, ranks.broadcast(finished), damaged)
 
 
 def finished_page(
@@ -223,13 +238,21 @@ def finished_page(
     return _page(directory) if ranks.broadcast(finished) else None
 
 
-def check_output_directory(directory: Directory, overwrite: bool = False, page_id: str | None = None) -> None:
-    """Raise OutputError if a page cannot be written there, or must not: a finished page of another id is there.
+def check_output_directory(
+    directory: Directory, overwrite: bool = False, page_id: str | None = None, writes: Sequence[str] = ()
+) -> None:
+    """Raise OutputError if a page cannot be written there, or must not.
 
+    It must not if a finished page of another id is there, or foreign files whose names match the patterns `writes`.
     Changes nothing.
     """
     if "://" not in directory.location:
         _check_writable(Path(directory.location))
+    _check_page(directory, overwrite, page_id)
+    check_foreign(directory, writes, partial(_own_names, directory), overwrite)
+
+
+def _check_page(directory: Directory, overwrite: bool, page_id: str | None) -> None:
     if overwrite or PAGE not in directory.names():
         return
     manifest = _manifest(directory)
@@ -288,6 +311,14 @@ def _combos(directory: Directory) -> list[list[str]]:
         return [list(map(str, action["combo"])) for action in _manifest(directory)["agents"][0]["actions"]]
     except (KeyError, IndexError, TypeError):
         return []
+
+
+def _own_names(directory: Directory) -> set[str]:
+    """Names of the files that earlier runs have written, as far as these are finished."""
+    names = {*_read_names(directory, LEFTOVERS), *read_checksums(directory), *WorkStore(directory).written()}
+    if names or _manifest(directory):
+        names |= {PAGE, SCRIPT, FILES, RUN_LOG}
+    return names
 
 
 def _read_names(directory: Directory, list_name: str) -> set[str]:

@@ -185,11 +185,12 @@ def publish(
     identity = [[one.identity, one.rows, _explanation_facts(one)] for one in chosen]
     values = [title, chosen_options.numpy_precision, chosen_options.inline_js, chosen_options.is_single_file]
     with team() as workers:
-        output = open_output(output_dir, chosen_options, [KIND, identity], lambda _: values, workers.ranks)
+        folders = [f"run-{one.run.number}" for one in chosen]
+        output = open_output(output_dir, chosen_options, [KIND, identity], lambda _: values, folders, workers.ranks)
         if output.finished:
             return output.page()
         memory = workers.share().memory()
-        tasks = [task for one in chosen for task in one.tasks(PageFiles(output.data))]
+        tasks = [task for one in chosen for task in one.tasks(output.files)]
         with open_job(workers, output.directory, None) as job:
             page_id = output.page_id([])
             if workers.leads:
