@@ -138,6 +138,13 @@ export function searchFromText(manifest, text, kinds = KINDS.agent) {
   return conditions.length ? { conditions: conditions.slice(0, MAX_CONDITIONS), trajectory } : null;
 }
 
+/** A field of a selection that is a search; `of`: the manifest that conditions are of, `conditions`: kinds that the page knows. */
+export const SEARCH = {
+  initial: null,
+  format: (search, { get }) => search && searchToText(get("of"), search),
+  parse: (text, { get }) => searchFromText(get("of"), text, get("conditions")),
+};
+
 function conditionFromText(manifest, name, rest) {
   if (name === "action") return manifest.actions[rest[0]] ? { kind: name, value: Number(rest[0]) } : null;
   if (Object.hasOwn(WHICH, name))

@@ -1,7 +1,7 @@
 // The registry of kinds of page, one line each, by `manifest.kind`.
-export * as agent from "./agent/index.js";
-export * as check from "./check/index.js";
-export * as gallery from "./gallery/index.js";
-export * as memory from "./memory/index.js";
-export * as recordings from "./recordings/index.js";
-export * as training from "./training/index.js";
+export { agent } from "./agent/index.js";
+export { check } from "./check/index.js";
+export { gallery } from "./gallery/index.js";
+export { memory } from "./memory/index.js";
+export { recordings } from "./recordings/index.js";
+export { training } from "./training/index.js";

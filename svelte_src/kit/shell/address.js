@@ -1,5 +1,4 @@
-// Keeps the page's address and the selection in step. A kind of page brings its codec: `toQuery(manifest, selection, kept)`,
-// `placeFromQuery(manifest, text)`, and `PLACES`: what of a selection is a place to come back to.
+// Keeps the page's address and the selection in step.
 
 const REST_MS = 500;
 
@@ -13,7 +12,7 @@ export function followAddress({ manifest, selection, codec, source }) {
     const now = selection.now;
     if (now === written) return;
     // In a frame, the back button belongs to the page around it.
-    const push = window.parent === window && codec.PLACES.some((key) => now[key] !== written[key]);
+    const push = window.parent === window && codec.places.some((key) => now[key] !== written[key]);
     history[push ? "pushState" : "replaceState"](null, "", partOf(codec.toQuery(manifest, now, kept), source));
     written = now;
   }

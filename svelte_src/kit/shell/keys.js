@@ -10,22 +10,25 @@ const PLAYER_KEYS = [
 
 /** Panels that open at the side by a letter. */
 export const TOOLS = [
-  { keys: ["f"], action: "find", text: "find frames", letter: true },
-  { keys: ["n"], action: "notes", text: "notes", letter: true },
-  { keys: ["t"], action: "trust", text: "checks of the results, and how this page was made", letter: true },
-  { keys: ["e"], action: "export", text: "export", letter: true },
-  { keys: ["?"], action: "help", text: "this help", letter: true },
+  { keys: ["f"], action: "find", text: "find frames" },
+  { keys: ["n"], action: "notes", text: "notes" },
+  { keys: ["t"], action: "trust", text: "checks of the results, and how this page was made" },
+  { keys: ["e"], action: "export", text: "export" },
+  { keys: ["?"], action: "help", text: "this help" },
 ];
 
 const SHELL_KEYS = [
-  { keys: ["c"], action: "link", text: "copy a link to what is shown", letter: true },
-  { keys: ["z", "u"], show: "u", action: "undo", text: "undo (also Ctrl Z)", letter: true },
-  { keys: ["Z", "y"], show: "y", action: "redo", text: "redo (also Ctrl Shift Z)", letter: true },
+  { keys: ["c"], action: "link", text: "copy a link to what is shown" },
+  { keys: ["z", "u"], show: "u", action: "undo", text: "undo (also Ctrl Z)" },
+  { keys: ["Z", "y"], show: "y", action: "redo", text: "redo (also Ctrl Shift Z)" },
   { keys: ["Escape"], show: "Esc", action: "close", text: "close the panel at the side" },
 ];
 
 /** All shortcuts of a page, in the order that the help shows them. */
 export const allKeys = (own) => [...PLAYER_KEYS, ...own, ...TOOLS, ...SHELL_KEYS];
+
+/** Whether a shortcut is a key that prints something. */
+const isLetter = ({ keys: [key] }) => key.length === 1 && key !== " ";
 
 const TYPING = "input:not([type=checkbox]):not([type=radio]):not([type=button]), select, textarea, [contenteditable]";
 const PRESSING = "button, a[href], summary, input[type=checkbox], input[type=radio]";
@@ -42,7 +45,7 @@ export function actionOf(all, event, letters = true) {
   if (event.defaultPrevented || event.altKey) return null;
   if (event.ctrlKey || event.metaKey) return chord(event);
   const entry = all.find(({ keys }) => keys.includes(key));
-  if (!entry || (entry.letter && !letters)) return null;
+  if (!entry || (isLetter(entry) && !letters)) return null;
   if (entry.action === "close") return { action: "close", key };
   if (target?.closest?.(TYPING)) return null;
   if (key === " " && target?.closest?.(PRESSING)) return null;

@@ -74,15 +74,6 @@ export function createSelection(initial, changed) {
   };
 }
 
-/** Keep the palette for later visits once the reader has changed it; a link alone changes no settings. */
-export function keepPalette(selection, settings) {
-  let before = selection.now.palette;
-  selection.subscribe(({ palette }) => {
-    if (palette !== before) settings.update((now) => ({ ...now, palette }));
-    before = palette;
-  });
-}
-
 /** "light" or "dark", following TensorBoard or the system where the reader has not chosen; paper is light. */
 function createTheme(settings, source) {
   const all = [settings, createMatch("(prefers-color-scheme: dark)"), createMatch("print"), createHostTheme(source)];

@@ -14,7 +14,7 @@ export function createClock(lengths, { checkpoint, ...start } = {}) {
   const store = writable(now);
   const inRange = (value, last) => Math.max(0, Math.min(last, Math.round(value)));
   return clockOf({
-    lengths,
+    steps: (episode) => lengths[episode],
     checkpoint,
     subscribe: store.subscribe,
     read: () => now,
@@ -30,10 +30,10 @@ export function createClock(lengths, { checkpoint, ...start } = {}) {
 /**
  * A clock over time that something else holds, such as a page's selection.
  *
- * @param {object} time {subscribe, read: () => {episode, frame, window}, change: (patch, kind) => void, lengths, checkpoint};
- *   `kind` names changes that are undone together
+ * @param {object} time {subscribe, read: () => {episode, frame, window}, change: (patch, kind) => void, steps, checkpoint}; `steps`
+ *   are those of an episode; `kind` names changes that are undone together
  */
-export function clockOf({ subscribe, read, change, lengths, checkpoint = "" }) {
+export function clockOf({ subscribe, read, change, steps, checkpoint = "" }) {
   const clock = {
     subscribe,
     /** The checkpoint whose episodes these are, as in a brush. */
@@ -44,11 +44,11 @@ export function clockOf({ subscribe, read, change, lengths, checkpoint = "" }) {
       return read();
     },
     /** Steps of an episode. */
-    steps: (episode = read().episode) => lengths[episode],
+    steps: (episode = read().episode) => steps(episode),
     go: ({ episode, frame }) => change({ episode, frame }),
     toFrame: (frame) => change({ frame }, "frame"),
     /** Show fewer steps at a time, or more; no more than there are. */
-    zoom: (factor) => change({ window: Math.min(read().window, lengths[read().episode]) * factor }, "window"),
+    zoom: (factor) => change({ window: Math.min(read().window, clock.steps()) * factor }, "window"),
   };
   return clock;
 }

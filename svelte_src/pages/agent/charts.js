@@ -4,7 +4,7 @@ import { cutText, FONT, stacked, textBlock, textWidth, writeText } from "../../k
 import { formatNumber } from "../../kit/shell/format.js";
 import { hatch, targetAccount, waterfall, waterfallRange } from "./account.js";
 import { captionOf, rowCaption } from "./figure.js";
-import { shownTargets } from "./selection.js";
+import { shownTargets } from "./rows.js";
 
 /** Pixels of a column, of its bar and of the words below it. */
 const [COLUMN, BARS, WORDS] = [72, 150, 40];

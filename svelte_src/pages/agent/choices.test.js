@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hexOf } from "../../kit/image/colors.js";
 import { height, legendWidth, middleWidth } from "../../kit/shell/sizes.js";
-import { fromQuery, toQuery } from "./address.js";
 import { lacksNumber } from "../../data/find.js";
-import { changed, chosenChannels, initialSelection, withChannels } from "./selection.js";
+import { chosenChannels, withChannels } from "./channels.js";
+import { defineSelection } from "../../kit/page/selection.js";
+import { FIELDS } from "./fields.js";
+
+const { changed, fromQuery, initialSelection, toQuery } = defineSelection({ fields: FIELDS });
 
 const MANIFEST = {
   view: { scrubber_visible_duration: 256 },
@@ -50,7 +53,7 @@ test("the time in view is in the address, and in range", () => {
   assert.equal(fromQuery(MANIFEST, toQuery(MANIFEST, near)).visible, 51);
   assert.deepEqual(
     ["1", "0", "x", "9999", "1e9"].map((text) => fromQuery(MANIFEST, `?visible=${text}`).visible),
-    [16, 256, 256, 500, 256],
+    [16, 16, 256, 500, 256],
   );
   const short = { ...MANIFEST, view: { scrubber_visible_duration: 4 } };
   assert.equal(changed(short, initialSelection(short), { visible: 1 }).visible, 4, "as few as the option asks for");

@@ -8,7 +8,7 @@ import { fileName, outputName } from "../../kit/shell/format.js";
 import { barsFigure } from "./charts.js";
 import { captionOf, frameFigure, rowCaption } from "./figure.js";
 import { isSaliency, saliencyTotals } from "./saliency.js";
-import { firstTarget, shownTargets } from "./selection.js";
+import { firstTarget, shownTargets } from "./rows.js";
 
 const FIGURES = [
   { id: "bars", label: "Bars (SVG)", make: async (page) => figureSvg(await barsFigure(page)) },

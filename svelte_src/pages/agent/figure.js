@@ -11,7 +11,7 @@ import { formatNumber, frameName, layerName, outputName } from "../../kit/shell/
 import { attributionChunks, overlayOf } from "./image.js";
 import { featuresAlone } from "./multiples.js";
 import { isSaliency } from "./saliency.js";
-import { shownTargets } from "./selection.js";
+import { shownTargets } from "./rows.js";
 
 /** Pixels for the name of an image. */
 const NAME_WIDTH = 160;

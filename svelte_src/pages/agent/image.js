@@ -5,7 +5,8 @@ import { cellUnder, cellMiddle } from "../../kit/image/cells.js";
 import { parseHex } from "../../kit/image/colors.js";
 import { frameValues, fullScale, partsOf } from "../../kit/image/values.js";
 import { isSaliency, saliencyChunk, saliencyOptions, saliencyValues } from "./saliency.js";
-import { rowTarget, shownChannels } from "./selection.js";
+import { shownChannels } from "./channels.js";
+import { rowTarget } from "./rows.js";
 
 const NEAR = 16;
 /** Frames whose values are kept: those of a few rows, and the ones that are likely to come next. */

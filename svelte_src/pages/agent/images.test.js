@@ -13,7 +13,7 @@ import {
   targetAfter,
   targetValues,
 } from "./image.js";
-import { shownChannels } from "./selection.js";
+import { shownChannels } from "./channels.js";
 
 test("a patch is expand times the pixels of a position, around its centre", () => {
   const patch = patchRectangle({ height: 8, width: 8 }, { height: 64, width: 32 }, [0.5, 4], 2);

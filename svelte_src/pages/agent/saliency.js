@@ -2,7 +2,8 @@
 import { memoized } from "../../data/cache.js";
 import { mapIndex, saliencyMap, saliencyScale, segmentOfMap } from "../../data/saliency.js";
 import { overlaySize } from "../../kit/image/saliency.js";
-import { rowTarget, shownChannels } from "./selection.js";
+import { shownChannels } from "./channels.js";
+import { rowTarget } from "./rows.js";
 
 export const isSaliency = (layer) => layer?.kind === "saliency";
 

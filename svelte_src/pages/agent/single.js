@@ -1,7 +1,7 @@
 // A Svelte action for what stands for a feature: images show the feature alone while the pointer or the focus is on it, and
 // keep it so ("solo") after Alt and a click, or a long press.
 import { alternative } from "../../kit/shell/press.js";
-import { toggleSolo } from "./selection.js";
+import { toggleSolo } from "./channels.js";
 
 /**
  * @param {HTMLElement} node

@@ -3,10 +3,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sumRegion } from "../../data/region.js";
 import { rowSums } from "../../data/series.js";
-import { fromQuery, toQuery } from "./address.js";
 import { boxAfterKey, boxBetween, middleBox, positionsIn } from "./box.js";
 import { nextMatch, searchFromText, searchToText } from "../../data/find.js";
-import { chooseChannels, initialSelection, shownChannels, toggleSolo } from "./selection.js";
+import { chooseChannels, shownChannels, toggleSolo } from "./channels.js";
+import { defineSelection } from "../../kit/page/selection.js";
+import { FIELDS } from "./fields.js";
+
+const { fromQuery, initialSelection, toQuery } = defineSelection({ fields: FIELDS });
 
 const OBSERVATION = { frame_width: 64, frame_height: 32 };
 const MANIFEST = {

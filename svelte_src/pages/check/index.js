@@ -1,19 +1,20 @@
 // Sanity checks of saliency methods: the page of an agent without layers; generic panels draw the checks.
-export * from "../agent/index.js";
+import { definePage } from "../../kit/page/page.js";
+import { AGENT } from "../agent/index.js";
 
-export const sections = ["trajectories"];
-
-export const layout = {
-  navigation: ["trajectories"],
-  main: ["timeline"],
-  legend: [],
-  aside: ["find", "notes", "trust", "help"],
-};
-
-/** Stops of the tour: panel, title, text. */
-export const tour = [
-  ["timeline", "Timeline", "The episodes that the checked frames are from, as a film strip."],
-  ["checks", "Checks", "What was found for each method, in words and numbers."],
-  ["check_maps", "Maps", "Maps of the trained network beside those of networks whose layers are random."],
-  ["check_deletion", "Deletion", "How much faster than in other orders the output changes as pixels are blurred."],
-];
+export const check = definePage({
+  ...AGENT,
+  sections: ["trajectories"],
+  layout: {
+    navigation: ["trajectories"],
+    main: ["timeline"],
+    legend: [],
+    aside: ["find", "notes", "trust", "help"],
+  },
+  tour: [
+    ["timeline", "Timeline", "The episodes that the checked frames are from, as a film strip."],
+    ["checks", "Checks", "What was found for each method, in words and numbers."],
+    ["check_maps", "Maps", "Maps of the trained network beside those of networks whose layers are random."],
+    ["check_deletion", "Deletion", "How much faster than in other orders the output changes as pixels are blurred."],
+  ],
+});

@@ -1,7 +1,6 @@
 // Chunks of the episode that is shown, and names of directions and behaviours.
 import { derived } from "svelte/store";
 import { createResource } from "../../data/resource.js";
-import { createNames as createLayerNames } from "../../kit/shell/names.js";
 
 /** The names of the directions, in the order of the components. */
 export const directionNames = ({ memory: { states } }) => (states?.directions ?? []).map(({ name }) => name);
@@ -30,8 +29,7 @@ export function namedDirections({ states }) {
 }
 
 /** Names of directions as a store: `name(k)` is what the reader calls direction k, and `label(k)` what the page does. */
-export function createNames({ named }, selection, kept) {
-  const names = createLayerNames(named, selection, kept);
+export function directionNaming(names) {
   const ofDirections = (now) => ({
     given: now.given,
     count: now.count,

@@ -45,6 +45,15 @@ export function correlationsOf(arrays, k, actions) {
   ];
 }
 
+/** Look at a direction; `more`: give it a track beside the others, or take it away. */
+export function choose({ selection }, component, more = false) {
+  const { components } = selection.now;
+  const others = components.filter((k) => k !== component);
+  if (!more)
+    return selection.change({ components: [component, ...others.slice(components.includes(component) ? 0 : 1)] });
+  return selection.change({ components: others.length < components.length ? others : [...components, component] });
+}
+
 const magnitude = ({ value }) => (Number.isFinite(value) ? Math.abs(value) : 0);
 
 /** The entries of largest magnitude, the largest first. @param {{value: number}[]} list */

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fromQuery, notePlaces, toQuery } from "./address.js";
 import { inDeviations, labelBand } from "./paint.js";
-import { changed, choose, initialSelection, pathsOf, showStretch } from "./selection.js";
+import { choose } from "./directions.js";
+import { defineSelection } from "../../kit/page/selection.js";
+import { FIELDS, notes } from "./fields.js";
 import {
   causes,
   explanation,
@@ -10,10 +11,14 @@ import {
   gridCenters,
   listed,
   nearestStretch,
+  pathsOf,
   reasons,
-  stretchAt,
+  showStretch,
   strengths,
+  stretchAt,
 } from "./stretches.js";
+
+const { changed, fromQuery, initialSelection, notePlaces, toQuery } = defineSelection({ fields: FIELDS, notes });
 
 const DIRECTIONS = ["ICA 1", "ICA 2", "ICA 3"].map((name) => ({ name, scale: 1 }));
 const STRETCHES = [

@@ -1,6 +1,18 @@
 // Stretches: short windows of episodes whose last step is explained through time (docs/page-format.md, "Section stretches").
 import { memoized } from "../../data/cache.js";
 
+/** The paths of influence that can be shown. */
+export function pathsOf({ memory: { stretches } }) {
+  const paths = stretches?.paths ?? ["memory"];
+  return paths.includes("whole") ? [...paths, "world"] : paths;
+}
+
+/** Go to the explained step of a stretch. */
+export function showStretch({ manifest, selection }, stretch) {
+  const { trajectory, frame } = manifest.memory.stretches.stretches[stretch];
+  selection.change({ stretch, trajectory, frame });
+}
+
 /** Whether a stretch's window holds a step. */
 export const holds = (stretch, trajectory, frame) =>
   stretch.trajectory === trajectory && stretch.first <= frame && frame <= stretch.frame;
@@ -122,7 +134,7 @@ export const placeOf = ({ trajectory, frame }) => `episode ${trajectory + 1}, st
  * The indices of the stretches that the chooser lists.
  *
  * @param {object[]} stretches
- * @param {import("./selection.js").Selection} selection
+ * @param {import("./fields.js").Selection} selection
  * @param {(direction: number) => string} label
  */
 export function listed(stretches, selection, label) {

@@ -7,7 +7,7 @@ import { frameAt } from "../../kit/time/align.js";
 import { isMarked } from "../../kit/time/brush.js";
 import { episodeName, knownSteps, methodNamed } from "./runs.js";
 import { COLUMNS, textOf } from "./rows.js";
-import { longestOf } from "./selection.js";
+import { longestOf } from "./chosen.js";
 import { availableTracks } from "./tracks.js";
 
 const TEXTS = {

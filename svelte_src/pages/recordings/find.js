@@ -12,7 +12,7 @@ export function searchable({ runs }) {
 
 /**
  * @param {Map<string, import("./plays.js").Play>} plays
- * @param {import("./selection.js").Selection} selection
+ * @param {import("./fields.js").Selection} selection
  * @returns {{row: import("./runs.js").Row, step: number}[] | null} steps at which all conditions hold, of the chosen
  *   episodes that are loaded; null where nothing is looked for
  */

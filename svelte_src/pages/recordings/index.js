@@ -1,11 +1,12 @@
 // The page of recorded episodes, of any number of runs: in TensorBoard, of a server of its own, or as files.
-import { derived, get, readable, writable } from "svelte/store";
+import { derived, get, writable } from "svelte/store";
 import { nextMatch } from "../../data/find.js";
 import { createFrames } from "../../data/frames.js";
 import { SAFE_HUES } from "../../kit/image/colors.js";
-import { createSelection, keepPalette } from "../../kit/shell/page.js";
-import { alignedClock, clockOf, createPlayer, heldFrames } from "../../kit/time/clock.js";
-import * as codec from "./address.js";
+import { clockOver, definePage, useClock } from "../../kit/page/page.js";
+import { alignedClock, clockOf, heldFrames } from "../../kit/time/clock.js";
+import { goTo, longestOf } from "./chosen.js";
+import { combine, FIELDS, notes } from "./fields.js";
 import { asMatches } from "./find.js";
 import * as find from "./Find.svelte";
 import { followSource } from "./live.js";
@@ -13,47 +14,8 @@ import { createBrush, createFound } from "./marks.js";
 import { createEntries, createPlays } from "./plays.js";
 import * as play from "./Play.svelte";
 import { episodeName, knownSteps, newest, readTable, rowOf } from "./runs.js";
-import { changed, goTo, longestOf } from "./selection.js";
 import * as trust from "./Trust.svelte";
-
-export { filesOf } from "./export.js";
-
-/** Panels of this page in place of others of the same name. */
-export const panels = { find, play, trust };
-
-/** Kinds of sections that this page's own panels draw. */
-export const sections = ["episodes", "trajectories", "saliency", "state_map"];
-
-/** Panels by slot; `aside` opens at the side. */
-export const layout = {
-  navigation: ["episodes"],
-  main: ["play", "player", "states"],
-  legend: [],
-  aside: ["find", "notes", "trust", "export", "help"],
-};
-
-/** Width of the slot `navigation`. */
-export const side = "clamp(300px, 32vw, 440px)";
-
-export const labels = { navigation: "Episodes", skip: "Skip to the player" };
-
-export const aliases = { timeline: "player", state_map: "states" };
-
-export const keys = [
-  { keys: [",", "."], action: "jump", text: "several steps back or forward", letter: true },
-  { keys: ["[", "]"], action: "episode", text: "previous or next episode of the table", letter: true },
-  { keys: ["g", "G"], action: "match", text: "next or (Shift) previous step that was found", letter: true },
-  { keys: ["b"], action: "range", text: "begin a range of steps here; again: end it; then: clear it", letter: true },
-  { keys: ["o"], action: "overlay", text: "frame with saliency maps, frame alone, maps alone", letter: true },
-  { keys: ["s"], action: "sync", text: "align episodes by step or by progress", letter: true },
-];
-
-/** Stops of the tour: panel, title, text. */
-export const tour = [
-  ["episodes", "Episodes", "Every recorded episode. Click one to see it; tick several to compare them side by side."],
-  ["player", "Player", "The episode's frames and numbers. Click a track to go there, drag over it to choose a range."],
-  ["states", "States", "Each point is a step. Circle some to mark them on the tracks. Press ? at any time for help."],
-];
+import { filesOf } from "./export.js";
 
 const EXPLANATIONS = [
   {
@@ -62,45 +24,77 @@ const EXPLANATIONS = [
   },
 ];
 
-/** @param {ReturnType<import("../../kit/shell/page.js").createShell>} shell */
-export function create(shell, query) {
-  const { source, chunks, images } = shell;
-  /** Always the same object, so that components may keep it; `revision` tells that it has changed. */
-  const table = { ...readTable(shell.manifest), palette: get(shell.settings).palette };
-  const revision = writable(0);
-  const manifest = { ...shell.manifest, table };
-  const selection = createSelection(codec.fromQuery(manifest, query), (now, patch) => changed(table, now, patch));
-  keepPalette(selection, shell.settings);
+export const recordings = definePage({
+  fields: FIELDS,
+  combine,
+  notes,
+  /** The table is always the same object, so that components may keep it; `revision` tells that it has changed. */
+  read: (manifest) => ({ table: readTable(manifest) }),
+  panels: { find, play, trust },
+  sections: ["episodes", "trajectories", "saliency", "state_map"],
+  layout: {
+    navigation: ["episodes"],
+    main: ["play", "player", "states"],
+    legend: [],
+    aside: ["find", "notes", "trust", "export", "help"],
+  },
+  side: "clamp(300px, 32vw, 440px)",
+  labels: { navigation: "Episodes", skip: "Skip to the player" },
+  aliases: { timeline: "player", state_map: "states" },
+  keys: [
+    { keys: [",", "."], action: "jump", text: "several steps back or forward" },
+    { keys: ["[", "]"], action: "episode", text: "previous or next episode of the table" },
+    { keys: ["g", "G"], action: "match", text: "next or (Shift) previous step that was found" },
+    { keys: ["b"], action: "range", text: "begin a range of steps here; again: end it; then: clear it" },
+    { keys: ["o"], field: "shows", text: "frame with saliency maps, frame alone, maps alone" },
+    { keys: ["s"], field: "sync", text: "align episodes by step or by progress" },
+  ],
+  tour: [
+    ["episodes", "Episodes", "Every recorded episode. Click one to see it; tick several to compare them side by side."],
+    [
+      "player",
+      "Player",
+      "The episode's frames and numbers. Click a track to go there, drag over it to choose a range.",
+    ],
+    ["states", "States", "Each point is a step. Circle some to mark them on the tracks. Press ? at any time for help."],
+  ],
+  explanations: EXPLANATIONS,
+  facts: ({ table: { runs } }) => [runs.length === 1 ? runs[0].manifest.env_name : `${runs.length} runs`],
+  filesOf,
+  extend,
+  scripting: (page) => ({
+    /** The keys of the episodes in the table. */
+    episodes: () => page.table.rows.map(({ key }) => key),
+  }),
+});
+
+/** Time in steps of the longest of the chosen episodes. */
+const TIME = { frame: "step", window: "visible" };
+const steps = ({ table }, { chosen }) => longestOf(table, chosen);
+
+function extend(page) {
+  const { manifest, source, chunks, images, selection } = page;
+  const { table } = manifest;
   const entryOf = createEntries(source);
   const plays = createPlays({ table, chunks, images, selection, entryOf });
-  const clock = clockOver(selection, plays, table);
-  const page = {
-    ...shell,
-    manifest,
+  const found = createFound(selection, table, plays);
+  const revision = writable(0);
+  useClock(page, clockOver(page, TIME, steps, { others: [plays] }));
+  Object.assign(page, {
     table,
     revision,
-    codec,
-    selection,
-    clock,
-    player: createPlayer(clock, Number(manifest.view?.video_speed) || 12),
     plays,
     color: ({ number }) => SAFE_HUES[number % SAFE_HUES.length],
     /** The rows of the table as it shows them. */
     order: writable([]),
-    explanations: [...EXPLANATIONS, ...shell.manifest.explanations],
-    feature: readable(null),
-    names: { subscribe: readable({ given: {} }).subscribe, add() {} },
-    hasPanel: () => true,
-    facts: [table.runs.length === 1 ? table.runs[0].manifest.env_name : `${table.runs.length} runs`],
-  };
-  page.found = createFound(selection, table, plays);
-  page.brush = createBrush(selection, table, plays, page.found);
-  page.go = (run, trajectory, frame) => {
-    const row = rowOf(table, run, trajectory);
-    if (row) goTo(page, row, frame);
-  };
-  Object.assign(page, viewsOf(page, entryOf));
-  page.actions = actionsOf(page);
+    found,
+    brush: createBrush(selection, table, plays, found),
+    go(run, trajectory, frame) {
+      const row = rowOf(table, run, trajectory);
+      if (row) goTo(page, row, frame);
+    },
+  });
+  Object.assign(page, viewsOf(page, entryOf), { actions: actionsOf(page) });
   page.server = followSource(source, table, (next) => {
     Object.assign(table, next);
     if (!selection.now.chosen.length && table.rows.length) selection.change({ chosen: [newest(table.rows).key] });
@@ -108,24 +102,6 @@ export function create(shell, query) {
     revision.update((count) => count + 1);
   });
   page.stop = page.server.stop;
-  return page;
-}
-
-/** Time in steps of the longest of the chosen episodes. */
-function clockOver(selection, plays, table) {
-  const steps = () => longestOf(table, selection.now.chosen);
-  const timeOf = ({ step, visible }) => ({ episode: 0, frame: step, window: visible ?? steps() });
-  return clockOf({
-    lengths: {
-      get 0() {
-        return steps();
-      },
-    },
-    subscribe: derived([selection, plays], ([now]) => timeOf(now)).subscribe,
-    read: () => timeOf(selection.now),
-    change: ({ frame, window }, kind) =>
-      selection.change({ ...(frame !== undefined && { step: frame }), ...(window && { visible: window }) }, kind),
-  });
 }
 
 /** The page as components of the kit know it, for one episode or one run: with its clock, frames and actions. */
@@ -189,7 +165,7 @@ function viewsOf(page, entryOf) {
         };
         const clock = clockOf({
           checkpoint: run.id,
-          lengths: [],
+          steps: () => 1,
           subscribe: derived([page.selection, page.plays], read).subscribe,
           read,
           change: ({ episode = read().episode, frame }) => page.go(run, episode, frame ?? 0),
@@ -200,8 +176,6 @@ function viewsOf(page, entryOf) {
 }
 
 const viewsTime = (page, row) => page.episodeView(row).clock.now;
-
-const turn = (list, now) => list[(list.indexOf(now) + 1) % list.length];
 
 function actionsOf(page) {
   const { selection, clock } = page;
@@ -223,13 +197,5 @@ function actionsOf(page) {
       const next = !range ? [step, step] : range[0] === range[1] && range[0] !== step ? [range[0], step] : null;
       selection.change({ range: next });
     },
-    overlay: () => selection.change({ shows: turn(["both", "frame", "saliency"], selection.now.shows) }),
-    sync: () => selection.change({ sync: turn(["step", "progress"], selection.now.sync) }),
   };
 }
-
-/** What `window.rlClarity` offers on this page, beside what every page has. */
-export const scripting = (page) => ({
-  /** The keys of the episodes in the table. */
-  episodes: () => page.table.rows.map(({ key }) => key),
-});

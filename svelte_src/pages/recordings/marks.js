@@ -3,7 +3,7 @@ import { derived } from "svelte/store";
 import { latest } from "../../data/cache.js";
 import { brushOf, EMPTY, withRange } from "../../kit/time/brush.js";
 import { stepsFound } from "./find.js";
-import { rangesOf } from "./selection.js";
+import { rangesOf } from "./chosen.js";
 
 /** The steps that the selection's search finds, as a store; null without a search. */
 export function createFound(selection, table, plays) {

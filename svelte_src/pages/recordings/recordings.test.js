@@ -5,11 +5,18 @@ import { createSource } from "../../data/source.js";
 import { EMPTY, markedSteps, withRange } from "../../kit/time/brush.js";
 import { searchable, stepsFound } from "./find.js";
 import { controlsOf, partsOf } from "./actions.js";
-import { fromQuery, notePlaces, toQuery } from "./address.js";
 import { filteredRows, rowsInView, stateText, timeText } from "./rows.js";
 import { addEntry, isOutdated, newest, readTable } from "./runs.js";
-import { changed, goTo, initialSelection, rangesOf, toggle } from "./selection.js";
+import { goTo, rangesOf, toggle } from "./chosen.js";
+import { defineSelection } from "../../kit/page/selection.js";
+import { combine, FIELDS, notes } from "./fields.js";
 import { availableTracks } from "./tracks.js";
+
+const { changed, fromQuery, initialSelection, notePlaces, toQuery } = defineSelection({
+  combine,
+  fields: FIELDS,
+  notes,
+});
 
 const METHOD = { name: "perturbation", maps: [null, null], scales: { policy: [null, null] } };
 
@@ -52,8 +59,8 @@ function manifestOf({ live = true, grown = 20 } = {}) {
 /** A selection as pages hold it. */
 function holder(table, patch = {}) {
   const selection = {
-    now: { ...initialSelection(table), ...patch },
-    change: (next) => (selection.now = changed(table, selection.now, next)),
+    now: { ...initialSelection({ table }), ...patch },
+    change: (next) => (selection.now = changed({ table }, selection.now, next)),
   };
   return { table, selection };
 }
@@ -109,7 +116,7 @@ test("the newest episode is chosen at first; a tick adds one, and the last one s
   toggle(page, "a/b~c~50");
   toggle(page, "two~0");
   assert.deepEqual(selection.now.chosen, ["two~0"]);
-  assert.deepEqual(initialSelection(readTable({ agents: [], recordings: [], sections: [] })).chosen, []);
+  assert.deepEqual(initialSelection({ table: readTable({ agents: [], recordings: [], sections: [] }) }).chosen, []);
 });
 
 test("going to a frame shows its episode in the first one's place", () => {
@@ -145,9 +152,9 @@ test("the address holds the selection; what is wrong in it is ignored", () => {
   assert.deepEqual(now.chosen, ["a/b~c~0", "two~0"]);
   assert.deepEqual([now.step, now.sync, now.shows, now.jump, now.range], [6, "progress", "frame", 25, [2, 5]]);
   assert.deepEqual(fromQuery({ table }, toQuery({ table }, now)), now);
-  assert.equal(toQuery({ table }, initialSelection(table)), "?episode=a%2Fb%7Ec%7E50&step=1");
+  assert.equal(toQuery({ table }, initialSelection({ table })), "?episode=a%2Fb%7Ec%7E50&step=1");
   const wrong = fromQuery({ table }, "?episode=none~3&step=9e9&sync=up&range=x&opacity=7&method=other");
-  assert.deepEqual({ ...wrong, opacity: 0.8 }, initialSelection(table));
+  assert.deepEqual({ ...wrong, opacity: 0.8 }, initialSelection({ table }));
   assert.equal(notePlaces({ table }, now)[0].place, "a/b~c, episode 0; two, episode 0, step 7");
 });
 

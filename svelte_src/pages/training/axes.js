@@ -5,7 +5,7 @@ import { brushOf } from "../../kit/time/brush.js";
 import { methodNamed } from "./checkpoints.js";
 import { regionName, sharesOf } from "./maps.js";
 import { commonRange, entropies, largest, returnsToCome, valuesOf } from "../../kit/time/numbers.js";
-import { regionCount } from "./selection.js";
+import { regionCount } from "./regions.js";
 
 const data = (array) => array?.data ?? null;
 

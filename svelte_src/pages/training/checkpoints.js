@@ -72,3 +72,12 @@ const COLORS = {
 };
 
 export const checkpointColor = (place, tone) => COLORS[tone][place % COLORS[tone].length];
+
+/** Choose a checkpoint as A; `more`: add it, or remove it if it is chosen. */
+export function choose({ selection }, index, more) {
+  const { chosen } = selection.now;
+  if (!more) return selection.change({ chosen: [index, ...chosen.slice(1).filter((other) => other !== index)] });
+  return selection.change({
+    chosen: chosen.includes(index) ? chosen.filter((other) => other !== index) : [...chosen, index],
+  });
+}

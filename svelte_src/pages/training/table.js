@@ -3,7 +3,7 @@ import { mapOutputs } from "../../data/saliency.js";
 import { entropyTerm } from "../../kit/time/numbers.js";
 import { regionName, sharesOf } from "./maps.js";
 import { methodNamed } from "./checkpoints.js";
-import { regionCount } from "./selection.js";
+import { regionCount } from "./regions.js";
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 

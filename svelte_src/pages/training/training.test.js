@@ -3,10 +3,13 @@ import { test } from "node:test";
 import { joinMaps } from "../../data/saliency.js";
 import { stepsText } from "../../kit/shell/format.js";
 import { frameAt, hasEnded, stepOf } from "../../kit/time/align.js";
-import { fromQuery, notePlaces, toQuery } from "./address.js";
 import { axesOf, brushedSteps, maskOf, playColumns } from "./axes.js";
-import { episodeLengths, letterOf, methodsOf, readCheckpoints, readReference } from "./checkpoints.js";
-import { brush, changed, choose, initialSelection } from "./selection.js";
+import { choose, episodeLengths, letterOf, methodsOf, readCheckpoints, readReference } from "./checkpoints.js";
+import { brush } from "./brushes.js";
+import { defineSelection } from "../../kit/page/selection.js";
+import { FIELDS, notes } from "./fields.js";
+
+const { changed, fromQuery, initialSelection, notePlaces, toQuery } = defineSelection({ fields: FIELDS, notes });
 
 const array = (Type, shape, ...data) => ({ data: Type.from(data), shape });
 const CENTERS = { rows: [0.1, 0.3, 0.5, 0.7], columns: [0.25, 0.75] };

@@ -4,10 +4,16 @@ import { createHistory, record, redo, undo } from "../../kit/shell/history.js";
 import { DEFAULT_SETTINGS, cleanSettings } from "../../kit/shell/kept.js";
 import { panelNamed } from "../../kit/shell/address.js";
 import { actionOf, allKeys } from "../../kit/shell/keys.js";
-import { fromQuery, notePlaces, placeFromQuery, toQuery } from "./address.js";
-import { changed, firstTarget, initialSelection, rowTarget, shownOutputs } from "./selection.js";
+import { firstTarget, rowTarget, shownOutputs } from "./rows.js";
+import { defineSelection } from "../../kit/page/selection.js";
+import { FIELDS, notes } from "./fields.js";
 
-const KEYS = allKeys([{ keys: ["[", "]"], action: "trajectory", text: "trajectory", letter: true }]);
+const { changed, fromQuery, initialSelection, notePlaces, placeFromQuery, toQuery } = defineSelection({
+  fields: FIELDS,
+  notes,
+});
+
+const KEYS = allKeys([{ keys: ["[", "]"], action: "trajectory", text: "trajectory" }]);
 
 const MANIFEST = {
   view: { attribution_weight: 0.9 },
@@ -201,8 +207,9 @@ test("settings are those that are known, whatever the browser kept", () => {
 });
 
 test("every key that prints something is off where single letters are", () => {
-  for (const { keys, letter } of KEYS) {
-    assert.equal(Boolean(letter), keys[0].length === 1 && keys[0] !== " ", keys.join(" "));
+  for (const { keys, action } of KEYS) {
+    const prints = keys[0].length === 1 && keys[0] !== " ";
+    assert.equal(actionOf(KEYS, { key: keys[0] }, false)?.action ?? null, prints ? null : action, keys.join(" "));
   }
 });
 
