@@ -122,11 +122,17 @@ class TrajectoriesAnalysis(Analysis):
 
 def discounts(subject: Subject) -> tuple[float, float]:
     """Gamma and lambda of the advantages: options, else metadata, else defaults."""
-    options, metadata = subject.options, subject.metadata
-    gamma = (options.gae_gamma, metadata.get("gamma"), GAMMA)
-    lam = (options.gae_lambda, metadata.get("lambda"), LAMBDA)
-    first, second = (float(next(value for value in values if value is not None)) for values in (gamma, lam))
-    return first, second
+    options, (gamma, lam) = subject.options, recorded_discounts(subject.metadata)
+    return (
+        gamma if options.gae_gamma is None else float(options.gae_gamma),
+        lam if options.gae_lambda is None else float(options.gae_lambda),
+    )
+
+
+def recorded_discounts(metadata: Mapping[str, Any]) -> tuple[float, float]:
+    """Gamma and lambda in the metadata of an agent or a recording, or their defaults."""
+    gamma, lam = metadata.get("gamma"), metadata.get("lambda")
+    return GAMMA if gamma is None else float(gamma), LAMBDA if lam is None else float(lam)
 
 
 def compute_advantages(subject: Subject) -> list[np.ndarray]:

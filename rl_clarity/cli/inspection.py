@@ -97,9 +97,8 @@ def describe_recording(recording: Recording) -> Result:
         f"{recording.location}: recording of {len(rows):,} episodes, {steps:,} steps",
         "ends: " + (", ".join(f"{end} {count:,}" for end, count in sorted(ends.items())) or "none"),
     ]
-    environment = recording.metadata.get("environment")
-    options = environment.get("options") if isinstance(environment, dict) else None
-    if isinstance(options, dict) and options.get("episodic_life"):
+    options = (recording.metadata.get("environment") or {}).get("options") or {}
+    if options.get("episodic_life"):
         lines.append("episodes end with each life (episodic_life); returns are those of lives, not of whole games")
     if returns:
         lines.append(f"mean return {np.mean(returns):.2f} over {len(returns):,} complete episodes")

@@ -22,7 +22,7 @@ from rl_clarity.analyses.state_map import (
     map_colors,
     map_entry,
 )
-from rl_clarity.analyses.trajectories import GAMMA, LAMBDA
+from rl_clarity.analyses.trajectories import recorded_discounts
 from rl_clarity.errors import SamplesError
 from rl_clarity.explaining.agents import Agents, episode_states, state_rows
 from rl_clarity.explaining.options import ExplainOptions
@@ -152,14 +152,11 @@ class StateMaps:
         return np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
 
     def _colors(self, episode: Episode) -> dict[str, np.ndarray]:
-        played, metadata = recorded_episode(self.recording, episode), self.recording.metadata
-        gamma, decay = (
-            default if metadata.get(name) is None else float(metadata[name])
-            for name, default in (("gamma", GAMMA), ("lambda", LAMBDA))
-        )
+        played = recorded_episode(self.recording, episode)
+        gamma, lam = recorded_discounts(self.recording.metadata)
         advantages = None
         if played.values is not None or played.q_values is not None:
-            advantages = compute_advantages(played, gamma, decay)[0]
+            advantages = compute_advantages(played, gamma, lam)[0]
         colors = map_colors(played, advantages) | {"episode": np.full(len(episode), episode.number)}
         step = episode.facts["training_step"]
         return colors if step is None else colors | {"training_step": np.full(len(episode), step)}

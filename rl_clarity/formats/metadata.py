@@ -1,4 +1,7 @@
-"""Metadata of checkpoints: what the package reads, checked once for all formats, where a file is read."""
+"""Metadata of checkpoints: what the package reads, checked once for all formats, where a file is read.
+
+`find_problem` also checks the metadata of recordings (`recordings/metadata.py`).
+"""
 
 from __future__ import annotations
 
@@ -10,36 +13,49 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.errors import CheckpointError, OptionError
-from rl_clarity.formats.safe_files import brief
+from rl_clarity.formats.safe_files import MAX_DEPTH, brief
 
 Check = tuple[str, Callable[[Any], bool]]
 """What a value must be, in words and as a predicate."""
+Schema = Mapping[str, "Check | Schema"]
+"""Checks of an object's values, by name. Values of other names can be anything."""
 
 MAX_TEXT = 200
 MAX_STACK = 64
 MAX_SIDE = 8192
 MAX_SIZE = 65536
 MAX_FIELDS = 1000
+MAX_ACTIONS = 4096
 MAX_CONTENT = 10_000
 """Characters and items of a value, and of the values in it."""
 INTEGER_BITS = 64
 SIMILARITY = 0.8
 
 
-def _integer(value: Any, largest: int) -> bool:
+def is_integer(value: Any, largest: int) -> bool:
+    """Whether a value is a number from 1 to `largest` without a fraction."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= largest and value % 1 == 0
 
 
-def _number(value: Any, low: float, high: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high  # not NaN
+def is_number(value: Any, low: float, high: float) -> bool:
+    """Whether a value is a number in a range, and not NaN."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
 TEXT: Check = (
     f"text of at most {MAX_TEXT} printable characters",
     lambda value: isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable(),
 )
-PROBABILITY: Check = ("a number from 0 to 1", lambda value: _number(value, 0, 1))
-SIZE: Check = (f"an integer from 1 to {MAX_SIZE}", lambda value: _integer(value, MAX_SIZE))
+PROBABILITY: Check = ("a number from 0 to 1", lambda value: is_number(value, 0, 1))
+SIZE: Check = (f"an integer from 1 to {MAX_SIZE}", lambda value: is_integer(value, MAX_SIZE))
+ACTION_COMBOS: Check = (
+    f"a list of at most {MAX_ACTIONS} lists of texts: the buttons of each action, such as [['LEFT'], ['RIGHT'], []]",
+    lambda value: (
+        isinstance(value, list | tuple)
+        and len(value) <= MAX_ACTIONS
+        and all(isinstance(combo, list | tuple) and all(map(TEXT[1], combo)) for combo in value)
+    ),
+)
 ANYTHING: Check = ("", lambda value: True)
 
 FIELDS: Mapping[str, Check] = {
@@ -54,22 +70,22 @@ FIELDS: Mapping[str, Check] = {
     "stack_channels": ANYTHING,
     "emb_size": SIZE,
     "use_lstm": ("true or false", lambda value: value in (0, 1)),
-    "gru_units": (f"an integer from 0 to {MAX_SIZE}", lambda value: value == 0 or _integer(value, MAX_SIZE)),
+    "gru_units": (f"an integer from 0 to {MAX_SIZE}", lambda value: value == 0 or is_integer(value, MAX_SIZE)),
     "observation_shape": (
         f"three integers from 1 to {MAX_SIDE}: height, width, channels",
         lambda value: (
-            isinstance(value, list | tuple) and len(value) == 3 and all(_integer(side, MAX_SIDE) for side in value)
+            isinstance(value, list | tuple) and len(value) == 3 and all(is_integer(side, MAX_SIDE) for side in value)
         ),
     ),
     "num_actions": SIZE,
-    "action_combos": ANYTHING,
+    "action_combos": ACTION_COMBOS,
     "heads": ANYTHING,
-    "input_divisor": ("a positive number", lambda value: _number(value, math.ulp(0), 1e300)),
-    "frame_stack": (f"an integer from 1 to {MAX_STACK}", lambda value: _integer(value, MAX_STACK)),
+    "input_divisor": ("a positive number", lambda value: is_number(value, math.ulp(0), 1e300)),
+    "frame_stack": (f"an integer from 1 to {MAX_STACK}", lambda value: is_integer(value, MAX_STACK)),
     "frame_stack_padding": ("'zeros' or 'first'", lambda value: value in ("zeros", "first")),
     "epsilon_greedy": PROBABILITY,
-    "training_step": ("a number from 0 on", lambda value: _number(value, 0, 1e300)),
-    "reward_scale": ("a finite number", lambda value: _number(value, -1e300, 1e300)),
+    "training_step": ("a number from 0 on", lambda value: is_number(value, 0, 1e300)),
+    "reward_scale": ("a finite number", lambda value: is_number(value, -1e300, 1e300)),
 }
 """Metadata that the package reads, besides the options of environments; None stands for the default."""
 
@@ -87,16 +103,15 @@ def combine_metadata(
     if len(in_file) > MAX_FIELDS:
         raise CheckpointError(f"has {len(in_file)} fields of metadata; at most {MAX_FIELDS} are read")
     for name, value in in_file.items():
-        problem = None if name in overrides else _problem(name, value)
+        problem = None if name in overrides else find_problem(name, value, FIELDS)
         if problem:
             raise CheckpointError(
-                f"its metadata {name}={brief(value)} must be {problem}; override it with {name}=VALUE (on the command "
-                f"line --metadata {name} VALUE)"
+                f"its metadata {problem}; override it with {name}=VALUE (on the command line --metadata {name} VALUE)"
             )
     for name, value in overrides.items():
-        problem = _problem(name, value)
+        problem = find_problem(name, value, FIELDS)
         if problem:
-            raise OptionError(f"metadata {name}={brief(value)} must be {problem}")
+            raise OptionError(f"metadata {problem}")
     combined = {**in_file, **overrides}
     known = {*FIELDS, *in_file, *options(combined)}
     for name in overrides:
@@ -106,19 +121,30 @@ def combine_metadata(
     return combined
 
 
-def _problem(name: str, value: Any) -> str | None:
-    """What a value must be, if it is not."""
+def find_problem(name: str, value: Any, schema: Schema, path: str = "") -> str | None:
+    """Return what a named value is and must be (`gamma=2 must be a number from 0 to 1`), or None if it is valid."""
     if value is None:
         return None
     if isinstance(value, np.generic):
         value = value.item()
-    requirement, is_valid = FIELDS.get(name, ANYTHING)
-    if not _is_plain([name, value]):
-        return f"of at most {MAX_CONTENT} characters and items, with valid Unicode and integers of {INTEGER_BITS} bits"
-    return None if is_valid(value) else requirement
+    check = schema.get(name, ANYTHING)
+    if isinstance(check, Mapping):
+        if isinstance(value, Mapping) and len(value) <= MAX_CONTENT:
+            inner = (find_problem(key, item, check, f"{path}{name}.") for key, item in value.items())
+            return next(filter(None, inner), None)
+        check = (f"an object (a dict) of at most {MAX_CONTENT} items", lambda value: False)
+    requirement, is_valid = check
+    if not is_plain([name, value]):
+        requirement = (
+            f"of at most {MAX_CONTENT} characters and items in {MAX_DEPTH} levels, with valid Unicode and integers of "
+            f"{INTEGER_BITS} bits"
+        )
+    elif is_valid(value):
+        return None
+    return f"{path}{name}={brief(value)} must be {requirement}"
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any, depth: int = 0) -> bool:
     """Whether texts are Unicode, integers not too large, and containers small; values of other types are accepted."""
     if isinstance(value, str):
         return len(value) <= MAX_CONTENT and not any("\ud800" <= char <= "\udfff" for char in value)
@@ -126,5 +152,5 @@ def _is_plain(value: Any) -> bool:
         return value.bit_length() <= INTEGER_BITS
     items = [*value, *value.values()] if isinstance(value, Mapping) else value
     if isinstance(items, list | tuple):
-        return len(items) <= MAX_CONTENT and all(map(_is_plain, items))
+        return depth < MAX_DEPTH and len(items) <= MAX_CONTENT and all(is_plain(item, depth + 1) for item in items)
     return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +10,6 @@ import numpy as np
 
 from rl_clarity.errors import SamplesError
 
-FORMAT = "rl_clarity recording"
-VERSION = 2
 METADATA = "recording.json"
 EPISODES = "episodes.bin"
 BLOCKS = "blocks.bin"
@@ -25,7 +22,6 @@ DONE, TIME_LIMIT, STOPPED, GOING = "done", "time limit", "stopped", "still going
 """Why an episode ended; the last one if it has not, or its writer was killed."""
 REMOVED = "removed"
 """In place of them where the writer removed the episode, to keep within its limits."""
-MAX_METADATA_BYTES = 2**20
 
 BLOCK = np.dtype(
     [
@@ -66,27 +62,6 @@ UNKNOWN = -(2**63)
 def data_file(number: int) -> str:
     """Name of a data file."""
     return f"data-{number:05}.bin"
-
-
-def encode_metadata(metadata: Mapping[str, Any]) -> bytes:
-    """Content of `recording.json`."""
-    return (json.dumps({**metadata, "format": FORMAT, "version": VERSION}, indent=1, sort_keys=True) + "\n").encode()
-
-
-def decode_metadata(data: bytes, file: str) -> dict[str, Any]:
-    """Return the metadata of `recording.json`; raises SamplesError if it is damaged or of another version."""
-    try:
-        metadata = json.loads(data)
-        if not isinstance(metadata, dict):
-            raise ValueError("expected a JSON object")
-    except (ValueError, RecursionError) as error:
-        raise SamplesError(f"{file} is damaged ({error})") from error
-    format_, version = metadata.pop("format", None), metadata.pop("version", None)
-    if format_ != FORMAT:
-        raise SamplesError(f"{file} has the format {format_!r}, not {FORMAT!r}")
-    if version != VERSION:
-        raise SamplesError(f"{file} has version {version!r}; this version of rl-clarity reads version {VERSION}")
-    return metadata
 
 
 def encode_episode(facts: Mapping[str, Any]) -> bytes:

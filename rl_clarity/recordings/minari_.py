@@ -18,6 +18,7 @@ from rl_clarity.environments.images import image_layout
 from rl_clarity.errors import DependencyError, OptionError, SamplesError
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import DONE, STOPPED, TIME_LIMIT
+from rl_clarity.recordings.metadata import check_metadata
 from rl_clarity.recordings.recording import Recording
 
 if TYPE_CHECKING:
@@ -53,10 +54,11 @@ class MinariRecording(Recording):
             actions = self._storage.action_space
             self._first_action = int(getattr(actions, "start", 0))
             self._key, space = _image_space(self._storage.observation_space)
+            name = raw.get("dataset_id", folder.name)
+            self.metadata = check_metadata({"name": name, "environment": {"kind": "minari"}}, METADATA)
         except Exception as error:  # whatever a damaged file makes Minari raise
             raise SamplesError(f"{folder} is not a Minari dataset that can be read ({error})") from error
         self._layout = image_layout(space)
-        self.metadata = {"name": str(raw.get("dataset_id", folder.name)), "environment": {"kind": "minari"}}
 
     def __len__(self) -> int:
         return self._count

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 
 from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.keys import to_plain
 from rl_clarity.recordings.blocks import check_type
 from rl_clarity.recordings.episode_buffer import EpisodeBuffer, to_array
 from rl_clarity.recordings.layout import DONE, METADATA, PLUGIN, STOPPED, TIME_LIMIT
+from rl_clarity.recordings.metadata import new_metadata
 from rl_clarity.recordings.recording_files import AgentSource, RecordingFiles, RecordingWriter
 from rl_clarity.recordings.retention import Limits
 
@@ -54,10 +54,11 @@ class Recorder:
         on_error: `warn` ends the recording with a warning; `raise` raises the error.
         seed: Seed of the environments, to be stored with the episodes.
         metadata: JSON values about agent and environment, to be stored with a new recording. Names that
-            rl_clarity uses: `name`, `checkpoint`, `environment`, `action_combos`, `gamma`, `lambda`, `sampling`.
+            rl_clarity uses: `name`, `checkpoint`, `environment`, `action_combos`, `gamma`, `lambda`, `sampling`; their
+            values are described with the recording format.
 
     Raises:
-        OptionError: An option has an invalid value.
+        OptionError: An option has an invalid value, or one of `metadata` has.
         SamplesError: The directory cannot be written, is being written by another process, or holds a recording with
             other metadata. It is raised before training, whatever `on_error` says.
     """
@@ -86,10 +87,10 @@ class Recorder:
             self._is_recorded: Callable[[int], bool] = lambda number: number % every == 0
         else:
             self._is_recorded = every
-        plain = {**to_plain(metadata or {}), "begun": time.time()}
+        about = new_metadata(metadata or {})
         self.location = _location(directory, name)
         """Path or address of the recording, for `open_recording`."""
-        self._writer = RecordingWriter(self.location, plain, Limits(max_episodes, max_bytes))
+        self._writer = RecordingWriter(self.location, about, Limits(max_episodes, max_bytes))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rl-clarity-recorder")
         self._envs, self._seed, self._channels_first = envs, seed, channels_first
         self._resets_next_step, self._raises = autoreset == "next_step", on_error == "raise"
@@ -288,6 +289,8 @@ class Recorder:
                     if callable(value):
                         values[name] = value()
                 arrays = {name: to_array(name, _item(value, index)) for name, value in values.items()}
+                if not slot.steps:
+                    _check_first_step(arrays, self._writer.metadata.get("action_combos"))
                 if self._channels_first:
                     arrays["observations"] = np.moveaxis(arrays["observations"], 0, -1)
                 slot.block.add(arrays)
@@ -361,6 +364,19 @@ def _location(directory: str | os.PathLike[str], name: str | None) -> str:
     if not name or "/" in name or name.startswith("."):
         raise OptionError(f"name={name!r} must be the name of a folder")
     return f"{place}/{PLUGIN}/{name}"
+
+
+def _check_first_step(arrays: Mapping[str, np.ndarray], combos: Sequence[Any] | None) -> None:
+    """Raise SamplesError for an episode that no reader can show; the other steps must be like the first."""
+    missing = [name for name in ("observations", "actions", "rewards") if name not in arrays]
+    if missing:
+        raise SamplesError(f"{', '.join(missing)} must not be None")
+    for name in ("policy_logits", "q_values"):
+        if combos and name in arrays and arrays[name].shape != (len(combos),):
+            raise SamplesError(
+                f"{name} has the shape {arrays[name].shape}, but action_combos in the recording's metadata has "
+                f"{len(combos)} actions"
+            )
 
 
 def _parts(name: str, state: Any) -> dict[str, Any]:

@@ -22,19 +22,17 @@ from rl_clarity.recordings.layout import (
     EPISODE,
     EPISODES,
     GOING,
-    MAX_METADATA_BYTES,
     METADATA,
     REMOVED,
     STOPPED,
     complete_records,
     data_file,
     decode_episodes,
-    decode_metadata,
     encode_episode,
-    encode_metadata,
     episode_rows,
     latest_blocks,
 )
+from rl_clarity.recordings.metadata import MAX_BYTES, decode_metadata, encode_metadata
 from rl_clarity.recordings.retention import FREED, Limits, StoredEpisode, choose_removed
 
 LOCAL_FILE_BYTES = 2**29
@@ -126,7 +124,7 @@ class RecordingFiles:
             size = self.size(METADATA)
         except FileNotFoundError:
             raise SamplesError(f"no recording in {self.location}: {METADATA} is missing") from None
-        if size > MAX_METADATA_BYTES:
+        if size > MAX_BYTES:
             raise SamplesError(f"{self.path(METADATA)} is damaged: it has {size} bytes")
         return decode_metadata(self.read(METADATA, 0, size), self.path(METADATA))
 

@@ -12,13 +12,12 @@ import numpy as np
 from rl_clarity.analyses.analysis import describe_actions, describe_groups
 from rl_clarity.analyses.trajectories import (
     FILM_COLUMNS,
-    GAMMA,
-    LAMBDA,
     SCRUB_STEPS,
     TrajectoryPageOptions,
     compute_series,
     episode_entries,
     frame_arrays,
+    recorded_discounts,
     series_arrays,
 )
 from rl_clarity.errors import SamplesError
@@ -37,14 +36,22 @@ SCRUB_RANGE = TrajectoryPageOptions().scrub_range
 
 
 def describe_recorded_agent(metadata: Mapping[str, Any], episode: Episode, id: str) -> AgentInfo:
-    """What the page says of the agent of a recording, from its metadata and one of its episodes."""
-    fields = episode.fields
+    """What the page says of the agent of a recording, from its metadata and one of its episodes.
+
+    Raises SamplesError if the episode is damaged, or has another number of actions than the metadata.
+    """
+    fields, taken = episode.fields, episode.actions
     outputs = fields.get("policy_logits", fields.get("q_values"))
-    combos = [tuple(map(str, combo)) for combo in metadata.get("action_combos") or ()]
+    combos = [tuple(combo) for combo in metadata.get("action_combos") or ()]
+    if combos and outputs is not None and outputs.shape[1:] != (len(combos),):
+        raise SamplesError(
+            f"the outputs of episode {episode.index} have the shape {outputs.shape}, but action_combos in its "
+            f"recording's metadata has {len(combos)} actions"
+        )
     if not combos and outputs is not None:
         combos = [(str(action),) for action in range(outputs.shape[-1])]
-    elif not combos and fields["actions"].ndim == 1 and fields["actions"].dtype.kind in "iu":
-        combos = [(str(action),) for action in range(1 + int(np.max(fields["actions"], initial=0)))]
+    elif not combos and taken.ndim == 1 and taken.dtype.kind in "iu":
+        combos = [(str(action),) for action in range(1 + int(np.max(taken, initial=0)))]
     actions = describe_actions(combos)
     is_policy = "policy_logits" in fields or "q_values" not in fields
     return AgentInfo(
@@ -75,11 +82,6 @@ def _describe_observation(metadata: Mapping[str, Any], fields: Mapping[str, Any]
 def is_image(array: Any) -> bool:
     """Whether a field (T, H, W, C) can be shown."""
     return bool(array.ndim == 4 and array.dtype == np.uint8 and 0 not in array.shape[1:])
-
-
-def discounts(metadata: Mapping[str, Any]) -> tuple[float, float]:
-    """Gamma and lambda of a recording, or their defaults."""
-    return float(metadata.get("gamma") or GAMMA), float(metadata.get("lambda") or LAMBDA)
 
 
 def section_facts(observation: ObservationInfo) -> dict[str, Any]:
@@ -166,7 +168,7 @@ class ShownEpisode:
         played = self._played
         if played.values is None and (played.q_values is None or played.actions[0].ndim > 1):
             return None
-        return compute_advantages(played, *discounts(self._recording.metadata))[0]
+        return compute_advantages(played, *recorded_discounts(self._recording.metadata))[0]
 
     def frames(self, part: slice) -> dict[str, np.ndarray | bytes]:
         """The arrays of a segment's chunk."""

@@ -191,11 +191,14 @@ class Run:
 
 
 def _first_agent(recording: StoredRecording, rows: Sequence[tuple[dict[str, Any], str | None]], id: str) -> AgentInfo:
-    """The agent of the first episode that can be read."""
+    """The agent of the first episode that can be read; raises SamplesError if there are episodes, but none can."""
+    last: SamplesError | None = None
     for row, problem in rows:
         if problem is None and row["steps"]:
             try:
                 return describe_recorded_agent(recording.metadata, recording.episode(row["episode"]), id)
-            except SamplesError:
-                continue
+            except SamplesError as error:
+                last = error
+    if last is not None:
+        raise last
     return UNKNOWN_AGENT

@@ -1,0 +1,102 @@
+"""Metadata of recordings: the content of `recording.json`, which writer and readers check by the same schema."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.formats import metadata as checkpoint_metadata
+from rl_clarity.formats.metadata import ACTION_COMBOS, PROBABILITY, TEXT, Check, Schema, find_problem, is_number
+from rl_clarity.formats.safe_files import brief
+from rl_clarity.keys import to_plain
+
+FORMAT = "rl_clarity recording"
+VERSION = 2
+MAX_BYTES = 2**20
+RESERVED = ("begun", "format", "version")
+"""Names that the recorder sets itself."""
+
+_FILE: Check = ("a text", lambda value: isinstance(value, str))
+FIELDS: Schema = {
+    "name": TEXT,
+    "begun": ("seconds since 1970", lambda value: is_number(value, 0, 1e300)),
+    "checkpoint": {"file": _FILE, "sha256": TEXT, "format": TEXT, "network": TEXT},
+    "environment": {
+        "kind": TEXT,
+        "name": TEXT,
+        "options": checkpoint_metadata.FIELDS,
+        **{name: checkpoint_metadata.FIELDS[name] for name in ("epsilon_greedy", "reward_scale")},
+    },
+    "action_combos": ACTION_COMBOS,
+    "gamma": PROBABILITY,
+    "lambda": PROBABILITY,
+    "sampling": {
+        "temperature": ("a positive number", lambda value: is_number(value, math.ulp(0), 1e300)),
+        "greedy": ("true or false", lambda value: isinstance(value, bool)),
+        "action_noise": PROBABILITY,
+    },
+}
+"""Metadata that the package reads; None stands for an unknown value. Programs may add names of their own."""
+
+
+def new_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a recording that begins now; raises OptionError for what no recording can have."""
+    try:
+        plain = _parse(json.dumps(to_plain(metadata)))
+        problem = find_problem("metadata", plain, {"metadata": FIELDS})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise OptionError(f"metadata={brief(metadata)} cannot be recorded: {error}") from error
+    for name in RESERVED:
+        if name in plain:
+            problem = f"metadata.{name}={brief(plain[name])} is what the recorder itself sets: use another name"
+    plain["begun"] = time.time()
+    size = len(encode_metadata(plain))
+    if size > MAX_BYTES:
+        problem = f"metadata={brief(metadata)} take {size} bytes; they must take at most {MAX_BYTES}"
+    if problem:
+        raise OptionError(problem)
+    return plain
+
+
+def encode_metadata(metadata: Mapping[str, Any]) -> bytes:
+    """Content of `recording.json`."""
+    return (json.dumps({**metadata, "format": FORMAT, "version": VERSION}, indent=1, sort_keys=True) + "\n").encode()
+
+
+def decode_metadata(data: bytes, file: str) -> dict[str, Any]:
+    """Return the metadata of `recording.json`; raises SamplesError if it is damaged or of another version."""
+    try:
+        metadata = _parse(data)
+    except (ValueError, RecursionError) as error:
+        raise SamplesError(f"{file} is damaged ({error})") from error
+    format_, version = metadata.pop("format", None), metadata.pop("version", None)
+    if format_ != FORMAT:
+        raise SamplesError(f"{file} has the format {brief(format_)}, not {FORMAT!r}")
+    if version != VERSION:
+        raise SamplesError(f"{file} has version {brief(version)}; this version of rl-clarity reads version {VERSION}")
+    return check_metadata(metadata, file)
+
+
+def check_metadata(metadata: dict[str, Any], file: str) -> dict[str, Any]:
+    """Return metadata that were read from a file; raises SamplesError for what no recording can have."""
+    problem = find_problem("metadata", metadata, {"metadata": FIELDS})
+    if problem:
+        raise SamplesError(f"{file} is damaged: {problem}")
+    return metadata
+
+
+def _parse(data: bytes | str) -> dict[str, Any]:
+    metadata = json.loads(data, parse_float=_finite, parse_constant=_finite)
+    if not isinstance(metadata, dict):
+        raise ValueError("expected a JSON object (a dict)")
+    return metadata
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return float(text)
