@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
 from rl_clarity.progress import Report
+
+STOP_SECONDS = 2.0
+"""How long an error or an interrupt waits for running tasks to stop at their next report."""
 
 
 class SharedProgress:
@@ -41,23 +45,41 @@ class StoppedError(Exception):
 
 
 def run_in_threads(run: Callable[[int], None], count: int, threads: int, progress: SharedProgress) -> None:
-    """Call `run` for indices below `count` in at most so many threads, or in this one; the first error stops all."""
+    """Call `run` for indices below `count` in at most so many threads, or in this one; the first error stops all.
+
+    Neither an error nor an interrupt, nor the end of the process, waits longer than `STOP_SECONDS` for other threads:
+    those whose tasks report nothing meanwhile are left to themselves, and end at their next report.
+    """
     threads = min(threads, count)
     if threads < 2:
         for index in range(count):
             run(index)
         return
-    indices = iter(range(count))
+    indices, outcomes = iter(range(count)), queue.SimpleQueue[BaseException | None]()
 
     def run_next() -> None:
-        for index in indices:
-            run(index)
+        try:
+            for index in indices:
+                run(index)
+        except BaseException as error:
+            outcomes.put(error)
+        else:
+            outcomes.put(None)
 
-    with ThreadPoolExecutor(threads) as pool:
-        try:  # an interrupt may come at any time
-            futures = [pool.submit(run_next) for _ in range(threads)]
-            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
-                future.result()
-        except BaseException:
-            progress.stop()
-            raise
+    workers = [threading.Thread(target=run_next, daemon=True) for _ in range(threads)]
+    try:  # an interrupt may come at any time
+        for worker in workers:
+            worker.start()
+        for _ in workers:
+            error = outcomes.get()
+            if error is not None:
+                raise error
+    except BaseException:
+        progress.stop()
+        for _ in indices:  # no task starts any more
+            pass
+        end = time.monotonic() + STOP_SECONDS
+        for worker in workers:
+            if worker.ident is not None:
+                worker.join(max(0.0, end - time.monotonic()))
+        raise

@@ -13,6 +13,7 @@ from rl_clarity.options import AnalysesOptions, PageOptions
 from rl_clarity.pages.manifest import ViewOptions
 from rl_clarity.pages.output import OutputOptions
 from rl_clarity.parsing import check_minimum, check_option
+from rl_clarity.reduction.directions import FEWEST_STATES
 from rl_clarity.states.options import StateOptions
 
 
@@ -31,6 +32,12 @@ class PlayOptions:
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "episodes", "max_steps")
+        check_option(
+            self,
+            "max_steps",
+            self.episodes * self.max_steps >= FEWEST_STATES,
+            f"times episodes={self.episodes} must be at least {FEWEST_STATES} steps, to find directions in",
+        )
 
 
 OWN_PARTS = (PlayOptions, StateOptions, StretchOptions, InterventionOptions, SimulatorPageOptions)

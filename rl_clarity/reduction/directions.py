@@ -25,6 +25,7 @@ from rl_clarity.reduction.stability import matched_similarity
 
 Method = Literal["pca", "ica", "nmf", "nmf_positive", "units", "classifier"]
 METHODS = ("pca", "ica", "nmf", "nmf_positive", "units", "classifier")
+FEWEST_STATES = 4
 FIT_ROWS = 20_000
 """Rows that directions are fitted to; a random part of more states."""
 CHECK_ROWS = 5_000
@@ -164,8 +165,10 @@ def fit_directions(
     """
     if method not in METHODS:
         raise OptionError(f"method={method!r} must be one of {', '.join(METHODS)}")
-    if np.ndim(states) != 2 or len(states) < 4:
-        raise OptionError(f"states have the shape {np.shape(states)}; (N, H) with at least 4 states is needed")
+    if np.ndim(states) != 2 or len(states) < FEWEST_STATES:
+        raise OptionError(
+            f"states have the shape {np.shape(states)}; (N, H) with at least {FEWEST_STATES} states is needed"
+        )
     is_share = isinstance(count, float) and 0 < count < 1
     if not is_share and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
         raise OptionError(f"count={count!r} must be a positive integer, or a share of the variance below 1")

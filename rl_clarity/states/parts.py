@@ -16,7 +16,7 @@ from rl_clarity.agents.capabilities import has
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.errors import OptionError
 from rl_clarity.keys import to_plain
-from rl_clarity.reduction.directions import Directions, fit_directions
+from rl_clarity.reduction.directions import FEWEST_STATES, Directions, fit_directions
 from rl_clarity.reduction.embedding import embed, usable_perplexity
 from rl_clarity.states import cards
 from rl_clarity.states.clusters import Clusters, find_clusters, principal_coordinates
@@ -111,13 +111,18 @@ def fit_states(agent: Agent, data: StateData, options: StateOptions) -> FittedSt
 
 
 def check_states(agent: Agent, data: StateData, part: int | None = None) -> None:
-    """Raise OptionError for states that have other sizes than those of the agent."""
+    """Raise OptionError for states that have other sizes than those of the agent, and for too few of them."""
     sizes = tuple(int(np.prod(np.shape(one)[1:])) for one in agent.initial_state(1) or ())
     expected = sizes if part is None else sizes[part : part + 1]
     if data.parts != expected:
         raise OptionError(
             f"the states of {data.recording.location} have parts of the sizes {data.parts}, those of the agent "
             f"{expected}: it is a recording of another agent"
+        )
+    if len(data) < FEWEST_STATES:
+        raise OptionError(
+            f"{data.recording.location} has {len(data)} steps; at least {FEWEST_STATES} are needed, and some "
+            "hundreds to learn anything from: record longer or more episodes"
         )
 
 

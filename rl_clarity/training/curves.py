@@ -62,7 +62,7 @@ def read_curve(path: str | os.PathLike[str], columns: tuple[str, str] | None = N
         return _ordered(*_read_events(location, columns[1] if columns else None))
     text = _read_text(location)
     if columns is None and text.startswith("#"):
-        return _ordered(*_read_monitor(text))
+        return _ordered(*_read_monitor(location, text))
     if columns is None and TEXT_LINE.search(text):
         millions, returns = zip(*TEXT_LINE.findall(text), strict=True)
         return _ordered(1e6 * _numbers(millions), _numbers(returns), "frames")
@@ -78,15 +78,27 @@ def _read_text(path: Path) -> str:
         raise ClarityError(f"cannot read {path} ({error.strerror or error})") from error
 
 
-def _rows(text: str) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of CSV text, without spaces around the values."""
-    rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text)) if row]
-    return (rows[0], rows[1:]) if rows else ([], [])
+def _rows(text: str) -> tuple[list[str], list[list[str]], list[int]]:
+    """Header of CSV text, its complete rows without spaces around the values, and the lines that they end at."""
+    reader = csv.reader(io.StringIO(text))
+    header: list[str] = next((row for row in reader if row), [])
+    rows = [([cell.strip() for cell in row], reader.line_num) for row in reader if len(row) == len(header)]
+    return [cell.strip() for cell in header], [row for row, _ in rows], [line for _, line in rows]
+
+
+def _check_steps(path: Path, steps: np.ndarray, lines: Sequence[int]) -> None:
+    """Raise ClarityError for negative numbers of steps, with the line of the first one."""
+    negative = np.flatnonzero(steps < 0)
+    if len(negative):
+        first = negative[0]
+        raise ClarityError(
+            f"{path}, line {lines[first]}: {steps[first]:g} steps; correct or remove the line: steps are counted from 0"
+        )
 
 
 def _read_columns(path: Path, text: str, columns: tuple[str, str] | None) -> Curve:
     try:
-        header, rows = _rows(text)
+        header, rows, lines = _rows(text)
     except csv.Error as error:
         raise ClarityError(f"{path} is not a CSV file ({error})") from error
     if columns is None:
@@ -98,18 +110,18 @@ def _read_columns(path: Path, text: str, columns: tuple[str, str] | None) -> Cur
         if name not in header:
             raise OptionError(f"log_columns={columns!r}: {path} has the columns {', '.join(header[:20])}")
     x, y = (header.index(name) for name in columns)
-    complete = [row for row in rows if len(row) == len(header)]
-    steps, returns = (_numbers([row[i] for row in complete]) for i in (x, y))
+    steps, returns = (_numbers([row[i] for row in rows]) for i in (x, y))
+    _check_steps(path, steps, lines)
     return _ordered(steps, returns, "frames" if "frame" in columns[0] else "steps")
 
 
-def _read_monitor(text: str) -> tuple[np.ndarray, np.ndarray]:
+def _read_monitor(path: Path, text: str) -> tuple[np.ndarray, np.ndarray]:
     """Steps and mean returns of `monitor.csv`, which has a row for each episode: return `r`, length `l`, time `t`."""
-    header, rows = _rows(text.partition("\n")[2])
+    header, rows, lines = _rows(text.partition("\n")[2])
     if not {"r", "l"} <= set(header):
         raise ClarityError("the log begins like monitor.csv of Stable-Baselines3, but has no columns r and l")
-    complete = [row for row in rows if len(row) == len(header)]
-    returns, lengths = (_numbers([row[header.index(name)] for row in complete]) for name in ("r", "l"))
+    returns, lengths = (_numbers([row[header.index(name)] for row in rows]) for name in ("r", "l"))
+    _check_steps(path, lengths, [line + 1 for line in lines])
     sums = np.concatenate([[0], np.nancumsum(returns)])
     last = np.arange(1, len(returns) + 1)
     first = np.maximum(0, last - MONITOR_EPISODES)
@@ -129,6 +141,9 @@ def _read_events(path: Path, tag: str | None) -> tuple[Sequence[float], Sequence
         message = f"{path} has no scalar {chosen or ' or '.join(TAGS)}; it has {', '.join(tags[:20]) or 'none'}"
         raise OptionError(f"log_columns: {message}") if tag else ClarityError(message)
     scalars = events.Scalars(chosen)
+    negative = next((scalar.step for scalar in scalars if scalar.step < 0), None)
+    if negative is not None:
+        raise ClarityError(f"{path}: the scalar {chosen} has the step {negative}; steps are counted from 0")
     return [scalar.step for scalar in scalars], [scalar.value for scalar in scalars]
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import _thread
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from rl_clarity import parallel
 from rl_clarity.jobs import SingleProcess, Task, TaskResult, WorkStore, run_tasks, tasks
 from rl_clarity.jobs.directory import open_directory
 from rl_clarity.jobs.tasks import Work
@@ -113,6 +118,58 @@ def test_an_error_stops_the_others_and_keeps_finished_tasks(store: WorkStore) ->
     assert runs == ["first"]
     run_tasks([listed[0], listed[3]], store, SingleProcess())
     assert runs == ["first", "never"]
+
+
+@pytest.mark.parametrize("interrupt", [False, True])
+def test_tasks_that_never_report_are_not_waited_for(
+    store: WorkStore, monkeypatch: pytest.MonkeyPatch, interrupt: bool
+) -> None:
+    monkeypatch.setattr(parallel, "STOP_SECONDS", 0.1)
+    started, released, main = threading.Event(), threading.Event(), threading.get_ident()
+
+    def silent(work: Work) -> TaskResult:
+        started.set()
+        released.wait(SECONDS)
+        return TaskResult()
+
+    def stop(work: Work) -> TaskResult:
+        started.wait(SECONDS)
+        if not interrupt:
+            raise OSError(28, "No space left on device")
+        signal.pthread_kill(main, signal.SIGINT)
+        released.wait(SECONDS)
+        return TaskResult()
+
+    listed = [Task("silent", silent, 1, parallel=2), Task("stopping", stop, 1, parallel=2)]
+    start = time.monotonic()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt if interrupt else OSError):
+            run_tasks(listed, store, SingleProcess(), largest_first=False)
+        assert time.monotonic() - start < SECONDS / 4
+    finally:
+        signal.signal(signal.SIGINT, before)
+        released.set()
+
+
+def test_the_process_ends_while_a_task_runs() -> None:
+    program = """
+        import threading
+        from rl_clarity import parallel
+
+        parallel.STOP_SECONDS = 0.1
+        started = threading.Event()
+
+        def run(index):
+            if index:
+                started.wait()
+                raise SystemExit(3)
+            started.set()
+            threading.Event().wait()
+
+        parallel.run_in_threads(run, 2, 2, parallel.SharedProgress(print, [1, 1]))
+    """
+    assert subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=SECONDS).returncode == 3
 
 
 def test_an_interrupt_stops_all(store: WorkStore) -> None:

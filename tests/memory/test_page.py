@@ -211,11 +211,19 @@ def test_a_recording_without_states_is_refused(checkpoint: Path, tmp_path: Path)
         ({"part": 0}, "part"),
         ({"count": 0}, "count"),
         ({"intervention_episodes": 1}, "intervention_episodes"),
+        ({"episodes": 3, "max_steps": 1}, r"max_steps=1 times episodes=3 must be at least 4 steps"),
     ],
 )
 def test_options_are_checked(checkpoint: Path, tmp_path: Path, options: dict[str, Any], error: str) -> None:
     with pytest.raises(OptionError, match=error):
         rl_clarity.explain_memory(checkpoint, tmp_path / "page", **{**OPTIONS, **options})
+    assert not (tmp_path / "page").exists()
+
+
+def test_a_recording_of_too_few_steps_is_refused_first(checkpoint: Path, tmp_path: Path) -> None:
+    recording = rl_clarity.record(checkpoint, tmp_path / "recording", episodes=1, steps=3)
+    with pytest.raises(OptionError, match=r"recording has 3 steps; at least 4 are needed"):
+        rl_clarity.explain_memory(checkpoint, tmp_path / "page", recording=recording, **OPTIONS)
     assert not (tmp_path / "page").exists()
 
 

@@ -78,6 +78,19 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
         read_curve(tmp_path / "log")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("timesteps,mean_return\n100,1.5\n\n-200,2.5\n", "log, line 4: -200 steps"),
+        ('#{"t_start": 1}\nr,l,t\n1,10,0.1\n1,-5,0.2\n', "log, line 4: -5 steps"),
+    ],
+)
+def test_negative_steps_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "log").write_text(text)
+    with pytest.raises(ClarityError, match=message):
+        read_curve(tmp_path / "log")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClarityError, match=r"absent\.csv"):
         read_curve(tmp_path / "absent.csv")
