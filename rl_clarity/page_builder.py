@@ -353,6 +353,8 @@ def _provenance(subjects: Sequence[Subject], checkpoints: Sequence[Checkpoint | 
         groups.append(provenance_group("Environment", shown))
     if subject.metadata.get("sampling"):
         groups.append(provenance_group("Sampling", subject.metadata["sampling"]))
+    if subject.metadata.get("recording"):
+        groups.append(provenance_group("Recording", subject.metadata["recording"]))
     info = {name: getattr(subject.info, name) for name in ("network", "kind", "recurrent", "num_actions")}
     gamma, lam = discounts(subject)
     observation = {name: value for name, value in asdict(subject.info.observation).items() if value is not None}

@@ -25,6 +25,7 @@ from rl_clarity.page_builder import Member, PageBuilder, decisive
 from rl_clarity.pages.output import finished_page
 from rl_clarity.pages.results import Page
 from rl_clarity.parsing import parse, path_text
+from rl_clarity.recordings.agreement import describe_recording
 from rl_clarity.recordings.arrays import as_observations, as_trajectories
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.samples import Observations, Trajectories
@@ -60,6 +61,7 @@ def run(
     observations: Observations | Recording | np.ndarray | None = None,
     observations_full: np.ndarray | None = None,
     recording: Path | Recording | None = None,
+    other_agent: bool = False,
     **options: Any,
 ) -> Page | Forecast:
     """Collect samples of the agent in a checkpoint, explain it, and write a page into `output_dir`.
@@ -77,6 +79,8 @@ def run(
         observations_full: images to show instead of `observations`, as for `generate`
         recording: a recording or Minari dataset, or its path or address, whose episodes are explained instead; the
             options above say how much of it
+        other_agent: another agent than this one played the recording, on purpose; without it, OptionError is raised if
+            the agent's outputs are not the recorded ones
         options: see `InterfaceOptions`
 
     A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
@@ -92,13 +96,17 @@ def run(
         page_options.seed,
     )
     samples: tuple[Any, Any, Any] = (trajectories, observations, observations_full)
+    played = None
     if any(array is not None for array in samples):
         _check_arrays(*samples, trajectories_kwargs, recording)
     elif recording is not None:
-        samples = (*_from_recording(recording, plan), None)
+        played = recording if isinstance(recording, Recording) else open_recording(recording)
+        samples = (*_from_recording(played, plan), None)
     if samples[0] is not None:
         checkpoint, loaded = open_agent(checkpoint_path, load.metadata, name="checkpoint_path", check=load.check)
-        return _explain_arrays(loaded, samples, output_dir, page_options, dry_run, checkpoint)
+        return _explain_arrays(
+            loaded, samples, output_dir, page_options, dry_run, checkpoint, played, other_agent=other_agent
+        )
     with team() as workers, _fetched(checkpoint_path) as (path, agent):
         ranks = workers.ranks
         page_decisive = decisive(page_options)
@@ -130,6 +138,7 @@ def generate(
     dry_run: bool = False,
     observations_full: np.ndarray | None = None,
     observations_kwargs: Any = None,
+    other_agent: bool = False,
     **options: Any,
 ) -> Any:
     """Explain what an agent did, from samples as arrays, and write a page into `output_dir`; returns a `Page`.
@@ -142,17 +151,18 @@ def generate(
         dry_run: only measure, and return the forecast; nothing is written
         observations_full: (M, H', W', 3) uint8, to show instead of the observations
         observations_kwargs: ignored, so that `**ORIGINAL` can be passed
+        other_agent: another agent than this one played a recording, on purpose
         options: see `InterfaceOptions`
     """
     require(agent, *PLAYING, *EXPLAINING, for_="generate")
     samples = (trajectories, observations, observations_full)
-    return _explain_arrays(agent, samples, output_dir, parse(InterfaceOptions, options), dry_run, None)
+    chosen = parse(InterfaceOptions, options)
+    return _explain_arrays(agent, samples, output_dir, chosen, dry_run, None, other_agent=other_agent)
 
 
-def _from_recording(recording: Path | Recording, plan: SamplingPlan) -> tuple[Trajectories, Observations]:
-    opened = recording if isinstance(recording, Recording) else open_recording(recording)
-    trajectories = opened.to_trajectories(plan.trajectories.num_envs, plan.trajectories.num_steps)
-    return trajectories, opened.to_observations(plan.observations.num_envs * plan.observations.num_obs)
+def _from_recording(recording: Recording, plan: SamplingPlan) -> tuple[Trajectories, Observations]:
+    trajectories = recording.to_trajectories(plan.trajectories.num_envs, plan.trajectories.num_steps)
+    return trajectories, recording.to_observations(plan.observations.num_envs * plan.observations.num_obs)
 
 
 def _check_arrays(
@@ -177,11 +187,18 @@ def _explain_arrays(
     options: InterfaceOptions,
     dry_run: bool,
     checkpoint: Checkpoint | None,
+    recording: Recording | None = None,
+    *,
+    other_agent: bool,
 ) -> Page | Forecast:
-    """A page of samples that are passed as arrays."""
+    """A page of samples that are passed as arrays, or were taken from a recording."""
+    if isinstance(arrays[0], Recording):
+        recording = arrays[0]
     with team() as workers:
         memory = workers.share().memory
-        metadata = agent.metadata if checkpoint is None else {**agent.metadata, **checkpoint.metadata}
+        metadata = {**agent.metadata, **({} if checkpoint is None else checkpoint.metadata)}
+        if recording is not None:
+            metadata["recording"] = describe_recording(agent, recording, other_agent=other_agent)
         source = ArraysSource(
             agent, checkpoint, as_trajectories(agent, arrays[0]), as_observations(agent, *arrays[1:]), metadata
         )

@@ -82,6 +82,8 @@ class Run(PlayingCommand):
     options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
     recording: str | None = None
     """Explain the episodes of this recording, or Minari dataset, instead of new ones."""
+    other_agent: Switch = False
+    """Another agent than this one played the recording, on purpose."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
@@ -98,6 +100,7 @@ class Run(PlayingCommand):
             trajectories_kwargs=self.trajectories,
             observations_kwargs=self.observations,
             recording=self.recording,
+            other_agent=self.other_agent,
             **_page_options(self, InterfaceOptions),
         )
         return _page_or_forecast(result, dry_run=self.dry_run)
@@ -161,6 +164,8 @@ class Memory(CheckpointCommand):
     models:coinrun-gru."""
     recording: str | None = None
     """Explain the episodes of this recording with states (rl-clarity record), instead of new ones."""
+    other_agent: Switch = False
+    """Another agent than this one played the recording, on purpose."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
@@ -173,6 +178,7 @@ class Memory(CheckpointCommand):
             self.output_dir,
             simulator=self.simulator,
             recording=self.recording,
+            other_agent=self.other_agent,
             dry_run=self.dry_run,
             metadata=self.overrides(),
             **_page_options(self, MemoryOptions),
@@ -239,6 +245,8 @@ class Check(CheckpointCommand):
     options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
     recording: str | None = None
     """Check frames of this recording, or Minari dataset, instead of new ones."""
+    other_agent: Switch = False
+    """Another agent than this one played the recording, on purpose."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
@@ -255,6 +263,7 @@ class Check(CheckpointCommand):
             load_kwargs=replace(self.load, metadata=self.overrides(), check=self.check),
             trajectories_kwargs=self.trajectories,
             recording=self.recording,
+            other_agent=self.other_agent,
             **_page_options(self, InterfaceOptions),
         )
         if self.dry_run:

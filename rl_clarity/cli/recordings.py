@@ -28,6 +28,9 @@ class ExplainFlags(ExplainOptions):
     refit: Switch = False
     """Fit the maps again, on the episodes that are there now. By default new episodes are placed on the existing map,
     whose points stay where they are."""
+    other_agent: Switch = False
+    """The agent is another one than that which played, on purpose: without it, episodes are refused at whose first step
+    the agent's outputs are not the recorded ones."""
     watch: Switch = False
     """Go on as episodes appear, newest first and at low priority, until interrupted (Ctrl-C)."""
 

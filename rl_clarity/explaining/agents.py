@@ -10,11 +10,12 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import EXPLAINING, initial_state, parameters, require
-from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.capabilities import EXPLAINING, parameters, require
+from rl_clarity.agents.protocol import Agent
 from rl_clarity.errors import OptionError
 from rl_clarity.models import fetched, load_agent
 from rl_clarity.parsing import path_text
+from rl_clarity.recordings.agreement import check_first_step, output_differences
 from rl_clarity.recordings.arrays import agent_key
 from rl_clarity.recordings.conversion import recorded_episode
 from rl_clarity.recordings.episode import Episode
@@ -33,8 +34,12 @@ AgentChoice: TypeAlias = str | os.PathLike[str] | Agent | AgentLoader | None
 class Agents:
     """Agents of episodes; the last one that was loaded is kept."""
 
-    def __init__(self, choice: AgentChoice, context: ExitStack) -> None:
-        """Raise CheckpointError for a checkpoint that cannot be fetched, OptionError if it is not an agent."""
+    def __init__(self, choice: AgentChoice, context: ExitStack, *, other_agent: bool = False) -> None:
+        """Raise CheckpointError for a checkpoint that cannot be fetched, OptionError if it is not an agent.
+
+        With `other_agent`, agents are not compared with those that played.
+        """
+        self._other_agent = other_agent
         self._checkpoint: str | None = None
         """That of all episodes."""
         self._agent: Any = None
@@ -66,7 +71,7 @@ class Agents:
         return self._hashes[path] + self._load_key
 
     def load(self, recording: Recording, episode: Episode) -> Agent:
-        """The agent of an episode that has one."""
+        """The agent of an episode that has one; raises OptionError for one that did not play its first step."""
         path = recording.checkpoint(episode) if self._checkpoint is None else self._checkpoint
         if path is None:
             raise OptionError(f"episode {episode.index} has no checkpoint")
@@ -74,7 +79,10 @@ class Agents:
             self._agent = self._path = None  # frees its memory
             self._agent = require(self._load(path), *EXPLAINING, for_=f"explaining with {path}")
             self._path = path
-        return cast(Agent, self._agent)
+        agent = cast(Agent, self._agent)
+        if not self._other_agent:
+            check_first_step(episode, output_differences(agent, episode, np.zeros(1, int)))
+        return agent
 
     def _passed_key(self, recording: Recording, episode: Episode) -> str:
         """Hash of the agent that was passed: of its parameters, or of its outputs in the episode."""
@@ -84,30 +92,3 @@ class Agents:
             few = {key: np.asarray(array[0, :COMPARED_STEPS])[None] for key, array in arrays}
             self._hashes[name] = agent_key(self._agent, from_arrays(Trajectories, few))
         return self._hashes[name]
-
-
-def episode_states(agent: Agent, episode: Episode) -> State:
-    """The states before each step of an episode: those that were recorded, in the shapes of the agent's own.
-
-    If they do not fit the agent, or were not recorded, the agent follows the observations. None without a state.
-    """
-    initial = initial_state(agent, 1)
-    if initial is None:
-        return None
-    steps, recorded = len(episode), episode.states
-    if recorded is not None:
-        sizes = [int(np.prod(part.shape[1:])) for part in recorded]
-        if sizes == [part.size for part in initial]:
-            pairs = zip(recorded, initial, strict=True)
-            return tuple(np.reshape(np.asarray(part, np.float32), (steps, *own.shape[1:])) for part, own in pairs)
-    state: State = initial
-    before = []
-    for step in range(steps):
-        before.append(state)
-        _, state = agent.step(np.asarray(episode.observations[step : step + 1]), state, np.array([step == 0]))
-    return tuple(np.concatenate(parts) for parts in zip(*before, strict=True))
-
-
-def state_rows(states: State, rows: Any) -> State:
-    """The states of some steps."""
-    return None if states is None else tuple(part[rows] for part in states)

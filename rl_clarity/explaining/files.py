@@ -7,7 +7,8 @@ work, which is written last: what has no entry does not count.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rl_clarity.analyses.saliency import peak_percentile
 from rl_clarity.files import local_path
 from rl_clarity.jobs.directory import is_name, open_directory
 from rl_clarity.jobs.store import UNREADABLE, WorkStore
+from rl_clarity.recordings.agreement import Agreement, join_agreements
 
 EXPLAINED = "explained"
 """Folder of a recording."""
@@ -34,12 +36,19 @@ class Explanations:
     """`maps` and `colors`, as in the section `state_map`; `trajectory` in its chunks is the index of an episode in the
     recording (`Episode.index`)."""
     episodes: dict[int, dict[str, dict[str, Any]]]
-    """By index of the episode in the recording and by method: `maps`, a list of chunks, one for each segment, and
-    `scales`, the largest value of the episode's maps by output."""
+    """By index of the episode in the recording and by method: `maps`, a list of chunks, one for each segment; `scales`,
+    the largest value of the episode's maps by output; and `agreement`, which says how far the outputs of the explained
+    agent are from those recorded: `steps` that were compared, the `largest` difference as a share of the outputs' range
+    in the episode, and whether it is an `other_agent` on purpose."""
     every: dict[str, int]
     """By method: every n-th step has a map."""
     folder: Path
     files: frozenset[str]
+
+    def agreement(self, indices: Iterable[int]) -> Agreement:
+        """How far the outputs of the explained agents are from the recorded ones, in some of the episodes."""
+        episodes = [[Agreement(**one["agreement"]) for one in self.episodes.get(i, {}).values()] for i in indices]
+        return join_agreements(max(methods, key=lambda one: one.largest) for methods in episodes if methods)
 
     def path(self, name: str) -> Path:
         """The path of a file; raises KeyError for a name that is not listed above."""
@@ -70,7 +79,8 @@ def read_explanations(recording: str | os.PathLike[str]) -> Explanations | None:
             if kind == SALIENCY:
                 method, index = rest
                 found = {output: max(values) for output, values in facts["peaks"].items()}
-                episodes.setdefault(int(index), {})[method] = {"maps": names, "scales": found}
+                one = {"maps": names, "scales": found, "agreement": asdict(Agreement(**facts["agreement"]))}
+                episodes.setdefault(int(index), {})[method] = one
                 methods.setdefault(method, facts["method"])
                 every.setdefault(method, facts["every"])
                 for output, values in facts["peaks"].items():

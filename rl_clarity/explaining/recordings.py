@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from rl_clarity.analyses.saliency import (
     output_labels,
 )
 from rl_clarity.errors import ClarityError, OptionError, SamplesError, Terminated
-from rl_clarity.explaining.agents import AgentChoice, Agents, episode_states, state_rows
+from rl_clarity.explaining.agents import AgentChoice, Agents
 from rl_clarity.explaining.files import EXPLAINED, SALIENCY, STATE_MAP, WRITTEN
 from rl_clarity.explaining.options import ExplainOptions
 from rl_clarity.explaining.state_maps import StateMaps
@@ -41,6 +41,7 @@ from rl_clarity.keys import code_version
 from rl_clarity.pages.files import PageFiles, segments
 from rl_clarity.parsing import parse, path_text
 from rl_clarity.progress import progress_bar
+from rl_clarity.recordings.agreement import Agreement, episode_states, output_differences, state_rows
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import GOING
 from rl_clarity.recordings.recording import StoredRecording, find_recordings
@@ -90,8 +91,11 @@ def explain_recording(
 ) -> list[ExplainedRecording]:
     """Compute saliency maps and state maps of recorded episodes, and write them beside the recording.
 
-    Each complete episode is explained with the checkpoint that it began with (`Recorder.agent`). A stopped call is
-    resumed by calling it again. Under mpiexec all ranks call it and share the work.
+    Each complete episode is explained with the checkpoint that it began with (`Recorder.agent`). Where values, logits
+    or action values were recorded, the agent's own are compared with them at every explained step: an episode is
+    skipped if they differ at its first step by more than 0.1 % of the range of the episode's recorded outputs, and
+    later differences are stored with the maps. A stopped call is resumed by calling it again. Under mpiexec all ranks
+    call it and share the work.
 
     Args:
         path: A recording, or a log directory: then all recordings in it and in the runs below it are explained.
@@ -100,7 +104,7 @@ def explain_recording(
         methods: Methods of saliency maps; may be empty.
         every: Explain every n-th step.
         embeddings: Methods of the state map: `tsne`, `pca`, `umap`; may be empty.
-        options: `layer`, `perplexity`, `seed`, `refit` and `watch`; see `ExplainOptions`.
+        options: `layer`, `perplexity`, `seed`, `refit`, `other_agent` and `watch`; see `ExplainOptions`.
 
     Raises:
         OptionError: An option has an invalid value, or there is no recording.
@@ -121,7 +125,7 @@ def explain_recording(
         workers.share()
         if chosen.watch and hasattr(os, "nice"):
             os.nice(NICENESS)
-        agents = Agents(agent, context)
+        agents = Agents(agent, context, other_agent=chosen.other_agent)
         explainers: dict[str, _Explainer] = {}
         try:
             while True:
@@ -259,7 +263,7 @@ class _Explainer:
         """The work on an episode, as far as its agent is known."""
         options, agent = self._options, self._agents.key(self._recording, episode)
         inputs = [episode.facts[name] for name in ("number", "start_time", "steps", "return")]
-        inputs += [options.every, self._code]
+        inputs += [options.every, options.other_agent, self._code]
         steps = len(self._maps.steps(episode))
         tasks = []
         if agent is None:
@@ -282,19 +286,28 @@ class _Explainer:
         labels = output_labels(outputs.policy_logits is None, outputs.values is not None)
         peaks: dict[str, list[float]] = {output: [] for output in labels}
         names = []
-        for number, part in enumerate(segments(len(episode)), start=1):
-            frames = np.array(frames_with_map(part, every), int)
+        parts = [np.array(frames_with_map(part, every), int) for part in segments(len(episode))]
+        explained = np.concatenate(parts)
+        differences = output_differences(agent, episode, explained, state_rows(states, explained))
+        agreement = Agreement(0, other_agent=self._options.other_agent)
+        if differences is not None:
+            agreement = replace(agreement, steps=len(explained), largest=float(differences.max()))
+        for number, (part, frames) in enumerate(zip(segments(len(episode)), parts, strict=True), start=1):
             maps = []
             for some in slices(len(frames), work.frames):
                 observations = np.asarray(episode.observations[frames[some]])
                 maps.append(compute_maps(agent, method, observations, [*labels], state_rows(states, frames[some])))
             values = dict(zip(labels, np.concatenate(maps, axis=1), strict=True))
             names.append(f"{episode.index:05}/{method}-{number}.js")
-            self._files.write_chunk(names[-1], map_arrays(frames, values, signed=METHODS[method].signed))
+            arrays = map_arrays(frames, values, signed=METHODS[method].signed)
+            if differences is not None:
+                arrays["differences"] = differences[np.searchsorted(explained, frames)].astype(np.float32)
+            self._files.write_chunk(names[-1], arrays)
             peaks = {output: peaks[output] + one for output, one in map_peaks(values).items()}
             work.report(part.stop / len(episode))
         about = describe_method(method, agent, labels, None if episode.frames is None else frame_region(agent))
-        return TaskResult({"peaks": peaks, "method": about, "every": every}, names)
+        facts = {"peaks": peaks, "method": about, "every": every, "agreement": asdict(agreement)}
+        return TaskResult(facts, names)
 
     def _fit(self, episodes: Sequence[Episode]) -> _Fitted | None:
         """Fit the maps, unless that is done; None while there is too little to fit them on."""

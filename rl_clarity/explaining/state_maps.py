@@ -23,12 +23,13 @@ from rl_clarity.analyses.state_map import (
     map_entry,
 )
 from rl_clarity.analyses.trajectories import recorded_discounts
-from rl_clarity.errors import SamplesError
-from rl_clarity.explaining.agents import Agents, episode_states, state_rows
+from rl_clarity.errors import ClarityError, SamplesError
+from rl_clarity.explaining.agents import Agents
 from rl_clarity.explaining.options import ExplainOptions
 from rl_clarity.jobs.tasks import MAX_FRAMES, TaskResult, Work, slices
 from rl_clarity.pages.files import PageFiles, slugs
 from rl_clarity.recordings.advantages import compute_advantages
+from rl_clarity.recordings.agreement import episode_states, state_rows
 from rl_clarity.recordings.conversion import recorded_episode
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.recording import Recording
@@ -65,10 +66,8 @@ class StateMaps:
         count = min(len(steps), FITTED_ON)
         rows = np.random.default_rng(options.seed).choice(len(steps), count, replace=False)
         steps = steps[np.sort(rows)]
-        source = self._find_source(chosen[0])
-        vectors = np.concatenate(
-            [self._vectors(one, source, steps[steps[:, 0] == i, 1]) for i, one in enumerate(chosen)]
-        )
+        source, vectors = self._fitted_vectors(chosen, steps)
+        count = len(vectors)
         perplexity = usable_perplexity(options.perplexity, count)
         arrays: dict[str, np.ndarray | bytes] = {"vectors": vectors}
         for method in dict.fromkeys(options.embeddings):
@@ -129,6 +128,23 @@ class StateMaps:
             maps.append(map_entry(source, method, file, fitted["perplexity"], fitted["fitted_on"]))
         facts = {"maps": maps, "colors": color_entries(keys, self._names(colors))}
         return TaskResult(facts, [one["chunk"] for one in maps])
+
+    def _fitted_vectors(self, episodes: Sequence[Episode], steps: np.ndarray) -> tuple[Source, np.ndarray]:
+        """Vectors (n, D) of steps, pairs (m, 2) of an episode's position and a step, of episodes that can be used.
+
+        Raises the last episode's ClarityError if there are none.
+        """
+        source: Source | None = None
+        vectors, problem = [], ClarityError("there are no steps")
+        for i, episode in enumerate(episodes):
+            try:
+                source = source or self._find_source(episode)
+                vectors.append(self._vectors(episode, source, steps[steps[:, 0] == i, 1]))
+            except ClarityError as error:
+                problem = error
+        if source is None or not vectors:
+            raise problem
+        return source, np.concatenate(vectors)
 
     def _find_source(self, episode: Episode) -> Source:
         if not self.needs_agent(episode):

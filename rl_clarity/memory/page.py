@@ -24,6 +24,7 @@ from rl_clarity.models import open_agent
 from rl_clarity.page_builder import Member, PageBuilder
 from rl_clarity.pages.results import Page
 from rl_clarity.parsing import parse
+from rl_clarity.recordings.agreement import describe_recording
 from rl_clarity.recordings.conversion import recorded_episodes
 from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.recordings.recording import Recording, open_recording
@@ -64,6 +65,7 @@ def explain_memory(
     *,
     simulator: Path | Simulator | None = None,
     recording: Path | Recording | None = None,
+    other_agent: bool = False,
     dry_run: bool = False,
     metadata: Mapping[str, Any] | None = None,
     **options: Any,
@@ -82,6 +84,7 @@ def explain_memory(
         output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
         recording: explain the episodes of this recording, which has the agent's states (`rl_clarity.record`), instead
             of new ones
+        other_agent: another agent than this one played the recording, on purpose
         dry_run: only measure, and return the forecast; nothing is written
         metadata: overrides the checkpoint's: `env_name`, `num_levels`, ...
         options: see `MemoryOptions`
@@ -109,7 +112,7 @@ def explain_memory(
         if recording is None:
             source = _play(agent, read, world, page_options)
         else:
-            source = _recorded(agent, read, world, recording)
+            source = _recorded(agent, read, world, recording, other_agent=other_agent)
         made_from = [source.identity, None if world is None else _simulator_key(world)]
         return PageBuilder([Member(source)], page_options).page(
             workers, output_dir, made_from, workers.share().memory, dry_run
@@ -130,12 +133,18 @@ def _play(agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, opt
 
 
 def _recorded(
-    agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, recording: Path | Recording
+    agent: Agent,
+    checkpoint: Checkpoint,
+    simulator: Simulator | None,
+    recording: Path | Recording,
+    *,
+    other_agent: bool,
 ) -> ArraysSource:
     """Episodes of a recording, which their states, actions and rewards identify."""
     opened = recording if isinstance(recording, Recording) else open_recording(recording)
     data = read_states(opened)
     check_states(agent, data)
+    about = {"recording": describe_recording(agent, opened, other_agent=other_agent)}
     digest = hashlib.sha256()
     for array in (data.states, data.episode, data.actions, data.rewards):
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -145,7 +154,7 @@ def _recorded(
         checkpoint,
         recorded_episodes(opened),
         Observations.none(agent.observation_shape),
-        {**checkpoint_metadata(checkpoint), **played, SIMULATOR: simulator},
+        {**checkpoint_metadata(checkpoint), **played, **about, SIMULATOR: simulator},
         opened,
         [checkpoint.sha256, checkpoint.metadata, formats.source_key(checkpoint), digest.hexdigest()],
     )

@@ -135,8 +135,9 @@ def _explained_sections(run: Snapshot) -> list[Section]:
             {**method, "maps": [], "scales": {output["id"]: [] for output in method["outputs"]}}
             for method in explanations.saliency
         ]
-        every = min(explanations.every.values())
-        sections.append(Section("saliency", "Saliency", {"every": every, "methods": methods}))
+        agreement = str(explanations.agreement(explanations.episodes))
+        data = {"every": min(explanations.every.values()), "methods": methods, "agreement": agreement}
+        sections.append(Section("saliency", "Saliency", data))
     if explanations.state_map is not None:
         maps = [{**one, "chunk": _explained_name(run, one["chunk"])} for one in explanations.state_map["maps"]]
         sections.append(Section("state_map", "State map", {**explanations.state_map, "maps": maps}))

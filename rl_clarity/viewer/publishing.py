@@ -143,7 +143,8 @@ class _ChosenRun:
                 outputs = [output["id"] for output in method["outputs"]]
                 scales = {output: [one.get("scales", {}).get(output) for one in maps] for output in outputs}
                 methods.append({**method, "maps": names, "scales": scales})
-            data = {"every": min(explanations.every.values()), "methods": methods}
+            agreement = str(explanations.agreement(row["episode"] for row in self.rows))
+            data = {"every": min(explanations.every.values()), "methods": methods, "agreement": agreement}
             sections.append(Section("saliency", "Saliency", data))
         if explanations.state_map is not None:
             entries = [{**one, "chunk": self._explained(one["chunk"])} for one in explanations.state_map["maps"]]

@@ -9,7 +9,7 @@ import rl_clarity
 from rl_clarity.explaining import ExplainedRecording
 from rl_clarity.recordings.recorder import Recorder
 from tests.fakes import TinyAgent
-from tests.recordings.episodes import SHAPE, add_episode
+from tests.recordings.episodes import SHAPE, step_values
 
 LENGTHS = (30, 70, 12)
 OPTIONS: dict[str, Any] = {"methods": ["jacobian"], "perplexity": 5}
@@ -27,7 +27,18 @@ def record(location: Path, lengths: tuple[int, ...] = LENGTHS, first: int = 0, *
             checkpoint = location.parent / f"{episode}.txt"
             checkpoint.write_text(f"{episode}")
             recorder.agent(checkpoint)
-            add_episode(recorder, episode, length)
+            add_played_episode(recorder, load(str(checkpoint)), episode, length)
+
+
+def add_played_episode(recorder: Recorder, agent: TinyAgent, episode: int, length: int, **outputs: Any) -> None:
+    """Add an episode with an agent's outputs at each step, and others that `outputs` overrides."""
+    for step in range(length):
+        values = step_values(episode, step)
+        computed = agent.forward(values["observation"][None])
+        assert computed.policy_logits is not None
+        assert computed.values is not None
+        own = {"logits": computed.policy_logits[0], "value": computed.values[0], **outputs}
+        recorder.add(**{**values, **own}, terminated=step == length - 1)
 
 
 def explain(location: Path, **options: Any) -> ExplainedRecording:

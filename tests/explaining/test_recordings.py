@@ -19,7 +19,7 @@ from rl_clarity.explaining.files import EXPLAINED
 from rl_clarity.jobs.store import locked
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.recordings.recording import open_recording
-from tests.explaining.recordings import LENGTHS, OPTIONS, explain, load, record
+from tests.explaining.recordings import LENGTHS, OPTIONS, add_played_episode, explain, load, record
 from tests.fakes import TinyAgent
 from tests.pipeline.small import read_files, record_tasks
 from tests.recordings.episodes import SHAPE, make_recording
@@ -173,7 +173,7 @@ def test_episodes_without_a_checkpoint_are_named(tmp_path: Path) -> None:
     assert "not episodes 0, 1: no checkpoint is stored with them: call Recorder.agent" in str(report)
     assert rl_clarity.read_explanations(tmp_path) is None
     agent = TinyAgent(observation_shape=SHAPE, num_actions=5, patch=4)
-    (report,) = rl_clarity.explain_recording(tmp_path, agent, **OPTIONS)
+    (report,) = rl_clarity.explain_recording(tmp_path, agent, other_agent=True, **OPTIONS)
     assert (report.explained, report.skipped) == (2, {})
 
 
@@ -307,3 +307,75 @@ def test_large_maps_are_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(state_maps, "MOST_POINTS", 20)
     rl_clarity.explain_recording(tmp_path, methods=[], every=1, embeddings=["pca"])
     assert [frame for index, frame in positions(tmp_path, "pca") if index == 1] == [*range(0, 20, 3)]
+
+
+# --- the agent that played -------------------------------------------------------------------------------------------
+
+
+def seeded(seed: int) -> TinyAgent:
+    return TinyAgent(observation_shape=SHAPE, num_actions=5, patch=4, seed=seed)
+
+
+def random_network(path: str) -> TinyAgent:
+    """A loader that ignores the checkpoint."""
+    return seeded(99)
+
+
+@pytest.mark.parametrize("options", [{}, {"methods": (), "layer": "2a", "embeddings": ("pca",)}], ids=["maps", "layer"])
+def test_episodes_are_refused_that_another_network_played(tmp_path: Path, options: dict[str, Any]) -> None:
+    location = tmp_path / "recording"
+    record(location)
+    report = explain(location, agent=random_network, **options)
+    assert report.explained == 0
+    assert sorted(report.skipped) == [0, 1, 2]
+    assert "the agent is not the one that played episode" in report.skipped[2]
+    assert "--other-agent" in report.skipped[2]
+    assert explain(location, agent=random_network, other_agent=True, **options).explained == 3
+    explanations = read(location)
+    if explanations.episodes:
+        assert "another agent than the one that played, on purpose" in str(explanations.agreement([0, 1, 2]))
+    assert explain(location, agent=random_network, **options).explained == 0
+    assert explain(location, **options).explained == 3
+
+
+def test_a_map_of_a_layer_is_fitted_without_episodes_of_another_network(tmp_path: Path) -> None:
+    location = tmp_path / "recording"
+    record(location)
+
+    def wrong_once(path: str) -> TinyAgent:
+        return random_network(path) if Path(path).read_text() == "0" else load(path)
+
+    report = explain(location, agent=wrong_once, methods=(), layer="2a", embeddings=["pca"])
+    assert [*report.skipped] == [0]
+    assert {index for index, _ in positions(location, "pca")} == {1, 2}
+
+
+def test_later_differences_are_stored_with_the_maps(tmp_path: Path) -> None:
+    location = tmp_path / "recording"
+    checkpoint = tmp_path / "0.txt"
+    checkpoint.write_text("0")
+    with rl_clarity.Recorder(location, name=None, on_error="raise") as recorder:
+        recorder.agent(checkpoint)
+        agent = load(str(checkpoint))
+        for step in range(70):
+            if step == 40:  # an update
+                agent = seeded(1)
+            observation = np.random.default_rng(step).integers(0, 256, SHAPE, np.uint8)
+            outputs = agent.forward(observation[None])
+            assert outputs.values is not None
+            recorder.add(observation=observation, action=0, reward=0.0, terminated=step == 69, value=outputs.values[0])
+    assert explain(location).explained == 1
+    entry = read(location).episodes[0]["jacobian"]
+    chunks = [chunk(location, name) for name in entry["maps"]]
+    steps, differences = (np.concatenate([one[name] for one in chunks]) for name in ("steps", "differences"))
+    assert differences[steps < 40].max() < 1e-5
+    assert np.median(differences[steps >= 40]) > 1e-2
+    assert entry["agreement"] == {"steps": 35, "largest": pytest.approx(differences.max()), "other_agent": False}
+
+
+def test_a_recording_without_outputs_is_explained_unchecked(tmp_path: Path) -> None:
+    location = tmp_path / "recording"
+    with rl_clarity.Recorder(location, name=None, on_error="raise") as recorder:
+        add_played_episode(recorder, seeded(0), 0, 12, logits=None, value=None)
+    assert explain(location, agent=seeded(0)).explained == 1
+    assert str(read(location).agreement([0])) == "not checked: the recording has no outputs"

@@ -10,7 +10,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.explaining import Explanations
-from rl_clarity.explaining.agents import episode_states
+from rl_clarity.recordings.agreement import episode_states
 from rl_clarity.recordings.recording import Recording, open_recording
 from tests.training.small import tiny
 

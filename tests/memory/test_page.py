@@ -134,6 +134,8 @@ def test_a_recording_is_explained_in_place_of_new_play(page: Path, checkpoint: P
     first, second = (rl_clarity.open_results(directory) for directory in (page, tmp_path / "page"))
     assert first.section("states") == second.section("states")
     assert not (tmp_path / "page" / RECORDINGS).exists()
+    groups = {group["group"]: dict(group["items"]) for group in second.manifest["provenance"]}
+    assert "recomputed outputs differ from the recorded ones by at most" in groups["Recording"]["outputs"]
 
 
 def test_an_interrupted_call_is_resumed(
@@ -201,6 +203,17 @@ def test_a_recording_without_states_is_refused(checkpoint: Path, tmp_path: Path)
     recording = rl_clarity.record(write_checkpoint(tmp_path / "agent.pt", 1), tmp_path / "recording", episodes=1)
     with pytest.raises(OptionError, match="no recurrent states"):
         rl_clarity.explain_memory(checkpoint, tmp_path / "page", recording=recording, **OPTIONS)
+
+
+def test_a_recording_of_another_agent_is_refused_unless_that_is_intended(page: Path, tmp_path: Path) -> None:
+    other = write_checkpoint(tmp_path / "agent.pt", 2, kind="recurrent")
+    for explain in (rl_clarity.explain_memory, rl_clarity.run):
+        with pytest.raises(OptionError, match=r"not the one that played episode 0.*other_agent=True"):
+            explain(other, tmp_path / "page", recording=page / RECORDINGS / "play")
+    options: dict[str, Any] = {**STATES, "recording": page / RECORDINGS / "play", "intervention_episodes": 0}
+    made = rl_clarity.explain_memory(other, tmp_path / "page", other_agent=True, **options)
+    groups = {group["group"]: dict(group["items"]) for group in made.results().manifest["provenance"]}
+    assert groups["Recording"]["outputs"].startswith("another agent than the one that played, on purpose")
 
 
 @pytest.mark.parametrize(

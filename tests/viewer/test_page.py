@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -79,6 +80,10 @@ def test_explanations_are_served(tmp_path: Path) -> None:
     assert reader.section("trajectories")["trajectories"][0]["entry"] != before
     (method,) = reader.section("saliency")["methods"]
     assert method["name"] == "jacobian"
+    agreement = reader.section("saliency")["agreement"]
+    assert re.fullmatch(
+        r"recomputed outputs differ from the recorded ones by at most .* \(\d+ steps compared\)", agreement
+    )
     maps = reader.entry(0)["saliency"]["jacobian"]
     assert set(maps["scales"]) == set(method["scales"]) == {"policy", "value"}
     codes = reader.chunk(maps["maps"][0])["codes.policy"]
