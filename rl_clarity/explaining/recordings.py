@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -241,6 +241,10 @@ class _Explainer:
             count = f"{pending} episodes" if len(chosen) == pending else f"episode {chosen[0]}, {pending} to do"
             print(f"{location}: explaining {count}", file=sys.stderr, flush=True)
         wanted = [task for index in chosen for task in tasks[index]]
+        if leads:  # a task that fails writes no files in the place of those of earlier options
+            outdated = {task.name for task in wanted if self._store.finished(task.name, task.key) is None}
+            self._remove(outdated & self._store.entries().keys())
+        self._workers.ranks.barrier()
         with progress_bar("Explaining", shown=leads) as report:
             facts = run_tasks(
                 wanted, self._store, self._workers.ranks, report, largest_first=False, started=self._workers.doing
@@ -251,13 +255,19 @@ class _Explainer:
         """Remove what was computed for episodes that the recorder has removed since."""
         self._store.refresh()
         if self._workers.leads:
-            for name, entry in self._store.entries().items():
-                kind, *_, last = name.split("/")
-                if kind in (SALIENCY, PLACED) and int(last) not in kept:
-                    self._store.withdraw(name)
-                    for file in entry["files"]:
-                        self._files.directory.remove(file)
+            names = [name.split("/") for name in self._store.entries()]
+            self._remove(
+                {"/".join(name) for name in names if name[0] in (SALIENCY, PLACED) and int(name[-1]) not in kept}
+            )
         self._workers.ranks.barrier()
+
+    def _remove(self, names: Collection[str]) -> None:
+        """Remove finished work and its files."""
+        entries = self._store.entries()
+        for name in names:
+            self._store.withdraw(name)
+            for file in entries[name]["files"]:
+                self._files.directory.remove(file)
 
     def _tasks(self, episode: Episode, fitted: _Fitted | None) -> list[Task]:
         """The work on an episode, as far as its agent is known."""
