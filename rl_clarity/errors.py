@@ -46,6 +46,10 @@ class OutputError(ClarityError):
     """An output directory that must not or cannot be written."""
 
 
+class SectionError(ClarityError):
+    """A section of a page that does not have the form that its analysis declares."""
+
+
 class EvaluationError(ClarityError):
     """An agent whose return is not the expected one."""
 

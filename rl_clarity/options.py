@@ -82,7 +82,7 @@ class InterfaceOptions(
     def __post_init__(self) -> None:
         for part in PARTS:
             getattr(part, "__post_init__", lambda options: None)(self)
-        check_defaults(self)
+        check_defaults(self, self)
 
 
 COMPARE_PARTS = (

@@ -22,17 +22,11 @@ from rl_clarity.keys import cache_key, code_version, package_versions
 from rl_clarity.options import CompareOptions, InterfaceOptions, PageOptions, options_as_data
 from rl_clarity.pages.files import PageFiles, path_in
 from rl_clarity.pages.kinds import PAGE_KINDS
-from rl_clarity.pages.manifest import (
-    Manifest,
-    ProvenanceGroup,
-    RecordingInfo,
-    Section,
-    ViewOptions,
-    provenance_group,
-)
+from rl_clarity.pages.manifest import Manifest, ProvenanceGroup, RecordingInfo, ViewOptions, provenance_group
 from rl_clarity.pages.output import Decisive, PageOutput, open_output
 from rl_clarity.pages.results import Page
-from rl_clarity.parsing import parse, path_text
+from rl_clarity.pages.sections import Section, SectionData
+from rl_clarity.parsing import parse, path_text, select_options
 from rl_clarity.sources.preview import Preview
 from rl_clarity.sources.source import Samples, Source
 
@@ -73,7 +67,7 @@ class _Part:
     """Analyses of one subject, with a directory for the files of an agent if the page has several."""
 
     subject: Subject
-    analyses: Sequence[tuple[Analysis, Any]]
+    analyses: Sequence[tuple[Analysis[Any, SectionData], Any]]
     folder: str = ""
     recording: str = ""
 
@@ -84,16 +78,15 @@ class _Part:
     def sections(self, results: Results, *, complete: bool) -> list[Section]:
         """Sections from the facts of finished tasks: of all, if the page is `complete`."""
         own = _OwnResults(results, self.folder) if self.folder else results
-        sections = [
-            analysis.section(self.subject, options, own)
-            for analysis, options in self.analyses
-            if complete or not analysis.needs_all
-        ]
-        return [
-            replace(section, agent=self.subject.info.id, recording=self.recording, folder=self.folder)
-            for section in sections
-            if section is not None
-        ]
+        place = {"agent": self.subject.info.id, "recording": self.recording, "folder": self.folder}
+        sections = []
+        for analysis, options in self.analyses:
+            if complete or not analysis.needs_all:
+                notes = analysis.notes(options)
+                for section in analysis.sections(self.subject, options, own):
+                    sections.append(Section(analysis.checked(section), notes, **place))
+                    notes = ()
+        return sections
 
     def _in_folder(self, task: Task) -> Task:
         def run(work: Work) -> TaskResult:
@@ -143,7 +136,7 @@ class PageBuilder:
                 action_combos(member.agent, options.action_combos)
             equivalent_actions(member.agent, options.equivalent_actions)
             for analysis, own_options in [*self._analyses, *self._joint]:
-                analysis.check(member.agent, own_options)
+                analysis.check(member.agent, own_options, options)
 
     def page(
         self, workers: Team, output_dir: Any, made_from: Any, memory: Callable[[], int], dry_run: bool
@@ -269,7 +262,7 @@ class PageBuilder:
             sections=[section for part in parts for section in part.sections(results, complete=complete)],
             view=options.view(),
             numpy_precision=options.numpy_precision,
-            provenance=_provenance(subjects, [member.source.checkpoint for member in self._members]),
+            provenance=_provenance(subjects, [member.source.checkpoint for member in self._members], options),
             complete=complete,
         )
 
@@ -311,15 +304,16 @@ def _kinds(options: AnyOptions) -> list[str]:
     return [*_agent_kinds(options), *PAGE_KINDS.get(options.page_kind).joint]
 
 
-def _analyses(options: AnyOptions, kinds: Sequence[str]) -> list[tuple[Analysis, Any]]:
-    """Analyses, and the options of each: all of the page's for built-in ones, their own for others."""
-    analyses = []
+def _analyses(options: AnyOptions, kinds: Sequence[str]) -> list[tuple[Analysis[Any, SectionData], Any]]:
+    """Analyses, and the options of each: those of the page for built-in ones, its own for others."""
+    analyses: list[tuple[Analysis[Any, SectionData], Any]] = []
     for kind in kinds:
         analysis = ANALYSES.get(kind)()
-        own: Any = options if isinstance(options, analysis.Options) else None
-        if own is None:
+        if isinstance(options, analysis.Options):
+            analyses.append((analysis, select_options(options, analysis.Options)))
+        else:
             own = parse(analysis.Options, options.analyses.get(kind), f"analyses.{kind}.")
-        analyses.append((analysis, own))
+            analyses.append((analysis, own))
     return analyses
 
 
@@ -335,7 +329,9 @@ def _plugin_keys(options: AnyOptions) -> dict[str, str]:
     return {kind: cache_key(list(pair)) for kind, pair in own.items() if any(pair)}
 
 
-def _provenance(subjects: Sequence[Subject], checkpoints: Sequence[Checkpoint | None]) -> list[ProvenanceGroup]:
+def _provenance(
+    subjects: Sequence[Subject], checkpoints: Sequence[Checkpoint | None], page: AnyOptions
+) -> list[ProvenanceGroup]:
     """Groups of facts about what made the page."""
     groups, subject = [], subjects[-1]
     for number, checkpoint in enumerate(checkpoints, start=1):
@@ -359,7 +355,7 @@ def _provenance(subjects: Sequence[Subject], checkpoints: Sequence[Checkpoint | 
     gamma, lam = discounts(subject)
     observation = {name: value for name, value in asdict(subject.info.observation).items() if value is not None}
     groups.append(provenance_group("Agent", {**info, "observation": observation, "gamma": gamma, "lambda": lam}))
-    options = options_as_data(subject.options)
+    options = options_as_data(page)
     listed = {k: v for k, v in options.items() if k not in UNLISTED and not k.endswith("_subdir")}
     groups.append(provenance_group("Options", listed))
     groups.append(provenance_group("Versions", package_versions()))

@@ -56,6 +56,16 @@ def parse(kind: type[Options], values: Mapping[str, Any] | Options | None, where
     return kind(**converted)
 
 
+def select_options(options: object, kind: type[Options]) -> Options:
+    """Return the options of one class among those of a page, which have its fields; defaults if they have not."""
+    if type(options) is kind:
+        return options
+    if not isinstance(options, kind):
+        return kind()
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    return kind(**{field.name: getattr(options, field.name) for field in fields})
+
+
 def typed(values: Mapping[str, Any]) -> dict[str, Any]:
     """Convert texts of a command line to numbers, booleans, None, lists and dicts in JSON; others are kept."""
     return {key: _typed(value) if isinstance(value, str) else value for key, value in values.items()}

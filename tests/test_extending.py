@@ -21,15 +21,17 @@ from tests.plugins import install
 OCCLUSION = '''
 """Occlusion: how much the value falls when a patch of the observation is covered."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from rl_clarity.analyses import Analysis
+from rl_clarity.analyses import Analysis, Subject
 from rl_clarity.jobs import Piece, TaskResult
-from rl_clarity.pages.files import segments
-from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.jobs.tasks import Results, Task
+from rl_clarity.pages.files import ChunkName, segments
+from rl_clarity.pages.sections import MapGrid, MapsSection, TrajectoryMaps
 from rl_clarity.visualization.quantization import quantize
 
 
@@ -39,27 +41,26 @@ class OcclusionOptions:
     """Side of a patch, in pixels."""
 
 
-class Occlusion(Analysis):
+class OcclusionSection(MapsSection):
     kind = "occlusion"
-    Options = OcclusionOptions
+    title = "Occlusion"
 
-    def tasks(self, subject, options):
+
+class Occlusion(Analysis[OcclusionOptions, OcclusionSection]):
+    kind = "occlusion"
+
+    def tasks(self, subject: Subject, options: OcclusionOptions) -> Iterable[Task]:
         count, steps = subject.trajectories.actions.shape
         for trajectory in range(count):
             run = partial(self.run, subject, options, trajectory)
-            yield self.task(subject, f"occlusion/{trajectory + 1}", run, trajectory, size=steps, group="occlusion",
+            yield self.task(subject, self.task_name(trajectory + 1), run, trajectory, size=steps, group="occlusion",
                             pieces=partial(self.pieces, options, steps))
 
-    def section(self, subject, options, results):
-        trajectories = []
-        for trajectory in range(len(subject.trajectories.actions)):
-            facts = results[f"occlusion/{trajectory + 1}"]
-            names = [ChunkName(name) for name in facts["segments"]]
-            trajectories.append({"scale": facts["scale"], "segments": names})
-        height, width = self.grid(subject, options)
-        data = {"grid": {"height": height, "width": width}, "sign": "both", "trajectories": trajectories,
-                "label": "value", "caption": f"Patches of {options.patch} pixels."}
-        return Section("occlusion", "Occlusion", data, panel="maps")
+    def sections(self, subject: Subject, options: OcclusionOptions, results: Results) -> Iterable[OcclusionSection]:
+        facts = (results[self.task_name(trajectory + 1)] for trajectory in range(len(subject.trajectories.actions)))
+        maps = [TrajectoryMaps(one["scale"], [ChunkName(name) for name in one["segments"]]) for one in facts]
+        yield OcclusionSection(MapGrid(*self.grid(subject, options)), "both", maps, label="value",
+                               caption=f"Patches of {options.patch} pixels.")
 
     def grid(self, subject, options):
         height, width = subject.trajectories.observations.shape[2:4]

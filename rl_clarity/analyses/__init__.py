@@ -4,10 +4,12 @@ An analysis subclasses `Analysis`, and is entered in `ANALYSES` below, by an ent
 `rl_clarity.analyses`, or by `ANALYSES.register(name, analysis)`.
 """
 
+from typing import Any
+
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.registry import Registry
 
-ANALYSES: Registry[type[Analysis]] = Registry(
+ANALYSES: Registry[type[Analysis[Any, Any]]] = Registry(
     "rl_clarity.analyses",
     {
         "trajectories": "rl_clarity.analyses.trajectories:TrajectoriesAnalysis",
@@ -20,9 +22,6 @@ ANALYSES: Registry[type[Analysis]] = Registry(
         "examples": "rl_clarity.analyses.examples:ExamplesAnalysis",
         "training": "rl_clarity.analyses.training:TrainingAnalysis",
         "checks": "rl_clarity.analyses.checks:ChecksAnalysis",
-        "check_maps": "rl_clarity.analyses.checks:CheckMaps",
-        "check_deletion": "rl_clarity.analyses.checks:CheckDeletion",
-        "check_insertion": "rl_clarity.analyses.checks:CheckInsertion",
         "states": "rl_clarity.memory.states:StatesAnalysis",
         "stretches": "rl_clarity.memory.stretches:StretchesAnalysis",
         "interventions": "rl_clarity.memory.interventions:InterventionsAnalysis",

@@ -8,25 +8,31 @@ its own, they are each other's negative; elsewhere their correlation over frames
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.editing import Ablate
-from rl_clarity.agents.protocol import Agent, State, Tail
+from rl_clarity.agents.protocol import Agent, Score, State, Tail
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.analysis import (
+    AttributionAnalysis,
     attributed_outputs,
     score_rows,
     scores_to_compute,
     sum_rows,
 )
 from rl_clarity.analyses.attribution.files import read_totals
-from rl_clarity.analyses.features import feature_layers, finished_layer, load_features, reduction_inputs
+from rl_clarity.analyses.features import (
+    FeaturesAnalysis,
+    feature_layers,
+    finished_layer,
+    load_features,
+    reduction_inputs,
+)
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
     PageLayer,
@@ -36,8 +42,8 @@ from rl_clarity.analyses.layers import (
     task_size,
 )
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.pages.files import check_subdirectories, path_in
-from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.pages.files import ChunkName, check_subdirectories, path_in
+from rl_clarity.pages.sections import SectionData
 from rl_clarity.parsing import check_minimum
 from rl_clarity.threads import prefetch
 
@@ -59,14 +65,48 @@ class AblationOptions:
         check_subdirectories(self)
 
 
-class AblationAnalysis(Analysis):
+@dataclass(frozen=True)
+class AblationSummary:
+    """What becomes of an output when each of K features is ablated, over all ablated steps."""
+
+    mean: Sequence[float]
+    """Mean change (K) of the output."""
+    mean_abs: Sequence[float]
+    """Mean absolute change (K)."""
+    correlation: Sequence[float]
+    """Correlation (K) of the *negative* change with the feature's net attribution: 1 where the output loses in
+    proportion to what attribution credits the feature with; 0 where either is constant."""
+
+
+@dataclass(frozen=True)
+class AblatedLayer:
+    """Ablation of the features of a layer."""
+
+    trajectories: Sequence[ChunkName]
+    """One for each trajectory."""
+    outputs: Mapping[str, AblationSummary] | None = None
+    """Absent while results are missing."""
+
+
+@dataclass(frozen=True)
+class AblationSection(SectionData):
+    """What becomes of outputs when a feature is ablated."""
+
+    kind = "ablation"
+    title = "Ablation"
+    every: int
+    """Every n-th step is ablated."""
+    layers: Mapping[str, AblatedLayer]
+    """Every layer but the input, by its `slug` in the section `attribution`."""
+
+
+class AblationAnalysis(Analysis[AblationOptions, AblationSection]):
     """Changes of outputs when a feature is ablated, along each trajectory."""
 
     kind = "ablation"
-    Options = AblationOptions
     needs_all = False
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: AblationOptions) -> Iterable[Task]:
         if options.ablation_every is None:
             return
         count, steps = subject.trajectories.actions.shape
@@ -75,7 +115,7 @@ class AblationAnalysis(Analysis):
             for trajectory in range(count):
                 yield self.task(
                     subject,
-                    f"{self.kind}/{layer.name}/{trajectory + 1}",
+                    self.task_name(layer.name, trajectory + 1),
                     partial(ablate_trajectory, subject, layer, trajectory),
                     [
                         reduction_inputs(subject),
@@ -85,19 +125,18 @@ class AblationAnalysis(Analysis):
                         trajectory,
                     ],
                     size=task_size(layer, frames) * layer.channels,
-                    group=f"{self.kind}/{layer.name}",
-                    after=(f"features/{layer.name}",),
+                    group=self.task_name(layer.name),
+                    after=(FeaturesAnalysis.task_name(layer.name),),
                     pieces=partial(_pieces, layer, frames),
                     frame_bytes=gradient_bytes(subject.agent, layer.shape, 1),
                     parallel=parallel_tasks(subject.agent, outputs),
                     memory_hint=MEMORY_HINT,
                 )
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
-        if options.ablation_every is None:
-            return None
-        layers = {layer.slug: layer_entry(subject, layer, results) for layer in feature_layers(subject)}
-        return Section(self.kind, "Ablation", {"every": options.ablation_every, "layers": layers})
+    def sections(self, subject: Subject, options: AblationOptions, results: Results) -> Iterable[AblationSection]:
+        if options.ablation_every is not None:
+            layers = {layer.slug: layer_entry(subject, layer, results) for layer in feature_layers(subject)}
+            yield AblationSection(options.ablation_every, layers)
 
 
 def ablation_changes(
@@ -105,7 +144,7 @@ def ablation_changes(
     observations: np.ndarray,
     layer: str,
     components: np.ndarray,
-    scores: Sequence[Any],
+    scores: Sequence[Score],
     state: State = None,
     calls: int = 1,
 ) -> np.ndarray:
@@ -136,7 +175,8 @@ def _change(tail: Tail, activations: np.ndarray, before: np.ndarray, edit: Ablat
 
 def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
     """Write the changes of a trajectory's outputs when each feature of a layer is ablated."""
-    chosen = np.arange(0, subject.trajectories.actions.shape[1], subject.options.ablation_every)
+    options = subject.options_of(AblationOptions)
+    chosen = np.arange(0, subject.trajectories.actions.shape[1], options.ablation_every or 1)
     components = load_features(subject.files, layer).reduction.components
     parts = []
     for part in slices(len(chosen), work.frames):
@@ -152,32 +192,33 @@ def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work:
     arrays: dict[str, np.ndarray | bytes] = {"frames": chosen.astype(np.int32)}
     for output, rows in score_rows(subject).items():
         arrays[f"change.{output}"] = sum_rows(changes, rows).astype(np.float32)
-    name = chunk_name(subject.options, layer, trajectory)
+    name = chunk_name(options, layer, trajectory)
     subject.files.write_chunk(name, arrays)
     return TaskResult(files=[name])
 
 
-def chunk_name(options: AblationOptions, layer: PageLayer, trajectory: int) -> str:
-    return path_in(options.ablation_subdir, f"{layer.slug}/{trajectory + 1}/ablation.js")
+def chunk_name(options: AblationOptions, layer: PageLayer, trajectory: int) -> ChunkName:
+    return ChunkName(path_in(options.ablation_subdir, f"{layer.slug}/{trajectory + 1}/ablation.js"))
 
 
 def read_changes(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
     """The ablated frames of a trajectory, and the changes of its outputs there; docs/page-format.md has the names."""
-    return subject.files.read_chunk(chunk_name(subject.options, layer, trajectory))
+    return subject.files.read_chunk(chunk_name(subject.options_of(AblationOptions), layer, trajectory))
 
 
-def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> dict[str, Any]:
+def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> AblatedLayer:
     """What the section says of a layer; the numbers are absent until all trajectories are finished."""
-    options, trajectories = subject.options, range(len(subject.trajectories.actions))
-    entry: dict[str, Any] = {"trajectories": [ChunkName(chunk_name(options, layer, t)) for t in trajectories]}
-    needed = [f"{kind}/{layer.name}/{t + 1}" for kind in ("ablation", "attribution") for t in trajectories]
-    if all(name in results for name in needed):
-        outputs, layer = attributed_outputs(subject), finished_layer(layer, results)
-        entry["outputs"] = {output.id: _summary(subject, layer, output.id) for output in outputs}
-    return entry
+    options, trajectories = subject.options_of(AblationOptions), range(len(subject.trajectories.actions))
+    entry = AblatedLayer([chunk_name(options, layer, trajectory) for trajectory in trajectories])
+    analyses = (AblationAnalysis, AttributionAnalysis)
+    needed = [analysis.task_name(layer.name, t + 1) for analysis in analyses for t in trajectories]
+    if any(name not in results for name in needed):
+        return entry
+    outputs, layer = attributed_outputs(subject), finished_layer(layer, results)
+    return replace(entry, outputs={output.id: _summary(subject, layer, output.id) for output in outputs})
 
 
-def _summary(subject: Subject, layer: PageLayer, output: str) -> dict[str, list[float]]:
+def _summary(subject: Subject, layer: PageLayer, output: str) -> AblationSummary:
     """Over all ablated frames and for each feature: mean and mean absolute change, correlation with attribution."""
     changes, attribution = [], []
     for trajectory in range(len(subject.trajectories.actions)):
@@ -188,7 +229,7 @@ def _summary(subject: Subject, layer: PageLayer, output: str) -> dict[str, list[
     return summarize(np.concatenate(changes), np.concatenate(attribution))
 
 
-def summarize(changes: np.ndarray, attribution: np.ndarray) -> dict[str, list[float]]:
+def summarize(changes: np.ndarray, attribution: np.ndarray) -> AblationSummary:
     """Mean, mean absolute value, and correlation of changes (n, K) by ablation with attribution (n, K) to features.
 
     The correlation is that of the negative change: 1 where frames lose in proportion to what attribution says is due to
@@ -198,11 +239,7 @@ def summarize(changes: np.ndarray, attribution: np.ndarray) -> dict[str, list[fl
     lost, due = (values - values.mean(axis=0) for values in (-changes, attribution))
     norms = np.linalg.norm(lost, axis=0) * np.linalg.norm(due, axis=0)
     correlation = np.divide((lost * due).sum(axis=0), norms, out=np.zeros(len(norms)), where=norms > 0)
-    return {
-        "mean": changes.mean(axis=0).tolist(),
-        "mean_abs": np.abs(changes).mean(axis=0).tolist(),
-        "correlation": correlation.tolist(),
-    }
+    return AblationSummary(changes.mean(axis=0).tolist(), np.abs(changes).mean(axis=0).tolist(), correlation.tolist())
 
 
 def _pieces(layer: PageLayer, frames: int, sample: Subject, batch: int) -> Iterable[Piece]:

@@ -6,25 +6,31 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Never, TypeVar, get_args, get_origin
 
 import numpy as np
 import PIL.Image
 
 from rl_clarity.agents.capabilities import frame_region, initial_state
 from rl_clarity.agents.protocol import Agent, FrameRegion, State
-from rl_clarity.errors import OptionError
+from rl_clarity.errors import OptionError, SectionError
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
 from rl_clarity.keys import to_plain
 from rl_clarity.pages.files import PageFiles
 from rl_clarity.pages.images import newest_frames
-from rl_clarity.pages.manifest import ActionGroup, ActionInfo, AgentInfo, ObservationInfo, Section
-from rl_clarity.parsing import NoOptions, check_minimum
+from rl_clarity.pages.manifest import ActionGroup, ActionInfo, AgentInfo, ObservationInfo
+from rl_clarity.pages.schema import alternatives, read
+from rl_clarity.pages.sections import Note, SectionData, check_section_class
+from rl_clarity.parsing import check_minimum, select_options
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.visualization.colors import action_colors
 
+OptionsT = TypeVar("OptionsT")
+SectionT = TypeVar("SectionT", bound=SectionData, covariant=True)
 Combo = tuple[str, ...]
+Metadata = Mapping[str, Any]
+"""Metadata of an agent and its samples, from files: their values are checked where they are used."""
 ARROWS = {
     frozenset(["LEFT"]): "←",
     frozenset(["RIGHT"]): "→",
@@ -74,10 +80,10 @@ class Subject:
     info: AgentInfo
     trajectories: Trajectories
     observations: Observations
-    metadata: Mapping[str, Any]
+    metadata: Metadata
     """Metadata of agent and samples: `env_name`, `gamma`, ..."""
-    options: Any
-    """All options of the page."""
+    options: SubjectOptions
+    """Those of the page that concern all analyses; `options_of` has the others."""
     files: PageFiles
     recording: Recording | None = None
     """The recording that the trajectories are read from; None for other samples, and while a page is planned."""
@@ -119,30 +125,56 @@ class Subject:
         states = self.trajectories.states
         return None if states is None else tuple(np.asarray(part[trajectory, steps]) for part in states)
 
-    def decisive(self, *kinds: type) -> dict[str, Any]:
+    def options_of(self, kind: type[OptionsT]) -> OptionsT:
+        """Options of another analysis, or of another part of the page, by their class."""
+        return select_options(self.options, kind)
+
+    def decisive(self, *kinds: type) -> dict[str, object]:
         """Values, as JSON, of the options that are fields of these classes, for the key of a task."""
         names = {one.name for kind in kinds for one in dataclasses.fields(kind)} - {"action_group_fns"}
         return {name: to_plain(getattr(self.options, name)) for name in sorted(names)}
 
 
-class Analysis(ABC):
-    """One analysis: its options, its tasks, and its section of the page.
+class Analysis(ABC, Generic[OptionsT, SectionT]):
+    """One analysis: its options, its tasks, and its sections of the page.
 
-    A subclass sets `kind`, raises `version` when its results change, and may define `Options`, a frozen dataclass: the
-    text under a field is its documentation and its help on the command line, and its values are part of the cache keys.
+    A subclass names the classes of its options and of its sections: `class Occlusion(Analysis[OcclusionOptions,
+    OcclusionSection])`. Options are a frozen dataclass (`NoOptions` for none): the text under a field is its
+    documentation and its help on the command line, and its values are part of the cache keys. Sections are dataclasses
+    derived from `SectionData`, or a union of several; `Never` for an analysis that only writes files. A subclass sets
+    `kind`, and raises `version` when its results change.
+
+    Raises SectionError, when the subclass is created, for a section class that has no form in JSON.
     """
 
     kind: ClassVar[str]
-    """Name of the analysis, of its section, and of the first part of its tasks' names."""
+    """Name of the analysis, and the first part of its tasks' names."""
     version: ClassVar[int] = 1
-    Options: ClassVar[type] = NoOptions
+    Options: ClassVar[type]
+    """The class of its options."""
+    Sections: ClassVar[tuple[type[SectionData], ...]]
+    """The classes of its sections."""
     needs_all: ClassVar[bool] = True
-    """Whether `section` needs the results of all tasks; else it is also called for unfinished pages."""
+    """Whether `sections` needs the results of all tasks; else it is also called for unfinished pages."""
 
-    def check(self, agent: Agent, options: Any) -> None:  # noqa: B027 (optional)
-        """Raise OptionError for options that do not fit the agent, before anything is sampled or computed."""
+    def __init_subclass__(cls) -> None:
+        declared = [base for base in getattr(cls, "__orig_bases__", ()) if get_origin(base) is Analysis]
+        if declared:
+            cls.Options, sections = get_args(declared[0])
+            cls.Sections = () if sections is Never else alternatives(sections)
+            for section in cls.Sections:
+                check_section_class(section, cls.__name__)
+        elif not hasattr(cls, "Sections"):
+            name = cls.__name__
+            raise SectionError(f"declare the classes of options and sections: class {name}(Analysis[NoOptions, ...])")
 
-    def folders(self, options: Any) -> Sequence[str]:
+    def check(self, agent: Agent, options: OptionsT, page: SubjectOptions) -> None:
+        """Raise OptionError for options that do not fit the agent, before anything is sampled or computed.
+
+        `page` are all options of the page; `select_options` finds those of another analysis among them.
+        """
+
+    def folders(self, options: OptionsT) -> Sequence[str]:
         """Return the folders of the page that tasks write files into; files of others in them are refused beforehand.
 
         By default they are the values of the options `..._subdir`, or without such options the analysis's kind.
@@ -151,19 +183,38 @@ class Analysis(ABC):
         return [getattr(options, name) for name in names] or [self.kind]
 
     @abstractmethod
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: OptionsT) -> Iterable[Task]:
         """The tasks to do; `task` creates one."""
 
     @abstractmethod
-    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
-        """The section of the page, from the facts of finished tasks; None for no section of its own."""
+    def sections(self, subject: Subject, options: OptionsT, results: Results) -> Iterable[SectionT]:
+        """The sections of the page, from the facts of finished tasks."""
+
+    def checked(self, section: SectionData) -> SectionData:
+        """Return a section with the names of its files marked by their types.
+
+        Raises SectionError for one of another class than the analysis declares, and for values that do not fit it.
+        """
+        if not isinstance(section, self.Sections):
+            declared = " or ".join(one.__name__ for one in self.Sections) or "none"
+            raise SectionError(f"{type(self).__name__}.sections returned {section!r:.80}; it declares {declared}")
+        return read(type(section), section, section.kind)
+
+    def notes(self, options: OptionsT) -> Sequence[Note]:
+        """Paragraphs that explain the method, for its first section."""
+        return ()
+
+    @classmethod
+    def task_name(cls, *parts: object) -> str:
+        """Name of a task, or the beginning of the names of several: for `after`, and to read results."""
+        return "/".join(map(str, (cls.kind, *parts)))
 
     def task(
         self,
         subject: Subject,
         name: str,
         run: Callable[[Work], TaskResult],
-        inputs: Any = None,
+        inputs: object = None,
         **details: Any,
     ) -> Task:
         """A task of this analysis.
@@ -176,7 +227,7 @@ class Analysis(ABC):
         return Task(name, run, key, **details)
 
 
-def describe_agent(agent: Agent, trajectories: Trajectories, metadata: Mapping[str, Any], options: Any) -> AgentInfo:
+def describe_agent(agent: Agent, trajectories: Trajectories, metadata: Metadata, options: SubjectOptions) -> AgentInfo:
     """What the page says of an agent. Raises OptionError for actions that do not fit it."""
     kind = "action_values" if trajectories.policy_logits is None else "policy"
     combos = action_combos(agent, options.action_combos or trajectories.action_combos or metadata.get("action_combos"))
@@ -254,7 +305,7 @@ def _presses(button: str) -> Callable[[Sequence[str]], bool]:
     return lambda combo: button in combo
 
 
-def _observation(agent: Agent, trajectories: Trajectories, metadata: Mapping[str, Any]) -> ObservationInfo:
+def _observation(agent: Agent, trajectories: Trajectories, metadata: Metadata) -> ObservationInfo:
     height, width, channels = trajectories.observations.shape[2:]
     full = trajectories.observations_full
     frame_height, frame_width = (height, width) if full is None else full.shape[2:4]

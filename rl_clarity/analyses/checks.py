@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.sites import short_names
-from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.attribution.deletion import STEPS, deletion_area, random_maps
 from rl_clarity.analyses.sanity import (
     RANDOMIZED_FRAMES,
@@ -23,12 +23,14 @@ from rl_clarity.analyses.sanity import (
     randomized_layers,
     saliency_methods,
 )
+from rl_clarity.analyses.statistics import Interval
 from rl_clarity.errors import OptionError
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.keys import as_json, to_plain
 from rl_clarity.pages.files import slugs
 from rl_clarity.pages.images import to_bytes
-from rl_clarity.pages.manifest import ImageName, Section
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.sections import Bar, BarsSection, Column, ImagesSection, PanelImage, TableSection
 from rl_clarity.parsing import check_minimum
 
 REPORT = "checks/report.json"
@@ -70,14 +72,47 @@ class ChecksOptions:
         check_minimum(self, 1, "frames")
 
 
-class ChecksAnalysis(Analysis):
-    """What the checks found, in words; also writes `checks/report.json`."""
+@dataclass(frozen=True)
+class ChecksSection(TableSection):
+    """What sanity checks of saliency methods found."""
+
+    kind = "checks"
+    title = "Can these saliency maps be trusted?"
+    report: Mapping[str, object]
+    """What `checks/report.json` contains."""
+
+
+@dataclass(frozen=True)
+class CheckMaps(ImagesSection):
+    """Example maps of the trained network and of networks with random layers."""
+
+    kind = "check_maps"
+    title = "Maps of the trained network, and of networks with random layers"
+
+
+@dataclass(frozen=True)
+class CheckDeletion(BarsSection):
+    """How much faster than other orders of pixels the order of the maps changes the output."""
+
+    kind = "check_deletion"
+    title = "Deletion of pixels"
+
+
+@dataclass(frozen=True)
+class CheckInsertion(BarsSection):
+    """The same when pixels of the blurred frame are restored."""
+
+    kind = "check_insertion"
+    title = "Insertion of pixels"
+
+
+class ChecksAnalysis(Analysis[ChecksOptions, ChecksSection | CheckMaps | CheckDeletion | CheckInsertion]):
+    """What the checks found, in words, images and numbers; also writes `checks/report.json`."""
 
     kind = "checks"
     version = 2
-    Options = ChecksOptions
 
-    def check(self, agent: Agent, options: ChecksOptions) -> None:
+    def check(self, agent: Agent, options: ChecksOptions, page: SubjectOptions) -> None:
         chosen_methods(agent, options.methods, options.frames)
         outputs = ("policy", "value", "greedy")
         if options.output not in outputs:
@@ -89,22 +124,25 @@ class ChecksAnalysis(Analysis):
         for name, slug in zip(names, slugs(names), strict=True):
             yield self.task(
                 subject,
-                f"{self.kind}/method/{slug}",
+                self.task_name("method", slug),
                 partial(_check, subject, options, name, slug),
                 [name, seed],
                 pieces=partial(_pieces, options, name),
             )
         yield self.task(
             subject,
-            f"{self.kind}/report",
+            self.task_name("report"),
             partial(_write_report, subject, options),
             seed,
             size=0.01,
-            after=(f"{self.kind}/method/",),
+            after=(self.task_name("method", ""),),
             pieces=lambda sample, batch: (),  # takes no time
         )
 
-    def section(self, subject: Subject, options: ChecksOptions, results: Results) -> Section:
+    def sections(
+        self, subject: Subject, options: ChecksOptions, results: Results
+    ) -> Iterable[ChecksSection | CheckMaps | CheckDeletion | CheckInsertion]:
+        report, methods = _report(options, results), _methods(results)
         columns = {
             "method": "method",
             "weights": "with random weights",
@@ -113,57 +151,28 @@ class ChecksAnalysis(Analysis):
             "ssim": "SSIM",
             "completeness": "completeness",
         }
-        data = {
-            "columns": [{"key": key, "label": label} for key, label in columns.items()],
-            "rows": [_row(method) for method in _report(options, results).methods],
-            "caption": CAPTIONS[self.kind],
-            "report": _report(options, results).to_dict(),
-        }
-        return Section(self.kind, "Can these saliency maps be trusted?", data, panel="table")
-
-
-class CheckMaps(Analysis):
-    """Example maps of the trained network and of networks with random layers."""
-
-    kind = "check_maps"
-
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
-        return ()
-
-    def section(self, subject: Subject, options: Any, results: Results) -> Section:
-        methods = _methods(results)
-        images = [{**one, "image": ImageName(one["image"])} for facts in methods for one in facts["images"]]
-        data = {"images": images, "columns": methods[0]["columns"], "caption": CAPTIONS[self.kind]}
-        return Section(
-            self.kind, "Maps of the trained network, and of networks with random layers", data, panel="images"
+        yield ChecksSection(
+            [Column(key, label) for key, label in columns.items()],
+            [_row(method) for method in report.methods],
+            report.to_dict(),
+            caption=CAPTIONS[ChecksSection.kind],
         )
+        images = [read(PanelImage, image, "image") for facts in methods for image in facts["images"]]
+        yield CheckMaps(images, methods[0]["columns"], caption=CAPTIONS[CheckMaps.kind])
+        deletion = {method.label: method.deletion for method in report.methods}
+        yield CheckDeletion(_bars(deletion), caption=CAPTIONS[CheckDeletion.kind])
+        insertion = {method.label: method.insertion for method in report.methods}
+        yield CheckInsertion(_bars(insertion), caption=CAPTIONS[CheckInsertion.kind])
 
 
-class CheckDeletion(Analysis):
-    """How much faster than other orders of pixels the order of the maps changes the output."""
-
-    kind = "check_deletion"
-    measure: ClassVar[str] = "deletion"
-
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
-        return ()
-
-    def section(self, subject: Subject, options: Any, results: Results) -> Section:
-        bars = [
-            {"label": f"{method.label}, {name}", **{"value": one.mean, "low": one.low, "high": one.high}}
-            for method in _reports(results)
-            for name in ("random", "center")
-            for one in [getattr(method, self.measure)[f"above_{name}"]]
-        ]
-        data = {"bars": bars, "caption": CAPTIONS[self.kind]}
-        return Section(self.kind, f"{self.measure.capitalize()} of pixels", data, panel="bars")
-
-
-class CheckInsertion(CheckDeletion):
-    """The same when pixels of the blurred frame are restored."""
-
-    kind = "check_insertion"
-    measure = "insertion"
+def _bars(measures: Mapping[str, Mapping[str, Interval]]) -> list[Bar]:
+    """How much larger the area of each method is than those of the other orders of pixels."""
+    return [
+        Bar(f"{label}, {name}", above.mean, above.low, above.high)
+        for label, areas in measures.items()
+        for name in ("random", "center")
+        for above in [areas[f"above_{name}"]]
+    ]
 
 
 def _check(subject: Subject, options: ChecksOptions, name: str, slug: str, work: Work) -> TaskResult:
@@ -205,18 +214,15 @@ def _write_report(subject: Subject, options: ChecksOptions, work: Work) -> TaskR
 
 def _methods(results: Results) -> list[Mapping[str, Any]]:
     """Facts of the methods, in their order."""
-    return [facts for name, facts in results.items() if name.startswith("checks/method/")]
+    return [facts for name, facts in results.items() if name.startswith(ChecksAnalysis.task_name("method", ""))]
 
 
 def _report(options: ChecksOptions, results: Results) -> SanityReport:
-    return SanityReport(options.output, _methods(results)[0]["frames"], _reports(results))
+    methods = _methods(results)
+    return SanityReport(options.output, methods[0]["frames"], [MethodReport.from_dict(facts) for facts in methods])
 
 
-def _reports(results: Results) -> list[MethodReport]:
-    return [MethodReport.from_dict(facts) for facts in _methods(results)]
-
-
-def _row(method: MethodReport) -> dict[str, Any]:
+def _row(method: MethodReport) -> dict[str, object]:
     """A method's row of the table."""
     last = method.randomization[-1] if method.randomization else None
     return {

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Never
 
 import numpy as np
 
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.attribution.analysis import attribution_inputs
+from rl_clarity.analyses.attribution.analysis import AttributionAnalysis, attribution_inputs
 from rl_clarity.analyses.attribution.files import read_totals
 from rl_clarity.analyses.feature_facts import load_facts, observation_episodes
+from rl_clarity.analyses.feature_section import AtlasEntry
 from rl_clarity.analyses.features import (
+    ATLAS,
     ExampleOptions,
     FeatureOptions,
+    FeaturesAnalysis,
     examples_name,
     feature_layers,
     load_features,
@@ -24,9 +27,8 @@ from rl_clarity.analyses.features import (
 )
 from rl_clarity.analyses.layers import PageLayer
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
-from rl_clarity.pages.files import PageFiles, number_text, path_in
+from rl_clarity.pages.files import ImageName, PageFiles, number_text, path_in
 from rl_clarity.pages.images import sheet, to_bytes
-from rl_clarity.pages.manifest import Section
 from rl_clarity.visualization.dataset_examples import NONE, Examples, grid_shape
 from rl_clarity.visualization.feature_facts import (
     FeatureFacts,
@@ -67,13 +69,12 @@ class Atlas:
         return np.where(indices == NONE, NONE, self.cells[indices]).astype(np.int32)
 
 
-class ExamplesAnalysis(Analysis):
+class ExamplesAnalysis(Analysis[ExampleOptions, Never]):
     """Writes what the section of features draws; it has no section of its own."""
 
     kind = "examples"
-    Options = ExampleOptions
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: ExampleOptions) -> Iterable[Task]:
         layers = feature_layers(subject)
         if not layers:
             return
@@ -82,32 +83,32 @@ class ExamplesAnalysis(Analysis):
             subject.decisive(FeatureOptions, ExampleOptions),
             [asdict(layer) for layer in layers],
         ]
-        cells = [_cell_count(layer, options.vis_subdiv_mults) for layer in layers]
+        cells = [_cell_count(layer, subject.options_of(FeatureOptions).vis_subdiv_mults) for layer in layers]
         observation = subject.info.observation
         frame = observation.frame_height * observation.frame_width
         yield self.task(
             subject,
-            "atlas",
+            ATLAS,
             partial(_write_atlas_task, subject, layers),
             inputs,
-            after=("features/",),
+            after=(FeaturesAnalysis.task_name(""),),
             pieces=lambda sample, frames: (),
             output_bytes=min(len(subject.observations.observations), sum(cells)) * frame / 2,
         )
-        explained = attribution_inputs(subject) if "attribution" in subject.analyses else None
+        explained = attribution_inputs(subject) if AttributionAnalysis.kind in subject.analyses else None
         for layer, count in zip(layers, cells, strict=True):
             yield self.task(
                 subject,
-                f"{self.kind}/{layer.name}",
+                self.task_name(layer.name),
                 partial(_write_examples_task, subject, layers, layer),
                 [inputs, asdict(layer), explained],
-                after=("features/", f"attribution/{layer.name}/"),
+                after=(FeaturesAnalysis.task_name(""), AttributionAnalysis.task_name(layer.name, "")),
                 pieces=lambda sample, frames: (),
                 output_bytes=BYTES_PER_CELL * count,
             )
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
-        return None
+    def sections(self, subject: Subject, options: ExampleOptions, results: Results) -> Iterable[Never]:
+        return ()
 
 
 def _cell_count(layer: PageLayer, densities: Sequence[float]) -> float:
@@ -125,22 +126,25 @@ def _atlas(subject: Subject, layers: Sequence[PageLayer]) -> Atlas:
 
 def _write_atlas_task(subject: Subject, layers: Sequence[PageLayer], work: Work) -> TaskResult:
     atlas = _atlas(subject, layers)
-    frames = subject.observation_frames()
-    info = write_atlas(subject.files, subject.options.observations_subdir, atlas, frames)
-    info["origins"] = atlas_origins(atlas, subject.observations.trajectory_frames)
-    info["episodes"] = observation_episodes(subject)[atlas.indices].tolist()
-    return TaskResult(info, info["images"])
+    subdirectory = subject.options_of(ExampleOptions).observations_subdir
+    written = write_atlas(subject.files, subdirectory, atlas, subject.observation_frames())
+    info = replace(
+        written,
+        origins=atlas_origins(atlas, subject.observations.trajectory_frames),
+        episodes=observation_episodes(subject)[atlas.indices].tolist(),
+    )
+    return TaskResult(vars(info), info.images)
 
 
 def _write_examples_task(subject: Subject, layers: Sequence[PageLayer], layer: PageLayer, work: Work) -> TaskResult:
-    options, atlas = subject.options, _atlas(subject, layers)
+    atlas, options = _atlas(subject, layers), subject.options_of(ExampleOptions)
     name = examples_name(options, layer)
     features, facts = load_features(subject.files, layer), load_facts(subject.files, layer)
     channels = len(facts.strongest)
     arrays = {"components": features.reduction.components}
     arrays |= grid_arrays(features.grids, atlas) | example_arrays(facts, atlas)
     signs = {}
-    if "attribution" in subject.analyses:
+    if AttributionAnalysis.kind in subject.analyses:
         trajectories = range(len(subject.trajectories.actions))
         totals, peaks = (
             [read_totals(subject, layer, trajectory, part) for trajectory in trajectories]
@@ -150,36 +154,38 @@ def _write_examples_task(subject: Subject, layers: Sequence[PageLayer], layer: P
             parts = [one[output][:, :channels] for one in totals]
             arrays |= effect_arrays(output, parts, [one[output] for one in peaks], subject.trajectories.firsts)
             signs[output] = sign_shares(parts).tolist()
-    subject.files.write_chunk(name, arrays, examples_meta(options, layer))
+    meta = examples_meta(subject.options_of(FeatureOptions), options, layer)
+    subject.files.write_chunk(name, arrays, meta)
     return TaskResult({"signs": signs}, files=[name])
 
 
-def write_atlas(files: PageFiles, subdirectory: str, atlas: Atlas, frames: np.ndarray) -> dict[str, Any]:
+def write_atlas(files: PageFiles, subdirectory: str, atlas: Atlas, frames: np.ndarray) -> AtlasEntry:
     """Write the images of the atlas from frames (M, H, W, 1 | 3) uint8 of all observations, and describe them."""
     height, width = frames.shape[1:3]
     columns = max(1, ATLAS_SIDE // width)
     per_image = columns * max(1, ATLAS_SIDE // height)
-    names: list[str] = []
+    names: list[ImageName] = []
     for start in range(0, len(atlas.indices), per_image):
-        names.append(path_in(subdirectory, f"observations-{len(names) + 1}.png"))
+        names.append(ImageName(path_in(subdirectory, f"observations-{len(names) + 1}.png")))
         files.write_image(names[-1], sheet(frames[atlas.indices[start : start + per_image]], columns))
-    return {
-        "count": len(atlas.indices),
-        "images": names,
-        "columns": columns,
-        "per_image": per_image,
-        "height": height,
-        "width": width,
-        "indices": atlas.indices.tolist(),
-    }
+    return AtlasEntry(
+        count=len(atlas.indices),
+        images=names,
+        columns=columns,
+        per_image=per_image,
+        height=height,
+        width=width,
+        indices=atlas.indices.tolist(),
+        origins=atlas_origins(atlas, None),
+    )
 
 
-def atlas_origins(atlas: Atlas, trajectory_frames: np.ndarray | None) -> list[Any]:
+def atlas_origins(atlas: Atlas, trajectory_frames: np.ndarray | None) -> list[tuple[int, int] | None]:
     """Trajectory and frame of each cell's observation; None where it is from no trajectory."""
     if trajectory_frames is None:
         return [None] * len(atlas.indices)
     places = trajectory_frames[atlas.indices].tolist()
-    return [place if place[0] >= 0 else None for place in places]
+    return [(trajectory, step) if trajectory >= 0 else None for trajectory, step in places]
 
 
 def grid_arrays(grids: Mapping[float, Sequence[Examples]], atlas: Atlas) -> dict[str, np.ndarray]:
@@ -216,14 +222,14 @@ def effect_arrays(
     return arrays
 
 
-def examples_meta(options: Any, layer: PageLayer) -> dict[str, Any]:
+def examples_meta(features: FeatureOptions, options: ExampleOptions, layer: PageLayer) -> dict[str, object]:
     """What the header of a layer's chunk of examples says."""
-    density = options.vis_subdiv_mult_default
+    density, densities = options.vis_subdiv_mult_default, features.vis_subdiv_mults
     if density is None:
-        enough = [one for one in options.vis_subdiv_mults if min(grid_shape(layer.shape[:2], one)) >= FEWEST]
-        density = min(enough, default=max(options.vis_subdiv_mults))
+        enough = [one for one in densities if min(grid_shape(layer.shape[:2], one)) >= FEWEST]
+        density = min(enough, default=max(densities))
     return {
-        "subdiv_mults": list(options.vis_subdiv_mults),
+        "subdiv_mults": list(densities),
         "subdiv_mult_default": density,
         "expand_mults": list(options.vis_expand_mults),
         "expand_mult_default": options.vis_expand_mult_default,

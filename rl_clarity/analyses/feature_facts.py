@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.feature_fit import LayerFeatures, states_of
+from rl_clarity.analyses.feature_section import FeatureStatistics
 from rl_clarity.analyses.layers import PageLayer
-from rl_clarity.analyses.receptive_fields import IMAGES, receptive_field
+from rl_clarity.analyses.receptive_fields import IMAGES, ReceptiveField, receptive_field
 from rl_clarity.jobs.store import DIRECTORY
 from rl_clarity.pages.files import PageFiles
 from rl_clarity.visualization.feature_facts import FeatureFacts, Selection
@@ -35,27 +34,27 @@ def observation_episodes(subject: Subject) -> np.ndarray:
     return np.where(places[:, 0] >= 0, episodes[tuple(np.maximum(places, 0).T)], numbers)
 
 
-def measure_receptive_field(subject: Subject, layer: PageLayer, batch: int) -> dict[str, float]:
+def measure_receptive_field(subject: Subject, layer: PageLayer, batch: int) -> ReceptiveField:
     """The layer's receptive field at a few of the extra observations, as the page's section has it."""
     observations = subject.observations.observations
     chosen = np.unique(np.linspace(0, len(observations) - 1, IMAGES).round().astype(int))
     state, seen = states_of(subject, chosen), np.asarray(observations[chosen])
-    return asdict(receptive_field(subject.agent, layer.full_name, seen, state, batch=batch, seed=subject.options.seed))
+    return receptive_field(subject.agent, layer.full_name, seen, state, batch=batch, seed=subject.options.seed)
 
 
-def describe_features(facts: FeatureFacts, features: LayerFeatures) -> list[dict[str, Any]]:
+def describe_features(facts: FeatureFacts, features: LayerFeatures) -> list[FeatureStatistics]:
     """What the page's section says of each feature, as it was fitted."""
     assert features.stability is not None
     assert features.errors is not None
     return [
-        {
-            "strongest": float(facts.strongest[k]),
-            "frames": float(facts.frames[k]),
-            "positions": float(facts.positions[k]),
-            "error": None if np.isnan(features.errors[k]) else float(features.errors[k]),
-            "stability": float(features.stability[k]),
-            "twins": facts.twins[k],
-        }
+        FeatureStatistics(
+            strongest=float(facts.strongest[k]),
+            frames=float(facts.frames[k]),
+            positions=float(facts.positions[k]),
+            error=None if np.isnan(features.errors[k]) else float(features.errors[k]),
+            stability=float(features.stability[k]),
+            twins=facts.twins[k],
+        )
         for k in range(len(facts.strongest))
     ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -89,7 +88,8 @@ def _spread(indices: np.ndarray, count: int) -> np.ndarray:
 
 def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, report: Report) -> LayerFeatures:
     """Fit to the attribution of observations spread over all; measure the error on some of them and on others."""
-    options, count = subject.options, len(subject.observations.observations)
+    options, count = subject.options_of(ReductionOptions), len(subject.observations.observations)
+    seed = subject.options.seed
     chosen, apart = divide_observations(options, count)
     fitted_on, held_out = len(chosen), _spread(apart, ERROR_OBSERVATIONS)
     error_every = max(1, fitted_on // ERROR_OBSERVATIONS)
@@ -97,7 +97,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
     rows = np.empty((fitted_on, positions, layer.shape[-1]), np.float32)
     on_fitted = np.empty((len(range(0, fitted_on, error_every)), *layer.shape), np.float32)
     sides = np.zeros((2, 2))
-    rng = np.random.default_rng(options.seed)
+    rng = np.random.default_rng(seed)
     mean = _mean_activations(subject, layer, chosen, batch) if options.attr_baseline == "mean" else None
     baseline = options.attr_baseline if mean is None else mean
     calls = parallel_calls(subject.agent, threads)
@@ -121,7 +121,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
         on_others = np.concatenate([_attribution(subject, layer, one, baseline).values[0] for one in held_out_parts])
     judged = on_fitted if on_others is None else on_others
     sample = _some_positions(judged, COVERAGE_POSITIONS // len(judged), rng)
-    reduction = fit_reduction(rows, options, layer.channels, sample)
+    reduction = fit_reduction(rows, options, layer.channels, sample, seed)
     error, errors = reduction.reconstruction_errors(on_fitted)
     held_out_error = None
     if on_others is not None:
@@ -135,19 +135,21 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
         mean,
         max(0.0, reduction.with_next_component(sample).coverage(sample) - reduction.coverage(sample)),
         _side_weights(sides),
-        stability(reduction, rows, options.seed),
+        stability(reduction, rows, seed),
         errors,
     )
 
 
-def fit_reduction(rows: np.ndarray, options: Any, most: int, sample: np.ndarray) -> ChannelReduction:
+def fit_reduction(
+    rows: np.ndarray, options: ReductionOptions, most: int, sample: np.ndarray, seed: int
+) -> ChannelReduction:
     """Fit to attribution (..., c): as many features as asked for, or the fewest that cover enough of a sample."""
     if options.nmf_features != "auto":
-        return ChannelReduction.fit(rows, most, options.seed)
-    fewest, enough = 1, ChannelReduction.fit(rows, most, options.seed)
+        return ChannelReduction.fit(rows, most, seed)
+    fewest, enough = 1, ChannelReduction.fit(rows, most, seed)
     while fewest < most:
         middle = (fewest + most) // 2
-        reduction = ChannelReduction.fit(rows, middle, options.seed)
+        reduction = ChannelReduction.fit(rows, middle, seed)
         if reduction.coverage(sample) >= options.nmf_coverage:
             most, enough = middle, reduction
         else:
@@ -178,16 +180,17 @@ def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generato
 
 
 def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray, baseline: Baseline) -> Attribution:
+    options = subject.options_of(ReductionOptions)
     attribution = attribute(
         subject.agent,
         subject.observations.observations[chosen],
         layer.full_name,
         [subject.output_kind],
-        steps=subject.options.nmf_attr_opts.integrate_steps,
-        quadrature=subject.options.attr_quadrature,
+        steps=options.nmf_attr_opts.integrate_steps,
+        quadrature=options.attr_quadrature,
         state=states_of(subject, chosen),
         baseline=baseline,
-        linear_prefix=subject.options.attr_linear_prefix,
+        linear_prefix=options.attr_linear_prefix,
     )
     if not np.isfinite(attribution.values).all():
         raise ClarityError(f"attribution to layer {layer.name} is not finite; look for NaN in the agent's parameters")

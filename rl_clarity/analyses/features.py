@@ -15,7 +15,7 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import parallel_calls, require
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.attribution.quadrature import RULES
 from rl_clarity.analyses.feature_facts import (
     describe_features,
@@ -31,7 +31,14 @@ from rl_clarity.analyses.feature_fit import (
     measured_on,
     states_of,
 )
-from rl_clarity.analyses.feature_names import check_feature_names, layer_feature_names
+from rl_clarity.analyses.feature_names import FeatureNameOptions, check_feature_names, layer_feature_names
+from rl_clarity.analyses.feature_section import (
+    AtlasEntry,
+    CoveredAttribution,
+    FeaturesSection,
+    LayerFeaturesEntry,
+    ReductionErrors,
+)
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
     PageLayer,
@@ -45,10 +52,18 @@ from rl_clarity.analyses.layers import (
 from rl_clarity.jobs.spool import HELD_BYTES, Spool
 from rl_clarity.jobs.store import DIRECTORY
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.pages.files import PageFiles, check_subdirectories, number_text, path_in
+from rl_clarity.pages.files import (
+    ChunkName,
+    ExtraImageName,
+    ImageName,
+    PageFiles,
+    check_subdirectories,
+    number_text,
+    path_in,
+)
 from rl_clarity.pages.images import newest_frames, to_bytes
-from rl_clarity.pages.manifest import ChunkName, ExtraImageName, ImageName, Section
-from rl_clarity.parsing import check_minimum, check_option
+from rl_clarity.pages.schema import read
+from rl_clarity.parsing import check_minimum, check_option, select_options
 from rl_clarity.progress import Report, subrange
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.nmf import FIT_ROWS
@@ -59,6 +74,8 @@ from rl_clarity.visualization.feature_facts import feature_facts
 from rl_clarity.visualization.optimization import STEPS, optimize_images
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
 
+ATLAS = "atlas"
+"""The task that writes the atlas of extra observations."""
 THUMBNAIL_BYTES = 30_000
 FIT_PART = 10
 """To measure the fit of a reduction, one tenth of its rows is used."""
@@ -112,57 +129,56 @@ class ExampleOptions:
         check_subdirectories(self)
 
 
-def _check_multiples(options: Any, name: str) -> None:
+def _check_multiples(options: object, name: str) -> None:
     values = getattr(options, name)
     check_option(options, name, bool(values) and min(values) > 0, "must be numbers above 0, at least one")
 
 
-def check_defaults(options: Any) -> None:
+def check_defaults(features: FeatureOptions, examples: ExampleOptions) -> None:
     """Raise OptionError for a default density or width that is not offered."""
-    for name in ("vis_subdiv_mult", "vis_expand_mult"):
-        offered = getattr(options, f"{name}s")
-        default = getattr(options, f"{name}_default")
-        check_option(options, f"{name}_default", default is None or default in offered, f"must be in {offered}")
+    for name, offered in (
+        ("vis_subdiv_mult_default", features.vis_subdiv_mults),
+        ("vis_expand_mult_default", examples.vis_expand_mults),
+    ):
+        default = getattr(examples, name)
+        check_option(examples, name, default is None or default in offered, f"must be in {offered}")
 
 
-class FeaturesAnalysis(Analysis):
+class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
     """The features of each layer."""
 
     kind = "features"
-    Options = FeatureOptions
     needs_all = False
 
-    def check(self, agent: Agent, options: Any) -> None:
-        check_defaults(options)
-        check_feature_names(options, page_layers(agent, options))
+    def check(self, agent: Agent, options: FeatureOptions, page: SubjectOptions) -> None:
+        check_defaults(options, select_options(page, ExampleOptions))
+        check_feature_names(select_options(page, FeatureNameOptions), page_layers(agent, page))
         if options.optimized_features:
             require(agent, "gradient_of_direction", for_="optimized_features")
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: FeatureOptions) -> Iterable[Task]:
         count = len(subject.observations.observations)
-        widths = options.vis_expand_mults if options.feature_images else None
+        reduction = subject.options_of(ReductionOptions)
+        widths = subject.options_of(ExampleOptions).vis_expand_mults if options.feature_images else None
         for layer in feature_layers(subject):
             yield self.task(
                 subject,
-                f"{self.kind}/{layer.name}",
+                self.task_name(layer.name),
                 partial(find_features, subject, layer),
                 [reduction_inputs(subject), subject.decisive(FeatureOptions), asdict(layer), widths],
                 size=task_size(layer, count),
                 pieces=partial(_pieces, layer, count),
                 output_bytes=THUMBNAIL_BYTES * layer.channels,
                 frame_bytes=gradient_bytes(subject.agent, layer.shape, 1),
-                held_bytes=_held_bytes(layer, count, fitted_on(options, count)),
+                held_bytes=_held_bytes(layer, count, fitted_on(reduction, count)),
                 parallel=parallel_calls(subject.agent),
                 memory_hint=MEMORY_HINT,
             )
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section:
+    def sections(self, subject: Subject, options: FeatureOptions, results: Results) -> Iterable[FeaturesSection]:
         layers = {layer.slug: layer_entry(subject, layer, results) for layer in feature_layers(subject)}
-        data: dict[str, Any] = {"layers": layers}
-        atlas = results.get("atlas")
-        if atlas is not None:
-            data["observations"] = {**atlas, "images": [ImageName(name) for name in atlas["images"]]}
-        return Section(self.kind, "Features", data)
+        atlas = results.get(ATLAS)
+        yield FeaturesSection(layers, None if atlas is None else read(AtlasEntry, atlas, ATLAS))
 
 
 def feature_layers(subject: Subject) -> list[PageLayer]:
@@ -170,83 +186,89 @@ def feature_layers(subject: Subject) -> list[PageLayer]:
     return [layer for layer in page_layers(subject.agent, subject.options) if not layer.is_input]
 
 
-def reduction_inputs(subject: Subject) -> Any:
+def reduction_inputs(subject: Subject) -> list[object]:
     """What decides the channel reduction, beside agent and samples."""
     shared = {name: getattr(subject.options, name) for name in ("seed", "batch_size")}
-    return [subject.decisive(ReductionOptions), shared, RULES.source(subject.options.attr_quadrature)]
+    rule = subject.options_of(ReductionOptions).attr_quadrature
+    return [subject.decisive(ReductionOptions), shared, RULES.source(rule)]
 
 
-def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> dict[str, Any]:
+def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFeaturesEntry:
     """What the section says of a layer's features; what is not finished yet is left out."""
     layer = finished_layer(layer, results)
-    options, channels = subject.options, range(layer.channels)
-    entry: dict[str, Any] = {"thumbnails": [ImageName(thumbnail_name(options, layer, c)) for c in channels]}
-    names = layer_feature_names(options, layer)
-    if any(names):
-        entry["names"] = names
-    if "examples" in subject.analyses:
-        entry["chunk"] = ChunkName(examples_name(options, layer))
-    facts = results.get(f"features/{layer.name}")
+    options, examples, channels = subject.options_of(FeatureOptions), subject.options_of(ExampleOptions), layer.channels
+    names = layer_feature_names(subject.options_of(FeatureNameOptions), layer)
+    entry = LayerFeaturesEntry(
+        [thumbnail_name(options, layer, channel) for channel in range(channels)],
+        chunk=examples_name(examples, layer) if "examples" in subject.analyses else None,
+        names=names if any(names) else None,
+    )
+    facts = results.get(FeaturesAnalysis.task_name(layer.name))
     if facts is None:
         return entry
-    entry |= {name: facts[name] for name in ("reduction", "statistics", "receptive_field")}
-    entry |= results.get(f"examples/{layer.name}") or {}
-    entry["facts"] = {"next_feature": facts["next_feature"], **_coverage(subject, layer, results)}
-    if options.feature_images:
-        entry["images"] = {
-            f"{number_text(density)} x {number_text(width)}": [
-                ExtraImageName(image_name(options, layer, channel, density, width)) for channel in channels
-            ]
-            for density in options.vis_subdiv_mults
-            for width in options.vis_expand_mults
-        }
-    if options.optimized_features:
-        entry["optimized"] = [ImageName(optimized_name(options, layer, channel)) for channel in channels]
-    return entry
+    measured = {name: facts[name] for name in ("reduction", "statistics", "receptive_field")}
+    measured |= results.get(f"examples/{layer.name}") or {}
+    covered = CoveredAttribution(facts["next_feature"], _coverage(subject, layer, results))
+    images = {
+        f"{number_text(density)} x {number_text(width)}": [
+            image_name(options, layer, channel, density, width) for channel in range(channels)
+        ]
+        for density in options.vis_subdiv_mults
+        for width in examples.vis_expand_mults
+    }
+    optimized = [optimized_name(options, layer, channel) for channel in range(channels)]
+    return dataclasses.replace(
+        entry,
+        **measured,
+        facts=covered,
+        images=images if options.feature_images else None,
+        optimized=optimized if options.optimized_features else None,
+    )
 
 
-def _coverage(subject: Subject, layer: PageLayer, results: Results) -> dict[str, dict[str, float | None]]:
-    """By output, the magnitudes of the features' attribution relative to all; nothing until it is known."""
+def _coverage(subject: Subject, layer: PageLayer, results: Results) -> dict[str, float | None] | None:
+    """By output, the magnitudes of the features' attribution relative to all; None until it is known."""
     count = len(subject.trajectories.actions)
     finished = [results.get(f"attribution/{layer.name}/{trajectory + 1}") for trajectory in range(count)]
     facts = [one for one in finished if one is not None]
     if len(facts) < count:
-        return {}
+        return None
     sums = {output: np.sum([one["magnitudes"][output] for one in facts], axis=0) for output in facts[0]["magnitudes"]}
-    return {"coverage": {output: _ratio(*parts) for output, parts in sums.items()}}
+    return {output: _ratio(*parts) for output, parts in sums.items()}
 
 
 def _ratio(features: float, everything: float) -> float | None:
     return float(features / everything) if everything else None
 
 
-def thumbnail_name(options: FeatureOptions, layer: PageLayer, channel: int) -> str:
-    return path_in(options.thumbnails_subdir, f"{layer.slug}/thumbnail-{channel + 1}.png")
+def thumbnail_name(options: FeatureOptions, layer: PageLayer, channel: int) -> ImageName:
+    return ImageName(path_in(options.thumbnails_subdir, f"{layer.slug}/thumbnail-{channel + 1}.png"))
 
 
-def image_name(options: FeatureOptions, layer: PageLayer, channel: int, density: float, width: float) -> str:
+def image_name(options: FeatureOptions, layer: PageLayer, channel: int, density: float, width: float) -> ExtraImageName:
     place = f"density-{number_text(density)}-zoom-{number_text(width)}"
-    return path_in(options.features_subdir, f"{layer.slug}/feature-{channel + 1}-{place}.png")
+    return ExtraImageName(path_in(options.features_subdir, f"{layer.slug}/feature-{channel + 1}-{place}.png"))
 
 
-def optimized_name(options: FeatureOptions, layer: PageLayer, channel: int) -> str:
-    return path_in(options.features_subdir, f"{layer.slug}/optimized-{channel + 1}.png")
+def optimized_name(options: FeatureOptions, layer: PageLayer, channel: int) -> ImageName:
+    return ImageName(path_in(options.features_subdir, f"{layer.slug}/optimized-{channel + 1}.png"))
 
 
-def examples_name(options: ExampleOptions, layer: PageLayer) -> str:
-    return path_in(options.features_grids_subdir, f"{layer.slug}/grids.js")
+def examples_name(options: ExampleOptions, layer: PageLayer) -> ChunkName:
+    return ChunkName(path_in(options.features_grids_subdir, f"{layer.slug}/grids.js"))
 
 
 def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     """Fit the layer's reduction, choose its dataset examples, write their images; `load_features` reads the rest."""
-    options, files, report = subject.options, subject.files, work.report
+    options, files, report = subject.options_of(FeatureOptions), subject.files, work.report
     features = fit_features(
-        subject, layer, min(work.frames, options.batch_size), work.threads, subrange(report, 0, 0.6)
+        subject, layer, min(work.frames, subject.options.batch_size), work.threads, subrange(report, 0, 0.6)
     )
     layer = fitted_layer(layer, features)
     reduced = _reduced_activations(subject, layer, features, work.frames, subrange(report, 0.6, 0.8))
     frames = subject.observation_frames()
-    names, grids = [], []
+    names: list[str] = []
+    grids = []
     choose = partial(_choose_examples, options)
     for part in slices(layer.channels, work.threads):  # few at a time: each is large
         channels = range(part.start, part.stop)
@@ -267,9 +289,8 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     by_density = dict(zip(options.vis_subdiv_mults, zip(*grids, strict=True), strict=True))
     features = dataclasses.replace(features, grids=by_density)
     files.directory.write(_data_name(layer), _pack(features))
-    reduction = {"error": features.error, "fitted_on": features.fitted_on, "error_held_out": features.error_held_out}
     described = {
-        "reduction": reduction,
+        "reduction": ReductionErrors(features.error, features.fitted_on, features.error_held_out),
         "features": layer.channels,
         "next_feature": features.next_feature,
         "statistics": describe_features(facts, features),
@@ -362,9 +383,10 @@ def write_grid_images(
     subject: Subject, layer: PageLayer, channel: int, grids: Sequence[Examples], frames: np.ndarray
 ) -> list[str]:
     """Write images of a channel's grids with patches of each width; returns their names."""
-    options, names = subject.options, []
+    options = subject.options_of(FeatureOptions)
+    names: list[str] = []
     for density, grid in zip(options.vis_subdiv_mults, grids, strict=True):
-        for width in options.vis_expand_mults:
+        for width in subject.options_of(ExampleOptions).vis_expand_mults:
             names.append(image_name(options, layer, channel, density, width))
             subject.files.write_image(names[-1], to_bytes(draw_grid(grid, frames, layer.shape[:2], width)))
     return names
@@ -381,10 +403,11 @@ def write_optimized_images(
     agent = require(subject.agent, "gradient_of_direction", for_="optimized_features")
     optimized = optimize_images(agent.gradient_of_direction, layer.full_name, directions, shape, rng, steps=steps)
     images = newest_frames(np.round(optimized.images * 255).astype(np.uint8), subject.stack)
-    names = [optimized_name(subject.options, layer, channel) for channel in range(layer.channels)]
+    options = subject.options_of(FeatureOptions)
+    names = [optimized_name(options, layer, channel) for channel in range(layer.channels)]
     for name, image in zip(names, images, strict=True):
         subject.files.write_image(name, to_bytes(image / np.float32(255)))
-    return names
+    return [*names]
 
 
 def _held_bytes(layer: PageLayer, observations: int, fitted: int) -> float:
@@ -397,16 +420,25 @@ def _held_bytes(layer: PageLayer, observations: int, fitted: int) -> float:
 
 def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -> Iterable[Piece]:
     """Parts of `find_features`: attribution, fit, activations and examples, images."""
-    options, agent, threads = sample.options, sample.agent, thread_count()
+    options, agent, threads = sample.options_of(FeatureOptions), sample.agent, thread_count()
     seen, state = sample_frames(sample, frames)
-    steps = options.nmf_attr_opts.integrate_steps
-    fitted, held_out = fitted_on(options, observations), measured_on(options, observations)
-    gradients, explain = gradient_piece(sample, layer, [sample.output_kind], frames, fitted + held_out, steps)
+    reducing, seed = sample.options_of(ReductionOptions), sample.options.seed
+    steps = reducing.nmf_attr_opts.integrate_steps
+    fitted, held_out = fitted_on(reducing, observations), measured_on(reducing, observations)
+    gradients, explain = gradient_piece(
+        sample,
+        layer,
+        [sample.output_kind],
+        frames,
+        fitted + held_out,
+        steps,
+        linear_prefix=reducing.attr_linear_prefix,
+    )
     yield gradients
     values = np.nan_to_num(explain())  # the task itself reports attribution that is not finite
     rows = min(FIT_ROWS, 2 * fitted * math.prod(layer.shape[:2]))
     few = max(layer.channels, min(rows // FIT_PART, values.size // values.shape[-1]))
-    fit = functools.cache(partial(ChannelReduction.fit, values, layer.channels, options.seed, max_rows=few))
+    fit = functools.cache(partial(ChannelReduction.fit, values, layer.channels, seed, max_rows=few))
     yield Piece(fit, (rows + FITS * ROWS) / few, partial(ChannelReduction.fit, np.eye(4), 2))
     reduction = fit()
     read = partial(agent.activations, seen, layer.full_name, state)

@@ -15,14 +15,14 @@ import numpy as np
 from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.protocol import Agent, Score
 from rl_clarity.agents.sites import Layer, feature_maps, short_names
-from rl_clarity.analyses.analysis import Subject
+from rl_clarity.analyses.analysis import Subject, SubjectOptions
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.baselines import check_baseline
 from rl_clarity.analyses.attribution.layers import choose_layers
 from rl_clarity.errors import OptionError
 from rl_clarity.jobs.tasks import Piece
 from rl_clarity.pages.files import slugs
-from rl_clarity.parsing import check_minimum, check_option
+from rl_clarity.parsing import check_minimum, check_option, select_options
 from rl_clarity.threads import prefetch
 from rl_clarity.visualization.colors import channel_hues, input_hues
 
@@ -128,10 +128,9 @@ class PageLayer:
         return input_hues(self.channels) if self.is_input else channel_hues(self.channels)
 
 
-def page_layers(agent: Agent, options: LayersOptions | ReductionOptions) -> tuple[PageLayer, ...]:
-    """The layers of a page. Raises OptionError where the options select none."""
-    assert isinstance(options, LayersOptions)
-    assert isinstance(options, ReductionOptions)
+def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
+    """The layers of a page with such options. Raises OptionError where the options select none."""
+    options, most = select_options(page, LayersOptions), select_options(page, ReductionOptions).nmf_features
     chosen = choose_layers(agent, **asdict(options.layer_kwargs))
     names = [layer.name for layer in chosen]
     if options.input_layer_include:
@@ -146,8 +145,7 @@ def page_layers(agent: Agent, options: LayersOptions | ReductionOptions) -> tupl
         name, shape = options.input_layer_name, agent.observation_shape
         layers.append(PageLayer(name, page_slugs[name], name, shape, shape[-1], is_input=True))
     for layer, label in zip(chosen, _labels(chosen), strict=True):
-        most = MOST_FEATURES if options.nmf_features == "auto" else options.nmf_features
-        channels = min(most, layer.shape[-1])
+        channels = min(MOST_FEATURES if most == "auto" else most, layer.shape[-1])
         slug = page_slugs[layer.name]
         layers.append(PageLayer(layer.name, slug, layer.site.name, layer.shape, channels, label=label))
     return tuple(layers)
@@ -203,15 +201,21 @@ def sample_frames(sample: Subject, count: int) -> tuple[np.ndarray, tuple[np.nda
 
 
 def gradient_piece(
-    sample: Subject, layer: PageLayer, scores: Sequence[Score], batch: int, frames: float, steps: int
+    sample: Subject,
+    layer: PageLayer,
+    scores: Sequence[Score],
+    batch: int,
+    frames: float,
+    steps: int,
+    *,
+    linear_prefix: bool,
 ) -> tuple[Piece, Callable[[], np.ndarray]]:
     """The part of a forecast that integrates gradients of so many frames, and the attribution it computes.
 
     The latter is a function that returns that of the first score, (n, h, w, c), at a single point.
     """
     seen, state = sample_frames(sample, batch)
-    calls, options = parallel_calls(sample.agent), sample.options
-    linear_prefix = options.attr_linear_prefix and options.attr_max_paths is None
+    calls = parallel_calls(sample.agent)
 
     def integrate(steps: int) -> np.ndarray:
         name = layer.full_name
@@ -223,5 +227,5 @@ def gradient_piece(
             pass
 
     at_one_point = functools.cache(partial(integrate, 1))
-    name = f"gradients {layer.full_name} {list(scores)} {len(seen)} {steps}"
+    name = f"gradients {layer.full_name} {list(scores)} {len(seen)} {steps} {linear_prefix}"
     return Piece(integrate_at_once, frames / len(seen) / calls, at_one_point, name), at_one_point

@@ -20,8 +20,8 @@ from rl_clarity.analyses.layers import MEMORY_HINT, gradient_bytes, sample_frame
 from rl_clarity.environments.atari import area_weights
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.pages.files import SEGMENT, check_subdirectories, path_in, segments
-from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.pages.files import SEGMENT, ChunkName, check_subdirectories, path_in, segments
+from rl_clarity.pages.sections import Note, SectionData
 from rl_clarity.parsing import check_option
 
 LEVELS = 255
@@ -119,14 +119,75 @@ class SaliencyOptions:
         check_subdirectories(self)
 
 
-class SaliencyAnalysis(Analysis):
+@dataclass(frozen=True)
+class MapOutput:
+    """An output that has maps."""
+
+    id: str
+    """`policy`, `value`, or `greedy`, which replaces the value for action values; `policy` is then all of them. Signed
+    maps of `policy` are of the logit, or value, of the best action."""
+    label: str
+
+
+@dataclass(frozen=True)
+class CellCenters:
+    """The position of each cell's center in the frames that are shown, as shares of their height and width."""
+
+    rows: Sequence[float]
+    columns: Sequence[float]
+
+
+@dataclass(frozen=True)
+class MethodDescription:
+    """A saliency method and the cells of its maps."""
+
+    name: str
+    """As in the option `saliency`."""
+    label: str
+    """What the page calls it."""
+    parameters: Mapping[str, bool | float | str]
+    signed: bool
+    """Whether maps have negative values."""
+    outputs: Sequence[MapOutput]
+    rows: int
+    """Number of rows of cells gh."""
+    columns: int
+    """Number of columns gw."""
+    centers: CellCenters
+
+
+@dataclass(frozen=True)
+class MethodEntry(MethodDescription):
+    """The maps of a method."""
+
+    maps: Sequence[Sequence[ChunkName]]
+    """For each trajectory and segment."""
+    scales: Mapping[str, Sequence[float | None]]
+    """By output, the largest magnitude of each trajectory's maps; null for a trajectory without maps."""
+    percentile: Mapping[str, float]
+    """By output, the 99th percentile, over all trajectories, of each map's largest magnitude."""
+
+
+@dataclass(frozen=True)
+class SaliencySection(SectionData):
+    """Saliency maps of the input."""
+
+    kind = "saliency"
+    title = "Saliency"
+    every: int
+    """Every n-th step of a trajectory has maps."""
+    methods: Sequence[MethodEntry]
+    agreement: str | None = None
+    """On pages of recordings, how far what the agents that explain compute is what was recorded."""
+
+
+class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
     """Saliency maps of the policy and of the value, along each trajectory."""
 
     kind = "saliency"
-    Options = SaliencyOptions
     needs_all = False
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: SaliencyOptions) -> Iterable[Task]:
         played, outputs = subject.trajectories, saliency_outputs(subject)
         for name in dict.fromkeys(options.saliency):
             method = METHODS[name]
@@ -135,11 +196,11 @@ class SaliencyAnalysis(Analysis):
                     frames = len(frames_with_map(part, options.saliency_every))
                     yield self.task(
                         subject,
-                        task_name(name, trajectory, segment),
+                        self.task_name(name, trajectory + 1, segment + 1),
                         partial(write_maps, subject, name, trajectory, segment),
                         [subject.decisive(SaliencyOptions), outputs, name, trajectory, segment],
                         size=frames * method.passes,
-                        group=f"{self.kind}/{name}",
+                        group=self.task_name(name),
                         pieces=partial(_pieces, name, frames),
                         frame_bytes=0
                         if method.is_grid
@@ -148,13 +209,13 @@ class SaliencyAnalysis(Analysis):
                         memory_hint=MEMORY_HINT,
                     )
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
-        if not options.saliency:
-            return None
-        names = dict.fromkeys(options.saliency)
-        methods = [method_entry(subject, name, results) for name in names]
-        notes = [{"title": f"Saliency: {METHODS[name].label}", "text": _note(name)} for name in names]
-        return Section(self.kind, "Saliency", {"every": options.saliency_every, "methods": methods}, notes=notes)
+    def sections(self, subject: Subject, options: SaliencyOptions, results: Results) -> Iterable[SaliencySection]:
+        if options.saliency:
+            methods = [method_entry(subject, name, results) for name in dict.fromkeys(options.saliency)]
+            yield SaliencySection(options.saliency_every, methods)
+
+    def notes(self, options: SaliencyOptions) -> Sequence[Note]:
+        return [Note(f"Saliency: {METHODS[name].label}", _note(name)) for name in dict.fromkeys(options.saliency)]
 
 
 def saliency_outputs(subject: Subject) -> dict[str, str]:
@@ -174,12 +235,8 @@ def frames_with_map(part: range, every: int) -> range:
     return range(-(-part.start // every) * every, part.stop, every)
 
 
-def task_name(method: str, trajectory: int, segment: int) -> str:
-    return f"{SaliencyAnalysis.kind}/{method}/{trajectory + 1}/{segment + 1}"
-
-
-def chunk_name(options: SaliencyOptions, method: str, trajectory: int, segment: int) -> str:
-    return path_in(options.saliency_subdir, f"{method}/{trajectory + 1}/maps-{segment + 1}.js")
+def chunk_name(options: SaliencyOptions, method: str, trajectory: int, segment: int) -> ChunkName:
+    return ChunkName(path_in(options.saliency_subdir, f"{method}/{trajectory + 1}/maps-{segment + 1}.js"))
 
 
 def compute_maps(
@@ -221,7 +278,8 @@ def _grid(agent: Agent) -> PerturbationGrid:
 def write_maps(subject: Subject, method: str, trajectory: int, segment: int, work: Work) -> TaskResult:
     """Write the maps of one segment of a trajectory. Facts: by output, the largest magnitude of each map."""
     part = segments(subject.trajectories.steps(trajectory))[segment]
-    frames = np.array(frames_with_map(part, subject.options.saliency_every), int)
+    options = subject.options_of(SaliencyOptions)
+    frames = np.array(frames_with_map(part, options.saliency_every), int)
     outputs = list(saliency_outputs(subject))
     maps = []
     for some in slices(len(frames), work.frames):
@@ -231,7 +289,7 @@ def write_maps(subject: Subject, method: str, trajectory: int, segment: int, wor
         maps.append(compute_maps(subject.agent, method, observations, outputs, state))
         work.report(some.stop / len(frames))
     values = np.concatenate(maps, axis=1)
-    name = chunk_name(subject.options, method, trajectory, segment)
+    name = chunk_name(options, method, trajectory, segment)
     arrays = map_arrays(frames, dict(zip(outputs, values, strict=True)), signed=METHODS[method].signed)
     subject.files.write_chunk(name, arrays)
     return TaskResult({"peaks": map_peaks(dict(zip(outputs, values, strict=True)))}, [name])
@@ -266,46 +324,43 @@ def _peaks(maps: np.ndarray) -> np.ndarray:
     return np.where(low == high, 0, np.maximum(-low, high)).astype(np.float32)
 
 
-def method_entry(subject: Subject, name: str, results: Results) -> dict[str, Any]:
+def method_entry(subject: Subject, name: str, results: Results) -> MethodEntry:
     """What the section says of a method; maps that are not finished yet do not count in its scales."""
-    played = subject.trajectories
+    played, options = subject.trajectories, subject.options_of(SaliencyOptions)
     count = len(played)
     parts = [range(len(segments(played.steps(trajectory)))) for trajectory in range(count)]
     outputs = saliency_outputs(subject)
     peaks: dict[str, list[list[float]]] = {output: [[] for _ in range(count)] for output in outputs}
     for trajectory in range(count):
         for segment in parts[trajectory]:
-            facts = results.get(task_name(name, trajectory, segment))
+            facts = results.get(SaliencyAnalysis.task_name(name, trajectory + 1, segment + 1))
             for output, values in ({} if facts is None else facts["peaks"]).items():
                 peaks[output][trajectory] += values
-    return {
-        **describe_method(name, subject.agent, outputs, subject.info.observation.region),
-        "maps": [[ChunkName(chunk_name(subject.options, name, t, s)) for s in parts[t]] for t in range(count)],
-        "scales": {output: [max(one, default=0.0) for one in lists] for output, lists in peaks.items()},
-        "percentile": {output: peak_percentile(lists) for output, lists in peaks.items()},
-    }
+    return MethodEntry(
+        **vars(describe_method(name, subject.agent, outputs, subject.info.observation.region)),
+        maps=[[chunk_name(options, name, t, s) for s in parts[t]] for t in range(count)],
+        scales={output: [max(one, default=0.0) for one in lists] for output, lists in peaks.items()},
+        percentile={output: peak_percentile(lists) for output, lists in peaks.items()},
+    )
 
 
 def describe_method(
     name: str, agent: Agent, outputs: Mapping[str, str], region: FrameRegion | None = None
-) -> dict[str, Any]:
+) -> MethodDescription:
     """What a section says of a method, whatever was explained; `region` is the part of a frame that the agent sees."""
     method = METHODS[name]
     rows, columns = grid_centers(agent, name)
     top, left, bottom, right = region or (0.0, 0.0, 1.0, 1.0)
-    return {
-        "name": name,
-        "label": method.label,
-        "parameters": method.parameters,
-        "signed": method.signed,
-        "outputs": [{"id": output, "label": label} for output, label in outputs.items()],
-        "rows": len(rows),
-        "columns": len(columns),
-        "centers": {
-            "rows": (top + (bottom - top) * rows).tolist(),
-            "columns": (left + (right - left) * columns).tolist(),
-        },
-    }
+    return MethodDescription(
+        name,
+        method.label,
+        method.parameters,
+        method.signed,
+        [MapOutput(output, label) for output, label in outputs.items()],
+        len(rows),
+        len(columns),
+        CellCenters((top + (bottom - top) * rows).tolist(), (left + (right - left) * columns).tolist()),
+    )
 
 
 def peak_percentile(lists: Sequence[Sequence[float]]) -> float:

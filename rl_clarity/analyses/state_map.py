@@ -6,19 +6,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, Site, State
 from rl_clarity.agents.sites import feature_maps, find_site
-from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.layers import sample_frames
 from rl_clarity.analyses.trajectories import compute_advantages
 from rl_clarity.errors import OptionError
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.pages.files import check_subdirectories, path_in
-from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.pages.files import ChunkName, check_subdirectories, path_in
+from rl_clarity.pages.schema import as_dicts, read
+from rl_clarity.pages.sections import SectionData
 from rl_clarity.parsing import check_minimum
 from rl_clarity.recordings.samples import Trajectories
 from rl_clarity.reduction.embedding import FITTED_ON, Method, embed, usable_perplexity
@@ -63,7 +64,7 @@ class StateMapOptions:
     state_map_layer: str | None = None
     """Layer whose activations are mapped (means over positions); by default the recurrent state, or the last dense
     layer before the policy."""
-    state_map_methods: tuple[str, ...] = ("tsne", "pca")
+    state_map_methods: tuple[Method, ...] = ("tsne", "pca")
     """Methods: `tsne`, `pca`, `umap`."""
     state_map_perplexity: float = 30
     """Perplexity of t-SNE: the number of neighbors that a point has, about."""
@@ -81,6 +82,45 @@ def check_methods(name: str, methods: Sequence[str]) -> None:
     for method in methods:
         if method not in get_args(Method):
             raise OptionError(f"{name}={method!r} is not one of {', '.join(get_args(Method))}")
+
+
+@dataclass(frozen=True)
+class MapEntry:
+    """A map of one method."""
+
+    source: str
+    """`state`, the recurrent state, or the name of the layer."""
+    label: str
+    """What the page calls the source."""
+    method: str
+    """`tsne`, `pca` or `umap`."""
+    chunk: ChunkName
+    perplexity: float | None
+    """Of t-SNE."""
+    fitted_on: int
+    """Number of points that the map was fitted on; others are placed among them."""
+
+
+@dataclass(frozen=True)
+class MapColor:
+    """What points can be colored by."""
+
+    key: str
+    label: str
+    kind: Literal["number", "category"]
+    names: Sequence[str] | None = None
+    """Of a category's values 0, 1, ..."""
+
+
+@dataclass(frozen=True)
+class StateMapSection(SectionData):
+    """Every step as a point in the plane, close to others where the agent's state is similar."""
+
+    kind = "state_map"
+    title = "State map"
+    maps: Sequence[MapEntry]
+    """One for each method."""
+    colors: Sequence[MapColor]
 
 
 @dataclass(frozen=True)
@@ -156,66 +196,56 @@ def map_colors(played: Trajectories, advantages: np.ndarray | None, row: int = 0
     return colors
 
 
-def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> list[MapColor]:
     """What the section says of colors; those with names of their values are categories."""
     present = set(keys)
     return [
-        {"key": key, "label": label, **({"kind": "category", "names": names[key]} if key in names else {})}
-        | ({} if key in names else {"kind": "number"})
+        MapColor(key, label, "category" if key in names else "number", names.get(key))
         for key, label in LABELS.items()
         if key in present
     ]
 
 
-def map_arrays(positions: np.ndarray, colors: Mapping[str, np.ndarray], **places: np.ndarray) -> dict[str, Any]:
+def map_arrays(positions: np.ndarray, colors: Mapping[str, np.ndarray], **places: np.ndarray) -> dict[str, np.ndarray]:
     """Arrays of a chunk of points (n, 2) or (n, 3); docs/page-format.md describes them."""
     arrays = dict(zip("xyz", positions.T, strict=False)) | places
     arrays |= {f"color.{key}": colors[key] for key in LABELS if key in colors}
     return {key: np.asarray(values, np.int32 if key in INTEGERS else np.float32) for key, values in arrays.items()}
 
 
-def map_entry(source: Source, method: str, chunk: str, perplexity: float, fitted_on: int) -> dict[str, Any]:
+def map_entry(source: Source, method: str, chunk: str, perplexity: float, fitted_on: int) -> MapEntry:
     """What the section says of a map."""
-    return {
-        "source": source.name,
-        "label": source.label,
-        "method": method,
-        "chunk": ChunkName(chunk),
-        "perplexity": perplexity if method == "tsne" else None,
-        "fitted_on": fitted_on,
-    }
+    known = perplexity if method == "tsne" else None
+    return MapEntry(source.name, source.label, method, ChunkName(chunk), known, fitted_on)
 
 
-class StateMapAnalysis(Analysis):
+class StateMapAnalysis(Analysis[StateMapOptions, StateMapSection]):
     """A map of all trajectories' steps."""
 
     kind = "state_map"
-    Options = StateMapOptions
     needs_all = False
 
-    def check(self, agent: Agent, options: Any) -> None:
+    def check(self, agent: Agent, options: StateMapOptions, page: SubjectOptions) -> None:
         if options.state_map and options.state_map_layer is not None:
             find_site(agent.sites, options.state_map_layer)
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: StateMapOptions) -> Iterable[Task]:
         if not options.state_map:
             return
         points = sum(len(one) for one in mapped_steps(subject.trajectories))
         yield self.task(
             subject,
-            f"{self.kind}/map",
+            self.task_name("map"),
             partial(write_map, subject),
             [subject.decisive(StateMapOptions), subject.options.seed],
             size=50 * points,
             pieces=partial(_pieces, points),
         )
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
-        facts = results.get(f"{self.kind}/map")
-        if not options.state_map or facts is None:
-            return None
-        maps = [{**one, "chunk": ChunkName(one["chunk"])} for one in facts["maps"]]
-        return Section(self.kind, "State map", {"maps": maps, "colors": facts["colors"]})
+    def sections(self, subject: Subject, options: StateMapOptions, results: Results) -> Iterable[StateMapSection]:
+        facts = results.get(self.task_name("map"))
+        if facts is not None:
+            yield read(StateMapSection, facts, self.kind)
 
 
 def mapped_steps(played: Trajectories) -> list[range]:
@@ -227,7 +257,7 @@ def mapped_steps(played: Trajectories) -> list[range]:
 
 def write_map(subject: Subject, work: Work) -> TaskResult:
     """Write a chunk for each method. Facts: what the section says."""
-    played, options = subject.trajectories, subject.options
+    played, options = subject.trajectories, subject.options_of(StateMapOptions)
     steps = mapped_steps(played)
     source = find_source(subject.agent, options.state_map_layer, *sample_frames(subject, 4))
     vectors = []
@@ -250,7 +280,7 @@ def write_map(subject: Subject, work: Work) -> TaskResult:
     perplexity = usable_perplexity(options.state_map_perplexity, fitted_on)
     maps = []
     for index, method in enumerate(dict.fromkeys(options.state_map_methods)):
-        positions, _ = embed(points, method, perplexity=perplexity, seed=options.seed)
+        positions, _ = embed(points, method, perplexity=perplexity, seed=subject.options.seed)
         name = path_in(options.state_map_subdir, f"{method}.js")
         subject.files.write_chunk(name, map_arrays(positions, colors, **places))
         maps.append(map_entry(source, method, name, perplexity, fitted_on))
@@ -259,13 +289,13 @@ def write_map(subject: Subject, work: Work) -> TaskResult:
         "action": [action.label for action in subject.info.actions],
         "episode": [f"trajectory {number}" for number in range(1, len(steps) + 1)],
     }
-    facts = {"maps": maps, "colors": color_entries(colors, names)}
-    return TaskResult(facts, [one["chunk"] for one in maps])
+    facts = as_dicts(StateMapSection(maps, color_entries(colors, names)))
+    return TaskResult(facts, [one.chunk for one in maps])
 
 
 def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
     """Activations of a batch, and maps."""
-    options = sample.options
+    options = sample.options_of(StateMapOptions)
     seen, state = sample_frames(sample, batch)
     source = find_source(sample.agent, options.state_map_layer, seen[:4], _head(state, 4))
     vectors = source.vectors(sample.agent, seen, state)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +28,21 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class MeasuredDifference:
+    """A measure of paired episodes with and without an edit; intervals are 95 % bootstrap intervals."""
+
+    unedited: float
+    ablated: float
+    difference: float
+    interval: tuple[float, float]
+    corrected_interval: tuple[float, float]
+    """Corrected for the number of tests (Bonferroni)."""
+    p: float
+    adjusted_p: float
+    """Corrected for the number of tests (Holm)."""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """M measures of n episodes with an edit, less those of the same n episodes without."""
 
@@ -39,18 +53,22 @@ class Comparison:
     p: np.ndarray  # (M,)
     adjusted_p: np.ndarray  # (M,): corrected for M tests
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        """One measure, as JSON."""
+    def __getitem__(self, index: int) -> MeasuredDifference:
+        """Return a measure as plain numbers."""
         before, after = float(self.before[index]), float(self.after[index])
-        return {
-            "unedited": before,
-            "ablated": after,
-            "difference": after - before,
-            "interval": self.intervals[index].tolist(),
-            "corrected_interval": self.corrected_intervals[index].tolist(),
-            "p": float(self.p[index]),
-            "adjusted_p": float(self.adjusted_p[index]),
-        }
+        return MeasuredDifference(
+            unedited=before,
+            ablated=after,
+            difference=after - before,
+            interval=_pair(self.intervals[index]),
+            corrected_interval=_pair(self.corrected_intervals[index]),
+            p=float(self.p[index]),
+            adjusted_p=float(self.adjusted_p[index]),
+        )
+
+
+def _pair(interval: np.ndarray) -> tuple[float, float]:
+    return float(interval[0]), float(interval[1])
 
 
 def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:

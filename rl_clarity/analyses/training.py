@@ -24,8 +24,9 @@ from rl_clarity.analyses.saliency import (
 )
 from rl_clarity.analyses.trajectories import softmax
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
-from rl_clarity.pages.files import segments
-from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.pages.files import ChunkName, segments
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.sections import Note, SectionData
 from rl_clarity.parsing import check_minimum, check_option
 
 CURVE, DIVERGENCE = "training/curve.js", "training/divergence.js"
@@ -67,96 +68,169 @@ class ReferenceOptions:
         check_option(self, "reference", fits, "replaces reference_checkpoint and reference_episode: leave them out")
 
 
-class TrainingAnalysis(Analysis):
+@dataclass(frozen=True)
+class MeanReturn:
+    """Mean return of complete games."""
+
+    mean: float
+    error: float | None
+    """Standard error; null for one game."""
+    episodes: int
+
+
+@dataclass(frozen=True)
+class CheckpointEntry:
+    """A checkpoint, and what it did along its trajectories."""
+
+    agent: str
+    recording: str
+    name: str
+    """Name of its file, without its suffix."""
+    step: float | None
+    """Training steps; null if neither metadata nor the name of the file say."""
+    returns: MeanReturn
+    entropy: float | None
+    """Mean entropy of the policy along the trajectories, in nats; null for action values."""
+    action_entropy: float
+    action_shares: Sequence[float]
+    """Shares of the A actions that were taken."""
+    totals: Mapping[str, float]
+    """By output, the mean total of the maps along the trajectories, of the first method."""
+    correlation: Mapping[str, float | None]
+    """By output, the mean correlation of the maps of the reference trajectory with those of the last checkpoint, of the
+    first method; null where all maps are constant."""
+
+
+@dataclass(frozen=True)
+class ReferenceTrajectory:
+    """The trajectory that is shown to every checkpoint, as in the section `trajectories` of its recording.
+
+    A checkpoint played it, or it is the last of `recordings`, which has no other section.
+    """
+
+    agent: str
+    recording: str
+    source: str | None
+    """Name of the recording and number of the episode, if no checkpoint played it."""
+    trajectory: int
+    every: int
+    """Every n-th step has a map."""
+    shown: Sequence[ChunkName]
+    """One for each checkpoint."""
+    divergence: ChunkName
+
+
+@dataclass(frozen=True)
+class TrainingSection(SectionData):
+    """The checkpoints of a training side by side."""
+
+    kind = "training"
+    title = "Training"
+    checkpoints: Sequence[CheckpointEntry]
+    """One for each agent, in the order of training."""
+    unit: str
+    """What `step` and the curve count: `steps` or `frames`."""
+    curve: ChunkName | None
+    """The learning curve; null if there is no log."""
+    curve_source: str
+    """Name of the log, or `returns of the checkpoints`."""
+    reference: ReferenceTrajectory
+
+
+class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
     """The checkpoints of a training side by side; its subject has one subject for each.
 
     With the option `reference`, a last one has the trajectory that is shown to all.
     """
 
     kind = "training"
-    Options = ReferenceOptions
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: ReferenceOptions) -> Iterable[Task]:
         reference, game = _reference(subject)
         steps, checkpoints = reference.trajectories.steps(game), _checkpoints(subject)
         for number, one in enumerate(checkpoints, start=1):
             yield self.task(
                 one,
-                f"{self.kind}/shown/{number}",
+                self.task_name("shown", number),
                 partial(_show, subject, one, shown_name(number)),
                 [reference.key, reference.decisive(SaliencyOptions, ReferenceOptions), saliency_outputs(one)],
                 size=steps,
-                group=f"{self.kind}/shown",
-                after=(f"{SaliencyAnalysis.kind}/{one.info.id}",) if one is reference else (),
+                group=self.task_name("shown"),
+                after=(SaliencyAnalysis.task_name(one.info.id),) if one is reference else (),
                 pieces=partial(_pieces, steps),
             )
-        facts = subject.metadata["training"]
+        facts = _training_facts(subject)
         curve = {name: array.tolist() for name, array in (facts.curve or {}).items()}
         yield self.task(
             subject,
-            f"{self.kind}/numbers",
+            self.task_name("numbers"),
             partial(_compare, subject),
             [[one.key for one in subject.subjects], subject.decisive(SaliencyOptions, ReferenceOptions), curve],
             size=len(checkpoints) * steps,
-            after=(f"{self.kind}/shown", SaliencyAnalysis.kind),
+            after=(self.task_name("shown"), SaliencyAnalysis.kind),
             pieces=lambda sample, batch: (),  # it only reads small files
         )
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section:
-        (reference, game), facts = _reference(subject), subject.metadata["training"]
-        numbers = results[f"{self.kind}/numbers"]["checkpoints"]
+    def sections(self, subject: Subject, options: ReferenceOptions, results: Results) -> Iterable[TrainingSection]:
+        (reference, game), facts = _reference(subject), _training_facts(subject)
+        numbers = results[self.task_name("numbers")]["checkpoints"]
         checkpoints = [
-            {
-                "agent": one.info.id,
-                "recording": one.info.id.replace("agent", "recording"),
-                "name": facts.names[index],
-                "step": facts.steps[index],
-                "returns": one.metadata["returns"],
+            CheckpointEntry(
+                agent=one.info.id,
+                recording=one.info.id.replace("agent", "recording"),
+                name=facts.names[index],
+                step=facts.steps[index],
+                returns=read(MeanReturn, one.metadata["returns"], "returns"),
                 **numbers[index],
-            }
+            )
             for index, one in enumerate(_checkpoints(subject))
         ]
-        data = {
-            "checkpoints": checkpoints,
-            "unit": facts.unit,
-            "curve": None if facts.curve is None else ChunkName(CURVE),
-            "curve_source": facts.curve_source,
-            "reference": {
-                "agent": reference.info.id,
-                "recording": f"recording-{subject.subjects.index(reference) + 1}",
-                "source": facts.reference_source,
-                "trajectory": game,
-                "every": subject.options.saliency_every,
-                "shown": [ChunkName(shown_name(number)) for number in range(1, len(checkpoints) + 1)],
-                "divergence": ChunkName(DIVERGENCE),
-            },
-        }
-        return Section(self.kind, "Training", data, notes=NOTES)
+        shown = ReferenceTrajectory(
+            agent=reference.info.id,
+            recording=f"recording-{subject.subjects.index(reference) + 1}",
+            source=facts.reference_source,
+            trajectory=game,
+            every=subject.options_of(SaliencyOptions).saliency_every,
+            shown=[ChunkName(shown_name(number)) for number in range(1, len(checkpoints) + 1)],
+            divergence=ChunkName(DIVERGENCE),
+        )
+        curve = None if facts.curve is None else ChunkName(CURVE)
+        yield TrainingSection(checkpoints, facts.unit, curve, facts.curve_source, shown)
+
+    def notes(self, options: ReferenceOptions) -> Sequence[Note]:
+        return NOTES
 
 
 NOTES = (
-    {
-        "title": "One episode, every checkpoint",
-        "text": "Each checkpoint sees the observations of one trajectory, whatever it would have done itself; a "
+    Note(
+        "One episode, every checkpoint",
+        "Each checkpoint sees the observations of one trajectory, whatever it would have done itself; a "
         "recurrent one has the state that it gets from seeing them. The divergence of the checkpoints is the "
         "Jensen-Shannon divergence of their policies: the entropy of the mean policy less the mean entropy (Lin 1991).",
-    },
-    {
-        "title": "Correlation with the last checkpoint",
-        "text": "The mean, over the steps of the trajectory that is shown to all, of the correlation between the "
+    ),
+    Note(
+        "Correlation with the last checkpoint",
+        "The mean, over the steps of the trajectory that is shown to all, of the correlation between the "
         "cells of a checkpoint's saliency map and those of the last checkpoint's.",
-    },
+    ),
 )
 
 
+def _training_facts(subject: Subject) -> TrainingFacts:
+    facts: TrainingFacts = subject.metadata["training"]
+    return facts
+
+
 def _checkpoints(subject: Subject) -> Sequence[Subject]:
-    return subject.subjects if subject.options.reference is None else subject.subjects[:-1]
+    added = subject.options_of(ReferenceOptions).reference is not None
+    return subject.subjects[:-1] if added else subject.subjects
 
 
 def _reference(subject: Subject) -> tuple[Subject, int]:
     """The subject whose trajectory is shown to all, and the index of the trajectory."""
-    number = subject.options.reference_checkpoint or len(subject.subjects)
-    return subject.subjects[number - 1], subject.options.reference_episode - 1
+    options = subject.options_of(ReferenceOptions)
+    number = options.reference_checkpoint or len(subject.subjects)
+    return subject.subjects[number - 1], options.reference_episode - 1
 
 
 def shown_name(number: int) -> str:
@@ -206,7 +280,7 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
 
     The maps of the checkpoint that played it are there already.
     """
-    (reference, game), options = _reference(subject), subject.options
+    (reference, game), options = _reference(subject), subject.options_of(SaliencyOptions)
     trajectories = reference.trajectories
     steps, every, outputs = trajectories.steps(game), options.saliency_every, list(saliency_outputs(one))
     method = next(iter(options.saliency), None)
@@ -271,13 +345,13 @@ def _output_arrays(parts: Sequence[Outputs]) -> dict[str, np.ndarray | bytes]:
 
 def _compare(subject: Subject, work: Work) -> TaskResult:
     """Write divergence and curve. Facts: what the section says of each checkpoint beside names, steps and returns."""
-    files, curve = subject.files, subject.metadata["training"].curve
+    files, curve = subject.files, _training_facts(subject).curve
     checkpoints = _checkpoints(subject)
     shown = [files.read_chunk(shown_name(number)) for number in range(1, len(checkpoints) + 1)]
     files.write_chunk(DIVERGENCE, {"jensen_shannon": jensen_shannon(_policies(shown)).astype(np.float32)})
     if curve is not None:
         files.write_chunk(CURVE, dict(curve))
-    outputs = list(saliency_outputs(subject)) if subject.options.saliency else []
+    outputs = list(saliency_outputs(subject)) if subject.options_of(SaliencyOptions).saliency else []
     facts = [
         {
             **_behavior(one),
@@ -309,7 +383,7 @@ def _maps(chunk: Mapping[str, np.ndarray], output: str) -> np.ndarray:
     return np.where(chunk[f"scales.{output}"][:, None, None] > 0, codes, 0)
 
 
-def _behavior(subject: Subject) -> dict[str, Any]:
+def _behavior(subject: Subject) -> dict[str, object]:
     """What the agent did along its trajectories."""
     played = subject.trajectories
     rows = range(len(played))
@@ -326,7 +400,7 @@ def _behavior(subject: Subject) -> dict[str, Any]:
 
 def _own_maps(subject: Subject, trajectory: int) -> list[dict[str, np.ndarray]]:
     """Chunks of the first method's maps along one of the agent's own trajectories."""
-    options = subject.options
+    options = subject.options_of(SaliencyOptions)
     count = len(segments(subject.trajectories.steps(trajectory)))
     names = [chunk_name(options, options.saliency[0], trajectory, segment) for segment in range(count)]
     return [subject.files.read_chunk(name) for name in names]
@@ -341,7 +415,8 @@ def _mean_totals(subject: Subject, outputs: Sequence[str]) -> dict[str, float]:
 
 def _pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     """Some steps of the reference, and the maps of as many of them as have one."""
-    options, method = sample.options, next(iter(sample.options.saliency), None)
+    options = sample.options_of(SaliencyOptions)
+    method = next(iter(options.saliency), None)
     count = min(MEASURED_STEPS, sample.trajectories.steps(0))
     now = slice(0, count)
     observations, firsts = (

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import parallel_calls
-from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.analysis import Analysis, Metadata, Subject
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
-from rl_clarity.pages.files import SEGMENT, PageFiles, check_subdirectories, path_in, segments
+from rl_clarity.pages.files import (
+    SEGMENT,
+    ChunkName,
+    ExtraImageName,
+    ImageName,
+    PageFiles,
+    check_subdirectories,
+    path_in,
+    segments,
+)
 from rl_clarity.pages.images import encode_pngs, film_strips, frames_side_by_side, sheet
-from rl_clarity.pages.manifest import ChunkName, ExtraImageName, ImageName, Section
+from rl_clarity.pages.sections import SectionData
 from rl_clarity.parsing import check_minimum, check_option
 from rl_clarity.recordings import advantages as estimates
 from rl_clarity.recordings.samples import Trajectories
 from rl_clarity.threads import thread_count
 
+Name = TypeVar("Name", bound=str)
 GAMMA, LAMBDA = 0.999, 0.95
 SCRUB_STEPS = 512
 """Steps in an image of the film strip."""
@@ -76,14 +86,94 @@ class Series:
     values: np.ndarray | None = None  # (T,), None for action values
 
 
-class TrajectoriesAnalysis(Analysis):
+@dataclass(frozen=True)
+class Scrub:
+    """Images of the filmstrip, which show the steps from left to right."""
+
+    steps: int
+    """Steps in an image; the last image of a trajectory may have fewer."""
+    height: int
+    """The frame's height, or less for large frames."""
+    step_width: int
+    """Width of a step, of which the part `scrub_range` is shown."""
+
+
+@dataclass(frozen=True)
+class FrameSheets:
+    """Images of frames for people; the page draws from chunks."""
+
+    columns: int
+    """Frames in a row."""
+
+
+@dataclass(frozen=True)
+class EpisodeSummary:
+    """An episode of a trajectory."""
+
+    frame: int
+    """Its first step."""
+    steps: int
+    return_: float
+    """Undiscounted."""
+    end: Literal["done", "time limit", "ended", "cut"]
+    """Why it ended: `ended` if the reason is unknown, `cut` if the recording stops before the end."""
+
+
+@dataclass(frozen=True)
+class TrajectoryEntry:
+    """A trajectory and its files."""
+
+    steps: int
+    series: ChunkName
+    scrub: Sequence[ImageName]
+    frames: Sequence[ChunkName]
+    """One for each segment."""
+    images: Sequence[ExtraImageName] = ()
+    """One for each segment."""
+    episodes: Sequence[EpisodeSummary] | None = None
+
+
+@dataclass(frozen=True)
+class Bookmark:
+    """A step with a high or low advantage."""
+
+    trajectory: int
+    frame: int
+    advantage: float
+
+
+@dataclass(frozen=True)
+class Bookmarks:
+    """Steps with the highest and the lowest advantages, strongest first."""
+
+    high: Sequence[Bookmark] = ()
+    low: Sequence[Bookmark] = ()
+
+
+NO_BOOKMARKS = Bookmarks()
+
+
+@dataclass(frozen=True)
+class TrajectoriesSection(SectionData):
     """What happened along each trajectory."""
 
     kind = "trajectories"
-    Options = TrajectoryPageOptions
+    title = "Trajectories"
+    segment: int
+    """Steps per chunk of frames or attribution; the last segment of a trajectory may be shorter."""
+    scrub: Scrub
+    film: FrameSheets
+    trajectories: Sequence[TrajectoryEntry]
+    bookmarks: Bookmarks = NO_BOOKMARKS
+
+
+class TrajectoriesAnalysis(Analysis[TrajectoryPageOptions, TrajectoriesSection]):
+    """What happened along each trajectory."""
+
+    kind = "trajectories"
     needs_all = False
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: TrajectoryPageOptions) -> Iterable[Task]:
         advantages = compute_advantages(subject)
         groups = [group.actions for group in subject.info.action_groups]
         for trajectory in range(len(subject.trajectories)):
@@ -91,7 +181,7 @@ class TrajectoriesAnalysis(Analysis):
             inputs = [subject.decisive(self.Options), trajectory, discounts(subject), groups]
             yield self.task(
                 subject,
-                f"{self.kind}/{trajectory + 1}",
+                self.task_name(trajectory + 1),
                 partial(write_trajectory, subject, advantages, trajectory),
                 inputs,
                 size=10 * steps,
@@ -100,36 +190,42 @@ class TrajectoriesAnalysis(Analysis):
                 pieces=partial(_pieces, steps),
             )
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section:
+    def sections(
+        self, subject: Subject, options: TrajectoryPageOptions, results: Results
+    ) -> Iterable[TrajectoriesSection]:
         played, observation = subject.trajectories, subject.info.observation
-        sample = np.zeros((1, observation.frame_height, observation.frame_width, 1), np.uint8)
-        height, width, _ = film_strips(sample, options.scrub_range).shape
-        data = {
-            "segment": SEGMENT,
-            "scrub": {"steps": SCRUB_STEPS, "height": height, "step_width": width},
-            "film": {"columns": FILM_COLUMNS},
-            "trajectories": [
-                {
-                    **trajectory_entry(options, trajectory, played.steps(trajectory)),
-                    "episodes": episode_entries(played, trajectory),
-                }
-                for trajectory in range(len(played))
-            ],
-            "bookmarks": _bookmarks(subject),
-        }
-        return Section(self.kind, "Trajectories", data)
+        entries = [
+            replace(
+                trajectory_entry(options, trajectory, played.steps(trajectory)),
+                episodes=episode_entries(played, trajectory),
+            )
+            for trajectory in range(len(played))
+        ]
+        frame_size = (observation.frame_height, observation.frame_width)
+        yield TrajectoriesSection(
+            SEGMENT, scrub_images(frame_size, options.scrub_range), SHEETS, entries, _bookmarks(subject)
+        )
+
+
+SHEETS = FrameSheets(FILM_COLUMNS)
+
+
+def scrub_images(frame_size: tuple[int, int], scrub_range: tuple[float, float]) -> Scrub:
+    """The sizes of filmstrips of frames of a height and width."""
+    height, width, _ = film_strips(np.zeros((1, *frame_size, 1), np.uint8), scrub_range).shape
+    return Scrub(SCRUB_STEPS, height, width)
 
 
 def discounts(subject: Subject) -> tuple[float, float]:
     """Gamma and lambda of the advantages: options, else metadata, else defaults."""
-    options, (gamma, lam) = subject.options, recorded_discounts(subject.metadata)
+    options, (gamma, lam) = subject.options_of(AdvantageOptions), recorded_discounts(subject.metadata)
     return (
         gamma if options.gae_gamma is None else float(options.gae_gamma),
         lam if options.gae_lambda is None else float(options.gae_lambda),
     )
 
 
-def recorded_discounts(metadata: Mapping[str, Any]) -> tuple[float, float]:
+def recorded_discounts(metadata: Metadata) -> tuple[float, float]:
     """Gamma and lambda in the metadata of an agent or a recording, or their defaults."""
     gamma, lam = metadata.get("gamma"), metadata.get("lambda")
     return GAMMA if gamma is None else float(gamma), LAMBDA if lam is None else float(lam)
@@ -143,23 +239,24 @@ def compute_advantages(subject: Subject) -> list[np.ndarray]:
 
 def write_trajectory(subject: Subject, advantages: list[np.ndarray], trajectory: int, work: Work) -> TaskResult:
     """Write one trajectory's frames, film strips and series; `advantages` (T,) of each trajectory."""
-    options, files, steps = subject.options, subject.files, subject.trajectories.steps(trajectory)
+    options, files = subject.options_of(TrajectoryPageOptions), subject.files
+    steps = subject.trajectories.steps(trajectory)
     entry = trajectory_entry(options, trajectory, steps)
     groups = [group.actions for group in subject.info.action_groups]
     series = compute_series(subject.trajectories, trajectory, advantages[trajectory], groups)
-    files.write_chunk(entry["series"], series_arrays(series))
+    files.write_chunk(entry.series, series_arrays(series))
     for segment, part in enumerate(segments(steps)):
         chosen = slice(part.start, part.stop)
         stacks = None
         if subject.stack > 1:
             stacks = frames_side_by_side(subject.trajectories.observations[trajectory, chosen], subject.stack)
         frames = subject.trajectory_frames(trajectory, chosen)
-        write_frames(files, entry["frames"][segment], entry["images"][segment], frames, stacks, thread_count())
+        write_frames(files, entry.frames[segment], entry.images[segment], frames, stacks, thread_count())
         work.report((segment + 1) / len(segments(steps)))
-    for name, part in zip(entry["scrub"], segments(steps, SCRUB_STEPS), strict=True):
+    for name, part in zip(entry.scrub, segments(steps, SCRUB_STEPS), strict=True):
         frames = subject.trajectory_frames(trajectory, slice(part.start, part.stop))
         files.write_image(name, film_strips(frames, options.scrub_range))
-    return TaskResult(files=[entry["series"], *entry["frames"], *entry["images"], *entry["scrub"]])
+    return TaskResult(files=[entry.series, *entry.frames, *entry.images, *entry.scrub])
 
 
 def compute_series(
@@ -235,39 +332,39 @@ def write_frames(
     files.write_image(image, sheet(frames, FILM_COLUMNS))
 
 
-def trajectory_entry(options: TrajectoryPageOptions, trajectory: int, steps: int) -> dict[str, Any]:
-    """What the section says of a trajectory: its length and its files."""
+def trajectory_entry(options: TrajectoryPageOptions, trajectory: int, steps: int) -> TrajectoryEntry:
+    """Return the length of a trajectory and the names of its files."""
 
-    def names(kind: type, subdirectory: str, pattern: str, length: int) -> list[Any]:
+    def names(kind: type[Name], subdirectory: str, pattern: str, length: int) -> list[Name]:
         return [
             kind(path_in(subdirectory, f"{trajectory + 1}/{pattern.format(index + 1)}"))
             for index in range(len(segments(steps, length)))
         ]
 
     folder = options.trajectories_subdir
-    return {
-        "steps": steps,
-        "series": ChunkName(path_in(folder, f"{trajectory + 1}/series.js")),
-        "scrub": names(ImageName, options.trajectories_scrub_subdir, "scrub-{}.png", SCRUB_STEPS),
-        "frames": names(ChunkName, folder, "frames-{}.js", SEGMENT),
-        "images": names(ExtraImageName, folder, "frames-{}.png", SEGMENT),
-    }
+    return TrajectoryEntry(
+        steps,
+        ChunkName(path_in(folder, f"{trajectory + 1}/series.js")),
+        names(ImageName, options.trajectories_scrub_subdir, "scrub-{}.png", SCRUB_STEPS),
+        names(ChunkName, folder, "frames-{}.js", SEGMENT),
+        names(ExtraImageName, folder, "frames-{}.png", SEGMENT),
+    )
 
 
-def episode_entries(played: Trajectories, trajectory: int) -> list[dict[str, Any]]:
-    """What the section says of a trajectory's episodes: first frame, steps, return (undiscounted), and why each ended.
+def episode_entries(played: Trajectories, trajectory: int) -> list[EpisodeSummary]:
+    """The episodes of a trajectory.
 
     An end is `done`, `time limit`, `ended` where the reason is not recorded, or `cut`: the recording stops before it.
     """
     firsts = np.asarray(played.firsts[trajectory], bool)
     starts = np.unique([0, *np.flatnonzero(firsts)])
     return [
-        {
-            "frame": int(start),
-            "steps": int(stop - start),
-            "return": float(np.sum(played.rewards[trajectory, start:stop], dtype=np.float64)),
-            "end": _end(played, trajectory, int(stop) - 1),
-        }
+        EpisodeSummary(
+            frame=int(start),
+            steps=int(stop - start),
+            return_=float(np.sum(played.rewards[trajectory, start:stop], dtype=np.float64)),
+            end=_end(played, trajectory, int(stop) - 1),
+        )
         for start, stop in zip(starts, [*starts[1:], len(firsts)], strict=True)
     ]
 
@@ -286,14 +383,14 @@ def _end(played: Trajectories, trajectory: int, step: int) -> Literal["done", "t
     return "time limit" if truncated else "done"
 
 
-def _bookmarks(subject: Subject) -> dict[str, list[Mapping[str, Any]]]:
+def _bookmarks(subject: Subject) -> Bookmarks:
     advantages = compute_advantages(subject)
-    count = subject.options.trajectory_bookmarks
-    high, low = estimates.find_bookmarks(advantages, subject.trajectories.firsts, count)
-    return {
-        name: [{"trajectory": int(t), "frame": int(s), "advantage": float(advantages[t][s])} for t, s in moments]
-        for name, moments in (("high", high), ("low", low))
-    }
+    count = subject.options_of(AdvantageOptions).trajectory_bookmarks
+    high, low = (
+        [Bookmark(int(t), int(s), float(advantages[t][s])) for t, s in moments]
+        for moments in estimates.find_bookmarks(advantages, subject.trajectories.firsts, count)
+    )
+    return Bookmarks(high, low)
 
 
 def _packed(pngs: list[bytes]) -> dict[str, np.ndarray | bytes]:

@@ -16,6 +16,7 @@ from rl_clarity.analyses.state_map import (
     MOST_POINTS,
     STATE,
     Source,
+    StateMapSection,
     color_entries,
     find_source,
     map_arrays,
@@ -28,6 +29,7 @@ from rl_clarity.explaining.agents import Agents
 from rl_clarity.explaining.options import ExplainOptions
 from rl_clarity.jobs.tasks import MAX_FRAMES, TaskResult, Work, slices
 from rl_clarity.pages.files import PageFiles, slugs
+from rl_clarity.pages.schema import as_dicts
 from rl_clarity.recordings.advantages import compute_advantages
 from rl_clarity.recordings.agreement import episode_states, state_rows
 from rl_clarity.recordings.conversion import recorded_episode
@@ -126,8 +128,8 @@ class StateMaps:
             self.files.write_chunk(file, map_arrays(joined[f"positions.{method}"], colors, **places))
             source = Source(fitted["source"], fitted["label"])
             maps.append(map_entry(source, method, file, fitted["perplexity"], fitted["fitted_on"]))
-        facts = {"maps": maps, "colors": color_entries(keys, self._names(colors))}
-        return TaskResult(facts, [one["chunk"] for one in maps])
+        facts = as_dicts(StateMapSection(maps, color_entries(keys, self._names(colors))))
+        return TaskResult(facts, [one.chunk for one in maps])
 
     def _fitted_vectors(self, episodes: Sequence[Episode], steps: np.ndarray) -> tuple[Source, np.ndarray]:
         """Vectors (n, D) of steps, pairs (m, 2) of an episode's position and a step, of episodes that can be used.

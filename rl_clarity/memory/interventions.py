@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, cast
 
 import numpy as np
 
 from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.behavior.play import environment_of
 from rl_clarity.environments import make
 from rl_clarity.errors import EnvironmentSetupError, OptionError
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.keys import to_plain
 from rl_clarity.memory.sample import sample_states
-from rl_clarity.memory.source import FIT, FOLDER, direction_names, fitted_states, read_fit
-from rl_clarity.pages.manifest import ImageName, Section
-from rl_clarity.parsing import check_minimum, check_option
+from rl_clarity.memory.source import FIT, FOLDER, PlayOptions, direction_names, fitted_states, read_fit
+from rl_clarity.pages.files import ImageName
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.sections import SectionData
+from rl_clarity.parsing import check_minimum, check_option, select_options
 from rl_clarity.recordings.rollouts import play
 from rl_clarity.reduction.swapping import SwapDirections
 from rl_clarity.states.intervention import BLOCK, intervene
@@ -32,7 +33,6 @@ from rl_clarity.states.parts import FittedStates
 
 MEASURED_STEPS = 8
 """Steps that are played to measure the time."""
-MEASURES = ("measure", "unedited", "edited", "difference", "interval", "p", "adjusted_p", "effect")
 
 
 @dataclass(frozen=True)
@@ -61,54 +61,94 @@ class InterventionOptions:
         return dict(zip(self.swap_directions_from, self.swap_directions_to, strict=True))
 
 
-class InterventionsAnalysis(Analysis):
+@dataclass(frozen=True)
+class InterventionRow:
+    """A measure of paired episodes, as of `rl_clarity.states.Intervention`."""
+
+    measure: str
+    unedited: float | None
+    edited: float | None
+    difference: float | None
+    interval: tuple[float | None, float | None]
+    p: float | None
+    adjusted_p: float | None
+    effect: float | None
+
+
+@dataclass(frozen=True)
+class InterventionEntry:
+    """Episodes with directions exchanged or collapsed."""
+
+    label: str
+    swap: Sequence[tuple[int, int | None]]
+    """Directions, and what each is exchanged with; null for one that is collapsed."""
+    rows: Sequence[InterventionRow]
+    film: ImageName
+    """An animated PNG of a pair, before and after."""
+
+
+@dataclass(frozen=True)
+class InterventionsSection(SectionData):
+    """The same episodes with and without directions of the state exchanged or collapsed."""
+
+    kind = "interventions"
+    title = "Interventions"
+    episodes: int
+    """Pairs of episodes."""
+    interventions: Sequence[InterventionEntry]
+    skipped: str | None
+    """Why there are none."""
+
+
+class InterventionsAnalysis(Analysis[InterventionOptions, InterventionsSection]):
     """What the agent does without a direction of its state."""
 
     kind = "interventions"
-    Options = InterventionOptions
     needs_all = False
 
-    def check(self, agent: Agent, options: Any) -> None:
+    def check(self, agent: Agent, options: InterventionOptions, page: SubjectOptions) -> None:
         known = [one for one in (*options.swaps(), *options.swaps().values()) if one is not None]
+        count = select_options(page, StateOptions).count
         for one in known:
-            if not 0 <= one < options.count:
-                raise OptionError(f"swap_directions: {one} is not a direction: 0 to {options.count - 1}")
+            if not 0 <= one < count:
+                raise OptionError(f"swap_directions: {one} is not a direction: 0 to {count - 1}")
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: InterventionOptions) -> Iterable[Task]:
         if not options.intervention_episodes:
             return
         inputs = subject.decisive(StateOptions, InterventionOptions)
-        count = min(options.interventions, options.count)
+        count = min(options.interventions, subject.options_of(StateOptions).count)
+        size = 100 * subject.options_of(PlayOptions).max_steps
         for number in range(count + bool(options.swaps())):
             yield self.task(
-                subject, f"{self.kind}/{number + 1}", partial(_intervene, subject, number), inputs,
-                after=(FIT, f"{FOLDER}/cards"), size=100 * options.max_steps, group=self.kind, pieces=_pieces,
+                subject, self.task_name(number + 1), partial(_intervene, subject, number), inputs,
+                after=(FIT, f"{FOLDER}/cards"), size=size, group=self.kind, pieces=_pieces,
             )  # fmt: skip
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
-        finished = [facts for name, facts in sorted(results.items()) if name.startswith(f"{self.kind}/")]
-        played = [facts["intervention"] for facts in finished if "intervention" in facts]
-        skipped = next((facts["skipped"] for facts in finished if "skipped" in facts), None)
-        if not finished:
-            return None
-        entries = [{**one, "film": ImageName(one["film"])} for one in played]
-        data = {"episodes": options.intervention_episodes, "interventions": entries, "skipped": skipped}
-        return Section(self.kind, "Interventions", data)
+    def sections(
+        self, subject: Subject, options: InterventionOptions, results: Results
+    ) -> Iterable[InterventionsSection]:
+        finished = [facts for name, facts in sorted(results.items()) if name.startswith(self.task_name(""))]
+        if finished:
+            played = [facts["intervention"] for facts in finished if "intervention" in facts]
+            entries = [read(InterventionEntry, one, self.kind) for one in played]
+            skipped = next((facts["skipped"] for facts in finished if "skipped" in facts), None)
+            yield InterventionsSection(options.intervention_episodes, entries, skipped)
 
 
 def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
     """Play one of the comparisons; or say why it is skipped, as where there is no environment."""
-    options, agent = subject.options, subject.agent
+    options, agent = subject.options_of(InterventionOptions), subject.agent
     fitted, analysis = fitted_states(subject), read_fit(subject)
     cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
     strongest = strongest_directions(fitted, cards.get("readout"))
-    count = min(options.interventions, options.count)
+    count = min(options.interventions, subject.options_of(StateOptions).count)
     swaps = {int(strongest[number]): None} if number < count else options.swaps()
-    change = SwapDirections(cast(Any, swaps), directions=fitted.directions)
+    change = SwapDirections(swaps, directions=fitted.directions)
     try:
         comparison = intervene(
-            agent, change, analysis=analysis, episodes=options.intervention_episodes, seed=options.seed,
-            max_steps=options.max_steps,
+            agent, change, analysis=analysis, episodes=options.intervention_episodes, seed=subject.options.seed,
+            max_steps=subject.options_of(PlayOptions).max_steps,
         )  # fmt: skip
     except (EnvironmentSetupError, OptionError) as error:
         return TaskResult({"skipped": str(error)})
@@ -119,12 +159,7 @@ def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
         f"{names[one]} collapsed" if other is None else f"{names[one]} and {names[other]} exchanged"
         for one, other in swaps.items()
     )
-    facts = {
-        "label": label,
-        "swap": [[one, other] for one, other in swaps.items()],
-        "rows": [{key: row[key] for key in MEASURES} for row in comparison],
-        "film": film,
-    }
+    facts = {"label": label, "swap": list(swaps.items()), "rows": comparison.rows, "film": film}
     return TaskResult(to_plain({"intervention": facts}, finite=True), [film])
 
 
@@ -144,15 +179,16 @@ def strongest_directions(fitted: FittedStates, readout: np.ndarray | None) -> np
 
 def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
     """Some steps of all episodes. Both sides of a pair are played, and again for the film; episodes may be shorter."""
-    options, directions = sample.options, sample_states(sample).directions
+    options, directions = sample.options_of(InterventionOptions), sample_states(sample).directions
+    max_steps, seed = sample.options_of(PlayOptions).max_steps, sample.options.seed
     episodes = min(BLOCK, options.intervention_episodes)
     try:
         edited = edit(sample.agent, SwapDirections({0: None}, directions=directions))
-        environment = make(environment_of(sample.agent), episodes, options.seed)
+        environment = make(environment_of(sample.agent), episodes, seed)
     except (EnvironmentSetupError, OptionError):
         return
     with closing(environment):
-        steps = play(edited, environment, np.random.default_rng(options.seed))
+        steps = play(edited, environment, np.random.default_rng(seed))
         yield Piece(partial(next, steps), 1)  # each comparison compiles an edited network
-        times = 2 * (options.intervention_episodes / episodes + 1) * options.max_steps / MEASURED_STEPS
+        times = 2 * (options.intervention_episodes / episodes + 1) * max_steps / MEASURED_STEPS
         yield Piece(lambda: deque(islice(steps, MEASURED_STEPS), maxlen=0), times)

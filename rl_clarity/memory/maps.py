@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.state_map import STATE, Source, color_entries, map_arrays, map_entry, map_pieces
+from rl_clarity.analyses.state_map import (
+    STATE,
+    Source,
+    StateMapSection,
+    color_entries,
+    map_arrays,
+    map_entry,
+    map_pieces,
+)
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.keys import to_plain
 from rl_clarity.memory.source import FIT, FOLDER, direction_names, fitted_states, places
-from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.reduction.embedding import FITTED_ON
 from rl_clarity.states.cards import ends_of_episodes
 from rl_clarity.states.clusters import MOST_COMPONENTS
@@ -21,27 +28,24 @@ from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import PARTS, map_perplexity
 
 
-class MemoryMapAnalysis(Analysis):
+class MemoryMapAnalysis(Analysis[StateOptions, StateMapSection]):
     """Maps of the states."""
 
     kind = "state_map"
-    Options = StateOptions
     needs_all = False
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: StateOptions) -> Iterable[Task]:
         if options.maps:
             points = sum(subject.trajectories.steps(one) for one in range(len(subject.trajectories)))
             yield self.task(
-                subject, f"{self.kind}/map", partial(_write_maps, subject), subject.decisive(StateOptions),
+                subject, self.task_name("map"), partial(_write_maps, subject), subject.decisive(StateOptions),
                 size=2 * points, after=(FIT, f"{FOLDER}/behaviours"), pieces=partial(_pieces, points),
             )  # fmt: skip
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
-        facts = results.get(f"{self.kind}/map")
-        if facts is None:
-            return None
-        maps = [{**one, "chunk": ChunkName(one["chunk"])} for one in facts["maps"]]
-        return Section(self.kind, "State map", {"maps": maps, "colors": facts["colors"]})
+    def sections(self, subject: Subject, options: StateOptions, results: Results) -> Iterable[StateMapSection]:
+        facts = results.get(self.task_name("map"))
+        if facts is not None:
+            yield read(StateMapSection, facts, self.kind)
 
 
 def _write_maps(subject: Subject, work: Work) -> TaskResult:
@@ -75,12 +79,12 @@ def _write_maps(subject: Subject, work: Work) -> TaskResult:
         )
         fitted_on = min(len(rows), FITTED_ON)
         maps.append(map_entry(Source(STATE, "recurrent state"), method, chunk, map_perplexity(len(rows)), fitted_on))
-    facts = {"maps": maps, "colors": color_entries(colors, names)}
-    return TaskResult(to_plain(facts), [one["chunk"] for one in maps])
+    facts = as_dicts(StateMapSection(maps, color_entries(colors, names)))
+    return TaskResult(to_plain(facts), [one.chunk for one in maps])
 
 
 def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    options = sample.options
+    options = sample.options_of(StateOptions)
     points = min(points, options.map_points)
     methods = list(dict.fromkeys(options.maps))
     yield from map_pieces(points, MOST_COMPONENTS, methods, map_perplexity(points), options.map_dimensions)

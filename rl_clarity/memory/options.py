@@ -8,37 +8,13 @@ from rl_clarity.analyses.analysis import SubjectOptions
 from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOptions
 from rl_clarity.memory.interventions import InterventionOptions
 from rl_clarity.memory.simulator import SimulatorPageOptions
+from rl_clarity.memory.source import PlayOptions
 from rl_clarity.memory.stretches import StretchOptions
 from rl_clarity.options import AnalysesOptions, PageOptions
 from rl_clarity.pages.manifest import ViewOptions
 from rl_clarity.pages.output import OutputOptions
-from rl_clarity.parsing import check_minimum, check_option
-from rl_clarity.reduction.directions import FEWEST_STATES
+from rl_clarity.parsing import check_option
 from rl_clarity.states.options import StateOptions
-
-
-@dataclass(frozen=True)
-class PlayOptions:
-    """How the agent plays the episodes that the page shows."""
-
-    episodes: int = 60
-    """Number of episodes."""
-    max_steps: int = 160
-    """Play stops after this many steps for each episode, on average."""
-    greedy: bool = False
-    """Take the most likely action instead of sampling one, and no random actions."""
-    full_resolution: bool = False
-    """Also record frames at the environment's full resolution, and show those."""
-
-    def __post_init__(self) -> None:
-        check_minimum(self, 1, "episodes", "max_steps")
-        check_option(
-            self,
-            "max_steps",
-            self.episodes * self.max_steps >= FEWEST_STATES,
-            f"times episodes={self.episodes} must be at least {FEWEST_STATES} steps, to find directions in",
-        )
-
 
 OWN_PARTS = (PlayOptions, StateOptions, StretchOptions, InterventionOptions, SimulatorPageOptions)
 """The classes that `MemoryOptions` adds to those of all pages, in the order of the documentation."""

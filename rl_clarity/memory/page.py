@@ -18,8 +18,8 @@ from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.jobs.job import team
 from rl_clarity.keys import as_json, to_plain
-from rl_clarity.memory.options import MemoryOptions, PlayOptions
-from rl_clarity.memory.source import SIMULATOR
+from rl_clarity.memory.options import MemoryOptions
+from rl_clarity.memory.source import SIMULATOR, PlayOptions
 from rl_clarity.models import open_agent
 from rl_clarity.page_builder import Member, PageBuilder
 from rl_clarity.pages.results import Page

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.analyses.analysis import Subject
-from rl_clarity.memory.source import memory_source, state_options
+from rl_clarity.memory.source import memory_source
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import STOPPED
 from rl_clarity.recordings.recording import Recording
@@ -16,6 +16,7 @@ from rl_clarity.recordings.samples import to_arrays
 from rl_clarity.reduction.directions import Directions
 from rl_clarity.states.clusters import Clusters
 from rl_clarity.states.data import StateData, read_states
+from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import FittedStates
 
 EPISODES = 2
@@ -48,7 +49,7 @@ class SampleRecording(Recording):
 
 def sample_states(sample: Subject) -> FittedStates:
     """The states of a `SampleRecording`, with directions and clusters that took no time to fit."""
-    options = state_options(sample.options)
+    options = sample.options_of(StateOptions)
     data = read_states(SampleRecording(sample))
     units = data.states.shape[1]
     directions = Directions(np.zeros(units), np.ones(units), np.eye(units)[: options.count], "units")

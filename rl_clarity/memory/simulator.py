@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,9 @@ from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.keys import to_plain
 from rl_clarity.memory.sample import SampleRecording
 from rl_clarity.memory.source import memory_source
-from rl_clarity.pages.manifest import ImageName, Section
+from rl_clarity.pages.files import ImageName
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.sections import SectionData
 from rl_clarity.parsing import check_minimum
 from rl_clarity.world_models.deletion import deletion_test
 from rl_clarity.world_models.films import film_bytes, film_frames
@@ -40,35 +41,90 @@ class SimulatorPageOptions:
         check_minimum(self, 0, "films")
 
 
-class SimulatorAnalysis(Analysis):
+@dataclass(frozen=True)
+class DeletionEntry:
+    """How much the value changes if parts of the frames are removed (`rl_clarity.deletion_test`)."""
+
+    difference: float
+    interval: tuple[float, float]
+    fractions: Sequence[float]
+    """Shares of the parts that are removed."""
+    by_saliency: Sequence[float]
+    random: Sequence[float]
+    at: int
+    starts: int
+
+
+@dataclass(frozen=True)
+class QualityEntry:
+    """Errors of the simulator on windows of the recording."""
+
+    windows: int
+    auc: float | None
+    coverage: float | None
+    latent_dimensions: float | None
+    deletion: DeletionEntry | None
+    errors: Mapping[str, Mapping[str, Sequence[Sequence[float | None]]]]
+    """By kind (`frame`, `state`, `reward`) and prediction (`posterior`, `prior`, `closed_loop`, `last_frame`,
+    `mean_frame`): means by horizon, 10th percentiles, 90th percentiles."""
+
+
+@dataclass(frozen=True)
+class CompassEntry:
+    """Where the agent goes if it always takes one action."""
+
+    actions: Sequence[str]
+    """Labels."""
+    displacements: Sequence[tuple[float, float]]
+    """To the right and up."""
+    expected: Sequence[tuple[float, float]]
+    agreement: Sequence[float | None]
+    """Shares of the starts; null for an action without a direction."""
+
+
+@dataclass(frozen=True)
+class SimulatorSection(SectionData):
     """How good the simulator is."""
 
     kind = "simulator"
-    Options = SimulatorPageOptions
+    title = "Simulator"
+    quality: QualityEntry
+    compass: CompassEntry | None
+    films: Sequence[ImageName]
+    """Animated PNGs: truth, posterior, prior with the true actions, agent in the loop."""
+    context: int
+    """Steps that simulations start from."""
+    horizon: int
+    fit: Mapping[str, object]
+    """Options of the simulator's training."""
+
+
+class SimulatorAnalysis(Analysis[SimulatorPageOptions, SimulatorSection]):
+    """How good the simulator is."""
+
+    kind = "simulator"
     needs_all = False
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: SimulatorPageOptions) -> Iterable[Task]:
         if memory_source(subject).simulator is None:
             return
-        inputs = [subject.decisive(SimulatorPageOptions), options.seed]
+        inputs = [subject.decisive(SimulatorPageOptions), subject.options.seed]
         for name, run, pieces in (("quality", _quality, _quality_pieces), ("films", _films, _film_pieces)):
-            yield self.task(subject, f"{self.kind}/{name}", partial(run, subject), inputs, size=1000, pieces=pieces)
+            yield self.task(subject, self.task_name(name), partial(run, subject), inputs, size=1000, pieces=pieces)
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
-        quality, films = (results.get(f"{self.kind}/{name}") for name in ("quality", "films"))
-        if quality is None:
-            return None
-        images = [] if films is None else [ImageName(name) for name in films["films"]]
-        return Section(self.kind, "Simulator", {**quality, "films": images})
+    def sections(self, subject: Subject, options: SimulatorPageOptions, results: Results) -> Iterable[SimulatorSection]:
+        quality, films = (results.get(self.task_name(name)) for name in ("quality", "films"))
+        if quality is not None:
+            yield read(SimulatorSection, {"films": (), **quality, **(films or {})}, self.kind)
 
 
 def _quality(subject: Subject, work: Work) -> TaskResult:
     """Measure the simulator on the recording. Facts: what the section says of it."""
-    source, options = memory_source(subject), subject.options
+    source, options = memory_source(subject), subject.options_of(SimulatorPageOptions)
     simulator = source.required_simulator
     quality = measure_quality(
         simulator, source.required_recording, windows=options.quality_windows, horizon=source.horizon,
-        context=source.context, seed=options.seed,
+        context=source.context, seed=subject.options.seed,
     ).to_dict()  # fmt: skip
     compass = quality.pop("compass")
     facts = {"quality": quality, "compass": compass, "context": source.context, "horizon": source.horizon}
@@ -77,7 +133,7 @@ def _quality(subject: Subject, work: Work) -> TaskResult:
 
 def _films(subject: Subject, work: Work) -> TaskResult:
     """Write films of windows from all over the recording. Facts: their names."""
-    source, options = memory_source(subject), subject.options
+    source, options = memory_source(subject), subject.options_of(SimulatorPageOptions)
     if not options.films:
         return TaskResult({"films": []})
     simulator = source.required_simulator
@@ -86,7 +142,7 @@ def _films(subject: Subject, work: Work) -> TaskResult:
     chosen = complete if len(complete) else np.arange(len(windows))
     numbers = np.unique(chosen[np.linspace(0, len(chosen) - 1, options.films).astype(int)])
     batch = windows.read(numbers)
-    rollouts = follow(simulator, batch, seed=options.seed)
+    rollouts = follow(simulator, batch, seed=subject.options.seed)
     frames = film_frames(batch, rollouts)  # (T, rows, columns, C): a row of images for each window
     names = []
     for number, film in enumerate(np.split(frames, len(numbers), axis=1), start=1):
@@ -100,7 +156,7 @@ def _films(subject: Subject, work: Work) -> TaskResult:
 
 def _quality_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
     """A few windows and steps of each part of the quality."""
-    source, windows = memory_source(sample), sample.options.quality_windows
+    source, windows = memory_source(sample), sample.options_of(SimulatorPageOptions).quality_windows
     simulator, recording = source.required_simulator, SampleRecording(sample)
     count, steps = min(windows, MEASURED_WINDOWS), MEASURED_STEPS
     errors = partial(
@@ -117,7 +173,7 @@ def _quality_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
 
 
 def _film_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
-    source, films = memory_source(sample), sample.options.films
+    source, films = memory_source(sample), sample.options_of(SimulatorPageOptions).films
     batch_of_one = Windows(SampleRecording(sample), sample.agent, source.context, MEASURED_STEPS).read([0])
 
     def film() -> None:

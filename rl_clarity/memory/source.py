@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from rl_clarity.analyses.analysis import Subject
+from rl_clarity.analyses.analysis import Metadata, Subject
 from rl_clarity.errors import OptionError
 from rl_clarity.pages.files import path_in
+from rl_clarity.parsing import check_minimum, check_option
 from rl_clarity.recordings.recording import Recording
-from rl_clarity.reduction.directions import Directions
+from rl_clarity.reduction.directions import FEWEST_STATES, Directions
 from rl_clarity.states.analysis import StateAnalysis, read_analysis
 from rl_clarity.states.clusters import Clusters
 from rl_clarity.states.data import read_states
@@ -27,6 +26,29 @@ SIMULATOR = "simulator"
 """Name of the simulator, or None, in the subject's metadata."""
 FIT = "states/fit"
 """The task that writes it."""
+
+
+@dataclass(frozen=True)
+class PlayOptions:
+    """How the agent plays the episodes that the page shows."""
+
+    episodes: int = 60
+    """Number of episodes."""
+    max_steps: int = 160
+    """Play stops after this many steps for each episode, on average."""
+    greedy: bool = False
+    """Take the most likely action instead of sampling one, and no random actions."""
+    full_resolution: bool = False
+    """Also record frames at the environment's full resolution, and show those."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "episodes", "max_steps")
+        check_option(
+            self,
+            "max_steps",
+            self.episodes * self.max_steps >= FEWEST_STATES,
+            f"times episodes={self.episodes} must be at least {FEWEST_STATES} steps, to find directions in",
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +82,7 @@ class MemorySource:
         return int(self._fit.get("horizon", FitOptions.horizon))
 
     @property
-    def _fit(self) -> Mapping[str, Any]:
+    def _fit(self) -> Metadata:
         return {} if self.simulator is None else self.simulator.metadata.get("fit") or {}
 
 
@@ -79,11 +101,6 @@ def memory_source(subject: Subject) -> MemorySource:
     return MemorySource(subject.recording, subject.metadata[SIMULATOR])
 
 
-def state_options(options: Any) -> StateOptions:
-    """The options of the states among those of the page."""
-    return StateOptions(**{name: getattr(options, name) for name in StateOptions.__dataclass_fields__})
-
-
 def read_fit(subject: Subject) -> StateAnalysis:
     """Read the directions, coordinates and clusters of the first task."""
     return read_analysis(lambda name: subject.files.read_file(path_in(FOLDER, name)), FOLDER)
@@ -97,7 +114,7 @@ def fitted_states(subject: Subject) -> FittedStates:
         for one in analysis.facts["clusters"]
     }
     data = read_states(memory_source(subject).required_recording)
-    return FittedStates(subject.agent, data, analysis.directions, clusters, state_options(subject.options))
+    return FittedStates(subject.agent, data, analysis.directions, clusters, subject.options_of(StateOptions))
 
 
 def places(fitted: FittedStates, rows: np.ndarray) -> np.ndarray:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import has, initial_state
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.errors import OptionError
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.keys import to_plain
@@ -24,10 +24,10 @@ from rl_clarity.memory.source import (
     fitted_states,
     memory_source,
     places,
-    state_options,
 )
-from rl_clarity.pages.files import path_in
-from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.pages.files import ChunkName, path_in
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.sections import SectionData
 from rl_clarity.reduction.directions import FIT_ROWS
 from rl_clarity.states.analysis import StateAnalysis, combined_facts
 from rl_clarity.states.cards import AUTOCORRELATION_LAGS
@@ -38,24 +38,106 @@ from rl_clarity.states.parts import PARTS, FittedStates, Part, fit_states
 from rl_clarity.world_models.gradients import simulated_influence
 
 Arrays = dict[str, np.ndarray]
+Written = tuple[Arrays, dict[str, object]]
+"""The arrays of a chunk, and facts about them."""
 MEASURED_STEPS, MEASURED_SAMPLES = 2, 16
 """Steps that are replayed, and samples of influence, to measure the time."""
 SHOWN = ("cards", "behaviours", "causes", "memory")
 """Parts of the analysis that the section shows; the state map is another section."""
 
 
-class StatesAnalysis(Analysis):
+@dataclass(frozen=True)
+class DirectionEntry:
+    """A direction of the state."""
+
+    name: str
+    """`ICA 1`, ..."""
+    scale: float
+    """Standard deviation of the coordinate."""
+    explained: float | None
+    """Share of the variance; null but for `pca`."""
+    seed_stability: float | None
+    """Cosine with the matching direction of other seeds; null where it was not measured."""
+    half_stability: float | None
+    """Cosine with the matching direction of each half of the data; null where it was not measured."""
+    kurtosis: float | None
+    """Excess kurtosis of the coordinate; null where the coordinate is constant, or while it is not measured."""
+
+
+@dataclass(frozen=True)
+class ClusterEntry:
+    """Clusters of a method."""
+
+    method: str
+    count: int
+    sizes: Sequence[int]
+    agreement: float | None
+    """Mean adjusted Rand index with the clusters of other seeds."""
+
+
+@dataclass(frozen=True)
+class BehavioursEntry:
+    """Clusters of windows of steps."""
+
+    count: int
+    agreement: float | None
+    chunk: ChunkName
+
+
+@dataclass(frozen=True)
+class CausesEntry:
+    """Influence of coordinates on later ones."""
+
+    lags: Sequence[int]
+    """L lags."""
+    clusters: Sequence[int]
+    """Labels of the K clusters of arrays `.by`."""
+    chunk: ChunkName
+
+
+@dataclass(frozen=True)
+class RememberingEntry:
+    """What becomes of outputs when the state is changed."""
+
+    changes: Sequence[str]
+    """C changes: `reset`, `frozen`, `swapped`, `removed ICA 1`, ..."""
+    chunk: ChunkName
+
+
+@dataclass(frozen=True)
+class StatesSection(SectionData):
+    """What the states of a recurrent agent hold, with D directions."""
+
+    kind = "states"
+    title = "States"
+    method: str
+    """`ica`, `pca`, `nmf`, `nmf_positive` or `units`."""
+    directions: Sequence[DirectionEntry]
+    autocorrelation_lags: Sequence[int]
+    outputs: Sequence[str]
+    """Labels of the columns of `readout`: the actions, and `value function` if there is one."""
+    coordinates: Sequence[ChunkName]
+    """One for each trajectory."""
+    clusters: Sequence[ClusterEntry]
+    skipped: Mapping[str, str]
+    """By part (`causes`, ...), why it is left out."""
+    behaviours: BehavioursEntry | None
+    causes: CausesEntry | None
+    memory: RememberingEntry | None
+    cards: ChunkName | None = None
+
+
+class StatesAnalysis(Analysis[StateOptions, StatesSection]):
     """What the states of a recurrent agent hold."""
 
     kind = "states"
-    Options = StateOptions
     needs_all = False
 
-    def check(self, agent: Agent, options: Any) -> None:
+    def check(self, agent: Agent, options: StateOptions, page: SubjectOptions) -> None:
         if initial_state(agent, 1) is None:
             raise OptionError("the agent has no recurrent state: a page about memory needs a recurrent agent")
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: StateOptions) -> Iterable[Task]:
         inputs = subject.decisive(StateOptions)
         steps = sum(subject.trajectories.steps(one) for one in range(len(subject.trajectories)))
         yield self.task(subject, FIT, partial(_fit, subject), inputs, size=steps, pieces=partial(_fit_pieces, steps))
@@ -71,37 +153,31 @@ class StatesAnalysis(Analysis):
                 pieces=partial(_PIECES[name], steps),
             )  # fmt: skip
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
+    def sections(self, subject: Subject, options: StateOptions, results: Results) -> Iterable[StatesSection]:
         fit = results.get(FIT)
         if fit is None:
-            return None
+            return
         parts = {name: results.get(f"{FOLDER}/{name}", {}) for name in ("coordinates", *SHOWN)}
+        shown = {name: parts[name].get("section") for name in ("behaviours", "causes", "memory")}
+        kurtosis = parts["cards"].get("kurtosis") or [None] * len(fit["directions"])
         data = {
             "method": options.method,
-            "directions": fit["directions"],
-            "autocorrelation_lags": list(AUTOCORRELATION_LAGS),
+            "directions": [{**one, "kurtosis": value} for one, value in zip(fit["directions"], kurtosis, strict=True)],
+            "autocorrelation_lags": AUTOCORRELATION_LAGS,
             "outputs": [action.label for action in subject.info.actions] + ["value function"] * fit["has_value"],
-            "coordinates": [ChunkName(name) for name in parts["coordinates"].get("chunks", ())],
+            "coordinates": parts["coordinates"].get("chunks", ()),
             "clusters": fit["clusters"],
             "skipped": {key: text for one in parts.values() for key, text in one.get("skipped", {}).items()},
+            "cards": parts["cards"].get("chunk"),
+            **{name: one and {**one, "chunk": parts[name]["chunk"]} for name, one in shown.items()},
         }
-        cards = parts["cards"].get("chunk")
-        if cards is not None:
-            data["cards"] = ChunkName(cards)
-            data["directions"] = [
-                {**one, "kurtosis": kurtosis}
-                for one, kurtosis in zip(fit["directions"], parts["cards"]["kurtosis"], strict=True)
-            ]
-        for name in ("behaviours", "causes", "memory"):
-            facts = parts[name].get("section")
-            data[name] = None if facts is None else {**facts, "chunk": ChunkName(parts[name]["chunk"])}
-        return Section(self.kind, "States", data)
+        yield read(StatesSection, data, self.kind)
 
 
 def _fit(subject: Subject, work: Work) -> TaskResult:
     """Write directions, coordinates and clusters as `StateAnalysis.save` does. Facts: what the section says of them."""
     fitted = fit_states(
-        subject.agent, read_states(memory_source(subject).required_recording), state_options(subject.options)
+        subject.agent, read_states(memory_source(subject).required_recording), subject.options_of(StateOptions)
     )
     directions, facts = fitted.directions, fitted.facts()
     facts["recording"] = facts["recording"].rstrip("/").rpartition("/")[2]  # the same wherever it is
@@ -175,7 +251,7 @@ def _influence_through_world(source: MemorySource, fitted: FittedStates) -> Arra
     return {"influence.world": influence}
 
 
-def _cards(fitted: FittedStates, part: Part) -> tuple[Arrays, dict[str, Any]]:
+def _cards(fitted: FittedStates, part: Part) -> Written:
     arrays = _without_prefix("card", part.arrays)
     arrays["edges"] = arrays["edges"] - fitted.coordinates.mean(axis=0, dtype=np.float64)[:, None]
     for end in ("top", "middle", "bottom"):
@@ -183,7 +259,7 @@ def _cards(fitted: FittedStates, part: Part) -> tuple[Arrays, dict[str, Any]]:
     return arrays, {"kurtosis": arrays.pop("kurtosis")}
 
 
-def _behaviours(fitted: FittedStates, part: Part) -> tuple[Arrays, dict[str, Any]]:
+def _behaviours(fitted: FittedStates, part: Part) -> Written:
     arrays = _without_prefix("behaviour", part.arrays)
     if "clips" not in arrays:
         return {}, {}
@@ -193,14 +269,14 @@ def _behaviours(fitted: FittedStates, part: Part) -> tuple[Arrays, dict[str, Any
     return arrays, {"section": part.facts["behaviours"]}
 
 
-def _causes(fitted: FittedStates, part: Part) -> tuple[Arrays, dict[str, Any]]:
+def _causes(fitted: FittedStates, part: Part) -> Written:
     if not part.arrays:
         return {}, {}
     arrays = {key: array for key, array in part.arrays.items() if key != "correlation.labels"}
     return arrays, {"section": {"lags": fitted.options.lags, "clusters": part.arrays["correlation.labels"]}}
 
 
-def _memory(fitted: FittedStates, part: Part) -> tuple[Arrays, dict[str, Any]]:
+def _memory(fitted: FittedStates, part: Part) -> Written:
     arrays = _without_prefix("replay", part.arrays)
     if not arrays:
         return {}, {}
@@ -212,7 +288,7 @@ def _memory(fitted: FittedStates, part: Part) -> tuple[Arrays, dict[str, Any]]:
     return arrays, {"section": {"changes": changes}}
 
 
-_WRITERS: Mapping[str, Callable[[FittedStates, Part], tuple[Arrays, dict[str, Any]]]] = {
+_WRITERS: Mapping[str, Callable[[FittedStates, Part], Written]] = {
     "cards": _cards,
     "behaviours": _behaviours,
     "causes": _causes,
@@ -233,7 +309,7 @@ def _as_stored(array: np.ndarray) -> np.ndarray:
 
 def _fit_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     fitted, few = (random_states(sample, min(steps, count)).data for count in (MEASURED_STATES, 1))
-    fit = partial(fit_states, sample.agent, options=state_options(sample.options))
+    fit = partial(fit_states, sample.agent, options=sample.options_of(StateOptions))
     yield Piece(partial(fit, fitted), min(steps, FIT_ROWS) / len(fitted), partial(fit, few))
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Literal, cast
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import has
-from rl_clarity.agents.protocol import Tensor
+from rl_clarity.agents.protocol import Score, Tensor
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.keys import to_plain
 from rl_clarity.memory.sample import sample_states
 from rl_clarity.memory.source import FIT, FOLDER, MemorySource, direction_names, fitted_states, memory_source, places
-from rl_clarity.pages.files import path_in
-from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.pages.files import ChunkName, path_in
+from rl_clarity.pages.schema import as_dicts, read
+from rl_clarity.pages.sections import SectionData
 from rl_clarity.parsing import check_minimum
 from rl_clarity.states.data import StateData
 from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at
@@ -32,7 +32,8 @@ TASK_STRETCHES = 10
 """Windows of a task."""
 AT_ONCE = 4
 """Windows that are explained at once."""
-ENDS = ("top", "middle", "bottom")
+End = Literal["top", "middle", "bottom"]
+ENDS: tuple[End, ...] = ("top", "middle", "bottom")
 MEASURED_STEPS = 2
 """Steps of the windows that are explained to measure the time."""
 NOISE = 0.01
@@ -63,14 +64,77 @@ class StretchOptions:
         check_minimum(self, 1, "horizon", "stretch_grid", "stretch_points", "noise_copies")
 
 
-class StretchesAnalysis(Analysis):
+@dataclass(frozen=True)
+class StretchTarget:
+    """What is explained."""
+
+    id: str
+    """`value`, `action` or `direction-3`."""
+    kind: Literal["value", "action", "direction"]
+    """The value; the logit of the action that was taken less the mean of the others; a coordinate of the state before
+    the step."""
+    label: str
+    direction: int | None = None
+
+
+@dataclass(frozen=True)
+class StretchReason:
+    """Why a window was chosen."""
+
+    kind: Literal["direction", "behaviour", "episode"]
+    direction: int | None = None
+    end: End | None = None
+    behaviour: int | None = None
+
+
+@dataclass(frozen=True)
+class StretchChoice:
+    """A window of steps, whose last one is explained."""
+
+    trajectory: int
+    frame: int
+    """The step that is explained."""
+    first: int
+    """The first step of the window."""
+    targets: Sequence[str]
+    """Ids of the targets that the chunk has."""
+    why: Sequence[StretchReason]
+
+
+@dataclass(frozen=True)
+class StretchEntry(StretchChoice):
+    """A window that is explained."""
+
+    chunk: ChunkName
+
+
+@dataclass(frozen=True)
+class StretchesSection(SectionData):
+    """Short windows of episodes, whose last step is explained by the steps before it."""
+
+    kind = "stretches"
+    title = "Causes of single steps"
+    targets: Sequence[StretchTarget]
+    paths: Sequence[Literal["memory", "whole"]]
+    """`whole`, with a simulator only, less `memory` goes through the world."""
+    stretches: Sequence[StretchEntry]
+
+
+@dataclass(frozen=True)
+class WrittenChunk:
+    """The chunk of a window, by the window's number."""
+
+    number: int
+    name: str
+
+
+class StretchesAnalysis(Analysis[StretchOptions, StretchesSection]):
     """Which earlier steps caused what the agent does, by gradients through its memory and through the world."""
 
     kind = "stretches"
-    Options = StretchOptions
     needs_all = False
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: StretchOptions) -> Iterable[Task]:
         if not options.stretches or not has(subject.agent, "state_gradients"):
             return
         inputs = subject.decisive(StateOptions, StretchOptions)
@@ -80,32 +144,27 @@ class StretchesAnalysis(Analysis):
         )
         for number, part in enumerate(slices(options.stretches, TASK_STRETCHES)):
             yield self.task(
-                subject, f"{self.kind}/{number + 1}", partial(_explain, subject, part), inputs, after=(CHOICE,),
+                subject, self.task_name(number + 1), partial(_explain, subject, part), inputs, after=(CHOICE,),
                 size=100 * options.horizon * (part.stop - part.start), group=self.kind,
                 pieces=partial(_pieces, part.stop - part.start),
             )  # fmt: skip
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section | None:
+    def sections(self, subject: Subject, options: StretchOptions, results: Results) -> Iterable[StretchesSection]:
         choice = results.get(CHOICE)
         if choice is None:
-            return None
-        finished = (facts for name, facts in results.items() if name.startswith(f"{self.kind}/"))
+            return
+        finished = (facts for name, facts in results.items() if name.startswith(self.task_name("")))
         chunk_of = {one["number"]: one["name"] for facts in finished for one in facts.get("chunks", ())}
-        data = {
-            "targets": choice["targets"],
-            "paths": choice["paths"],
-            "stretches": [
-                {**one, "chunk": ChunkName(chunk_of[number])}
-                for number, one in enumerate(choice["stretches"])
-                if number in chunk_of
-            ],
-        }
-        return Section(self.kind, "Causes of single steps", data)
+        stretches = [
+            {**one, "chunk": chunk_of[number]} for number, one in enumerate(choice["stretches"]) if number in chunk_of
+        ]
+        yield read(StretchesSection, {**choice, "stretches": stretches}, self.kind)
 
 
 def _choose(subject: Subject, work: Work) -> TaskResult:
     """Choose the windows. Facts: what the section says of them, without chunks."""
-    fitted, options, source = fitted_states(subject), subject.options, memory_source(subject)
+    fitted, source = fitted_states(subject), memory_source(subject)
+    options = subject.options_of(StretchOptions)
     cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
     behaviours = work.results[f"{FOLDER}/behaviours"].get("chunk")
     clips = subject.files.read_chunk(behaviours)["clips"] if behaviours else np.zeros((0, 0, 2), np.int32)
@@ -113,33 +172,27 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
     chosen = choose_stretches(fitted, cards, clips, options.stretches, context)
     outputs = list(outputs_at(subject.agent, fitted.data, np.zeros(1, int)))
     scale = np.maximum(fitted.coordinates.std(axis=0), 1e-12)
-    stretches, used = [], set()
+    stretches: list[StretchChoice] = []
+    used: set[int] = set()
     for row, why in chosen.items():
-        trajectory, frame = places(fitted, np.array([row]))[0]
-        first = max(context, int(frame) - options.horizon + 1)
+        trajectory, frame = map(int, places(fitted, np.array([row]))[0])
+        first = max(context, frame - options.horizon + 1)
         largest = np.argsort(-np.abs(fitted.coordinates[row] / scale), kind="stable")[: options.stretch_directions]
-        directions = sorted({*map(int, largest), *(one["direction"] for one in why if one["kind"] == "direction")})
+        directions = sorted({*map(int, largest), *(one.direction for one in why if one.direction is not None)})
         used.update(directions)
-        stretches.append(
-            {
-                "trajectory": trajectory,
-                "frame": frame,
-                "first": first,
-                "targets": [*outputs, *(f"direction-{i}" for i in directions)],
-                "why": why,
-            }
-        )
+        targets = [*outputs, *(f"direction-{i}" for i in directions)]
+        stretches.append(StretchChoice(trajectory, frame, first, targets, why))
     labels = {"value": "value function", "action": "action taken"}
     names = direction_names(fitted.directions)
-    targets = [{"id": one, "kind": one, "label": labels[one]} for one in outputs]
-    targets += [{"id": f"direction-{i}", "kind": "direction", "direction": i, "label": names[i]} for i in sorted(used)]
+    explained = [{"id": one, "kind": one, "label": labels[one]} for one in outputs]
+    explained += as_dicts([StretchTarget(f"direction-{i}", "direction", names[i], i) for i in sorted(used)])
     paths = ["memory"] if source.simulator is None else ["memory", "whole"]
-    return TaskResult(to_plain({"targets": targets, "paths": paths, "stretches": stretches}))
+    return TaskResult({"targets": explained, "paths": paths, "stretches": as_dicts(stretches)})
 
 
 def choose_stretches(
     fitted: FittedStates, cards: Mapping[str, np.ndarray], clips: np.ndarray, count: int, context: int = 0
-) -> dict[int, list[dict[str, Any]]]:
+) -> dict[int, list[StretchReason]]:
     """Choose at most `count` steps, as rows of the states, and say why each was chosen.
 
     Half of them are the steps at the top, in the middle and at the bottom of each direction, a quarter examples of each
@@ -147,23 +200,23 @@ def choose_stretches(
     the first `context` ones that a simulation starts from, are left out.
     """
     starts, time = fitted.data.starts, fitted.data.time
-    examples: list[tuple[int, dict[str, Any]]] = []
+    examples: list[tuple[int, StretchReason]] = []
     for example in range(cards["top"].shape[1]):
         for direction in range(len(cards["top"])):
             for end in ENDS:
                 trajectory, frame = cards[end][direction, example]
                 if trajectory >= 0:
-                    reason = {"kind": "direction", "direction": direction, "end": end}
+                    reason = StretchReason("direction", direction=direction, end=end)
                     examples.append((int(starts[trajectory] + frame), reason))
     of_behaviours = [
-        (int(starts[trajectory] + frame), {"kind": "behaviour", "behaviour": behaviour})
+        (int(starts[trajectory] + frame), StretchReason("behaviour", behaviour=behaviour))
         for example in range(clips.shape[1])
         for behaviour, (trajectory, frame) in enumerate(clips[:, example])
         if trajectory >= 0
     ]
-    chosen: dict[int, list[dict[str, Any]]] = {}
+    chosen: dict[int, list[StretchReason]] = {}
 
-    def take(candidates: Sequence[tuple[int, dict[str, Any]]], most: int) -> None:
+    def take(candidates: Sequence[tuple[int, StretchReason]], most: int) -> None:
         for row, reason in candidates:
             if row in chosen:
                 chosen[row].append(reason)
@@ -173,7 +226,7 @@ def choose_stretches(
     take(examples, count // 2)
     take(of_behaviours, len(chosen) + count // 4)
     others = np.setdiff1d(np.flatnonzero(time > context), list(chosen))
-    take([(int(row), {"kind": "episode"}) for row in others[_spread(len(others), count - len(chosen))]], count)
+    take([(int(row), StretchReason("episode")) for row in others[_spread(len(others), count - len(chosen))]], count)
     return chosen
 
 
@@ -183,51 +236,52 @@ def _spread(count: int, most: int) -> np.ndarray:
 
 def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
     """Write the chunks of some of the windows."""
-    stretches = list(enumerate(work.results[CHOICE]["stretches"]))[part]
+    chosen = [read(StretchChoice, one, CHOICE) for one in work.results[CHOICE]["stretches"]]
+    stretches = list(enumerate(chosen))[part]
     fitted = fitted_states(subject)
     baseline = mean_frame(fitted.data)
-    groups: dict[tuple[int, int], list[tuple[int, Mapping[str, Any]]]] = {}
+    groups: dict[tuple[int, int], list[tuple[int, StretchChoice]]] = {}
     for number, one in stretches:  # those of a shape are computed together
-        groups.setdefault((one["frame"] - one["first"] + 1, len(one["targets"])), []).append((number, one))
-    chunks: list[dict[str, Any]] = []
+        groups.setdefault((one.frame - one.first + 1, len(one.targets)), []).append((number, one))
+    chunks: list[WrittenChunk] = []
     done = 0
     for (steps, _), members in sorted(groups.items()):
         for few in slices(len(members), AT_ONCE):
             chunks += _write_chunks(subject, fitted, members[few], steps, baseline)
             done += len(members[few])
             work.report(done / len(stretches))
-    return TaskResult({"chunks": chunks}, [one["name"] for one in chunks])
+    return TaskResult({"chunks": chunks}, [one.name for one in chunks])
 
 
 def _write_chunks(
     subject: Subject,
     fitted: FittedStates,
-    stretches: Sequence[tuple[int, Mapping[str, Any]]],
+    stretches: Sequence[tuple[int, StretchChoice]],
     steps: int,
     baseline: np.ndarray,
-) -> list[dict[str, Any]]:
-    """Write the chunks of numbered windows of the same number of steps and targets; return numbers and names."""
+) -> list[WrittenChunk]:
+    """Write the chunks of numbered windows of the same number of steps and targets."""
     paths = stretch_gradients(subject, fitted, [one for _, one in stretches], steps, baseline)
     chunks = []
     for i, (number, one) in enumerate(stretches):
         name = path_in("stretches", f"{number + 1}.js")
         arrays: dict[str, np.ndarray] = {}
         for path, (frames, states) in paths.items():
-            row, grid = _row(fitted, one), subject.options.stretch_grid
+            row, grid = _row(fitted, one), subject.options_of(StretchOptions).stretch_grid
             arrays |= stretch_arrays(fitted, path, row, frames[:, i], states[:, i], baseline, grid)
         subject.files.write_chunk(name, arrays)
-        chunks.append({"number": number, "name": name})
+        chunks.append(WrittenChunk(number, name))
     return chunks
 
 
 def stretch_gradients(
-    subject: Subject, fitted: FittedStates, stretches: Sequence[Mapping[str, Any]], steps: int, baseline: np.ndarray
+    subject: Subject, fitted: FittedStates, stretches: Sequence[StretchChoice], steps: int, baseline: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Gradients of the targets of windows of the same number of steps and targets, by path.
 
     With respect to frames (G, B, n, height, width, channels) from 0 to 1, and states (G, B, n, H).
     """
-    source, data, options = memory_source(subject), fitted.data, subject.options
+    source, data, options = memory_source(subject), fitted.data, subject.options_of(StretchOptions)
     rows = np.array([_row(fitted, one) for one in stretches])
     outputs = outputs_at(subject.agent, data, rows)
     numbers = np.array([_directions(one) for one in stretches], int).reshape(len(rows), -1)
@@ -250,7 +304,7 @@ def _simulated(
     source: MemorySource,
     data: StateData,
     rows: np.ndarray,
-    outputs: Mapping[str, Any],
+    outputs: Mapping[str, Score],
     weights: np.ndarray,
     steps: int,
     copies: int,
@@ -263,7 +317,8 @@ def _simulated(
     simulator, context = source.required_simulator, source.context
 
     def action(simulation: Simulation, at: int) -> Tensor:
-        of_actions = np.stack([outputs["action"][i] for i in range(len(outputs["action"]))], axis=1)
+        by_action = cast(Mapping[int, np.ndarray], outputs["action"])
+        of_actions = np.stack([by_action[i] for i in range(len(by_action))], axis=1)
         return tf.reduce_sum(simulation.steps[at].heads[0] * of_actions.astype(np.float32), 1)
 
     def direction(number: int, simulation: Simulation, at: int) -> Tensor:
@@ -283,13 +338,13 @@ def _simulated(
     return saliency.frames, np.concatenate(states, axis=-1)
 
 
-def _row(fitted: FittedStates, stretch: Mapping[str, Any]) -> int:
-    return int(fitted.data.starts[stretch["trajectory"]]) + int(stretch["frame"])
+def _row(fitted: FittedStates, stretch: StretchChoice) -> int:
+    return int(fitted.data.starts[stretch.trajectory]) + stretch.frame
 
 
-def _directions(stretch: Mapping[str, Any]) -> list[int]:
+def _directions(stretch: StretchChoice) -> list[int]:
     kind = "direction-"
-    return [int(one.removeprefix(kind)) for one in stretch["targets"] if one.startswith(kind)]
+    return [int(one.removeprefix(kind)) for one in stretch.targets if one.startswith(kind)]
 
 
 def stretch_arrays(
@@ -325,14 +380,11 @@ def _cells(maps: np.ndarray, grid: int) -> np.ndarray:
 
 def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:
     """A batch of short windows; `count` are those of a task."""
-    fitted, options = sample_states(sample), sample.options
+    fitted, options = sample_states(sample), sample.options_of(StretchOptions)
     steps, together = min(options.horizon, MEASURED_STEPS), min(count, AT_ONCE)
     directions = range(min(options.stretch_directions + 1, len(fitted.directions)))  # one that it is chosen for
     targets = [*outputs_at(sample.agent, fitted.data, np.zeros(1, int)), *(f"direction-{i}" for i in directions)]
     first = memory_source(sample).context
-    windows = [
-        (i, {"trajectory": 0, "frame": first + steps + i, "first": first + 1 + i, "targets": targets})
-        for i in range(together)
-    ]
+    windows = [(i, StretchChoice(0, first + steps + i, first + 1 + i, targets, ())) for i in range(together)]
     explain = partial(_write_chunks, sample, fitted, windows, steps, mean_frame(fitted.data))
     yield Piece(explain, count / together * options.horizon / steps, explain)

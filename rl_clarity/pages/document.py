@@ -21,15 +21,8 @@ from rl_clarity.jobs.directory import Checksum, Directory
 from rl_clarity.jobs.store import DIRECTORY, UNREADABLE
 from rl_clarity.keys import as_json
 from rl_clarity.pages.chunks import parse_script
-from rl_clarity.pages.manifest import (
-    FORMAT,
-    VERSION,
-    ChunkName,
-    ImageName,
-    Manifest,
-    file_names,
-    without_extra_images,
-)
+from rl_clarity.pages.files import ChunkName, ImageName
+from rl_clarity.pages.manifest import FORMAT, VERSION, Manifest, file_names, without_extra_images
 from rl_clarity.resources import svelte_source_directory
 from svelte3.props import to_json
 

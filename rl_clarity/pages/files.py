@@ -1,4 +1,7 @@
-"""Files of a page: their names, and how analyses write them."""
+"""Files of a page: their names, and how analyses write them.
+
+Names of files are marked by their types, so that a page's files are known without knowing its sections.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,18 @@ from rl_clarity.pages.images import encode_png
 
 SEGMENT = 64
 """Steps of a trajectory whose frames or values are stored in one chunk."""
+
+
+class ChunkName(str):
+    """Name of a chunk file."""
+
+
+class ImageName(str):
+    """Name of an image file that the page shows."""
+
+
+class ExtraImageName(ImageName):
+    """Name of an image file that the page does not show; a single-file page leaves it out."""
 
 
 @dataclass(frozen=True)

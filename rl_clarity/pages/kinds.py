@@ -27,7 +27,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
         ),
         "training": PageKind(("trajectories", "saliency"), ("training",), "{env_name}: training of {network}"),
         "check": PageKind(
-            ("trajectories", "checks", "check_maps", "check_deletion", "check_insertion"),
+            ("trajectories", "checks"),
             title="{env_name}, {network}: checks of saliency maps",
         ),
         "memory": PageKind(

@@ -1,7 +1,4 @@
-"""The manifest of a page, as docs/page-format.md describes it: agents, recordings, and one section per analysis.
-
-Names of files are marked by their types, so that a page's files are known without knowing its sections.
-"""
+"""The manifest of a page, as docs/page-format.md describes it: agents, recordings, and the sections of its analyses."""
 
 from __future__ import annotations
 
@@ -15,27 +12,15 @@ from typing import Any, Literal
 from rl_clarity.agents.protocol import FrameRegion
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.keys import to_plain
+from rl_clarity.pages.files import ChunkName, ExtraImageName, ImageName
+from rl_clarity.pages.schema import as_dicts
+from rl_clarity.pages.sections import Section
 from rl_clarity.parsing import check_minimum, check_option, unknown_option
 
 FORMAT, VERSION = "rl-clarity-page", 2
 GRAPHS = ("v", "action", "action_group", "advantage")
 _LENGTH = re.compile(r"\d*\.?\d+(em|rem|px|%|vw|vh|ch)")
 _COLOR_CODE = re.compile(r"#([0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})|[a-z]+\([-0-9a-z.,%/ ]+\)")
-
-GenericPanel = Literal["lines", "maps", "images", "table", "bars", "scatter"]
-"""Panels that draw a section of any analysis; docs/page-format.md describes the data of each."""
-
-
-class ChunkName(str):
-    """Name of a chunk file."""
-
-
-class ImageName(str):
-    """Name of an image file that the page shows."""
-
-
-class ExtraImageName(ImageName):
-    """Name of an image file that the page does not show; a single-file page leaves it out."""
 
 
 @dataclass(frozen=True)
@@ -95,27 +80,6 @@ class RecordingInfo:
 
 
 @dataclass(frozen=True)
-class Section:
-    """What an analysis shows on the page."""
-
-    kind: str
-    title: str
-    data: Any
-    """Mappings, sequences and dataclasses of JSON values and file names."""
-    version: int = 1
-    panel: GenericPanel | None = None
-    """The generic panel that draws the data, where the page has no panel of the section's kind."""
-    module: str | None = None
-    """JavaScript source of a panel for this kind; it calls `rlClarity.panel(kind, mount)`."""
-    notes: Sequence[Mapping[str, str]] = ()
-    """`title` and `text` of paragraphs that explain the method."""
-    agent: str = "agent-1"
-    recording: str = "recording-1"
-    folder: str = ""
-    """Directory of all its files, which their names in `data` do not contain."""
-
-
-@dataclass(frozen=True)
 class ProvenanceGroup:
     """Facts about what made the page, without times, paths or user names: the same run makes the same page."""
 
@@ -140,16 +104,9 @@ class Manifest:
     version: int = field(default=VERSION, init=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The manifest as dicts and lists, without fields that are None or empty modules."""
-        manifest: dict[str, Any] = _as_dicts(self)
-        for section in manifest["sections"]:
-            section.pop("module", None)
-            folder = section.pop("folder")
-            if folder:
-                section["data"] = _in_folder(section["data"], folder)
-            if not section["notes"]:
-                del section["notes"]
-        return manifest
+        """The manifest as dicts and lists, without fields that are None."""
+        manifest: dict[str, Any] = as_dicts(dataclasses.replace(self, sections=()))
+        return manifest | {"sections": [section.to_dict() for section in self.sections]}
 
 
 @dataclass(frozen=True)
@@ -238,15 +195,6 @@ def file_names(value: Any, kind: type = str) -> Iterator[str]:
             yield from file_names(item, kind)
 
 
-def _in_folder(value: Any, folder: str) -> Any:
-    """Dicts and lists with the names of files in a folder."""
-    if isinstance(value, ChunkName | ImageName):
-        return type(value)(f"{folder}/{value}")
-    if isinstance(value, Mapping):
-        return {key: _in_folder(item, folder) for key, item in value.items()}
-    return [_in_folder(item, folder) for item in value] if isinstance(value, list) else value
-
-
 def without_extra_images(value: Any) -> Any:
     """The manifest without the images that the page does not show, and without the mappings that held them."""
     if isinstance(value, Mapping):
@@ -279,15 +227,3 @@ def _is_color(text: str) -> bool:
     from PIL import ImageColor  # knows the names of CSS
 
     return text.lower() in ImageColor.colormap or _COLOR_CODE.fullmatch(text) is not None
-
-
-def _as_dicts(value: Any) -> Any:
-    """Dicts and lists; file names keep their types."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((one.name, getattr(value, one.name)) for one in dataclasses.fields(value))
-        return {name: _as_dicts(item) for name, item in sorted(pairs) if item is not None}
-    if isinstance(value, Mapping):
-        return {str(key): _as_dicts(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_dicts(item) for item in value]
-    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,7 @@ def intervene(
     names += [f"cluster {label}" if label >= 0 else "no cluster" for label in clusters]
     rows = []
     for i, name in enumerate(names):
-        numbers = compared[i]
+        numbers = asdict(compared[i])
         numbers["edited"] = numbers.pop("ablated")
         rows.append({"measure": name, **numbers, "effect": float(numbers["difference"] / max(spread[i], 1e-12))})
     return Intervention(rows, np.stack([before[:, 0], after[:, 0]], axis=1), agents, played, max_steps)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rl_clarity.parsing import check_minimum, check_option
 from rl_clarity.reduction.directions import METHODS
+from rl_clarity.reduction.embedding import Method
 from rl_clarity.states.clusters import METHODS as CLUSTERINGS
 
 
@@ -25,7 +26,7 @@ class StateOptions:
     """Number of clusters, and of behaviours."""
     lags: tuple[int, ...] = (1, 2, 4, 8)
     """Steps between an earlier and a later coordinate, for correlation and influence."""
-    maps: tuple[str, ...] = ("pca", "tsne")
+    maps: tuple[Method, ...] = ("pca", "tsne")
     """Methods of maps: `pca`, `tsne`, `umap`."""
     map_dimensions: int = 2
     """Dimensions of maps: 2 or 3."""

@@ -149,7 +149,7 @@ def _maps(fitted: FittedStates) -> Part:
     for method in options.maps:
         arrays[f"map.{method}"] = embed(
             fitted.points[rows],
-            method,  # type: ignore[arg-type]
+            method,
             perplexity=map_perplexity(len(rows)),
             seed=options.seed,
             dimensions=options.map_dimensions,

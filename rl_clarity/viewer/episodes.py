@@ -11,8 +11,8 @@ import numpy as np
 
 from rl_clarity.analyses.analysis import describe_actions, describe_groups
 from rl_clarity.analyses.trajectories import (
-    FILM_COLUMNS,
     SCRUB_STEPS,
+    TrajectoryEntry,
     TrajectoryPageOptions,
     compute_series,
     episode_entries,
@@ -21,9 +21,9 @@ from rl_clarity.analyses.trajectories import (
     series_arrays,
 )
 from rl_clarity.errors import SamplesError
-from rl_clarity.pages.files import SEGMENT, segments
+from rl_clarity.pages.files import ChunkName, ImageName, segments
 from rl_clarity.pages.images import film_strips, frames_side_by_side, newest_frames
-from rl_clarity.pages.manifest import AgentInfo, ChunkName, ImageName, ObservationInfo
+from rl_clarity.pages.manifest import AgentInfo, ObservationInfo
 from rl_clarity.recordings.advantages import compute_advantages
 from rl_clarity.recordings.conversion import recorded_episode
 from rl_clarity.recordings.episode import Episode
@@ -84,17 +84,6 @@ def is_image(array: Any) -> bool:
     return bool(array.ndim == 4 and array.dtype == np.uint8 and 0 not in array.shape[1:])
 
 
-def section_facts(observation: ObservationInfo) -> dict[str, Any]:
-    """What a section `trajectories` says of all its trajectories."""
-    sample = np.zeros((1, max(1, observation.frame_height), max(1, observation.frame_width), 1), np.uint8)
-    height, width, _ = film_strips(sample, SCRUB_RANGE).shape
-    return {
-        "segment": SEGMENT,
-        "scrub": {"steps": SCRUB_STEPS, "height": height, "step_width": width},
-        "film": {"columns": FILM_COLUMNS},
-    }
-
-
 @dataclass(frozen=True)
 class EpisodeNames:
     """Names of the files of an episode, in a folder. They say how many steps a file has: of an episode that is still
@@ -136,18 +125,17 @@ class ShownEpisode:
     def _played(self) -> Trajectories:
         return recorded_episode(self._recording, self._episode)
 
-    def entry(self, folder: str) -> dict[str, Any]:
+    def entry(self, folder: str) -> TrajectoryEntry:
         """The trajectory's entry, whose files are in `folder`."""
         names = EpisodeNames(folder, len(self._episode), self._episode.end == GOING)
         shown = is_image(self._images)
-        return {
-            "steps": names.steps,
-            "series": ChunkName(names.series),
-            "scrub": [ImageName(name) for name in names.film_strips] if shown else [],
-            "frames": [ChunkName(name) for name in names.frames] if shown else [],
-            "images": [],
-            "episodes": episode_entries(self._played, 0),
-        }
+        return TrajectoryEntry(
+            names.steps,
+            ChunkName(names.series),
+            [ImageName(name) for name in names.film_strips] if shown else [],
+            [ChunkName(name) for name in names.frames] if shown else [],
+            episodes=episode_entries(self._played, 0),
+        )
 
     def series(self) -> dict[str, np.ndarray | bytes]:
         """The arrays of the series: also `info.NAME`, and the parts of actions that are not discrete."""

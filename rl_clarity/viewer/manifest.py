@@ -6,9 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rl_clarity.pages.manifest import Manifest, ProvenanceGroup, RecordingInfo, Section, ViewOptions
+from rl_clarity.analyses.trajectories import (
+    NO_BOOKMARKS,
+    SHEETS,
+    Bookmarks,
+    FrameSheets,
+    Scrub,
+    TrajectoriesSection,
+    TrajectoryEntry,
+    scrub_images,
+)
+from rl_clarity.pages.files import SEGMENT
+from rl_clarity.pages.manifest import Manifest, ProvenanceGroup, RecordingInfo, ViewOptions
+from rl_clarity.pages.sections import Section, SectionData
 from rl_clarity.recordings.layout import GOING
-from rl_clarity.viewer.episodes import section_facts
+from rl_clarity.viewer.episodes import SCRUB_RANGE
 from rl_clarity.viewer.runs import Snapshot
 
 KIND = "recordings"
@@ -18,16 +30,104 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class ListedRun:
+    """A run of a page of recordings."""
+
+    recording: str
+    """Id of its recording."""
+    name: str
+    error: str | None
+    """Why the recording cannot be read."""
+
+
+@dataclass(frozen=True)
+class EpisodeRow:
+    """A recorded episode."""
+
+    run: int
+    """Index in `runs`."""
+    trajectory: int
+    """Index in the section `trajectories` of that run."""
+    episode: int
+    """Its number in training."""
+    step: int | None
+    """The training step at which it began."""
+    return_: float | None
+    """Undiscounted return; null if unknown."""
+    length: int
+    """Steps."""
+    time: float | None
+    """When it began, in seconds since 1970."""
+    end: str
+    """`done`, `time limit`, `stopped`, or `live` while it is still going."""
+    explained: bool
+    """Whether it has saliency maps."""
+    error: str | None
+    """Why it is damaged."""
+
+
+@dataclass(frozen=True)
+class EpisodesSection(SectionData):
+    """A table of recorded episodes."""
+
+    kind = "episodes"
+    title = "Episodes"
+    live: bool
+    """Whether a server keeps the page up to date."""
+    runs: Sequence[ListedRun]
+    episodes: Sequence[EpisodeRow]
+    logdir: str | None = None
+    """Log directory, as the user named it; absent from static pages."""
+
+
+@dataclass(frozen=True)
+class ListedTrajectory:
+    """A trajectory on a page of a server."""
+
+    steps: int
+    """0 for an episode without steps, one that is damaged, and one that the recorder has removed."""
+    entry: str | None = None
+    """Address of its entry; absent where there are no steps."""
+
+
+@dataclass(frozen=True)
+class ListedTrajectoriesSection(SectionData):
+    """The trajectories of a run, on a page of a server, which reads their entries when they are shown."""
+
+    kind = "trajectories"
+    title = "Trajectories"
+    segment: int
+    scrub: Scrub
+    film: FrameSheets
+    trajectories: Sequence[ListedTrajectory]
+    """Indices are those of the episodes in the recording."""
+    bookmarks: Bookmarks = NO_BOOKMARKS
+
+
+@dataclass(frozen=True)
 class ShownRun:
     """A run, and the episodes of it that a page shows."""
 
     run: Snapshot
-    episodes: Sequence[Row]
-    """As `describe_episode` returns them."""
-    trajectories: Sequence[Row]
-    """Entries of the section `trajectories`."""
-    sections: Sequence[Section] = ()
+    episodes: Sequence[EpisodeRow]
+    trajectories: TrajectoriesSection | ListedTrajectoriesSection
+    sections: Sequence[SectionData] = ()
     """Its sections `saliency` and `state_map`."""
+
+
+def trajectories_section(run: Snapshot, entries: Sequence[TrajectoryEntry]) -> TrajectoriesSection:
+    """The section `trajectories` of a run."""
+    return TrajectoriesSection(SEGMENT, _scrub(run), SHEETS, entries)
+
+
+def listed_trajectories_section(run: Snapshot, entries: Sequence[ListedTrajectory]) -> ListedTrajectoriesSection:
+    """The section `trajectories` of a run on a page of a server."""
+    return ListedTrajectoriesSection(SEGMENT, _scrub(run), SHEETS, entries)
+
+
+def _scrub(run: Snapshot) -> Scrub:
+    observation = run.agent.observation
+    return scrub_images((max(1, observation.frame_height), max(1, observation.frame_width)), SCRUB_RANGE)
 
 
 def describe_page(
@@ -42,23 +142,14 @@ def describe_page(
     """The manifest of a page that shows runs; with `logdir`, of one that a server keeps up to date."""
     sections = []
     for one in runs:
-        ids: Any = {"agent": f"agent-{one.run.number}", "recording": f"recording-{one.run.number}"}
-        data = {
-            **section_facts(one.run.agent.observation),
-            "trajectories": one.trajectories,
-            "bookmarks": {"high": [], "low": []},
-        }
-        sections.append(Section("trajectories", "Trajectories", data, **ids))
-        sections += [replace(section, **ids) for section in one.sections]
-    listing: dict[str, Any] = {
-        "live": logdir is not None,
-        "runs": [
-            {"recording": f"recording-{one.run.number}", "name": one.run.name, "error": one.run.error} for one in runs
-        ],
-        "episodes": [{"run": number, **row} for number, one in enumerate(runs) for row in one.episodes],
-    }
-    if logdir is not None:
-        listing["logdir"] = logdir
+        agent, recording = f"agent-{one.run.number}", f"recording-{one.run.number}"
+        sections += [Section(data, agent=agent, recording=recording) for data in (one.trajectories, *one.sections)]
+    listing = EpisodesSection(
+        live=logdir is not None,
+        runs=[ListedRun(f"recording-{one.run.number}", one.run.name, one.run.error) for one in runs],
+        episodes=[replace(row, run=number) for number, one in enumerate(runs) for row in one.episodes],
+        logdir=logdir,
+    )
     return Manifest(
         id=id,
         kind=KIND,
@@ -68,26 +159,27 @@ def describe_page(
             RecordingInfo(_env_name(one.run), f"agent-{one.run.number}", f"recording-{one.run.number}", one.run.name)
             for one in runs
         ],
-        sections=[Section("episodes", "Episodes", listing), *sections],
+        sections=[Section(listing), *sections],
         view=ViewOptions().view(),
         numpy_precision=numpy_precision,
         provenance=provenance,
     )
 
 
-def describe_episode(row: Row, trajectory: int, *, explained: bool, problem: str | None = None) -> Row:
-    """What the section `episodes` says of an episode, beside its run."""
-    return {
-        "trajectory": trajectory,
-        "episode": row["number"],
-        "step": row["training_step"],
-        "return": row["return"],
-        "length": row["steps"],
-        "time": row["start_time"],
-        "end": LIVE if row["end"] == GOING else row["end"],
-        "explained": explained,
-        "error": problem,
-    }
+def describe_episode(row: Row, trajectory: int, *, explained: bool, problem: str | None = None) -> EpisodeRow:
+    """What the section `episodes` says of an episode of the first run."""
+    return EpisodeRow(
+        run=0,
+        trajectory=trajectory,
+        episode=row["number"],
+        step=row["training_step"],
+        return_=row["return"],
+        length=row["steps"],
+        time=row["start_time"],
+        end=LIVE if row["end"] == GOING else row["end"],
+        explained=explained,
+        error=problem,
+    )
 
 
 def _env_name(run: Snapshot) -> str:

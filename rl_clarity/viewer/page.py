@@ -12,15 +12,26 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from rl_clarity.analyses.saliency import SaliencySection
+from rl_clarity.analyses.state_map import StateMapSection
 from rl_clarity.analyses.trajectories import SCRUB_STEPS
 from rl_clarity.errors import SamplesError
 from rl_clarity.keys import as_json, cache_key, to_plain
 from rl_clarity.pages.chunks import encode_chunk, parse_script
-from rl_clarity.pages.files import SEGMENT
+from rl_clarity.pages.files import SEGMENT, ChunkName
 from rl_clarity.pages.images import encode_png
-from rl_clarity.pages.manifest import ChunkName, Section
+from rl_clarity.pages.schema import as_dicts, read
+from rl_clarity.pages.sections import SectionData
 from rl_clarity.viewer.episodes import ShownEpisode
-from rl_clarity.viewer.manifest import KIND, Row, ShownRun, describe_episode, describe_page
+from rl_clarity.viewer.manifest import (
+    KIND,
+    EpisodeRow,
+    ListedTrajectory,
+    ShownRun,
+    describe_episode,
+    describe_page,
+    listed_trajectories_section,
+)
 from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot, is_inside
 
 MANIFEST = "manifest.json"
@@ -112,22 +123,22 @@ class RecordingsPage:
 
 def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
     """All episodes of a run, whose trajectories have the same indices as in the recording."""
-    episodes: list[Row] = []
-    trajectories: list[Row] = []
+    episodes: list[EpisodeRow] = []
+    trajectories: list[ListedTrajectory] = []
     for row, listed in run.rows:
         index = row["episode"]
         problem = listed or problems.get((run.key, index))
         explained = run.explanations is not None and index in run.explanations.episodes
         episodes.append(describe_episode(row, index, explained=explained, problem=problem))
-        trajectories += [{"steps": 0}] * (index - len(trajectories))  # of episodes that were removed
+        trajectories += [ListedTrajectory(0)] * (index - len(trajectories))  # of episodes that were removed
         known = problem is None and row["steps"] > 0
-        trajectories.append({"steps": row["steps"], "entry": _entry_name(run, row)} if known else {"steps": 0})
-    return ShownRun(run, episodes, trajectories, _explained_sections(run))
+        trajectories.append(ListedTrajectory(row["steps"], _entry_name(run, row)) if known else ListedTrajectory(0))
+    return ShownRun(run, episodes, listed_trajectories_section(run, trajectories), _explained_sections(run))
 
 
-def _explained_sections(run: Snapshot) -> list[Section]:
+def _explained_sections(run: Snapshot) -> list[SectionData]:
     """Sections `saliency`, whose maps are in the entries of episodes, and `state_map`."""
-    explanations, sections = run.explanations, []
+    explanations, sections = run.explanations, list[SectionData]()
     if explanations is None:
         return []
     if explanations.saliency:
@@ -137,10 +148,10 @@ def _explained_sections(run: Snapshot) -> list[Section]:
         ]
         agreement = str(explanations.agreement(explanations.episodes))
         data = {"every": min(explanations.every.values()), "methods": methods, "agreement": agreement}
-        sections.append(Section("saliency", "Saliency", data))
+        sections.append(read(SaliencySection, data, "saliency"))
     if explanations.state_map is not None:
         maps = [{**one, "chunk": _explained_name(run, one["chunk"])} for one in explanations.state_map["maps"]]
-        sections.append(Section("state_map", "State map", {**explanations.state_map, "maps": maps}))
+        sections.append(read(StateMapSection, {**explanations.state_map, "maps": maps}, "state_map"))
     return sections
 
 
@@ -178,7 +189,7 @@ def _read_episode(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Ma
     assert recording is not None
     if match["entry"]:
         shown = ShownEpisode(recording, recording.episode(index), run.agent)
-        entry = {"trajectory": shown.entry(f"{run.key}/{index}"), "saliency": _saliency(run, index)}
+        entry = {"trajectory": as_dicts(shown.entry(f"{run.key}/{index}")), "saliency": _saliency(run, index)}
         data = as_json({key: value for key, value in entry.items() if value is not None})
         return content(data.encode(), JSON, fixed=name == _entry_name(run, row))
     if match["series"]:

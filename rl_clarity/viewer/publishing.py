@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from rl_clarity.analyses.saliency import SaliencySection
+from rl_clarity.analyses.state_map import StateMapSection
 from rl_clarity.analyses.trajectories import SCRUB_STEPS
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.explaining.files import Explanations
@@ -17,14 +19,16 @@ from rl_clarity.jobs.job import open_job, team
 from rl_clarity.jobs.tasks import Task, TaskResult, Work
 from rl_clarity.keys import package_versions
 from rl_clarity.pages.chunks import decode_chunk, parse_script
-from rl_clarity.pages.files import SEGMENT, PageFiles, segments
-from rl_clarity.pages.manifest import ChunkName, Section, provenance_group
+from rl_clarity.pages.files import SEGMENT, ChunkName, PageFiles, segments
+from rl_clarity.pages.manifest import provenance_group
 from rl_clarity.pages.output import OutputOptions, open_output
 from rl_clarity.pages.results import Page
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.sections import SectionData
 from rl_clarity.parsing import parse, path_text
 from rl_clarity.recordings.layout import GOING
 from rl_clarity.viewer.episodes import ShownEpisode
-from rl_clarity.viewer.manifest import KIND, ShownRun, describe_episode, describe_page
+from rl_clarity.viewer.manifest import KIND, ShownRun, describe_episode, describe_page, trajectories_section
 from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot
 
 NEWEST = 8
@@ -90,30 +94,33 @@ class _ChosenRun:
         return ShownRun(
             self.run,
             [
-                {
-                    **describe_episode(row, i, explained=bool(self.saliency(row["episode"]))),
+                replace(
+                    describe_episode(row, i, explained=bool(self.saliency(row["episode"]))),
                     # whole seconds: pages round floats to fewer digits than a time has
-                    "time": None if row["start_time"] is None else int(row["start_time"]),
-                }
+                    time=None if row["start_time"] is None else int(row["start_time"]),
+                )
                 for i, row in enumerate(self.rows)
             ],
-            [self.shown(row["episode"]).entry(self.folder(row["episode"])) for row in self.rows],
+            trajectories_section(
+                self.run,
+                [self.shown(row["episode"]).entry(self.folder(row["episode"])) for row in self.rows],
+            ),
             self._sections(),
         )
 
     def _write_episode(self, files: PageFiles, index: int, work: Work) -> TaskResult:
         shown = self.shown(index)
         entry = shown.entry(self.folder(index))
-        files.write_chunk(entry["series"], shown.series())
-        for name, part in zip(entry["frames"], segments(entry["steps"], SEGMENT), strict=False):
+        files.write_chunk(entry.series, shown.series())
+        for name, part in zip(entry.frames, segments(entry.steps, SEGMENT), strict=False):
             files.write_chunk(name, shown.frames(slice(part.start, part.stop)))
-            work.report(part.stop / entry["steps"])
-        for name, part in zip(entry["scrub"], segments(entry["steps"], SCRUB_STEPS), strict=False):
-            files.write_image(name, shown.film_strip(slice(part.start, part.stop)))
+            work.report(part.stop / entry.steps)
+        for image, part in zip(entry.scrub, segments(entry.steps, SCRUB_STEPS), strict=False):
+            files.write_image(image, shown.film_strip(slice(part.start, part.stop)))
         maps = [name for one in self.saliency(index).values() for name in one["maps"]]
         for name in maps:
             files.write_chunk(self._explained(name), self._read(name))
-        written = [entry["series"], *entry["frames"], *entry["scrub"], *map(self._explained, maps)]
+        written = [entry.series, *entry.frames, *entry.scrub, *map(self._explained, maps)]
         return TaskResult(files=written)
 
     def _write_maps(self, files: PageFiles, work: Work) -> TaskResult:
@@ -131,8 +138,8 @@ class _ChosenRun:
             files.write_chunk(self._explained(name), {**arrays, "trajectory": positions.astype(np.int32)})
         return TaskResult(files=[*map(self._explained, names)])
 
-    def _sections(self) -> list[Section]:
-        explanations, sections = self.explanations, []
+    def _sections(self) -> list[SectionData]:
+        explanations, sections = self.explanations, list[SectionData]()
         if explanations is None:
             return []
         if explanations.saliency:
@@ -145,10 +152,10 @@ class _ChosenRun:
                 methods.append({**method, "maps": names, "scales": scales})
             agreement = str(explanations.agreement(row["episode"] for row in self.rows))
             data = {"every": min(explanations.every.values()), "methods": methods, "agreement": agreement}
-            sections.append(Section("saliency", "Saliency", data))
+            sections.append(read(SaliencySection, data, "saliency"))
         if explanations.state_map is not None:
             entries = [{**one, "chunk": self._explained(one["chunk"])} for one in explanations.state_map["maps"]]
-            sections.append(Section("state_map", "State map", {**explanations.state_map, "maps": entries}))
+            sections.append(read(StateMapSection, {**explanations.state_map, "maps": entries}, "state_map"))
         return sections
 
     def _explained(self, name: str) -> ChunkName:

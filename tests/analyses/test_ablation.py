@@ -71,9 +71,9 @@ def test_summary_over_frames() -> None:
     attribution = RNG.normal(size=(50, 3))
     changes = np.column_stack([-2 * attribution[:, 0], attribution[:, 1], np.zeros(50)])
     summary = summarize(changes, attribution)
-    np.testing.assert_allclose(summary["correlation"], [1, -1, 0], atol=1e-12)
-    np.testing.assert_allclose(summary["mean"], changes.mean(axis=0))
-    np.testing.assert_allclose(summary["mean_abs"], np.abs(changes).mean(axis=0))
+    np.testing.assert_allclose(summary.correlation, [1, -1, 0], atol=1e-12)
+    np.testing.assert_allclose(summary.mean, changes.mean(axis=0))
+    np.testing.assert_allclose(summary.mean_abs, np.abs(changes).mean(axis=0))
 
 
 def generate(folder: Path, **options: Any) -> Any:
@@ -102,7 +102,7 @@ def test_a_page_has_the_changes_on_every_fourth_frame(tmp_path: Path) -> None:
     changes = np.concatenate([results.chunk(name)["change.value"] for name in entry["trajectories"]])
     totals = [results.totals("2a", t)["value"].totals[::4, :2].sum(axis=-1) for t in range(2)]
     summary = summarize(changes, np.concatenate(totals))
-    for name, values in summary.items():
+    for name, values in vars(summary).items():
         np.testing.assert_allclose(entry["outputs"]["value"][name], values, rtol=1e-4, atol=1e-6)
     assert list(entry["outputs"]) == results.outputs
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from rl_clarity.analyses.attribution.integrated_gradients import Attribution
 from rl_clarity.analyses.feature_fit import LayerFeatures, divide_observations, fit_reduction
 from rl_clarity.errors import OptionError
 from rl_clarity.options import ORIGINAL, InterfaceOptions
-from rl_clarity.parsing import parse
+from rl_clarity.parsing import parse, select_options
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.threads import in_threads
 
@@ -72,7 +73,7 @@ def test_as_few_features_as_cover_enough(rng: np.random.Generator, share: float,
     options = InterfaceOptions(nmf_features="auto", nmf_coverage=share)
     if share == 1:
         values = values + rng.normal(0, 0.5, values.shape).astype(np.float32)
-    assert len(fit_reduction(values, options, 6, values).components) == features
+    assert len(fit_reduction(values, options, 6, values, seed=0).components) == features
 
 
 def test_activations_count_on_both_sides_as_much_as_they_are_attributed() -> None:
@@ -122,7 +123,10 @@ def test_a_fit_holds_no_more_attribution_than_it_needs(
     monkeypatch.setattr(feature_fit, "stability", lambda *arguments: np.ones(8))
     monkeypatch.setattr(feature_fit, "FIT_POSITIONS", 4 * count)
     monkeypatch.setattr(feature_fit, "ERROR_OBSERVATIONS", 8)
-    subject: Any = SimpleNamespace(agent=None, options=InterfaceOptions(nmf_held_out=0), observations=SimpleNamespace())
+    page = InterfaceOptions(nmf_held_out=0)
+    subject: Any = SimpleNamespace(
+        agent=None, options=page, options_of=partial(select_options, page), observations=SimpleNamespace()
+    )
     subject.observations.observations = np.zeros((count, 1))
     layer: Any = SimpleNamespace(shape=shape, channels=8)
     in_threads(str, range(2))  # loads libraries

@@ -120,10 +120,10 @@ def test_the_square_is_found_on_the_frame(name: str) -> None:
     subject = replace(subject, agent=agent, info=info, trajectories=played)
     for method in METHODS:
         maps = compute_maps(agent, method, observations, ["policy", "value"])
-        centers = method_entry(subject, method, {})["centers"]
+        centers = method_entry(subject, method, {}).centers
         for one in maps:
             for values, square in zip(one, SQUARES, strict=True):
                 peak = np.unravel_index(np.abs(values).argmax(), values.shape)
                 for axis, at, true in zip(("rows", "columns"), peak, square, strict=True):
-                    cell = centers[axis][1] - centers[axis][0]
-                    assert abs(centers[axis][at] - true) <= cell, (method, axis)
+                    places = getattr(centers, axis)
+                    assert abs(places[at] - true) <= places[1] - places[0], (method, axis)

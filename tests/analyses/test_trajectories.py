@@ -23,22 +23,22 @@ def played(lengths: tuple[int, ...], truncates: tuple[bool, ...], steps: int) ->
 def test_an_episode_says_its_length_return_and_end() -> None:
     trajectories = played((5, 4, 100), (False, True, False), 9)  # the first step is not recorded
     entries = [episode_entries(trajectories, i) for i in range(3)]
-    assert [[(one["frame"], one["steps"], one["end"]) for one in row] for row in entries] == [
+    assert [[(one.frame, one.steps, one.end) for one in row] for row in entries] == [
         [(0, 4, "done"), (4, 5, "done")],  # the last one ends with the last step
         [(0, 3, "time limit"), (3, 4, "time limit"), (7, 2, "cut")],
         [(0, 9, "cut")],
     ]
     for i, row in enumerate(entries):
-        assert sum(one["return"] for one in row) == trajectories.rewards[i].sum()
+        assert sum(one.return_ for one in row) == trajectories.rewards[i].sum()
 
 
 def test_the_reason_of_an_end_is_not_guessed() -> None:
     firsts = np.zeros((1, 6), bool)
     firsts[0, [0, 4]] = True
     arrays: dict[str, Any] = {name: np.zeros((1, 6), np.float32) for name in ("observations", "actions", "rewards")}
-    assert [one["end"] for one in episode_entries(Trajectories(**arrays, firsts=firsts), 0)] == ["ended", "cut"]
+    assert [one.end for one in episode_entries(Trajectories(**arrays, firsts=firsts), 0)] == ["ended", "cut"]
     stopped: dict[str, Any] = {"dones": np.zeros((1, 6), bool), "truncated": np.eye(6, dtype=bool)[3:4]}
-    assert [one["end"] for one in episode_entries(Trajectories(**arrays, firsts=firsts, **stopped), 0)] == [
+    assert [one.end for one in episode_entries(Trajectories(**arrays, firsts=firsts, **stopped), 0)] == [
         "cut",
         "cut",
     ]

@@ -16,7 +16,7 @@ from PIL import Image
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import write_page
-from rl_clarity.pages.manifest import ImageName
+from rl_clarity.pages.files import ImageName
 from tests.browser.drawn import SIDE, draw_frame, smooth_columns
 from tests.browser.synthetic import SEGMENT, write_chunk
 from tests.browser.training_pages import LABELS, describe_agent, make_series, section, write_trajectory

@@ -19,7 +19,7 @@ from PIL import Image
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import write_page
-from rl_clarity.pages.manifest import ChunkName, ImageName
+from rl_clarity.pages.files import ChunkName, ImageName
 from tests.browser.drawn import (
     SIDE,
     draw_frame,

@@ -11,7 +11,7 @@ import PIL.Image
 import pytest
 
 from rl_clarity.jobs.directory import LocalDirectory
-from rl_clarity.pages.manifest import ChunkName, ImageName
+from rl_clarity.pages.files import ChunkName, ImageName
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_chunk, write_synthetic_page
 

@@ -11,7 +11,7 @@ import pytest
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import write_page
-from rl_clarity.pages.manifest import ImageName
+from rl_clarity.pages.files import ImageName
 from tests.browser.drawn import to_codes
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.synthetic import SEGMENT, Size, read_chunk, write_chunk, write_synthetic_page

@@ -35,12 +35,12 @@ CLIPS = np.array([[[3, 10]], [[4, 11]]], np.int32)
 def test_windows_are_chosen_for_directions_behaviours_and_episodes() -> None:
     chosen = choose_stretches(fitted(), cards(), CLIPS, 16)
     assert len(chosen) == 16
-    kinds = [reason["kind"] for why in chosen.values() for reason in why]
+    kinds = [reason.kind for why in chosen.values() for reason in why]
     assert kinds.count("behaviour") == 2
     shared = chosen[2 * STEPS + 3]
-    assert [(one["direction"], one["end"]) for one in shared] == [(0, "bottom"), (1, "top")]
+    assert [(one.direction, one.end) for one in shared] == [(0, "bottom"), (1, "top")]
     assert 0 not in chosen  # the first step of an episode
-    assert {row // STEPS for row, why in chosen.items() if why[0]["kind"] == "episode"} == set(range(EPISODES))
+    assert {row // STEPS for row, why in chosen.items() if why[0].kind == "episode"} == set(range(EPISODES))
 
 
 def test_windows_leave_room_for_the_frames_that_a_simulation_starts_from() -> None:

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from rl_clarity.analyses.attribution.files import attribution_chunk, chunk_name, totals_name, write_totals
-from rl_clarity.analyses.attribution.images import image_names, selections, write_attribution_images
+from rl_clarity.analyses.attribution.files import (
+    AttributionSection,
+    LayerEntry,
+    OutputInfo,
+    attribution_chunk,
+    chunk_name,
+    rendered_name,
+    rendered_scrub_name,
+    selections,
+    totals_name,
+    write_totals,
+)
+from rl_clarity.analyses.attribution.images import write_attribution_images
 from rl_clarity.analyses.examples import (
     Atlas,
     atlas_origins,
@@ -20,12 +32,17 @@ from rl_clarity.analyses.examples import (
     grid_arrays,
     write_atlas,
 )
+from rl_clarity.analyses.feature_section import FeaturesSection, LayerFeaturesEntry, ReductionErrors
 from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
 from rl_clarity.analyses.layers import PageLayer
 from rl_clarity.analyses.trajectories import (
-    FILM_COLUMNS,
     SCRUB_STEPS,
+    SHEETS,
+    Bookmark,
+    Bookmarks,
     Series,
+    TrajectoriesSection,
+    scrub_images,
     series_arrays,
     trajectory_entry,
     write_frames,
@@ -39,15 +56,13 @@ from rl_clarity.pages.manifest import (
     ActionGroup,
     ActionInfo,
     AgentInfo,
-    ChunkName,
-    ExtraImageName,
-    ImageName,
     Manifest,
     ObservationInfo,
     ProvenanceGroup,
     RecordingInfo,
-    Section,
 )
+from rl_clarity.pages.sections import Section
+from rl_clarity.parsing import select_options
 from rl_clarity.visualization.colors import action_colors, page_colors
 from rl_clarity.visualization.dataset_examples import dataset_grids, thumbnail
 from rl_clarity.visualization.feature_facts import feature_facts
@@ -55,6 +70,7 @@ from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
 from rl_clarity.visualization.rendering import attribution_scale
 from rl_clarity.visualization.totals import channel_totals, mean_effects, peak_positions
 
+Name = TypeVar("Name", bound=str)
 BUNDLE = Bundle("class Interface { constructor({ target }) { target.textContent = 'ready'; } }", "#app { color: red }")
 FRAME = (16, 20)
 LAYER = (4, 5)
@@ -123,25 +139,19 @@ def write_small_page(
 def write_parts(files: PageFiles, arrays: Arrays, images: bool = False) -> Manifest:
     entries = [trajectory_entry(OPTIONS, trajectory, steps) for trajectory, steps in enumerate(STEPS)]
     for entry, frames, series in zip(entries, arrays.frames, arrays.series, strict=True):
-        files.write_chunk(entry["series"], series_arrays(series))
+        files.write_chunk(entry.series, series_arrays(series))
         for segment, steps in enumerate(segments(len(frames))):
-            names = (entry["frames"][segment], entry["images"][segment])
+            names = (entry.frames[segment], entry.images[segment])
             write_frames(files, *names, frames[steps.start : steps.stop])
-        for name, steps in zip(entry["scrub"], segments(len(frames), SCRUB_STEPS), strict=True):
+        for name, steps in zip(entry.scrub, segments(len(frames), SCRUB_STEPS), strict=True):
             files.write_image(name, film_strips(frames[steps.start : steps.stop], SCRUB_RANGE))
-    strip = film_strips(arrays.frames[0][:1], SCRUB_RANGE)
-    trajectories = {
-        "segment": SEGMENT,
-        "scrub": {"steps": SCRUB_STEPS, "height": strip.shape[0], "step_width": strip.shape[1]},
-        "film": {"columns": FILM_COLUMNS},
-        "trajectories": entries,
-        "bookmarks": {"high": [{"trajectory": 0, "frame": 3, "advantage": 0.123456789}], "low": []},
-    }
+    bookmarks = Bookmarks([Bookmark(0, 3, 0.123456789)])
+    trajectories = TrajectoriesSection(SEGMENT, scrub_images(FRAME, SCRUB_RANGE), SHEETS, entries, bookmarks)
     layers = [
         _layer(files, PAGE_LAYER, arrays.channels, arrays.residual, images),
         _layer(files, INPUT, arrays.gradients, [None] * len(STEPS), False),
     ]
-    outputs = [{"id": "value", "kind": "value", "label": "value function"}]
+    outputs = [OutputInfo("value", "value", "value function")]
     return Manifest(
         id="0123abcd",
         kind="agent",
@@ -159,9 +169,9 @@ def write_parts(files: PageFiles, arrays: Arrays, images: bool = False) -> Manif
         ],
         recordings=[RecordingInfo("coinrun")],
         sections=[
-            Section("trajectories", "Trajectories", trajectories),
-            Section("features", "Features", _features(files, arrays, images)),
-            Section("attribution", "Attribution", {"outputs": outputs, "layers": layers}),
+            Section(trajectories),
+            Section(_features(files, arrays, images)),
+            Section(AttributionSection(outputs, layers)),
         ],
         view=OPTIONS.view(),
         numpy_precision=6,
@@ -184,64 +194,63 @@ def _series(rng: np.random.Generator, steps: int) -> Series:
 
 def _layer(
     files: PageFiles, layer: PageLayer, channels: list[np.ndarray], residual: list[Any], images: bool
-) -> dict[str, Any]:
+) -> LayerEntry:
     height, width, depth = layer.shape
     scales = [attribution_scale(values) for values in channels]
     totals = [channel_totals(*arrays) for arrays in zip(channels, residual, strict=True)]
-    entry: dict[str, Any] = {
-        "name": layer.name,
-        "slug": layer.slug,
-        "full_name": layer.full_name,
-        "kind": "input" if layer.is_input else "layer",
-        "height": height,
-        "width": width,
-        "depth": depth,
-        "channels": layer.channels,
-        "colors": page_colors(layer.hues),
-        "hues": layer.hues.tolist(),
-        "effects": {"value": mean_effects(totals).tolist()},
-        "scales": {"value": scales},
-        "totals": [ChunkName(totals_name(OPTIONS, layer, trajectory)) for trajectory in range(len(STEPS))],
-        "attribution": {"value": by_segment(lambda t, s: ChunkName(chunk_name(OPTIONS, layer, "value", t, s)))},
-    }
+    entry = LayerEntry(
+        name=layer.name,
+        slug=layer.slug,
+        full_name=layer.full_name,
+        kind="input" if layer.is_input else "layer",
+        height=height,
+        width=width,
+        depth=depth,
+        channels=layer.channels,
+        colors=page_colors(layer.hues),
+        hues=layer.hues.tolist(),
+        effects={"value": mean_effects(totals).tolist()},
+        scales={"value": scales},
+        totals=[totals_name(OPTIONS, layer, trajectory) for trajectory in range(len(STEPS))],
+        attribution={"value": by_segment(partial(chunk_name, OPTIONS, layer, "value"))},
+    )
     if images:
         names = [name for name, _, _ in selections(layer.channels, residual=True)]
-        for index, key in enumerate(("images", "scrubs")):
-            entry[key] = {"value": {name: by_segment(_image_name(layer, name, index)) for name in names}}
-    subject: Any = SimpleNamespace(options=OPTIONS, files=files)
+        rendered, scrubs = (
+            {"value": {name: by_segment(partial(file, OPTIONS, layer, "value", name)) for name in names}}
+            for file in (rendered_name, rendered_scrub_name)
+        )
+        entry = replace(entry, images=rendered, scrubs=scrubs)
+    subject: Any = SimpleNamespace(options_of=partial(select_options, OPTIONS), files=files)
     for trajectory, values in enumerate(channels):
         rest = residual[trajectory]
         gap = {} if layer.is_input else {"gap.value": np.ones((len(values), 3))}
         sums = {"totals.value": totals[trajectory], **gap}
-        write_totals(files, entry["totals"][trajectory], sums)
+        write_totals(files, entry.totals[trajectory], sums)
         for segment, steps in enumerate(segments(len(values))):
             part = slice(steps.start, steps.stop)
             shown = (values[part], None if rest is None else rest[part])
-            files.write(attribution_chunk(entry["attribution"]["value"][trajectory][segment], *shown))
+            files.write(attribution_chunk(entry.attribution["value"][trajectory][segment], *shown))
             if images:
                 write_attribution_images(subject, layer, "value", trajectory, segment, *shown, scales[trajectory])
     return entry
 
 
-def by_segment(name: Callable[[int, int], str]) -> list[list[str]]:
+def by_segment(name: Callable[[int, int], Name]) -> list[list[Name]]:
     """Names for each segment of each trajectory."""
     return [
         [name(trajectory, segment) for segment in range(len(segments(steps)))] for trajectory, steps in enumerate(STEPS)
     ]
 
 
-def _image_name(layer: PageLayer, selection: str, index: int) -> Callable[[int, int], str]:
-    return lambda t, s: ExtraImageName(image_names(OPTIONS, layer, "value", selection, t, s)[index])
-
-
-def _features(files: PageFiles, arrays: Arrays, images: bool) -> dict[str, Any]:
+def _features(files: PageFiles, arrays: Arrays, images: bool) -> FeaturesSection:
     by_channel = [dataset_grids(arrays.activations[..., channel], DENSITIES) for channel in range(CHANNELS)]
     facts = feature_facts(np.moveaxis(arrays.activations, -1, 0).__getitem__, CHANNELS, np.arange(12))
     atlas = Atlas.collect([grid.indices for grids in by_channel for grid in grids], len(arrays.observations))
     totals = [channel_totals(values) for values in arrays.channels]
     peaks, firsts = [peak_positions(values) for values in arrays.channels], [one.firsts for one in arrays.series]
     grids = {density: [grids[index] for grids in by_channel] for index, density in enumerate(DENSITIES)}
-    chunk = ChunkName(examples_name(OPTIONS, PAGE_LAYER))
+    chunk = examples_name(OPTIONS, PAGE_LAYER)
     components = np.random.default_rng(0).random((CHANNELS, PAGE_LAYER.shape[-1]), np.float32)
     contents = (
         {"components": components}
@@ -249,28 +258,28 @@ def _features(files: PageFiles, arrays: Arrays, images: bool) -> dict[str, Any]:
         | example_arrays(facts, atlas)
         | effect_arrays("value", totals, peaks, firsts)
     )
-    files.write_chunk(chunk, contents, examples_meta(OPTIONS, PAGE_LAYER))
-    entry: dict[str, Any] = {
-        "chunk": chunk,
-        "thumbnails": [ImageName(thumbnail_name(OPTIONS, PAGE_LAYER, channel)) for channel in range(CHANNELS)],
-        "reduction": {"error": 0.25, "fitted_on": 12},
-    }
-    for channel, name in enumerate(entry["thumbnails"]):
+    files.write_chunk(chunk, contents, examples_meta(OPTIONS, OPTIONS, PAGE_LAYER))
+    entry = LayerFeaturesEntry(
+        [thumbnail_name(OPTIONS, PAGE_LAYER, channel) for channel in range(CHANNELS)],
+        chunk=chunk,
+        reduction=ReductionErrors(0.25, 12, None),
+    )
+    for channel, name in enumerate(entry.thumbnails):
         strongest = thumbnail(arrays.activations[..., channel], num_mult=2)
         files.write_image(name, to_bytes(draw_thumbnail(strongest, arrays.observations, LAYER, 2)))
     if images:
-        entry["optimized"] = [ImageName(optimized_name(OPTIONS, PAGE_LAYER, channel)) for channel in range(CHANNELS)]
-        for name in entry["optimized"]:
+        optimized = [optimized_name(OPTIONS, PAGE_LAYER, channel) for channel in range(CHANNELS)]
+        for name in optimized:
             files.write_image(name, to_bytes(np.full((*FRAME, 3), 0.5)))
-        entry["images"] = {}
+        drawn = {}
         for index, density in enumerate(DENSITIES):
             for zoom in ZOOMS:
                 names = [image_name(OPTIONS, PAGE_LAYER, channel, density, zoom) for channel in range(CHANNELS)]
-                entry["images"][f"{density} x {zoom}"] = [ExtraImageName(name) for name in names]
+                drawn[f"{density} x {zoom}"] = names
                 for channel, name in enumerate(names):
                     image = draw_grid(by_channel[channel][index], arrays.observations, LAYER, zoom)
                     files.write_image(name, to_bytes(image))
-    info = write_atlas(files, OPTIONS.observations_subdir, atlas, arrays.observations)
-    observations = {**info, "images": [ImageName(name) for name in info["images"]]}
-    observations["origins"] = atlas_origins(atlas, np.full((12, 2), -1))
-    return {"layers": {PAGE_LAYER.slug: entry}, "observations": observations}
+        entry = replace(entry, optimized=optimized, images=drawn)
+    written = write_atlas(files, OPTIONS.observations_subdir, atlas, arrays.observations)
+    observations = replace(written, origins=atlas_origins(atlas, np.full((12, 2), -1)))
+    return FeaturesSection({PAGE_LAYER.slug: entry}, observations)

@@ -1,8 +1,7 @@
 import pytest
 
 from rl_clarity.analyses import ablation, saliency
-from rl_clarity.analyses.attribution.files import chunk_name, totals_name
-from rl_clarity.analyses.attribution.images import image_names
+from rl_clarity.analyses.attribution.files import chunk_name, rendered_name, rendered_scrub_name, totals_name
 from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
 from rl_clarity.analyses.trajectories import trajectory_entry
 from rl_clarity.errors import OptionError
@@ -29,7 +28,8 @@ def all_names(options: InterfaceOptions) -> list[str]:
     return [
         *file_names(trajectory_entry(options, 0, 1)),
         chunk_name(options, PAGE_LAYER, "value", 0, 0),
-        *image_names(options, PAGE_LAYER, "value", "pos-prin", 0, 0),
+        rendered_name(options, PAGE_LAYER, "value", "pos-prin", 0, 0),
+        rendered_scrub_name(options, PAGE_LAYER, "value", "pos-prin", 0, 0),
         totals_name(options, PAGE_LAYER, 0),
         ablation.chunk_name(options, PAGE_LAYER, 0),
         path_in(options.behavior_subdir, "report.json"),
@@ -65,7 +65,7 @@ def test_a_subdirectory_outside_the_page_is_refused(field: str) -> None:
 def test_file_names_count_from_one() -> None:
     options = InterfaceOptions()
     assert chunk_name(options, PAGE_LAYER, "value", 0, 1) == "attribution/2b/1/value-2.js"
-    assert trajectory_entry(options, 0, 65)["frames"][1] == "trajectories/1/frames-2.js"
+    assert trajectory_entry(options, 0, 65).frames[1] == "trajectories/1/frames-2.js"
     assert thumbnail_name(options, PAGE_LAYER, 7) == "thumbnails/2b/thumbnail-8.png"
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.pages.document import Bundle, compiled_bundle
-from rl_clarity.pages.manifest import ChunkName, file_names
+from rl_clarity.pages.files import ChunkName
+from rl_clarity.pages.manifest import file_names
 from rl_clarity.pages.results import open_results
 from tests.browser.synthetic import Size, write_synthetic_page
 

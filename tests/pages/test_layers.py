@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity.analyses.attribution.images import selections
+from rl_clarity.analyses.attribution.files import selections
 from rl_clarity.analyses.trajectories import write_frames
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.chunks import decode_chunk, parse_script

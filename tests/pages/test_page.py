@@ -2,7 +2,7 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from rl_clarity.errors import OutputError
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages import document as document_module
 from rl_clarity.pages.document import Bundle, compiled_bundle, read_manifest, write_page
-from rl_clarity.pages.files import PageFiles
-from rl_clarity.pages.manifest import ChunkName, Section, section_data
+from rl_clarity.pages.files import ChunkName, PageFiles
+from rl_clarity.pages.manifest import section_data
+from rl_clarity.pages.sections import Section, SectionData
 from tests.pages.pages import random_arrays, write_parts, write_small_page
 
 HOSTILE = "</script><script>alert(1)</script><!--\"'&\u2028\u2029 \N{RIGHT-TO-LEFT OVERRIDE}\N{SNOWMAN}\ud800"
@@ -134,7 +135,15 @@ def test_page_in_a_single_file(tmp_path: Path, directory: LocalDirectory) -> Non
 
 def test_a_section_with_a_custom_panel(directory: LocalDirectory) -> None:
     module = "rlClarity.panel('custom', (element) => { element.textContent = '</script>'; });"
-    section = Section("custom", "Custom", {"file": ChunkName("custom/1.js")}, module=module)
+
+    @dataclass(frozen=True)
+    class Custom(SectionData):
+        kind = "custom"
+        title = "Custom"
+        file: ChunkName
+
+    Custom.module = module
+    section = Section(Custom(ChunkName("custom/1.js")))
     manifest = write_parts(PageFiles(directory), random_arrays())
     missing = write_page(directory, replace(manifest, sections=[*manifest.sections, section]), bundle=Bundle(""))
     assert missing == ["custom/1.js"]

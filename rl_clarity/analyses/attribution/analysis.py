@@ -16,10 +16,11 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.protocol import Agent, Score, State
-from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.attribution.baselines import Baseline
 from rl_clarity.analyses.attribution.files import (
     AttributionOptions,
+    AttributionSection,
     OutputInfo,
     attribution_chunk,
     chunk_name,
@@ -32,10 +33,11 @@ from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.analyses.attribution.memory import scores_without_memory
 from rl_clarity.analyses.attribution.multi_path import multi_path_attributions
 from rl_clarity.analyses.attribution.quadrature import quadrature
-from rl_clarity.analyses.features import fitted_layer, load_features, reduction_inputs
+from rl_clarity.analyses.features import FeaturesAnalysis, fitted_layer, load_features, reduction_inputs
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
     PageLayer,
+    ReductionOptions,
     gradient_bytes,
     gradient_piece,
     page_layers,
@@ -43,9 +45,10 @@ from rl_clarity.analyses.layers import (
     sample_frames,
     task_size,
 )
+from rl_clarity.analyses.trajectories import TrajectoryPageOptions
 from rl_clarity.jobs.tasks import MAX_FRAMES, Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.files import segments
-from rl_clarity.pages.manifest import Section
+from rl_clarity.parsing import select_options
 from rl_clarity.progress import subrange
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.threads import prefetch, thread_count
@@ -82,33 +85,32 @@ class Attributed:
         return {name: values for name, values in parts.items() if values is not None}
 
 
-class AttributionAnalysis(Analysis):
+class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
     """Integrated gradients of the value, and optionally of all actions, with respect to each layer."""
 
     kind = "attribution"
     version = 2
-    Options = AttributionOptions
     needs_all = False
 
-    def check(self, agent: Agent, options: Any) -> None:
-        page_layers(agent, options)
-        quadrature(options.attr_quadrature, options.attr_integrate_steps)
+    def check(self, agent: Agent, options: AttributionOptions, page: SubjectOptions) -> None:
+        page_layers(agent, page)
+        quadrature(select_options(page, ReductionOptions).attr_quadrature, options.attr_integrate_steps)
 
-    def tasks(self, subject: Subject, options: Any) -> Iterable[Task]:
+    def tasks(self, subject: Subject, options: AttributionOptions) -> Iterable[Task]:
         count, steps = subject.trajectories.actions.shape
         outputs = len(attributed_outputs(subject))
         scores = held_scores(subject)
-        for layer in page_layers(subject.agent, options):
+        for layer in page_layers(subject.agent, subject.options):
             segment = 4 * MAX_FRAMES * math.prod(layer.shape[:2]) * (layer.channels + 1) * outputs * 3
             for trajectory in range(count):
                 yield self.task(
                     subject,
-                    f"{self.kind}/{layer.name}/{trajectory + 1}",
+                    self.task_name(layer.name, trajectory + 1),
                     partial(attribute_trajectory, subject, layer, trajectory),
                     [attribution_inputs(subject), asdict(layer), trajectory],
                     size=task_size(layer, steps) * outputs,
-                    group=f"{self.kind}/{layer.name}",
-                    after=(f"features/{layer.name}",),
+                    group=self.task_name(layer.name),
+                    after=(FeaturesAnalysis.task_name(layer.name),),
                     pieces=partial(_pieces, layer, steps),
                     frame_bytes=gradient_bytes(subject.agent, layer.shape, scores),
                     held_bytes=segment,
@@ -116,13 +118,14 @@ class AttributionAnalysis(Analysis):
                     memory_hint=MEMORY_HINT,
                 )
 
-    def section(self, subject: Subject, options: Any, results: Results) -> Section:
-        outputs = attributed_outputs(subject)
-        layers = [layer_entry(subject, layer, outputs, results) for layer in page_layers(subject.agent, options)]
-        data: dict[str, Any] = {"outputs": outputs, "layers": layers}
-        if subject.options.attr_baseline != "zero-layer":
-            data["baseline"] = subject.options.attr_baseline
-        return Section(self.kind, "Attribution", data)
+    def sections(self, subject: Subject, options: AttributionOptions, results: Results) -> Iterable[AttributionSection]:
+        outputs, baseline = attributed_outputs(subject), subject.options_of(ReductionOptions).attr_baseline
+        layers = page_layers(subject.agent, subject.options)
+        yield AttributionSection(
+            outputs,
+            [layer_entry(subject, layer, outputs, results) for layer in layers],
+            None if baseline == "zero-layer" else baseline,
+        )
 
 
 def attributed_outputs(subject: Subject) -> list[OutputInfo]:
@@ -131,7 +134,7 @@ def attributed_outputs(subject: Subject) -> list[OutputInfo]:
         outputs = [OutputInfo("value", "value", "value function")]
     else:
         outputs = [OutputInfo("greedy", "greedy", "best action value")]
-    if subject.options.attr_policy:
+    if subject.options_of(AttributionOptions).attr_policy:
         info = subject.info
         outputs += [OutputInfo(f"action-{i}", "action", a.label, action=i) for i, a in enumerate(info.actions)]
         outputs += [OutputInfo(f"group-{i}", "group", g.label, group=i) for i, g in enumerate(info.action_groups)]
@@ -149,18 +152,19 @@ def held_scores(subject: Subject) -> int:
 
     Paths are followed in float64, and so is each score's sum along them: half as much as its gradients take.
     """
-    scores = len(scores_to_compute(subject))
-    return scores if subject.options.attr_max_paths is None else scores + PATH_SCORES + scores // 2
+    scores, paths = len(scores_to_compute(subject)), subject.options_of(AttributionOptions).attr_max_paths
+    return scores if paths is None else scores + PATH_SCORES + scores // 2
 
 
-def attribution_inputs(subject: Subject) -> Any:
+def attribution_inputs(subject: Subject) -> list[object]:
     """What decides attribution, beside agent and samples."""
-    options, groups = subject.options, subject.info.action_groups
+    groups = subject.info.action_groups
     outputs = [
         (output.id, None if output.group is None else groups[output.group].actions)
         for output in attributed_outputs(subject)
     ]
-    strips = options.scrub_range if options.attr_images else None
+    images = subject.options_of(AttributionOptions).attr_images
+    strips = subject.options_of(TrajectoryPageOptions).scrub_range if images else None
     return [reduction_inputs(subject), subject.decisive(AttributionOptions), outputs, strips]
 
 
@@ -170,11 +174,13 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     Facts: each output's scale; at each step the position where each feature of the first output is strongest; and each
     output's sums of magnitudes over all positions, of the features' attribution and of all.
     """
-    options, files = subject.options, subject.files
+    options, files = subject.options_of(AttributionOptions), subject.files
     features = None if layer.is_input else load_features(files, layer)
     reduction = None if features is None else features.reduction
     layer = layer if features is None else fitted_layer(layer, features)
-    baseline = options.attr_baseline if features is None or features.mean is None else features.mean
+    baseline: Baseline = subject.options_of(ReductionOptions).attr_baseline
+    if features is not None and features.mean is not None:
+        baseline = features.mean
     steps = subject.trajectories.actions.shape[1]
     outputs = attributed_outputs(subject)
     ids = [output.id for output in outputs]
@@ -188,7 +194,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     def explain_segment(segment: int) -> dict[str, Attributed]:
         chosen = slice(parts[segment].start, parts[segment].stop)
         observations = np.asarray(subject.trajectories.observations[trajectory, chosen])
-        seed, state = [options.seed, trajectory, segment], subject.states(trajectory, chosen)
+        seed, state = [subject.options.seed, trajectory, segment], subject.states(trajectory, chosen)
         return explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
 
     # Encodes and writes a segment while the next ones are explained.
@@ -229,7 +235,7 @@ def explain(
     baseline: Baseline = "zero-layer",
 ) -> dict[str, Attributed]:
     """Each output's attribution on a segment's frames, by the output's id, `batch` frames at a time."""
-    if subject.options.attr_max_paths is not None:
+    if subject.options_of(AttributionOptions).attr_max_paths is not None:
         batch = min(batch, PATH_FRAMES)
     parts = []
     for part in slices(len(observations), batch):
@@ -258,23 +264,25 @@ def _explain_batch(
     rng: np.random.Generator,
     baseline: Baseline,
 ) -> dict[str, Attributed]:
-    agent, options, scores = subject.agent, subject.options, scores_to_compute(subject)
+    agent, options, scores = subject.agent, subject.options_of(AttributionOptions), scores_to_compute(subject)
+    reducing = subject.options_of(ReductionOptions)
     if reduction is None:
         gradients = agent.gradients(observations, "input", scores, state=state)
         return {name: Attributed(sum_rows(gradients, rows), None, None) for name, rows in score_rows(subject).items()}
-    straight = options.attr_max_paths is None
+    paths = options.attr_max_paths
+    straight = paths is None
     result = attribute(
         agent,
         observations,
         layer.full_name,
         scores,
         steps=options.attr_integrate_steps if straight else 1,  # else only for what the attribution should add up to
-        quadrature=options.attr_quadrature,
+        quadrature=reducing.attr_quadrature,
         state=state,
         baseline=baseline,
-        linear_prefix=options.attr_linear_prefix,
+        linear_prefix=reducing.attr_linear_prefix,
     )
-    if not straight:
+    if paths is not None:
         values = multi_path_attributions(
             agent,
             observations,
@@ -282,7 +290,7 @@ def _explain_batch(
             reduction,
             scores,
             steps=options.attr_integrate_steps,
-            max_paths=options.attr_max_paths,
+            max_paths=paths,
             rng=rng,
             state=state,
             baseline=baseline,
@@ -358,10 +366,11 @@ def _encode(
     Groups have no chunk: readers add those of their actions.
     """
     output, one = item
-    names = []
+    names: list[str] = []
     if not output.startswith("group"):
-        names.append(chunk_name(subject.options, layer, output, trajectory, segment))
-        subject.files.write(attribution_chunk(names[0], one.channels, one.residual))
+        name = chunk_name(subject.options_of(AttributionOptions), layer, output, trajectory, segment)
+        subject.files.write(attribution_chunk(name, one.channels, one.residual))
+        names.append(name)
     return names, one.sums, one.channels.max(axis=(1, 2, 3))
 
 
@@ -370,7 +379,7 @@ def _encode(
 
 def _pieces(layer: PageLayer, steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     """Parts of `attribute_trajectory`: gradients, reduction, encoding, images."""
-    options, agent, scores = sample.options, sample.agent, scores_to_compute(sample)
+    options, agent, scores = sample.options_of(AttributionOptions), sample.agent, scores_to_compute(sample)
     outputs = len(attributed_outputs(sample))
     seen, state = sample_frames(sample, batch)
     frames = steps / len(seen)
@@ -383,10 +392,13 @@ def _pieces(layer: PageLayer, steps: int, sample: Subject, batch: int) -> Iterab
         channels, residual = differentiate(), None
     else:
         paths = 1.0 if options.attr_max_paths is None else PATH_COST * options.attr_max_paths
-        gradients, integrate = gradient_piece(sample, layer, scores, batch, steps * paths, options.attr_integrate_steps)
+        prefix = options.attr_max_paths is None and sample.options_of(ReductionOptions).attr_linear_prefix
+        gradients, integrate = gradient_piece(
+            sample, layer, scores, batch, steps * paths, options.attr_integrate_steps, linear_prefix=prefix
+        )
         yield gradients
         values = np.nan_to_num(integrate())
-        reduction = ChannelReduction.fit(values, layer.channels, options.seed, max_rows=1000)
+        reduction = ChannelReduction.fit(values, layer.channels, sample.options.seed, max_rows=1000)
         yield Piece(partial(reduction.signed_transform, values), frames * outputs)
         channels, residual = reduction.signed_transform(values)
 

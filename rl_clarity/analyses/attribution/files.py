@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from rl_clarity.analyses.analysis import Subject
-from rl_clarity.analyses.attribution.images import image_names, selections
 from rl_clarity.analyses.features import finished_layer
 from rl_clarity.analyses.layers import PageLayer
 from rl_clarity.jobs.tasks import Results
 from rl_clarity.pages.chunks import Chunk, encode_chunk
-from rl_clarity.pages.files import PageFiles, check_subdirectories, path_in, segments
-from rl_clarity.pages.manifest import ChunkName, ExtraImageName
+from rl_clarity.pages.files import ChunkName, ExtraImageName, PageFiles, check_subdirectories, path_in, segments
+from rl_clarity.pages.sections import SectionData
 from rl_clarity.parsing import check_minimum
 from rl_clarity.visualization.colors import page_colors
 from rl_clarity.visualization.quantization import quantize
+from rl_clarity.visualization.rendering import DIRECTIONS, Direction
 from rl_clarity.visualization.totals import effect_spread, mean_effects, output_account, variance_share
+
+Name = TypeVar("Name", bound=str)
 
 
 @dataclass(frozen=True)
@@ -51,18 +54,83 @@ class OutputInfo:
     """An output that is attributed."""
 
     id: str
-    kind: str  # "value", "action", "group" or "greedy"
+    """`value`, `action-3`, `group-0` or `greedy`."""
+    kind: Literal["value", "action", "group", "greedy"]
+    """`greedy`, the best action value, replaces the value for agents with action values."""
     label: str
     action: int | None = None
     group: int | None = None
 
 
-def chunk_name(options: AttributionOptions, layer: PageLayer, output: str, trajectory: int, segment: int) -> str:
-    return path_in(options.attribution_subdir, f"{layer.slug}/{trajectory + 1}/{output}-{segment + 1}.js")
+@dataclass(frozen=True)
+class LayerEntry:
+    """A layer, with K features."""
+
+    name: str
+    """Short name."""
+    slug: str
+    """Name in file names and addresses."""
+    full_name: str
+    """Name of the site."""
+    kind: Literal["layer", "input"]
+    """`input` has the color channels as features, no residual, no completeness error and no features."""
+    height: int
+    width: int
+    depth: int
+    channels: int
+    """Number of features K."""
+    colors: Sequence[str]
+    """`#ff0000` of each feature."""
+    hues: Sequence[Sequence[float]]
+    """Red, green and blue of each feature, of unit L2 norm."""
+    effects: Mapping[str, Sequence[float]]
+    """By output, K + 1 mean contributions, the residual's last; empty while attribution is missing."""
+    scales: Mapping[str, Sequence[float]]
+    """By output, the value that is shown at full brightness in each trajectory."""
+    totals: Sequence[ChunkName]
+    """One for each trajectory."""
+    attribution: Mapping[str, Sequence[Sequence[ChunkName]]]
+    """By output, for each trajectory and segment; without groups, whose attribution is the sum of that of their actions
+    (pages of earlier versions have chunks of groups)."""
+    effect_spread: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """By output, 10th and 90th percentile of the contributions (K + 1) over steps; empty while attribution is missing,
+    absent from older pages."""
+    limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """By output, what has full opacity in each trajectory where each position has the color of its strongest feature:
+    99.25 % of the positions do not exceed it. Also of each action less the policy's mean (`action-3-less-mean`). Empty
+    while attribution is missing."""
+    label: str | None = None
+    """What the page calls the layer instead of `name`: a residual block (`block 2, 16 x 16 x 32`), or a layer whose
+    name is a number, as in `torch.nn.Sequential`."""
+    variance_share: Mapping[str, float | None] | None = None
+    """By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary.
+    Absent for the input, and while attribution is missing."""
+    images: Mapping[str, Mapping[str, Sequence[Sequence[ExtraImageName]]]] | None = None
+    """With `attr_images`, by output and selection (`pos-prin`: a sign `abs`, `pos` or `neg`, and `prin`, `all`, `res`,
+    `1`, `2`, ...), for each trajectory and segment."""
+    scrubs: Mapping[str, Mapping[str, Sequence[Sequence[ExtraImageName]]]] | None = None
+    """Filmstrips of these images."""
 
 
-def totals_name(options: AttributionOptions, layer: PageLayer, trajectory: int) -> str:
-    return path_in(options.attribution_totals_subdir, f"{layer.slug}/{trajectory + 1}/totals.js")
+@dataclass(frozen=True)
+class AttributionSection(SectionData):
+    """Attribution of outputs to layers."""
+
+    kind = "attribution"
+    title = "Attribution"
+    outputs: Sequence[OutputInfo]
+    layers: Sequence[LayerEntry]
+    """The input first, if it is included."""
+    baseline: str | None = None
+    """`zero-input` or `mean`, where attribution is not measured against activations of 0."""
+
+
+def chunk_name(options: AttributionOptions, layer: PageLayer, output: str, trajectory: int, segment: int) -> ChunkName:
+    return ChunkName(path_in(options.attribution_subdir, f"{layer.slug}/{trajectory + 1}/{output}-{segment + 1}.js"))
+
+
+def totals_name(options: AttributionOptions, layer: PageLayer, trajectory: int) -> ChunkName:
+    return ChunkName(path_in(options.attribution_totals_subdir, f"{layer.slug}/{trajectory + 1}/totals.js"))
 
 
 def attribution_chunk(name: str, channels: np.ndarray, residual: np.ndarray | None = None) -> Chunk:
@@ -86,7 +154,7 @@ def read_totals(
 
 
 def _read_sums(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
-    return subject.files.read_chunk(totals_name(subject.options, layer, trajectory))
+    return subject.files.read_chunk(totals_name(subject.options_of(AttributionOptions), layer, trajectory))
 
 
 def _variance_share(sums: Sequence[Mapping[str, np.ndarray]], output: str) -> float | None:
@@ -96,72 +164,88 @@ def _variance_share(sums: Sequence[Mapping[str, np.ndarray]], output: str) -> fl
     )
 
 
-def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo], results: Results) -> dict[str, Any]:
+def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo], results: Results) -> LayerEntry:
     """What the section says of a layer; scales and effects that are not known yet are 1 and absent."""
     layer = layer if layer.is_input else finished_layer(layer, results)
-    options, trajectories = subject.options, range(len(subject.trajectories.actions))
+    options, trajectories = subject.options_of(AttributionOptions), range(len(subject.trajectories.actions))
     facts = [results.get(f"attribution/{layer.name}/{trajectory + 1}") for trajectory in trajectories]
     ids = [output.id for output in outputs]
     height, width, depth = layer.shape
-    effects: dict[str, Any] = {}
-    spread: dict[str, Any] = {}
-    sums: list[dict[str, np.ndarray]] = []
-    if all(facts):
-        sums = [_read_sums(subject, layer, trajectory) for trajectory in trajectories]
-        totals = {output: [one[f"totals.{output}"] for one in sums] for output in ids}
-        effects = {output: mean_effects(by_trajectory).tolist() for output, by_trajectory in totals.items()}
-        spread = {output: effect_spread(by_trajectory).tolist() for output, by_trajectory in totals.items()}
-    entry = {
-        "name": layer.name,
-        "slug": layer.slug,
-        "full_name": layer.full_name,
-        "kind": "input" if layer.is_input else "layer",
-        "height": height,
-        "width": width,
-        "depth": depth,
-        "channels": layer.channels,
-        "colors": page_colors(layer.hues),
-        "hues": layer.hues.tolist(),
-        **({"label": layer.label} if layer.label else {}),
-        "effects": effects,
-        "effect_spread": spread,
-        "scales": {output: [1.0 if one is None else one["scales"][output] for one in facts] for output in ids},
-        "limits": _limits([one for one in facts if one is not None], len(facts)),
-        "totals": [ChunkName(totals_name(options, layer, trajectory)) for trajectory in trajectories],
-        "attribution": {
-            output: _by_segment(
-                subject, lambda t, s, output=output: ChunkName(chunk_name(options, layer, output, t, s))
-            )
-            for output in (output.id for output in outputs if output.kind != "group")
+    entry = LayerEntry(
+        name=layer.name,
+        slug=layer.slug,
+        full_name=layer.full_name,
+        kind="input" if layer.is_input else "layer",
+        height=height,
+        width=width,
+        depth=depth,
+        channels=layer.channels,
+        colors=page_colors(layer.hues),
+        hues=layer.hues.tolist(),
+        label=layer.label or None,
+        effects={},
+        scales={output: [1.0 if one is None else one["scales"][output] for one in facts] for output in ids},
+        totals=[totals_name(options, layer, trajectory) for trajectory in trajectories],
+        attribution={
+            output.id: _by_segment(subject, partial(chunk_name, options, layer, output.id))
+            for output in outputs
+            if output.kind != "group"
         },
-    }
-    if all(facts) and not layer.is_input:
-        entry["variance_share"] = {output: _variance_share(sums, output) for output in ids}
-    if options.attr_images and all(facts):
-        for index, key in enumerate(("images", "scrubs")):
-            entry[key] = {
-                output: {
-                    name: _by_segment(
-                        subject,
-                        lambda t, s, output=output, name=name, index=index: ExtraImageName(
-                            image_names(options, layer, output, name, t, s)[index]
-                        ),
-                    )
-                    for name, _, _ in selections(layer.channels, residual=not layer.is_input)
-                }
-                for output in ids
+    )
+    finished = [one for one in facts if one is not None]
+    if len(finished) < len(facts):
+        return entry
+    sums = [_read_sums(subject, layer, trajectory) for trajectory in trajectories]
+    totals = {output: [one[f"totals.{output}"] for one in sums] for output in ids}
+    entry = replace(
+        entry,
+        effects={output: mean_effects(by_trajectory).tolist() for output, by_trajectory in totals.items()},
+        effect_spread={output: effect_spread(by_trajectory).tolist() for output, by_trajectory in totals.items()},
+        limits={output: [one["limits"][output] for one in finished] for output in finished[0]["limits"]},
+        variance_share=None if layer.is_input else {output: _variance_share(sums, output) for output in ids},
+    )
+    if not options.attr_images:
+        return entry
+    images, scrubs = (
+        {
+            output: {
+                name: _by_segment(subject, partial(image, options, layer, output, name))
+                for name, _, _ in selections(layer.channels, residual=not layer.is_input)
             }
-    return entry
+            for output in ids
+        }
+        for image in (rendered_name, rendered_scrub_name)
+    )
+    return replace(entry, images=images, scrubs=scrubs)
 
 
-def _limits(facts: Sequence[Mapping[str, Any]], count: int) -> dict[str, list[float]]:
-    """What has full opacity in each trajectory, by output; empty while attribution of some trajectory is missing."""
-    if len(facts) < count:
-        return {}
-    return {output: [one["limits"][output] for one in facts] for output in facts[0]["limits"]}
-
-
-def _by_segment(subject: Subject, name: Any) -> list[list[str]]:
+def _by_segment(subject: Subject, name: Callable[[int, int], Name]) -> list[list[Name]]:
     """A name for each segment of each trajectory."""
     count, steps = subject.trajectories.actions.shape
     return [[name(trajectory, segment) for segment in range(len(segments(steps)))] for trajectory in range(count)]
+
+
+def selections(channels: int, residual: bool) -> Iterator[tuple[str, Direction, str | int]]:
+    """Name, direction and channel of each rendered image: 33 for eight channels and a residual."""
+    chosen: list[tuple[str, str | int]] = [("prin", "prin")]
+    chosen += [("all", "all"), ("res", "res")] if residual else []
+    chosen += [(str(channel + 1), channel) for channel in range(channels)]
+    for direction in DIRECTIONS:
+        for name, channel in chosen:
+            yield f"{direction}-{name}", direction, channel
+
+
+def rendered_name(
+    options: AttributionOptions, layer: PageLayer, output: str, selection: str, trajectory: int, segment: int
+) -> ExtraImageName:
+    """Name of a segment's rendered images."""
+    name = f"{layer.slug}/{trajectory + 1}/{output}-{selection}-{segment + 1}.png"
+    return ExtraImageName(path_in(options.attribution_subdir, name))
+
+
+def rendered_scrub_name(
+    options: AttributionOptions, layer: PageLayer, output: str, selection: str, trajectory: int, segment: int
+) -> ExtraImageName:
+    """Name of their filmstrip."""
+    name = f"{layer.slug}/{trajectory + 1}/scrub-{output}-{selection}-{segment + 1}.png"
+    return ExtraImageName(path_in(options.attribution_scrub_subdir, name))

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from rl_clarity.analyses.analysis import Subject
+from rl_clarity.analyses.attribution.files import AttributionOptions, rendered_name, rendered_scrub_name, selections
 from rl_clarity.analyses.layers import PageLayer
+from rl_clarity.analyses.trajectories import TrajectoryPageOptions
 from rl_clarity.jobs.spool import Spool
-from rl_clarity.pages.files import path_in, segments
+from rl_clarity.pages.files import segments
 from rl_clarity.pages.images import film_strips, sheet, to_bytes
 from rl_clarity.progress import Report
-from rl_clarity.visualization.rendering import DIRECTIONS, Direction, render_attribution
+from rl_clarity.visualization.rendering import render_attribution
 
 FILM_COLUMNS = 8
 """Frames per row of an image."""
-
-
-def selections(channels: int, residual: bool) -> Iterator[tuple[str, Direction, str | int]]:
-    """Name, direction and channel of each rendered image: 33 for eight channels and a residual."""
-    chosen: list[tuple[str, str | int]] = [("prin", "prin")]
-    chosen += [("all", "all"), ("res", "res")] if residual else []
-    chosen += [(str(channel + 1), channel) for channel in range(channels)]
-    for direction in DIRECTIONS:
-        for name, channel in chosen:
-            yield f"{direction}-{name}", direction, channel
-
-
-def image_names(
-    options: Any, layer: PageLayer, output: str, selection: str, trajectory: int, segment: int
-) -> tuple[str, str]:
-    """Names of a segment's images and of its film strip."""
-    folder, last = f"{layer.slug}/{trajectory + 1}", f"{output}-{selection}-{segment + 1}.png"
-    return (
-        path_in(options.attribution_subdir, f"{folder}/{last}"),
-        path_in(options.attribution_scrub_subdir, f"{folder}/scrub-{last}"),
-    )
 
 
 def write_attribution_images(
@@ -57,10 +37,11 @@ def write_attribution_images(
             channels, residual, direction=direction, channel=channel, scale=scale, hues=layer.hues
         )
         images = to_bytes(rendered)
-        film, strip = image_names(subject.options, layer, output, name, trajectory, segment)
-        subject.files.write_image(film, sheet(images, FILM_COLUMNS))
-        subject.files.write_image(strip, film_strips(images, subject.options.scrub_range))
-        names += [film, strip]
+        place = (subject.options_of(AttributionOptions), layer, output, name, trajectory, segment)
+        sheets, strip = rendered_name(*place), rendered_scrub_name(*place)
+        subject.files.write_image(sheets, sheet(images, FILM_COLUMNS))
+        subject.files.write_image(strip, film_strips(images, subject.options_of(TrajectoryPageOptions).scrub_range))
+        names += [sheets, strip]
     return names
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Subject
-from rl_clarity.analyses.behavior.play import Block
+from rl_clarity.analyses.behavior.play import BehaviorOptions, Block
 from rl_clarity.analyses.layers import PageLayer
-from rl_clarity.pages.files import path_in
+from rl_clarity.pages.files import ImageName, path_in
 from rl_clarity.pages.images import newest_frames
 
 CLIPS = 4
@@ -25,19 +25,37 @@ MILLISECONDS = 100
 """Of a frame."""
 
 
+@dataclass(frozen=True)
+class Clip:
+    """An animated PNG of an episode around the first step at which the actions differ.
+
+    The unedited agent is at the left, the one without the feature at the right.
+    """
+
+    layer: str
+    feature: int
+    """Counted from 1, as are `episode` and `step`."""
+    episode: int
+    step: int
+    image: ImageName
+    still: ImageName
+    """The first step at which the actions differ."""
+    lost: float
+    """The return that is lost."""
+
+
 def write_clips(
     subject: Subject,
     features: Sequence[tuple[PageLayer, int]],
     losses: np.ndarray,
     blocks: Sequence[Block],
     ablated: Callable[[PageLayer, int], Agent],
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> list[Clip]:
     """Write a clip of each of some features, of the episode in which most return is lost without it.
 
-    `losses` (features, n) are the returns lost in each pair of episodes. Returns what the section says of the clips,
-    and the names of their images.
+    `losses` (features, n) are the returns lost in each pair of episodes.
     """
-    clips, names, used = [], [], set[int]()
+    clips, used, options = [], set[int](), subject.options_of(BehaviorOptions)
     order = np.argsort(-losses.mean(axis=1), kind="stable")
     for index in [i for i in order if losses[i].max() > 0][:CLIPS]:
         layer, feature = features[index]
@@ -45,18 +63,17 @@ def write_clips(
         episode = next((one for one in most if one not in used), most[0])
         used.add(episode)
         block = blocks[episode // blocks[0].episodes]
-        number, limit = episode % blocks[0].episodes, subject.options.causal_max_steps
+        number, limit = episode % blocks[0].episodes, options.causal_max_steps
         left, right = (block.replay(agent, number, limit) for agent in (subject.agent, ablated(layer, feature)))
         parting = first_difference(left[1], right[1])
         images = side_by_side(newest_frames(left[0], subject.stack), newest_frames(right[0], subject.stack), parting)
-        folder = path_in(subject.options.behavior_subdir, f"{layer.slug}/clip-{feature + 1}")
-        still, animation = f"{folder}-still.png", f"{folder}.png"
+        folder = path_in(options.behavior_subdir, f"{layer.slug}/clip-{feature + 1}")
+        still, animation = ImageName(f"{folder}-still.png"), ImageName(f"{folder}.png")
         subject.files.write_image(still, images[min(BEFORE, parting)])
         subject.files.directory.write(animation, animated_png(images))
-        names += [still, animation]
-        facts = {"layer": layer.name, "feature": feature + 1, "episode": episode + 1, "step": parting + 1}
-        clips.append({**facts, "image": animation, "still": still, "lost": float(losses[index, episode])})
-    return clips, names
+        lost = float(losses[index, episode])
+        clips.append(Clip(layer.name, feature + 1, episode + 1, parting + 1, animation, still, lost))
+    return clips
 
 
 def first_difference(first: np.ndarray, second: np.ndarray) -> int:

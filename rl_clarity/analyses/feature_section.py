@@ -1,0 +1,106 @@
+"""Section `features`: what the page says of the features of each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rl_clarity.analyses.receptive_fields import ReceptiveField
+from rl_clarity.pages.files import ChunkName, ExtraImageName, ImageName
+from rl_clarity.pages.sections import SectionData
+
+
+@dataclass(frozen=True)
+class ReductionErrors:
+    """How good a channel reduction is."""
+
+    error: float
+    """Relative reconstruction error on observations that it was fitted to."""
+    fitted_on: int
+    """Number of these observations."""
+    error_held_out: float | None
+    """The error on other observations; null if there are none."""
+
+
+@dataclass(frozen=True)
+class FeatureStatistics:
+    """Statistics of a feature, which is *on* where its activation exceeds a fifth of its strongest one."""
+
+    strongest: float
+    """The strongest activation on the extra observations."""
+    frames: float
+    """Share of these observations in which it is on."""
+    positions: float
+    """Share of all their positions at which it is on."""
+    error: float | None
+    """Relative reconstruction error of attribution at the positions where the feature has the largest part, on held-out
+    observations if there are any."""
+    stability: float
+    """Cosine similarity of the component to its counterpart in two fits with other seeds and random starts."""
+    twins: Sequence[int]
+    """Features (from 0) that overlap at least by half, both ways."""
+
+
+@dataclass(frozen=True)
+class CoveredAttribution:
+    """What a layer's features account for."""
+
+    next_feature: float
+    """What one more feature would add to the share, of the first output, on held-out observations."""
+    coverage: Mapping[str, float | None] | None = None
+    """By output, the features' share in the magnitudes of features and residual at all positions and steps."""
+
+
+@dataclass(frozen=True)
+class LayerFeaturesEntry:
+    """The features of a layer. What is not computed yet, or was not asked for, is absent."""
+
+    thumbnails: Sequence[ImageName]
+    """One for each feature (K)."""
+    chunk: ChunkName | None = None
+    """The dataset examples."""
+    names: Sequence[str | None] | None = None
+    """Names of features (K) from the option `feature_names`."""
+    reduction: ReductionErrors | None = None
+    statistics: Sequence[FeatureStatistics] | None = None
+    """Of each feature (K)."""
+    signs: Mapping[str, Sequence[tuple[float, float]]] | None = None
+    """By output and feature (K), how often it raises and lowers the output: shares of the steps in which its net
+    attribution is above, or below, a fifth of its largest magnitude."""
+    receptive_field: ReceptiveField | None = None
+    """Of a position."""
+    facts: CoveredAttribution | None = None
+    images: Mapping[str, Sequence[ExtraImageName]] | None = None
+    """By `DENSITY x ZOOM`, one for each feature (K)."""
+    optimized: Sequence[ImageName] | None = None
+    """One for each feature (K)."""
+
+
+@dataclass(frozen=True)
+class AtlasEntry:
+    """The atlas of extra observations: cell i (row-major) of its images shows observation `indices[i]`."""
+
+    count: int
+    images: Sequence[ImageName]
+    columns: int
+    per_image: int
+    """Cells of an image."""
+    height: int
+    width: int
+    indices: Sequence[int]
+    origins: Sequence[tuple[int, int] | None]
+    """Trajectory and step that the observation is from; null if it is from no trajectory."""
+    episodes: Sequence[int] | None = None
+    """Observations of one episode have the same number."""
+
+
+@dataclass(frozen=True)
+class FeaturesSection(SectionData):
+    """The features of each layer."""
+
+    kind = "features"
+    title = "Features"
+    layers: Mapping[str, LayerFeaturesEntry]
+    """Every layer but the input, by its `slug` in the section `attribution`."""
+    observations: AtlasEntry | None = None
+    """Absent until it is computed."""

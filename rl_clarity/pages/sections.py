@@ -1,0 +1,240 @@
+"""Sections of a page: what an analysis shows. A kind of section is a dataclass, which declares the form of its data.
+
+The text under a field is its documentation: docs/page-format.md, the check of pages that are read
+(`rl_clarity/pages/section_types.py`) and the types of the front end (`svelte_src/data/sections.d.ts`) are written from
+these classes, by `python -m scripts.make_sections`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal
+
+from rl_clarity.errors import SectionError
+from rl_clarity.pages.files import ChunkName, ImageName
+from rl_clarity.pages.schema import as_dicts, check_hints
+
+GenericPanel = Literal["lines", "maps", "images", "table", "bars", "scatter"]
+"""Panels that draw a section of any analysis."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SectionData:
+    """What a section shows. A subclass is a frozen dataclass whose fields are the keys of the section's data."""
+
+    kind: ClassVar[str]
+    """Name of the kind of section, by which a page chooses the panel."""
+    title: ClassVar[str]
+    version: ClassVar[int] = 1
+    panel: ClassVar[GenericPanel | None] = None
+    """The generic panel that draws the data, where the page has no panel of the section's kind."""
+    module: ClassVar[str | None] = None
+    """JavaScript source of a panel for this kind; it calls `rlClarity.panel(kind, mount)`."""
+
+    caption: str | None = None
+    """Text above a generic or custom panel."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph that explains a method."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section, and whose it is."""
+
+    data: SectionData
+    notes: Sequence[Note] = ()
+    agent: str = "agent-1"
+    recording: str = "recording-1"
+    folder: str = ""
+    """Directory of all its files, which their names in `data` do not contain."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind of section."""
+        return self.data.kind
+
+    @property
+    def module(self) -> str | None:
+        """JavaScript source of a panel."""
+        return self.data.module
+
+    def to_dict(self) -> dict[str, object]:
+        """The section as dicts and lists, as the manifest contains it; `None` and no notes are left out."""
+        data = as_dicts(self.data)
+        section = {
+            "agent": self.agent,
+            "data": _in_folder(data, self.folder) if self.folder else data,
+            "kind": self.data.kind,
+            "notes": as_dicts(self.notes) or None,
+            "panel": self.data.panel,
+            "recording": self.recording,
+            "title": self.data.title,
+            "version": self.data.version,
+        }
+        return {key: value for key, value in section.items() if value is not None}
+
+
+def _in_folder(value: object, folder: str) -> object:
+    """Dicts and lists with the names of files in a folder."""
+    if isinstance(value, ChunkName | ImageName):
+        return type(value)(f"{folder}/{value}")
+    if isinstance(value, Mapping):
+        return {key: _in_folder(item, folder) for key, item in value.items()}
+    return [_in_folder(item, folder) for item in value] if isinstance(value, list) else value
+
+
+# --- generic panels --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the generic panel `lines`."""
+
+    key: str
+    """Name of the array."""
+    label: str
+    color: str | None = None
+
+
+@dataclass(frozen=True)
+class LinesSection(SectionData):
+    """Tracks on the time axis of the filmstrip."""
+
+    panel = "lines"
+    trajectories: Sequence[ChunkName]
+    """For each trajectory, a chunk of float32 (T) arrays."""
+    series: Sequence[Line]
+
+
+@dataclass(frozen=True)
+class MapGrid:
+    """Rows and columns of maps."""
+
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class TrajectoryMaps:
+    """Maps along a trajectory."""
+
+    scale: float
+    """The value that is shown at full brightness."""
+    segments: Sequence[ChunkName]
+    """For each segment of the section `trajectories`, a chunk of `codes` int8 (n, h, w, 1) and `scales` float32 (n), as
+    for attribution."""
+
+
+@dataclass(frozen=True)
+class MapsSection(SectionData):
+    """Maps over the observation of the current step, not smoothed."""
+
+    panel = "maps"
+    grid: MapGrid
+    sign: Literal["positive", "both"]
+    trajectories: Sequence[TrajectoryMaps]
+    label: str | None = None
+    color: str | None = None
+
+
+@dataclass(frozen=True)
+class PanelImage:
+    """An image of the generic panel `images`; clicking it goes to its step."""
+
+    image: ImageName
+    label: str
+    trajectory: int | None = None
+    frame: int | None = None
+
+
+@dataclass(frozen=True)
+class ImagesSection(SectionData):
+    """Images in rows."""
+
+    panel = "images"
+    images: Sequence[PanelImage]
+    columns: int | None = None
+    """Images in a row; as many as fit by default."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    key: str
+    label: str
+
+
+@dataclass(frozen=True)
+class TableSection(SectionData):
+    """A table that can be sorted."""
+
+    panel = "table"
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, object]]
+    """Values by the column's key; a row with `trajectory` and `frame` links to the step."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar, with an interval."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    color: str | None = None
+
+
+@dataclass(frozen=True)
+class BarsSection(SectionData):
+    """Bars."""
+
+    panel = "bars"
+    bars: Sequence[Bar]
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
+class ScatterSection(SectionData):
+    """Points, one for a step."""
+
+    panel = "scatter"
+    chunk: ChunkName
+    """`x`, `y` float32 (n) and `trajectory`, `frame` int32 (n)."""
+    x: str
+    """Label of the axis."""
+    y: str
+
+
+PANELS: Mapping[str, type[SectionData]] = {
+    **{"lines": LinesSection, "maps": MapsSection, "images": ImagesSection},
+    **{"table": TableSection, "bars": BarsSection, "scatter": ScatterSection},
+}
+"""What the generic panels draw."""
+
+
+def check_section_class(section: type, where: str) -> None:
+    """Raise SectionError for a class that does not declare a section; `where` is what declares it."""
+    undecorated = inspect.get_annotations(section) and "__dataclass_fields__" not in vars(section)
+    if not issubclass(section, SectionData) or undecorated:
+        raise SectionError(f"{where}: {section.__name__} must be a dataclass and a subclass of SectionData")
+    for name in ("kind", "title"):
+        if not isinstance(getattr(section, name, None), str):
+            raise SectionError(f"{where}: {section.__name__}.{name} is missing; give it as text")
+    check_hints(section)
+    if section.panel is not None and not issubclass(section, PANELS[section.panel]):
+        needed = PANELS[section.panel]
+        missing = {field.name for field in fields(needed)} - {field.name for field in fields(section)}
+        raise SectionError(
+            f"{where}: {section.__name__} is drawn by the panel {section.panel!r}, but is no subclass of "
+            f"{needed.__name__}" + (f" and lacks the fields {', '.join(sorted(missing))}" if missing else "")
+        )
