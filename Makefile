@@ -24,7 +24,7 @@ help:
 	@echo "make test-slow   the slow tests"
 	@echo "make check       style, types, JavaScript, paths of this machine"
 	@echo "make format      fix style"
-	@echo "make js          compile the page's script from svelte_src/"
+	@echo "make js          write the types of sections, and compile the page's script from svelte_src/"
 	@echo "make docs        build the documentation: out/site/index.html"
 	@echo "make benchmarks  measure each stage"
 	@echo "make train-series  train the series of checkpoints that is included (hours; the same command resumes it)"
@@ -131,6 +131,7 @@ format: $(INSTALLED_DEV)
 	$(PY) -m svelte3 format svelte_src
 
 js: $(INSTALLED_DEV)
+	$(PY) -m scripts.make_sections
 	$(PY) -c "import rl_clarity; rl_clarity.recompile_js()"
 
 clean:

@@ -3,71 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, cast
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.errors import ClarityError, SectionError
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.section_types import (
+    SECTION_TYPES,
+    AttributionSection,
+    SaliencySection,
+    TrajectoriesSection,
+)
 
-VALUES = ...
-"""Key of a shape that stands for all values of a mapping."""
-_OUTPUT = {"id": str, "kind": str, "label": str}
-_LAYER = {
-    **{"name": str, "slug": str, "kind": str, "channels": int, "hues": [[float]], "totals": [str]},
-    "scales": {VALUES: [float]},
-    "attribution": {VALUES: [[str]]},
-}
-_METHOD = {
-    **{"name": str, "label": str, "signed": bool, "outputs": [{"id": str, "label": str}], "rows": int, "columns": int},
-    **{"centers": {"rows": [float], "columns": [float]}, "maps": [[str]], "scales": {VALUES: [float]}},
-    "percentile": {VALUES: float},
-}
-_TRAJECTORY = {"steps": int, "series": str, "frames": [str]}
-_STRETCH = {"trajectory": int, "first": int, "frame": int, "targets": [str], "chunk": str}
-_SECTIONS: Mapping[str, Any] = {
-    "trajectories": {"segment": int, "trajectories": [_TRAJECTORY]},
-    "attribution": {"outputs": [_OUTPUT], "layers": [_LAYER]},
-    "features": {"layers": {VALUES: {}}},
-    "saliency": {"every": int, "methods": [_METHOD]},
-    "state_map": {"maps": [{"source": str, "method": str, "chunk": str}], "colors": [{"key": str}]},
-    "stretches": {"paths": [str], "stretches": [_STRETCH]},
-    "training": {"checkpoints": [{"agent": str, "name": str}], "reference": {"agent": str, "shown": [str]}},
-}
-_MANIFEST = {
-    **{"id": str, "title": str, "numpy_precision": int, "view": {}},
-    "agents": [{"actions": [{"label": str}], "action_groups": [{}]}],
-    "sections": [{"kind": str}],
-}
-_NAMES = {bool: "true or false", str: "text", int: "an integer", float: "a number"}
+
+class _Action(TypedDict):
+    label: str
+
+
+class _Agent(TypedDict):
+    actions: Sequence[_Action]
+    action_groups: Sequence[Mapping[str, object]]
+
+
+class _Section(TypedDict):
+    kind: str
+
+
+class _Manifest(TypedDict):
+    id: str
+    title: str
+    numpy_precision: int
+    view: Mapping[str, object]
+    agents: Sequence[_Agent]
+    sections: Sequence[_Section]
 
 
 def check_manifest(manifest: Mapping[str, Any]) -> None:
     """Raise ClarityError, with the place, for a manifest (as dicts) with missing or contradictory parts."""
-    _check(manifest, _MANIFEST, "manifest")
+    try:
+        read(_Manifest, manifest, "manifest")
+        for section in manifest["sections"]:
+            _check_shape(section)
+    except SectionError as error:
+        raise ClarityError(f"the page's manifest is damaged: {error.message}") from error
     _require(1 <= manifest["numpy_precision"] <= 17, "numpy_precision must be from 1 to 17")
     _require(bool(manifest["agents"]), "agents is empty")
     weight = manifest["view"].get("attribution_weight", 1)
-    _require(_is_a(weight, float) and 0 <= weight <= 1, "view.attribution_weight must be from 0 to 1")
+    _require(isinstance(weight, int | float) and 0 <= weight <= 1, "view.attribution_weight must be from 0 to 1")
     agents = {agent.get("id"): agent for agent in manifest["agents"]}
-    groups: dict[Any, dict[str, Any]] = {}  # the first section of each kind, by the agent
+    groups: dict[object, dict[str, object]] = {}  # data of the first section of each kind, by the agent
     for section in manifest["sections"]:
-        groups.setdefault(section.get("agent"), {}).setdefault(section["kind"], section)
+        groups.setdefault(section.get("agent"), {}).setdefault(section["kind"], section.get("data"))
     for id_, sections in groups.items():
         _check_sections(sections, agents.get(id_, manifest["agents"][0]))
 
 
-def _check_sections(sections: Mapping[str, Any], agent: Mapping[str, Any]) -> None:
-    """Check the sections of an agent, by kind."""
-    for kind, shape in _SECTIONS.items():
-        if kind in sections:
-            _check(sections[kind], {"data": shape}, kind)
+def _check_shape(section: Mapping[str, object]) -> None:
+    """Check the data of a section of the package against its type."""
+    kind = str(section["kind"])
+    if kind in SECTION_TYPES:
+        if "data" not in section:
+            raise SectionError(f"{kind}.data is missing")
+        read(SECTION_TYPES[kind], section["data"], f"{kind}.data")
+
+
+def _check_sections(sections: Mapping[str, object], agent: _Agent) -> None:
+    """Check what the sections of an agent say of each other, by kind."""
     if "trajectories" in sections:
-        segments = _check_trajectories(sections["trajectories"]["data"])
+        segments = _check_trajectories(cast(TrajectoriesSection, sections["trajectories"]))
         if "attribution" in sections:
-            _check_attribution(sections["attribution"]["data"], agent, segments)
+            _check_attribution(cast(AttributionSection, sections["attribution"]), agent, segments)
         if "saliency" in sections:
-            _check_saliency(sections["saliency"]["data"], segments)
+            _check_saliency(cast(SaliencySection, sections["saliency"]), segments)
 
 
-def _check_trajectories(data: Mapping[str, Any]) -> list[int]:
+def _check_trajectories(data: TrajectoriesSection) -> list[int]:
     """Check counts; return the number of segments of each trajectory."""
     _require(data["segment"] > 0, "segment must be above 0")
     segments = [-(-entry["steps"] // data["segment"]) for entry in data["trajectories"]]
@@ -78,13 +87,14 @@ def _check_trajectories(data: Mapping[str, Any]) -> list[int]:
     return segments
 
 
-def _check_attribution(data: Mapping[str, Any], agent: Mapping[str, Any], segments: Sequence[int]) -> None:
+def _check_attribution(data: AttributionSection, agent: _Agent, segments: Sequence[int]) -> None:
     for output in data["outputs"]:
-        for kind, choices in (("action", agent["actions"]), ("group", agent["action_groups"])):
-            if output["kind"] == kind:
-                index = output.get(kind)
-                valid = _is_a(index, int) and 0 <= index < len(choices)
-                _require(valid, f"output {output['id']!r} has {kind} {index!r}; the agent has {len(choices)}")
+        kind = output["kind"]
+        if kind in ("action", "group"):
+            index = output.get("action") if kind == "action" else output.get("group")
+            count = len(agent["actions"] if kind == "action" else agent["action_groups"])
+            valid = index is not None and 0 <= index < count
+            _require(valid, f"output {output['id']!r} has {kind} {index!r}; the agent has {count}")
     for layer in data["layers"]:
         where = f"layer {layer['name']!r}"
         _require(len(layer["hues"]) == layer["channels"], f"{where} must have a hue for each channel")
@@ -97,32 +107,10 @@ def _check_attribution(data: Mapping[str, Any], agent: Mapping[str, Any], segmen
             _require(len(scales) == len(segments), f"{where} must have a scale of {output!r} for each trajectory")
 
 
-def _check_saliency(data: Mapping[str, Any], segments: Sequence[int]) -> None:
+def _check_saliency(data: SaliencySection, segments: Sequence[int]) -> None:
     for method in data["methods"]:
         fits = [len(one) for one in method["maps"]] == list(segments)
         _require(fits, f"saliency {method['name']!r} must have maps for each segment of each trajectory")
-
-
-def _check(value: Any, shape: Any, where: str) -> None:
-    """Check a value against a shape: a type, a list of one shape, or a dict of the shapes of its keys."""
-    if isinstance(shape, type):
-        _require(_is_a(value, shape), f"{where} must be {_NAMES[shape]}")
-    elif isinstance(shape, list):
-        _require(isinstance(value, list), f"{where} must be a list")
-        for index, item in enumerate(value):
-            _check(item, shape[0], f"{where}[{index}]")
-    else:
-        _require(isinstance(value, dict), f"{where} must be an object")
-        for key, part in shape.items():
-            names = value if key is VALUES else [key]
-            for name in names:
-                _require(name in value, f"{where}.{name} is missing")
-                _check(value[name], part, f"{where}.{name}")
-
-
-def _is_a(value: Any, kind: type) -> bool:
-    accepted = (int, float) if kind is float else kind
-    return isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
 
 
 def _require(condition: bool, problem: str) -> None:

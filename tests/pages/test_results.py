@@ -200,7 +200,11 @@ def test_facts_of_a_layer(tmp_path: Path) -> None:
         features["data"]["layers"]["2b"]["facts"] = {"coverage": {"value": 0.5}, "next_feature": 0.125}
         features["data"]["layers"]["2b"]["reduction"]["error_held_out"] = 0.375
         outputs = {"value": {"mean": [1, 2, 3], "mean_abs": [1, 2, 3], "correlation": [1, 1, 1]}}
-        ablation = {"kind": "ablation", "title": "", "data": {"layers": {"2b": {"outputs": outputs}}}}
+        ablation = {
+            "kind": "ablation",
+            "title": "",
+            "data": {"every": 4, "layers": {"2b": {"trajectories": [], "outputs": outputs}}},
+        }
         manifest["sections"].append({**features, **ablation})
 
     write_small_page(LocalDirectory(tmp_path), ARRAYS, edit=edit)

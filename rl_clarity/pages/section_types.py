@@ -1,0 +1,545 @@
+"""Sections of pages as JSON; scripts/make_sections.py writes this from their dataclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NotRequired, TypedDict
+
+
+class Scrub(TypedDict):
+    steps: int
+    height: int
+    step_width: int
+
+
+class FrameSheets(TypedDict):
+    columns: int
+
+
+EpisodeSummary = TypedDict(
+    "EpisodeSummary",
+    {
+        "frame": int,
+        "steps": int,
+        "return": float,
+        "end": Literal["done", "time limit", "ended", "cut"],
+    },
+)
+
+
+class TrajectoryEntry(TypedDict):
+    steps: int
+    series: str
+    scrub: Sequence[str]
+    frames: Sequence[str]
+    images: NotRequired[Sequence[str]]
+    episodes: NotRequired[Sequence[EpisodeSummary]]
+
+
+class Bookmark(TypedDict):
+    trajectory: int
+    frame: int
+    advantage: float
+
+
+class Bookmarks(TypedDict):
+    high: NotRequired[Sequence[Bookmark]]
+    low: NotRequired[Sequence[Bookmark]]
+
+
+class TrajectoriesSection(TypedDict):
+    caption: NotRequired[str]
+    segment: int
+    scrub: Scrub
+    film: FrameSheets
+    trajectories: Sequence[TrajectoryEntry]
+    bookmarks: NotRequired[Bookmarks]
+
+
+class ReductionErrors(TypedDict):
+    error: float
+    fitted_on: int
+    error_held_out: float | None
+
+
+class FeatureStatistics(TypedDict):
+    strongest: float
+    frames: float
+    positions: float
+    error: float | None
+    stability: float
+    twins: Sequence[int]
+
+
+class ReceptiveField(TypedDict):
+    height: float
+    width: float
+    effective_height: float
+    effective_width: float
+
+
+class CoveredAttribution(TypedDict):
+    next_feature: float
+    coverage: NotRequired[Mapping[str, float | None]]
+
+
+class LayerFeaturesEntry(TypedDict):
+    thumbnails: Sequence[str]
+    chunk: NotRequired[str]
+    names: NotRequired[Sequence[str | None]]
+    reduction: NotRequired[ReductionErrors]
+    statistics: NotRequired[Sequence[FeatureStatistics]]
+    signs: NotRequired[Mapping[str, Sequence[tuple[float, float]]]]
+    receptive_field: NotRequired[ReceptiveField]
+    facts: NotRequired[CoveredAttribution]
+    images: NotRequired[Mapping[str, Sequence[str]]]
+    optimized: NotRequired[Sequence[str]]
+
+
+class AtlasEntry(TypedDict):
+    count: int
+    images: Sequence[str]
+    columns: int
+    per_image: int
+    height: int
+    width: int
+    indices: Sequence[int]
+    origins: Sequence[tuple[int, int] | None]
+    episodes: NotRequired[Sequence[int]]
+
+
+class FeaturesSection(TypedDict):
+    caption: NotRequired[str]
+    layers: Mapping[str, LayerFeaturesEntry]
+    observations: NotRequired[AtlasEntry]
+
+
+class OutputInfo(TypedDict):
+    id: str
+    kind: Literal["value", "action", "group", "greedy"]
+    label: str
+    action: NotRequired[int]
+    group: NotRequired[int]
+
+
+class LayerEntry(TypedDict):
+    name: str
+    slug: str
+    full_name: str
+    kind: Literal["layer", "input"]
+    height: int
+    width: int
+    depth: int
+    channels: int
+    colors: Sequence[str]
+    hues: Sequence[Sequence[float]]
+    effects: Mapping[str, Sequence[float]]
+    scales: Mapping[str, Sequence[float]]
+    totals: Sequence[str]
+    attribution: Mapping[str, Sequence[Sequence[str]]]
+    effect_spread: NotRequired[Mapping[str, Sequence[tuple[float, float]]]]
+    limits: NotRequired[Mapping[str, Sequence[float]]]
+    label: NotRequired[str]
+    variance_share: NotRequired[Mapping[str, float | None]]
+    images: NotRequired[Mapping[str, Mapping[str, Sequence[Sequence[str]]]]]
+    scrubs: NotRequired[Mapping[str, Mapping[str, Sequence[Sequence[str]]]]]
+
+
+class AttributionSection(TypedDict):
+    caption: NotRequired[str]
+    outputs: Sequence[OutputInfo]
+    layers: Sequence[LayerEntry]
+    baseline: NotRequired[str]
+
+
+class AblationSummary(TypedDict):
+    mean: Sequence[float]
+    mean_abs: Sequence[float]
+    correlation: Sequence[float]
+
+
+class AblatedLayer(TypedDict):
+    trajectories: Sequence[str]
+    outputs: NotRequired[Mapping[str, AblationSummary]]
+
+
+class AblationSection(TypedDict):
+    caption: NotRequired[str]
+    every: int
+    layers: Mapping[str, AblatedLayer]
+
+
+class MeasuredDifference(TypedDict):
+    unedited: float
+    ablated: float
+    difference: float
+    interval: tuple[float, float]
+    corrected_interval: tuple[float, float]
+    p: float
+    adjusted_p: float
+
+
+BehaviorRow = TypedDict(
+    "BehaviorRow",
+    {
+        "layer": str,
+        "feature": int,
+        "attribution": float,
+        "ablation": float | None,
+        "return_difference": float,
+        "interval": tuple[float, float],
+        "adjusted_p": float,
+        "return": MeasuredDifference,
+        "length": MeasuredDifference,
+        "causes": Mapping[str, MeasuredDifference],
+        "actions": Mapping[str, MeasuredDifference],
+    },
+)
+
+
+class Clip(TypedDict):
+    layer: str
+    feature: int
+    episode: int
+    step: int
+    image: str
+    still: str
+    lost: float
+
+
+class BehaviorSection(TypedDict):
+    caption: NotRequired[str]
+    episodes: int
+    tests: int
+    output: str
+    causes: Sequence[str]
+    rows: Sequence[BehaviorRow]
+    clips: Sequence[Clip]
+    files: Sequence[str]
+
+
+class MapOutput(TypedDict):
+    id: str
+    label: str
+
+
+class CellCenters(TypedDict):
+    rows: Sequence[float]
+    columns: Sequence[float]
+
+
+class MethodEntry(TypedDict):
+    name: str
+    label: str
+    parameters: Mapping[str, bool | float | str]
+    signed: bool
+    outputs: Sequence[MapOutput]
+    rows: int
+    columns: int
+    centers: CellCenters
+    maps: Sequence[Sequence[str]]
+    scales: Mapping[str, Sequence[float | None]]
+    percentile: Mapping[str, float]
+
+
+class SaliencySection(TypedDict):
+    caption: NotRequired[str]
+    every: int
+    methods: Sequence[MethodEntry]
+
+
+class MapEntry(TypedDict):
+    source: str
+    label: str
+    method: str
+    chunk: str
+    perplexity: float | None
+    fitted_on: int
+
+
+class MapColor(TypedDict):
+    key: str
+    label: str
+    kind: Literal["number", "category"]
+    names: NotRequired[Sequence[str]]
+
+
+class StateMapSection(TypedDict):
+    caption: NotRequired[str]
+    maps: Sequence[MapEntry]
+    colors: Sequence[MapColor]
+
+
+class MeanReturn(TypedDict):
+    mean: float
+    error: float | None
+    episodes: int
+
+
+class CheckpointEntry(TypedDict):
+    agent: str
+    recording: str
+    name: str
+    step: float | None
+    returns: MeanReturn
+    entropy: float | None
+    action_entropy: float
+    action_shares: Sequence[float]
+    totals: Mapping[str, float]
+    correlation: Mapping[str, float | None]
+
+
+class ReferenceTrajectory(TypedDict):
+    agent: str
+    recording: str
+    source: str | None
+    trajectory: int
+    every: int
+    shown: Sequence[str]
+    divergence: str
+
+
+class TrainingSection(TypedDict):
+    caption: NotRequired[str]
+    checkpoints: Sequence[CheckpointEntry]
+    unit: str
+    curve: str | None
+    curve_source: str
+    reference: ReferenceTrajectory
+
+
+class Column(TypedDict):
+    key: str
+    label: str
+
+
+class ChecksSection(TypedDict):
+    caption: NotRequired[str]
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, object]]
+    report: Mapping[str, object]
+
+
+class PanelImage(TypedDict):
+    image: str
+    label: str
+    trajectory: NotRequired[int]
+    frame: NotRequired[int]
+
+
+class CheckMaps(TypedDict):
+    caption: NotRequired[str]
+    images: Sequence[PanelImage]
+    columns: NotRequired[int]
+
+
+class Bar(TypedDict):
+    label: str
+    value: float
+    low: NotRequired[float]
+    high: NotRequired[float]
+    color: NotRequired[str]
+
+
+class CheckDeletion(TypedDict):
+    caption: NotRequired[str]
+    bars: Sequence[Bar]
+    unit: NotRequired[str]
+
+
+class CheckInsertion(TypedDict):
+    caption: NotRequired[str]
+    bars: Sequence[Bar]
+    unit: NotRequired[str]
+
+
+class DirectionEntry(TypedDict):
+    name: str
+    scale: float
+    explained: float | None
+    seed_stability: float | None
+    half_stability: float | None
+    kurtosis: float | None
+
+
+class ClusterEntry(TypedDict):
+    method: str
+    count: int
+    sizes: Sequence[int]
+    agreement: float | None
+
+
+class BehavioursEntry(TypedDict):
+    count: int
+    agreement: float | None
+    chunk: str
+
+
+class CausesEntry(TypedDict):
+    lags: Sequence[int]
+    clusters: Sequence[int]
+    chunk: str
+
+
+class RememberingEntry(TypedDict):
+    changes: Sequence[str]
+    chunk: str
+
+
+class StatesSection(TypedDict):
+    caption: NotRequired[str]
+    method: str
+    directions: Sequence[DirectionEntry]
+    autocorrelation_lags: Sequence[int]
+    outputs: Sequence[str]
+    coordinates: Sequence[str]
+    clusters: Sequence[ClusterEntry]
+    skipped: Mapping[str, str]
+    behaviours: BehavioursEntry | None
+    causes: CausesEntry | None
+    memory: RememberingEntry | None
+    cards: NotRequired[str]
+
+
+class StretchTarget(TypedDict):
+    id: str
+    kind: Literal["value", "action", "direction"]
+    label: str
+    direction: NotRequired[int]
+
+
+class StretchReason(TypedDict):
+    kind: Literal["direction", "behaviour", "episode"]
+    direction: NotRequired[int]
+    end: NotRequired[Literal["top", "middle", "bottom"]]
+    behaviour: NotRequired[int]
+
+
+class StretchEntry(TypedDict):
+    trajectory: int
+    frame: int
+    first: int
+    targets: Sequence[str]
+    why: Sequence[StretchReason]
+    chunk: str
+
+
+class StretchesSection(TypedDict):
+    caption: NotRequired[str]
+    targets: Sequence[StretchTarget]
+    paths: Sequence[Literal["memory", "whole"]]
+    stretches: Sequence[StretchEntry]
+
+
+class InterventionRow(TypedDict):
+    measure: str
+    unedited: float | None
+    edited: float | None
+    difference: float | None
+    interval: tuple[float | None, float | None]
+    p: float | None
+    adjusted_p: float | None
+    effect: float | None
+
+
+class InterventionEntry(TypedDict):
+    label: str
+    swap: Sequence[tuple[int, int | None]]
+    rows: Sequence[InterventionRow]
+    film: str
+
+
+class InterventionsSection(TypedDict):
+    caption: NotRequired[str]
+    episodes: int
+    interventions: Sequence[InterventionEntry]
+    skipped: str | None
+
+
+class DeletionEntry(TypedDict):
+    difference: float
+    interval: tuple[float, float]
+    fractions: Sequence[float]
+    by_saliency: Sequence[float]
+    random: Sequence[float]
+    at: int
+    starts: int
+
+
+class QualityEntry(TypedDict):
+    windows: int
+    auc: float | None
+    coverage: float | None
+    latent_dimensions: float | None
+    deletion: DeletionEntry | None
+    errors: Mapping[str, Mapping[str, Sequence[Sequence[float | None]]]]
+
+
+class CompassEntry(TypedDict):
+    actions: Sequence[str]
+    displacements: Sequence[tuple[float, float]]
+    expected: Sequence[tuple[float, float]]
+    agreement: Sequence[float | None]
+
+
+class SimulatorSection(TypedDict):
+    caption: NotRequired[str]
+    quality: QualityEntry
+    compass: CompassEntry | None
+    films: Sequence[str]
+    context: int
+    horizon: int
+    fit: Mapping[str, object]
+
+
+class ListedRun(TypedDict):
+    recording: str
+    name: str
+    error: str | None
+
+
+EpisodeRow = TypedDict(
+    "EpisodeRow",
+    {
+        "run": int,
+        "trajectory": int,
+        "episode": int,
+        "step": int | None,
+        "return": float | None,
+        "length": int,
+        "time": float | None,
+        "end": str,
+        "explained": bool,
+        "error": str | None,
+    },
+)
+
+
+class EpisodesSection(TypedDict):
+    caption: NotRequired[str]
+    live: bool
+    runs: Sequence[ListedRun]
+    episodes: Sequence[EpisodeRow]
+    logdir: NotRequired[str]
+
+
+SECTION_TYPES: Mapping[str, type] = {
+    "trajectories": TrajectoriesSection,
+    "features": FeaturesSection,
+    "attribution": AttributionSection,
+    "ablation": AblationSection,
+    "behavior": BehaviorSection,
+    "saliency": SaliencySection,
+    "state_map": StateMapSection,
+    "training": TrainingSection,
+    "checks": ChecksSection,
+    "check_maps": CheckMaps,
+    "check_deletion": CheckDeletion,
+    "check_insertion": CheckInsertion,
+    "states": StatesSection,
+    "stretches": StretchesSection,
+    "interventions": InterventionsSection,
+    "simulator": SimulatorSection,
+    "episodes": EpisodesSection,
+}
+"""By kind of section."""

@@ -1,0 +1,938 @@
+// Sections of pages; scripts/make_sections.py writes this from their dataclasses.
+
+/** Images of the filmstrip, which show the steps from left to right. */
+export interface Scrub {
+  /** Steps in an image; the last image of a trajectory may have fewer. */
+  steps: number;
+  /** The frame's height, or less for large frames. */
+  height: number;
+  /** Width of a step, of which the part `scrub_range` is shown. */
+  step_width: number;
+}
+
+/** Images of frames for people; the page draws from chunks. */
+export interface FrameSheets {
+  /** Frames in a row. */
+  columns: number;
+}
+
+/** An episode of a trajectory. */
+export interface EpisodeSummary {
+  /** Its first step. */
+  frame: number;
+  steps: number;
+  /** Undiscounted. */
+  return: number;
+  /** Why it ended: `ended` if the reason is unknown, `cut` if the recording stops before the end. */
+  end: "done" | "time limit" | "ended" | "cut";
+}
+
+/** A trajectory and its files. */
+export interface TrajectoryEntry {
+  steps: number;
+  series: string;
+  scrub: string[];
+  /** One for each segment. */
+  frames: string[];
+  /** One for each segment. */
+  images: string[];
+  episodes?: EpisodeSummary[];
+}
+
+/** A step with a high or low advantage. */
+export interface Bookmark {
+  trajectory: number;
+  frame: number;
+  advantage: number;
+}
+
+/** Steps with the highest and the lowest advantages, strongest first. */
+export interface Bookmarks {
+  high: Bookmark[];
+  low: Bookmark[];
+}
+
+/** What happened along each trajectory. */
+export interface TrajectoriesSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** Steps per chunk of frames or attribution; the last segment of a trajectory may be shorter. */
+  segment: number;
+  scrub: Scrub;
+  film: FrameSheets;
+  trajectories: TrajectoryEntry[];
+  bookmarks: Bookmarks;
+}
+
+/** How good a channel reduction is. */
+export interface ReductionErrors {
+  /** Relative reconstruction error on observations that it was fitted to. */
+  error: number;
+  /** Number of these observations. */
+  fitted_on: number;
+  /** The error on other observations; null if there are none. */
+  error_held_out: number | null;
+}
+
+/** Statistics of a feature, which is *on* where its activation exceeds a fifth of its strongest one. */
+export interface FeatureStatistics {
+  /** The strongest activation on the extra observations. */
+  strongest: number;
+  /** Share of these observations in which it is on. */
+  frames: number;
+  /** Share of all their positions at which it is on. */
+  positions: number;
+  /** Relative reconstruction error of attribution at the positions where the feature has the largest part, on held-out observations if there are any. */
+  error: number | null;
+  /** Cosine similarity of the component to its counterpart in two fits with other seeds and random starts. */
+  stability: number;
+  /** Features (from 0) that overlap at least by half, both ways. */
+  twins: number[];
+}
+
+/** Extent around the center of a position, in pixels of the observation. */
+export interface ReceptiveField {
+  height: number;
+  width: number;
+  effective_height: number;
+  effective_width: number;
+}
+
+/** What a layer's features account for. */
+export interface CoveredAttribution {
+  /** What one more feature would add to the share, of the first output, on held-out observations. */
+  next_feature: number;
+  /** By output, the features' share in the magnitudes of features and residual at all positions and steps. */
+  coverage?: Record<string, number | null>;
+}
+
+/** The features of a layer. What is not computed yet, or was not asked for, is absent. */
+export interface LayerFeaturesEntry {
+  /** One for each feature (K). */
+  thumbnails: string[];
+  /** The dataset examples. */
+  chunk?: string;
+  /** Names of features (K) from the option `feature_names`. */
+  names?: (string | null)[];
+  reduction?: ReductionErrors;
+  /** Of each feature (K). */
+  statistics?: FeatureStatistics[];
+  /** By output and feature (K), how often it raises and lowers the output: shares of the steps in which its net attribution is above, or below, a fifth of its largest magnitude. */
+  signs?: Record<string, [number, number][]>;
+  /** Of a position. */
+  receptive_field?: ReceptiveField;
+  facts?: CoveredAttribution;
+  /** By `DENSITY x ZOOM`, one for each feature (K). */
+  images?: Record<string, string[]>;
+  /** One for each feature (K). */
+  optimized?: string[];
+}
+
+/** The atlas of extra observations: cell i (row-major) of its images shows observation `indices[i]`. */
+export interface AtlasEntry {
+  count: number;
+  images: string[];
+  columns: number;
+  /** Cells of an image. */
+  per_image: number;
+  height: number;
+  width: number;
+  indices: number[];
+  /** Trajectory and step that the observation is from; null if it is from no trajectory. */
+  origins: ([number, number] | null)[];
+  /** Observations of one episode have the same number. */
+  episodes?: number[];
+}
+
+/** The features of each layer. */
+export interface FeaturesSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** Every layer but the input, by its `slug` in the section `attribution`. */
+  layers: Record<string, LayerFeaturesEntry>;
+  /** Absent until it is computed. */
+  observations?: AtlasEntry;
+}
+
+/** An output that is attributed. */
+export interface OutputInfo {
+  /** `value`, `action-3`, `group-0` or `greedy`. */
+  id: string;
+  /** `greedy`, the best action value, replaces the value for agents with action values. */
+  kind: "value" | "action" | "group" | "greedy";
+  label: string;
+  action?: number;
+  group?: number;
+}
+
+/** A layer, with K features. */
+export interface LayerEntry {
+  /** Short name. */
+  name: string;
+  /** Name in file names and addresses. */
+  slug: string;
+  /** Name of the site. */
+  full_name: string;
+  /** `input` has the color channels as features, no residual, no completeness error and no features. */
+  kind: "layer" | "input";
+  height: number;
+  width: number;
+  depth: number;
+  /** Number of features K. */
+  channels: number;
+  /** `#ff0000` of each feature. */
+  colors: string[];
+  /** Red, green and blue of each feature, of unit L2 norm. */
+  hues: number[][];
+  /** By output, K + 1 mean contributions, the residual's last; empty while attribution is missing. */
+  effects: Record<string, number[]>;
+  /** By output, the value that is shown at full brightness in each trajectory. */
+  scales: Record<string, number[]>;
+  /** One for each trajectory. */
+  totals: string[];
+  /** By output, for each trajectory and segment; without groups, whose attribution is the sum of that of their actions (pages of earlier versions have chunks of groups). */
+  attribution: Record<string, string[][]>;
+  /** By output, 10th and 90th percentile of the contributions (K + 1) over steps; empty while attribution is missing, absent from older pages. */
+  effect_spread: Record<string, [number, number][]>;
+  /** By output, what has full opacity in each trajectory where each position has the color of its strongest feature: 99.25 % of the positions do not exceed it. Also of each action less the policy's mean (`action-3-less-mean`). Empty while attribution is missing. */
+  limits: Record<string, number[]>;
+  /** What the page calls the layer instead of `name`: a residual block (`block 2, 16 x 16 x 32`), or a layer whose name is a number, as in `torch.nn.Sequential`. */
+  label?: string;
+  /** By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary. Absent for the input, and while attribution is missing. */
+  variance_share?: Record<string, number | null>;
+  /** With `attr_images`, by output and selection (`pos-prin`: a sign `abs`, `pos` or `neg`, and `prin`, `all`, `res`, `1`, `2`, ...), for each trajectory and segment. */
+  images?: Record<string, Record<string, string[][]>>;
+  /** Filmstrips of these images. */
+  scrubs?: Record<string, Record<string, string[][]>>;
+}
+
+/** Attribution of outputs to layers. */
+export interface AttributionSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  outputs: OutputInfo[];
+  /** The input first, if it is included. */
+  layers: LayerEntry[];
+  /** `zero-input` or `mean`, where attribution is not measured against activations of 0. */
+  baseline?: string;
+}
+
+/** What becomes of an output when each of K features is ablated, over all ablated steps. */
+export interface AblationSummary {
+  /** Mean change (K) of the output. */
+  mean: number[];
+  /** Mean absolute change (K). */
+  mean_abs: number[];
+  /** Correlation (K) of the *negative* change with the feature's net attribution: 1 where the output loses in proportion to what attribution credits the feature with; 0 where either is constant. */
+  correlation: number[];
+}
+
+/** Ablation of the features of a layer. */
+export interface AblatedLayer {
+  /** One for each trajectory. */
+  trajectories: string[];
+  /** Absent while results are missing. */
+  outputs?: Record<string, AblationSummary>;
+}
+
+/** What becomes of outputs when a feature is ablated. */
+export interface AblationSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** Every n-th step is ablated. */
+  every: number;
+  /** Every layer but the input, by its `slug` in the section `attribution`. */
+  layers: Record<string, AblatedLayer>;
+}
+
+/** A measure of paired episodes with and without an edit; intervals are 95 % bootstrap intervals. */
+export interface MeasuredDifference {
+  unedited: number;
+  ablated: number;
+  difference: number;
+  interval: [number, number];
+  /** Corrected for the number of tests (Bonferroni). */
+  corrected_interval: [number, number];
+  p: number;
+  /** Corrected for the number of tests (Holm). */
+  adjusted_p: number;
+}
+
+/** What becomes of play without a feature. */
+export interface BehaviorRow {
+  layer: string;
+  /** Counted from 1. */
+  feature: number;
+  /** Mean attribution of the output to the feature. */
+  attribution: number;
+  /** Mean change of the output on the ablated steps; null without the section `ablation`. */
+  ablation: number | null;
+  return_difference: number;
+  interval: [number, number];
+  /** Like the two values above, those of the return. */
+  adjusted_p: number;
+  return: MeasuredDifference;
+  length: MeasuredDifference;
+  /** By cause, the share of the episodes that it ended. */
+  causes: Record<string, MeasuredDifference>;
+  /** By label, the share of an episode's steps. */
+  actions: Record<string, MeasuredDifference>;
+}
+
+/** An animated PNG of an episode around the first step at which the actions differ. The unedited agent is at the left, the one without the feature at the right. */
+export interface Clip {
+  layer: string;
+  /** Counted from 1, as are `episode` and `step`. */
+  feature: number;
+  episode: number;
+  step: number;
+  image: string;
+  /** The first step at which the actions differ. */
+  still: string;
+  /** The return that is lost. */
+  lost: number;
+}
+
+/** What the agent achieves with a feature ablated, on the same levels as without. */
+export interface BehaviorSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** Number of pairs of episodes. */
+  episodes: number;
+  /** Number of tests that p-values are corrected for. */
+  tests: number;
+  /** The output that `attribution` and `ablation` of the rows are of. */
+  output: string;
+  /** Names of what ended episodes, the most frequent of the unedited agent first. */
+  causes: string[];
+  /** One for each feature. */
+  rows: BehaviorRow[];
+  clips: Clip[];
+  /** Names of the report as JSON and CSV. */
+  files: string[];
+}
+
+/** An output that has maps. */
+export interface MapOutput {
+  /** `policy`, `value`, or `greedy`, which replaces the value for action values; `policy` is then all of them. Signed maps of `policy` are of the logit, or value, of the best action. */
+  id: string;
+  label: string;
+}
+
+/** The position of each cell's center in the frames that are shown, as shares of their height and width. */
+export interface CellCenters {
+  rows: number[];
+  columns: number[];
+}
+
+/** The maps of a method. */
+export interface MethodEntry {
+  /** As in the option `saliency`. */
+  name: string;
+  /** What the page calls it. */
+  label: string;
+  parameters: Record<string, boolean | number | string>;
+  /** Whether maps have negative values. */
+  signed: boolean;
+  outputs: MapOutput[];
+  /** Number of rows of cells gh. */
+  rows: number;
+  /** Number of columns gw. */
+  columns: number;
+  centers: CellCenters;
+  /** For each trajectory and segment. */
+  maps: string[][];
+  /** By output, the largest magnitude of each trajectory's maps; null for a trajectory without maps. */
+  scales: Record<string, (number | null)[]>;
+  /** By output, the 99th percentile, over all trajectories, of each map's largest magnitude. */
+  percentile: Record<string, number>;
+}
+
+/** Saliency maps of the input. */
+export interface SaliencySection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** Every n-th step of a trajectory has maps. */
+  every: number;
+  methods: MethodEntry[];
+}
+
+/** A map of one method. */
+export interface MapEntry {
+  /** `state`, the recurrent state, or the name of the layer. */
+  source: string;
+  /** What the page calls the source. */
+  label: string;
+  /** `tsne`, `pca` or `umap`. */
+  method: string;
+  chunk: string;
+  /** Of t-SNE. */
+  perplexity: number | null;
+  /** Number of points that the map was fitted on; others are placed among them. */
+  fitted_on: number;
+}
+
+/** What points can be colored by. */
+export interface MapColor {
+  key: string;
+  label: string;
+  kind: "number" | "category";
+  /** Of a category's values 0, 1, ... */
+  names?: string[];
+}
+
+/** Every step as a point in the plane, close to others where the agent's state is similar. */
+export interface StateMapSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** One for each method. */
+  maps: MapEntry[];
+  colors: MapColor[];
+}
+
+/** Mean return of complete games. */
+export interface MeanReturn {
+  mean: number;
+  /** Standard error; null for one game. */
+  error: number | null;
+  episodes: number;
+}
+
+/** A checkpoint, and what it did along its trajectories. */
+export interface CheckpointEntry {
+  agent: string;
+  recording: string;
+  /** Name of its file, without its suffix. */
+  name: string;
+  /** Training steps; null if neither metadata nor the name of the file say. */
+  step: number | null;
+  returns: MeanReturn;
+  /** Mean entropy of the policy along the trajectories, in nats; null for action values. */
+  entropy: number | null;
+  action_entropy: number;
+  /** Shares of the A actions that were taken. */
+  action_shares: number[];
+  /** By output, the mean total of the maps along the trajectories, of the first method. */
+  totals: Record<string, number>;
+  /** By output, the mean correlation of the maps of the reference trajectory with those of the last checkpoint, of the first method; null where all maps are constant. */
+  correlation: Record<string, number | null>;
+}
+
+/** The trajectory that is shown to every checkpoint, as in the section `trajectories` of its recording. A checkpoint played it, or it is the last of `recordings`, which has no other section. */
+export interface ReferenceTrajectory {
+  agent: string;
+  recording: string;
+  /** Name of the recording and number of the episode, if no checkpoint played it. */
+  source: string | null;
+  trajectory: number;
+  /** Every n-th step has a map. */
+  every: number;
+  /** One for each checkpoint. */
+  shown: string[];
+  divergence: string;
+}
+
+/** The checkpoints of a training side by side. */
+export interface TrainingSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** One for each agent, in the order of training. */
+  checkpoints: CheckpointEntry[];
+  /** What `step` and the curve count: `steps` or `frames`. */
+  unit: string;
+  /** The learning curve; null if there is no log. */
+  curve: string | null;
+  /** Name of the log, or `returns of the checkpoints`. */
+  curve_source: string;
+  reference: ReferenceTrajectory;
+}
+
+/** A column of a table. */
+export interface Column {
+  key: string;
+  label: string;
+}
+
+/** What sanity checks of saliency methods found. */
+export interface ChecksSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  columns: Column[];
+  /** Values by the column's key; a row with `trajectory` and `frame` links to the step. */
+  rows: Record<string, unknown>[];
+  /** What `checks/report.json` contains. */
+  report: Record<string, unknown>;
+}
+
+/** An image of the generic panel `images`; clicking it goes to its step. */
+export interface PanelImage {
+  image: string;
+  label: string;
+  trajectory?: number;
+  frame?: number;
+}
+
+/** Example maps of the trained network and of networks with random layers. */
+export interface CheckMaps {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  images: PanelImage[];
+  /** Images in a row; as many as fit by default. */
+  columns?: number;
+}
+
+/** A bar, with an interval. */
+export interface Bar {
+  label: string;
+  value: number;
+  low?: number;
+  high?: number;
+  color?: string;
+}
+
+/** How much faster than other orders of pixels the order of the maps changes the output. */
+export interface CheckDeletion {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  bars: Bar[];
+  unit?: string;
+}
+
+/** The same when pixels of the blurred frame are restored. */
+export interface CheckInsertion {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  bars: Bar[];
+  unit?: string;
+}
+
+/** A direction of the state. */
+export interface DirectionEntry {
+  /** `ICA 1`, ... */
+  name: string;
+  /** Standard deviation of the coordinate. */
+  scale: number;
+  /** Share of the variance; null but for `pca`. */
+  explained: number | null;
+  /** Cosine with the matching direction of other seeds; null where it was not measured. */
+  seed_stability: number | null;
+  /** Cosine with the matching direction of each half of the data; null where it was not measured. */
+  half_stability: number | null;
+  /** Excess kurtosis of the coordinate; null where the coordinate is constant, or while it is not measured. */
+  kurtosis: number | null;
+}
+
+/** Clusters of a method. */
+export interface ClusterEntry {
+  method: string;
+  count: number;
+  sizes: number[];
+  /** Mean adjusted Rand index with the clusters of other seeds. */
+  agreement: number | null;
+}
+
+/** Clusters of windows of steps. */
+export interface BehavioursEntry {
+  count: number;
+  agreement: number | null;
+  chunk: string;
+}
+
+/** Influence of coordinates on later ones. */
+export interface CausesEntry {
+  /** L lags. */
+  lags: number[];
+  /** Labels of the K clusters of arrays `.by`. */
+  clusters: number[];
+  chunk: string;
+}
+
+/** What becomes of outputs when the state is changed. */
+export interface RememberingEntry {
+  /** C changes: `reset`, `frozen`, `swapped`, `removed ICA 1`, ... */
+  changes: string[];
+  chunk: string;
+}
+
+/** What the states of a recurrent agent hold, with D directions. */
+export interface StatesSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** `ica`, `pca`, `nmf`, `nmf_positive` or `units`. */
+  method: string;
+  directions: DirectionEntry[];
+  autocorrelation_lags: number[];
+  /** Labels of the columns of `readout`: the actions, and `value function` if there is one. */
+  outputs: string[];
+  /** One for each trajectory. */
+  coordinates: string[];
+  clusters: ClusterEntry[];
+  /** By part (`causes`, ...), why it is left out. */
+  skipped: Record<string, string>;
+  behaviours: BehavioursEntry | null;
+  causes: CausesEntry | null;
+  memory: RememberingEntry | null;
+  cards?: string;
+}
+
+/** What is explained. */
+export interface StretchTarget {
+  /** `value`, `action` or `direction-3`. */
+  id: string;
+  /** The value; the logit of the action that was taken less the mean of the others; a coordinate of the state before the step. */
+  kind: "value" | "action" | "direction";
+  label: string;
+  direction?: number;
+}
+
+/** Why a window was chosen. */
+export interface StretchReason {
+  kind: "direction" | "behaviour" | "episode";
+  direction?: number;
+  end?: "top" | "middle" | "bottom";
+  behaviour?: number;
+}
+
+/** A window that is explained. */
+export interface StretchEntry {
+  trajectory: number;
+  /** The step that is explained. */
+  frame: number;
+  /** The first step of the window. */
+  first: number;
+  /** Ids of the targets that the chunk has. */
+  targets: string[];
+  why: StretchReason[];
+  chunk: string;
+}
+
+/** Short windows of episodes, whose last step is explained by the steps before it. */
+export interface StretchesSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  targets: StretchTarget[];
+  /** `whole`, with a simulator only, less `memory` goes through the world. */
+  paths: ("memory" | "whole")[];
+  stretches: StretchEntry[];
+}
+
+/** A measure of paired episodes, as of `rl_clarity.states.Intervention`. */
+export interface InterventionRow {
+  measure: string;
+  unedited: number | null;
+  edited: number | null;
+  difference: number | null;
+  interval: [number | null, number | null];
+  p: number | null;
+  adjusted_p: number | null;
+  effect: number | null;
+}
+
+/** Episodes with directions exchanged or collapsed. */
+export interface InterventionEntry {
+  label: string;
+  /** Directions, and what each is exchanged with; null for one that is collapsed. */
+  swap: ([number, number | null])[];
+  rows: InterventionRow[];
+  /** An animated PNG of a pair, before and after. */
+  film: string;
+}
+
+/** The same episodes with and without directions of the state exchanged or collapsed. */
+export interface InterventionsSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** Pairs of episodes. */
+  episodes: number;
+  interventions: InterventionEntry[];
+  /** Why there are none. */
+  skipped: string | null;
+}
+
+/** How much the value changes if parts of the frames are removed (`rl_clarity.deletion_test`). */
+export interface DeletionEntry {
+  difference: number;
+  interval: [number, number];
+  /** Shares of the parts that are removed. */
+  fractions: number[];
+  by_saliency: number[];
+  random: number[];
+  at: number;
+  starts: number;
+}
+
+/** Errors of the simulator on windows of the recording. */
+export interface QualityEntry {
+  windows: number;
+  auc: number | null;
+  coverage: number | null;
+  latent_dimensions: number | null;
+  deletion: DeletionEntry | null;
+  /** By kind (`frame`, `state`, `reward`) and prediction (`posterior`, `prior`, `closed_loop`, `last_frame`, `mean_frame`): means by horizon, 10th percentiles, 90th percentiles. */
+  errors: Record<string, Record<string, ((number | null)[])[]>>;
+}
+
+/** Where the agent goes if it always takes one action. */
+export interface CompassEntry {
+  /** Labels. */
+  actions: string[];
+  /** To the right and up. */
+  displacements: [number, number][];
+  expected: [number, number][];
+  /** Shares of the starts; null for an action without a direction. */
+  agreement: (number | null)[];
+}
+
+/** How good the simulator is. */
+export interface SimulatorSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  quality: QualityEntry;
+  compass: CompassEntry | null;
+  /** Animated PNGs: truth, posterior, prior with the true actions, agent in the loop. */
+  films: string[];
+  /** Steps that simulations start from. */
+  context: number;
+  horizon: number;
+  /** Options of the simulator's training. */
+  fit: Record<string, unknown>;
+}
+
+/** A run of a page of recordings. */
+export interface ListedRun {
+  /** Id of its recording. */
+  recording: string;
+  name: string;
+  /** Why the recording cannot be read. */
+  error: string | null;
+}
+
+/** A recorded episode. */
+export interface EpisodeRow {
+  /** Index in `runs`. */
+  run: number;
+  /** Index in the section `trajectories` of that run. */
+  trajectory: number;
+  /** Its number in training. */
+  episode: number;
+  /** The training step at which it began. */
+  step: number | null;
+  /** Undiscounted return; null if unknown. */
+  return: number | null;
+  /** Steps. */
+  length: number;
+  /** When it began, in seconds since 1970. */
+  time: number | null;
+  /** `done`, `time limit`, `stopped`, or `live` while it is still going. */
+  end: string;
+  /** Whether it has saliency maps. */
+  explained: boolean;
+  /** Why it is damaged. */
+  error: string | null;
+}
+
+/** A table of recorded episodes. */
+export interface EpisodesSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** Whether a server keeps the page up to date. */
+  live: boolean;
+  runs: ListedRun[];
+  episodes: EpisodeRow[];
+  /** Log directory, as the user named it; absent from static pages. */
+  logdir?: string;
+}
+
+/** A trajectory on a page of a server. */
+export interface ListedTrajectory {
+  /** 0 for an episode without steps, one that is damaged, and one that the recorder has removed. */
+  steps: number;
+  /** Address of its entry; absent where there are no steps. */
+  entry?: string;
+}
+
+/** The trajectories of a run, on a page of a server, which reads their entries when they are shown. */
+export interface ListedTrajectoriesSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  segment: number;
+  scrub: Scrub;
+  film: FrameSheets;
+  /** Indices are those of the episodes in the recording. */
+  trajectories: ListedTrajectory[];
+  bookmarks: Bookmarks;
+}
+
+/** A line of the generic panel `lines`. */
+export interface Line {
+  /** Name of the array. */
+  key: string;
+  label: string;
+  color?: string;
+}
+
+/** Tracks on the time axis of the filmstrip. */
+export interface LinesSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** For each trajectory, a chunk of float32 (T) arrays. */
+  trajectories: string[];
+  series: Line[];
+}
+
+/** Rows and columns of maps. */
+export interface MapGrid {
+  height: number;
+  width: number;
+}
+
+/** Maps along a trajectory. */
+export interface TrajectoryMaps {
+  /** The value that is shown at full brightness. */
+  scale: number;
+  /** For each segment of the section `trajectories`, a chunk of `codes` int8 (n, h, w, 1) and `scales` float32 (n), as for attribution. */
+  segments: string[];
+}
+
+/** Maps over the observation of the current step, not smoothed. */
+export interface MapsSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  grid: MapGrid;
+  sign: "positive" | "both";
+  trajectories: TrajectoryMaps[];
+  label?: string;
+  color?: string;
+}
+
+/** Images in rows. */
+export interface ImagesSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  images: PanelImage[];
+  /** Images in a row; as many as fit by default. */
+  columns?: number;
+}
+
+/** A table that can be sorted. */
+export interface TableSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  columns: Column[];
+  /** Values by the column's key; a row with `trajectory` and `frame` links to the step. */
+  rows: Record<string, unknown>[];
+}
+
+/** Bars. */
+export interface BarsSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  bars: Bar[];
+  unit?: string;
+}
+
+/** Points, one for a step. */
+export interface ScatterSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** `x`, `y` float32 (n) and `trajectory`, `frame` int32 (n). */
+  chunk: string;
+  /** Label of the axis. */
+  x: string;
+  y: string;
+}
+
+/** Size of the observations, in pixels, and of the frames that are shown. */
+export interface ObservationInfo {
+  height: number;
+  width: number;
+  channels: number;
+  frame_height: number;
+  frame_width: number;
+  stack: number;
+  /** Whether the frames show the same view as the observations. */
+  aligned: boolean;
+  /** The part of a frame that an observation shows; None for all of it. */
+  region?: [number, number, number, number];
+}
+
+/** ActionInfo(label: 'str', combo: 'Sequence[str]', color: 'str') */
+export interface ActionInfo {
+  label: string;
+  combo: string[];
+  color: string;
+}
+
+/** ActionGroup(label: 'str', actions: 'Sequence[int]') */
+export interface ActionGroup {
+  label: string;
+  actions: number[];
+}
+
+/** An agent of the page. */
+export interface AgentInfo {
+  network: string;
+  kind: "policy" | "action_values";
+  recurrent: boolean;
+  num_actions: number;
+  observation: ObservationInfo;
+  actions: ActionInfo[];
+  action_groups: ActionGroup[];
+  /** Groups of actions that have the same effect. */
+  equivalent_actions: number[][];
+  id: string;
+}
+
+/** Play of an agent. */
+export interface RecordingInfo {
+  env_name: string;
+  agent: string;
+  id: string;
+  /** Name of the run, on a page that shows several. */
+  name?: string;
+}
+
+/** Facts about what made the page, without times, paths or user names: the same run makes the same page. */
+export interface ProvenanceGroup {
+  group: string;
+  items: [string, string][];
+}
+
+/** A paragraph that explains a method. */
+export interface Note {
+  title: string;
+  text: string;
+}
+
+/** A section of the manifest. */
+export interface SectionOf<Kind extends string, Data> {
+  agent: string;
+  data: Data;
+  kind: Kind;
+  notes?: Note[];
+  panel?: string;
+  recording: string;
+  title: string;
+  version: number;
+}
+
+/** The sections that the package writes. */
+export type Section =
+  | SectionOf<"trajectories", TrajectoriesSection>
+  | SectionOf<"features", FeaturesSection>
+  | SectionOf<"attribution", AttributionSection>
+  | SectionOf<"ablation", AblationSection>
+  | SectionOf<"behavior", BehaviorSection>
+  | SectionOf<"saliency", SaliencySection>
+  | SectionOf<"state_map", StateMapSection>
+  | SectionOf<"training", TrainingSection>
+  | SectionOf<"checks", ChecksSection>
+  | SectionOf<"check_maps", CheckMaps>
+  | SectionOf<"check_deletion", CheckDeletion>
+  | SectionOf<"check_insertion", CheckInsertion>
+  | SectionOf<"states", StatesSection>
+  | SectionOf<"stretches", StretchesSection>
+  | SectionOf<"interventions", InterventionsSection>
+  | SectionOf<"simulator", SimulatorSection>
+  | SectionOf<"episodes", EpisodesSection>
+  | SectionOf<"trajectories", ListedTrajectoriesSection>;

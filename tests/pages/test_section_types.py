@@ -1,0 +1,20 @@
+"""What is written from the dataclasses of sections is current."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.make_sections import REPOSITORY, described_classes, documents, section_classes
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+def test_generated_files_are_current(path: object) -> None:
+    (text,) = (text for other, text in documents().items() if other == path)
+    assert (REPOSITORY / str(path)).read_text(encoding="utf-8") == text, "run: make js"
+
+
+def test_the_reference_describes_all_sections() -> None:
+    reference = (REPOSITORY / "docs" / "page-format.md").read_text(encoding="utf-8")
+    missing = [name for name in described_classes() if f"<!-- keys of {name} -->" not in reference]
+    assert missing == ["ChecksSection", "CheckMaps", "CheckDeletion", "CheckInsertion", "ListedTrajectoriesSection"]
+    assert len({section.kind for section in section_classes()}) == len(section_classes())
