@@ -100,11 +100,11 @@ def _check_attribution(data: AttributionSection, agent: _Agent, segments: Sequen
         _require(len(layer["hues"]) == layer["channels"], f"{where} must have a hue for each channel")
         _require(all(len(hue) == 3 for hue in layer["hues"]), f"{where}: hues must have three numbers")
         _require(len(layer["totals"]) == len(segments), f"{where} must have totals of each trajectory")
-        for output, names in layer["attribution"].items():
+        for id_, names in layer["attribution"].items():
             fits = [len(one) for one in names] == list(segments)
-            _require(fits, f"{where} must have attribution of {output!r} for each segment of each trajectory")
-            scales = layer["scales"].get(output, ())
-            _require(len(scales) == len(segments), f"{where} must have a scale of {output!r} for each trajectory")
+            _require(fits, f"{where} must have attribution of {id_!r} for each segment of each trajectory")
+            scales = layer["scales"].get(id_, ())
+            _require(len(scales) == len(segments), f"{where} must have a scale of {id_!r} for each trajectory")
 
 
 def _check_saliency(data: SaliencySection, segments: Sequence[int]) -> None:

@@ -15,7 +15,7 @@ import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -26,11 +26,26 @@ from rl_clarity.pages.document import PAGE, embedded_files, read_manifest
 from rl_clarity.pages.images import decode_png
 from rl_clarity.pages.manifest import section_data
 from rl_clarity.pages.manifest_check import check_manifest
+from rl_clarity.pages.section_types import (
+    SECTION_TYPES,
+    AblationSection,
+    AttributionSection,
+    FeaturesSection,
+    LayerEntry,
+    LayerFeaturesEntry,
+    SaliencySection,
+    StateMapSection,
+    StretchesSection,
+    TrajectoriesSection,
+    TrajectoryEntry,
+)
 from rl_clarity.parsing import path_text
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.visualization.quantization import dequantize
 from rl_clarity.visualization.totals import output_account
 
+Data = TypeVar("Data")
+KINDS = {form: kind for kind, form in SECTION_TYPES.items()}
 Steps = range | Sequence[int] | None
 """Steps of a trajectory, counted from 0; None for all of them."""
 
@@ -169,6 +184,13 @@ class Results:
             own.manifest = {**self.manifest, "agents": [agent], "sections": sections}
             yield own
 
+    def _data(self, form: type[Data]) -> Data:
+        """Data of the section that has a form; raises ClarityError if the page has none."""
+        return cast(Data, section_data(self.manifest, KINDS[form]))
+
+    def _has(self, kind: str) -> bool:
+        return any(section["kind"] == kind for section in self.manifest["sections"])
+
     @property
     def agent(self) -> dict[str, Any]:
         """What the page says about its first agent: network, actions, size of observations, ..."""
@@ -178,52 +200,61 @@ class Results:
     @property
     def layers(self) -> list[str]:
         """Names of the layers that have attribution, in order."""
-        return [layer["name"] for layer in self.section("attribution")["layers"]]
+        return [layer["name"] for layer in self._data(AttributionSection)["layers"]]
 
     @property
     def outputs(self) -> list[str]:
         """Ids of the outputs that have attribution, in order."""
-        return [output["id"] for output in self.section("attribution")["outputs"]]
+        return [output["id"] for output in self._data(AttributionSection)["outputs"]]
 
     def layer(self, name: str | None = None) -> Mapping[str, Any]:
         """What the manifest says about a layer, by default the first.
 
         Its entry in the section of features is under `features`, or None.
         """
-        for layer in self.section("attribution")["layers"]:
+        entry = self._layer(name)
+        return {**entry, "features": self._features(entry)}
+
+    def _layer(self, name: str | None) -> LayerEntry:
+        for layer in self._data(AttributionSection)["layers"]:
             if name is None or layer["name"] == name:
-                kinds = [section["kind"] for section in self.manifest["sections"]]
-                features = self.section("features")["layers"].get(layer["slug"]) if "features" in kinds else None
-                return {**layer, "features": features}
+                return layer
         raise OptionError(f"unknown layer {name!r}; the page has {', '.join(self.layers) or 'none'}")
+
+    def _features(self, layer: LayerEntry) -> LayerFeaturesEntry | None:
+        return self._data(FeaturesSection)["layers"].get(layer["slug"]) if self._has("features") else None
 
     def feature_names(self, layer: str) -> dict[int, str]:
         """Names of a layer's features that `feature_names` gave, by number, counted from 1 as on the page."""
-        entry = self.layer(layer)["features"] or {}
-        return {number: name for number, name in enumerate(entry.get("names", ()), start=1) if name}
+        entry = self._features(self._layer(layer))
+        names = [] if entry is None else entry.get("names", [])
+        return {number: name for number, name in enumerate(names, start=1) if name}
 
     def trajectory(self, trajectory: int) -> Mapping[str, Any]:
         """What the manifest says about a trajectory, counted from 0."""
-        entries = self.section("trajectories")["trajectories"]
+        return dict(self._trajectory(trajectory))
+
+    def _trajectory(self, trajectory: int) -> TrajectoryEntry:
+        entries = self._data(TrajectoriesSection)["trajectories"]
         if not 0 <= trajectory < len(entries):
             raise OptionError(f"trajectory {trajectory} is out of range: the page has {len(entries)}, counted from 0")
-        return dict(entries[trajectory])
+        return entries[trajectory]
 
     def series(self, trajectory: int) -> dict[str, np.ndarray]:
         """Numbers along a trajectory by name: actions, rewards, firsts, advantages, values, probabilities, ..."""
-        return self.chunk(self.trajectory(trajectory)["series"])
+        return self.chunk(self._trajectory(trajectory)["series"])
 
     def frames(self, trajectory: int, steps: Steps = None) -> np.ndarray:
         """Frames (n, H, W, 1 | 3) uint8 as the page shows them."""
-        names = self.trajectory(trajectory)["frames"]
+        names = self._trajectory(trajectory)["frames"]
         return np.stack([decode_png(part.name, part.png(at)) for part, at in self._at(trajectory, names, steps)])
 
     def attribution(
         self, layer: str, trajectory: int, output: str = "value", steps: Steps = None
     ) -> ReducedAttribution:
         """Attribution of an output to a layer's reduced channels."""
-        entry = self.layer(layer)
-        self.trajectory(trajectory)
+        entry = self._layer(layer)
+        self._trajectory(trajectory)
         parts = np.stack([self._attribution(entry, trajectory, part, steps) for part in self._parts(entry, output)])
         values = parts.sum(axis=0, dtype=np.float32)
         count = entry["channels"]
@@ -231,17 +262,19 @@ class Results:
         scale = float(entry["scales"][output][trajectory])
         return ReducedAttribution(values[..., :count], residual, scale, np.array(entry["hues"], np.float32))
 
-    def _parts(self, layer: Mapping[str, Any], output: str) -> list[str]:
+    def _parts(self, layer: LayerEntry, output: str) -> list[str]:
         """The outputs whose attribution is stored that an output is the sum of: itself, or the actions of a group."""
         stored = layer["attribution"]
-        (group,) = [one.get("group") for one in self.section("attribution")["outputs"] if one["id"] == output] or [None]
+        (group,) = [one.get("group") for one in self._data(AttributionSection)["outputs"] if one["id"] == output] or [
+            None
+        ]
         members = [] if group is None else [f"action-{i}" for i in self.agent["action_groups"][group]["actions"]]
         parts = [output] if output in stored else members
         if not parts or any(part not in stored for part in parts):
             raise OptionError(f"unknown output {output!r}; the page has {', '.join(self.outputs)}")
         return parts
 
-    def _attribution(self, layer: Mapping[str, Any], trajectory: int, output: str, steps: Steps) -> np.ndarray:
+    def _attribution(self, layer: LayerEntry, trajectory: int, output: str, steps: Steps) -> np.ndarray:
         """Stored attribution (n, h, w, K + 1); of the input (n, H, W, C)."""
         places = self._at(trajectory, layer["attribution"][output][trajectory], steps)
         parts = [(part.entry("codes", at), part.entry("scales", at)) for part, at in places]
@@ -249,8 +282,8 @@ class Results:
 
     def totals(self, layer: str, trajectory: int) -> dict[str, Totals]:
         """Totals along a trajectory, by output."""
-        self.trajectory(trajectory)
-        arrays = self.chunk(self.layer(layer)["totals"][trajectory])
+        self._trajectory(trajectory)
+        arrays = self.chunk(self._layer(layer)["totals"][trajectory])
         outputs = [key.partition(".")[2] for key in arrays if key.startswith("totals.")]
         return {
             output: Totals(arrays[f"totals.{output}"], arrays.get(f"gap.{output}"), arrays.get(f"memory.{output}"))
@@ -264,7 +297,7 @@ class Results:
         (T, K), all float64; docs/reading-the-page.md explains them. Raises OptionError for an unknown trajectory, layer
         or output, and for the input layer, whose gradients do not add up to an output.
         """
-        entry = self.layer(layer)
+        entry = self._layer(layer)
         if entry["kind"] == "input":
             raise OptionError(f"layer {layer!r} is the input: its gradients do not add up to an output")
         totals = self.totals(layer, trajectory)
@@ -280,8 +313,8 @@ class Results:
 
         Raises OptionError for an unknown trajectory, method or output; ClarityError for a page without saliency.
         """
-        self.trajectory(trajectory)
-        entries = {one["name"]: one for one in self.section("saliency")["methods"]}
+        self._trajectory(trajectory)
+        entries = {one["name"]: one for one in self._data(SaliencySection)["methods"]}
         if method not in entries:
             raise OptionError(f"unknown method {method!r}; the page has {', '.join(entries)}")
         entry = entries[method]
@@ -300,7 +333,7 @@ class Results:
 
         Raises OptionError for a method that the page does not have; ClarityError for a page without a map.
         """
-        entries = {one["method"]: one for one in self.section("state_map")["maps"]}
+        entries = {one["method"]: one for one in self._data(StateMapSection)["maps"]}
         if method not in entries:
             raise OptionError(f"unknown method {method!r}; the page has {', '.join(entries)}")
         entry = entries[method]
@@ -314,12 +347,13 @@ class Results:
 
         Raises OptionError for a number that is out of range; ClarityError for a page without such windows.
         """
-        entries = self.section("stretches")["stretches"]
+        section = self._data(StretchesSection)
+        entries = section["stretches"]
         if not 0 <= number < len(entries):
             raise OptionError(f"stretch {number} is out of range: the page has {len(entries)}, counted from 0")
         entry = entries[number]
         arrays = self.chunk(entry["chunk"])
-        paths = [path for path in self.section("stretches")["paths"] if path in arrays]
+        paths = [path for path in section["paths"] if path in arrays]
         scales = {path: arrays[f"{path}.scale"][:, None, None, None] for path in paths}
         return Stretch(
             entry["trajectory"],
@@ -342,32 +376,32 @@ class Results:
         What an older page does not have is None, or missing in a dict. Raises OptionError for an unknown layer and for
         the input.
         """
-        entry = self.layer(layer)
+        entry = self._layer(layer)
         if entry["kind"] == "input":
             raise OptionError(f"layer {layer!r} is the input, which has no features; choose another layer")
-        features = entry["features"] or {}
-        facts = features.get("facts", {})
-        sections = {section["kind"]: section["data"] for section in reversed(self.manifest["sections"])}
-        ablation = sections.get("ablation", {}).get("layers", {}).get(entry["slug"], {}).get("outputs", {})
+        features = self._features(entry) or {"thumbnails": []}
+        covered, reduction = features.get("facts"), features.get("reduction")
+        ablated = self._data(AblationSection)["layers"].get(entry["slug"]) if self._has("ablation") else None
+        changes = {} if ablated is None else ablated.get("outputs", {})
         return {
             "variance_share": dict(entry.get("variance_share", {})),
-            "coverage": dict(facts.get("coverage", {})),
-            "error_held_out": features.get("reduction", {}).get("error_held_out"),
-            "next_feature": facts.get("next_feature"),
-            "ablation": {output: np.array(one["mean"]) for output, one in ablation.items()},
+            "coverage": {} if covered is None else dict(covered.get("coverage", {})),
+            "error_held_out": None if reduction is None else reduction.get("error_held_out"),
+            "next_feature": None if covered is None else covered["next_feature"],
+            "ablation": {output: np.array(one["mean"]) for output, one in changes.items()},
         }
 
     def features(self, layer: str) -> dict[str, np.ndarray]:
         """Dataset examples of a layer's channels, as docs/page-format.md names them; empty for the input layer."""
-        entry = self.layer(layer)["features"]
-        return self.chunk(entry["chunk"]) if entry else {}
+        entry = self._features(self._layer(layer))
+        return {} if entry is None else self.chunk(entry["chunk"])
 
     def reduction(self, layer: str) -> ChannelReduction:
         """Return the channel reduction of a layer, whose `components` (K, c) are its features.
 
         Raises OptionError for the input layer, ClarityError for a page that does not contain them.
         """
-        if self.layer(layer)["kind"] == "input":
+        if self._layer(layer)["kind"] == "input":
             raise OptionError(f"layer {layer!r} is the input, which is not reduced")
         arrays = self.features(layer)
         if "components" not in arrays:
@@ -376,8 +410,8 @@ class Results:
 
     def features_meta(self, layer: str) -> dict[str, Any]:
         """Densities and zooms of a layer's dataset examples; empty for the input layer."""
-        entry = self.layer(layer)["features"]
-        return dict(json.loads(self._chunk(entry["chunk"]).header).get("meta", {})) if entry else {}
+        entry = self._features(self._layer(layer))
+        return {} if entry is None else dict(json.loads(self._chunk(entry["chunk"]).header).get("meta", {}))
 
     def chunk(self, name: str) -> dict[str, np.ndarray]:
         """The arrays of the chunk of that name."""
@@ -405,7 +439,7 @@ class Results:
 
     def _at(self, trajectory: int, names: Sequence[str], steps: Steps) -> list[tuple[_Segment, int]]:
         """For each step, the segment that contains it, read once, and the step's index there."""
-        count, length = self.trajectory(trajectory)["steps"], self.section("trajectories")["segment"]
+        count, length = self._trajectory(trajectory)["steps"], self._data(TrajectoriesSection)["segment"]
         wanted = range(count) if steps is None else steps
         for step in wanted:
             if not 0 <= step < count:
