@@ -246,6 +246,7 @@ class SaliencySection(TypedDict):
     caption: NotRequired[str]
     every: int
     methods: Sequence[MethodEntry]
+    agreement: NotRequired[str]
 
 
 class MapEntry(TypedDict):

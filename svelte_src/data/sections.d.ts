@@ -355,6 +355,8 @@ export interface SaliencySection {
   /** Every n-th step of a trajectory has maps. */
   every: number;
   methods: MethodEntry[];
+  /** On pages of recordings, how far what the agents that explain compute is what was recorded. */
+  agreement?: string;
 }
 
 /** A map of one method. */
