@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,11 +69,17 @@ def load_agent(
             (B, C, H, W) from 0 to 255, and `logits` (B, A), `values` (B,) or `q_values` (B, A).
         metadata: overrides the file's: `env_name="coinrun"`, `gamma=0.99`, ...
 
+    Warns of what the file does not record, such as activation functions, and is assumed; unless `check` is given.
+
     Raises CheckpointError for a file that is missing, damaged, of an unknown format, or does not fit its network, and
     for an agent whose outputs are not those of `check`.
     """
     with fetched(checkpoint) as path:
-        return formats.load_agent(path, check=check, **metadata)
+        read = formats.read(path, **metadata)
+        agent = formats.build_agent(read, check)
+    for note in read.notes if check is None else ():
+        warnings.warn(f"{os.fspath(checkpoint)}: {note}", stacklevel=3)  # of the caller: options are parsed between
+    return agent
 
 
 def open_agent(

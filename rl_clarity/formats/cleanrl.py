@@ -49,6 +49,37 @@ METADATA: Mapping[str, Mapping[str, Any]] = {
     "dqn_atari": {key: value for key, value in ATARI.items() if key != "lambda"},
 }
 SIDES = {"atari": 84, "procgen": 64}
+MOST_ACTIONS = 18
+"""Of an Atari game."""
+DISTRIBUTIONS = {200: "the quantiles of QR-DQN", 51: "the atoms of C51"}
+"""Outputs for each action, where a network predicts a distribution of its returns."""
+MULTI_AGENT_CHANNELS = 6
+"""Input channels of `ppo_pettingzoo_ma_atari`: four frames, and two that say whose turn it is."""
+
+MULTI_AGENT_SCRIPT = """
+    import torch
+    import rl_clarity
+    from ppo_pettingzoo_ma_atari import Agent                  # CleanRL's script, with its envs
+
+    module = Agent(envs)
+    module.load_state_dict(torch.load({path!r}))
+    def forward(module, x, state):                             # x: (B, 6, H, W) from 0 to 255
+        hidden = module.network(torch.cat([x[:, :4] / 255, x[:, 4:]], dim=1))
+        return module.actor(hidden), module.critic(hidden)
+    agent = rl_clarity.TorchAgent(module, (84, 84, 6), input_divisor=1, forward=forward)"""
+
+DISTRIBUTION_SCRIPT = """
+    import torch
+    import rl_clarity
+    from my_script import QNetwork                             # the class of the script that trained it, with its envs
+
+    module = QNetwork(envs)
+    module.load_state_dict(torch.load({path!r}))
+    def forward(module, x, state):                             # x: (B, 4, H, W) from 0 to 1
+        outputs = module.network(x).view(len(x), {actions}, {count})
+        return outputs.mean(dim=2)                             # the mean of quantiles; for atoms of C51 instead:
+        # return (outputs.softmax(dim=2) * module.atoms).sum(dim=2)
+    agent = rl_clarity.TorchAgent(module, (84, 84, 4), forward=forward, heads=("q_values",))"""
 Parameters = Mapping[str, np.ndarray]
 BLOCK_NAMES = ImpalaNames("network.{}".format, ("res_block0", "res_block1"), ("conv0", "conv1"), "network")
 
@@ -63,8 +94,8 @@ def read(file: CheckpointFile) -> Checkpoint:
     name = script(parameters) or ""
     metadata = dict(METADATA[name])
     if metadata["env_kind"] == "atari":
-        kernel = parameters["network.0.weight"]  # (filters, gray frames, h, w)
-        metadata["frame_stack"] = int(kernel.shape[1]) if kernel.ndim == 4 else 0
+        channels = _input_channels(parameters)
+        metadata["frame_stack"] = None if channels == MULTI_AGENT_CHANNELS else channels
     return Checkpoint(file.path, "cleanrl", name, parameters, metadata, file.sha256, (ASSUMPTION,))
 
 
@@ -119,6 +150,7 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
     """Build the agent; raises CheckpointError where a tensor does not fit."""
     if checkpoint.network not in NETWORKS:
         raise CheckpointError(f"unknown CleanRL network {checkpoint.network!r}; available: {', '.join(NETWORKS)}")
+    _check_meaning(checkpoint)
     kernel = "network.0.conv.weight" if checkpoint.network == "ppo_procgen" else "network.0.weight"
     side = SIDES[METADATA[checkpoint.network]["env_kind"]]
     metadata = {**ASSUMED, **checkpoint.metadata}
@@ -128,6 +160,36 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
 
 
 FORMAT = Format("CleanRL state dicts (ppo_atari, ppo_atari_lstm, ppo_procgen, dqn_atari)", recognize, read, build_agent)
+
+
+def _input_channels(parameters: Parameters) -> int:
+    kernel = parameters["network.0.weight"]  # (filters, gray frames, h, w)
+    return int(kernel.shape[1]) if kernel.ndim == 4 else 0
+
+
+def _check_meaning(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError for tensors of the same names and another meaning, unless the metadata say otherwise."""
+    parameters, path = checkpoint.parameters, str(checkpoint.path)
+    channels = _input_channels(parameters) if checkpoint.network == "ppo_atari" else 0
+    if channels == MULTI_AGENT_CHANNELS and checkpoint.metadata.get("frame_stack") is None:
+        raise CheckpointError(
+            f"its input has {channels} channels, as that of ppo_pettingzoo_ma_atari, which divides only the first four "
+            f"by 255: give frame_stack={channels} (--metadata frame_stack {channels}) if all of them are frames. Else "
+            "this script reads it:",
+            MULTI_AGENT_SCRIPT.format(path=path),
+        )
+    if checkpoint.network == "dqn_atari":
+        outputs = len(parameters["network.9.weight"])
+        for count, what in DISTRIBUTIONS.items():
+            is_distribution = outputs % count == 0 and 2 <= outputs // count <= MOST_ACTIONS
+            if is_distribution and checkpoint.metadata.get("num_actions") != outputs:
+                actions = outputs // count
+                raise CheckpointError(
+                    f"its {outputs} outputs seem to be {what}, {count} for each of {actions} actions: give "
+                    f"num_actions={outputs} (--metadata num_actions {outputs}) if each is an action. Else this script "
+                    "reads it:",
+                    DISTRIBUTION_SCRIPT.format(path=path, actions=actions, count=count),
+                )
 
 
 def _heads(layers: TorchLayers, x: Any) -> dict[str, Any]:
