@@ -22,7 +22,7 @@ from rl_clarity.recordings.blocks import encode_block
 from rl_clarity.recordings.layout import DONE
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import open_recording
-from rl_clarity.recordings.recording_files import RecordingWriter
+from rl_clarity.recordings.recording_writer import RecordingWriter
 
 STEPS = 512
 EPISODES = 50_000

@@ -1,14 +1,15 @@
-"""Write files in one step, and lock directories."""
+"""Write files in one step, open only regular files, and lock directories."""
 
 from __future__ import annotations
 
 import errno
 import importlib
 import os
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -66,13 +67,33 @@ def create_folder(folder: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, f"{place} {target}", str(folder)) from error
 
 
+def open_regular(path: Path, mode: str, buffering: int = -1) -> Any:
+    """Open a regular file, as `open` does; it does not wait for a pipe, and writes through no link.
+
+    Raises OSError, whose reason names the file, for links that would be written through, pipes, devices and folders.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        writes = flags & (os.O_WRONLY | os.O_RDWR)
+        if writes and path.is_symlink():
+            raise OSError(errno.ELOOP, f"{path} is a link: nothing is written through links", name)
+        only = getattr(os, "O_NOFOLLOW", 0) if writes else 0
+        descriptor = os.open(name, flags | only | getattr(os, "O_NONBLOCK", 0), 0o666)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, f"{path} is not a regular file", name)
+        return descriptor
+
+    return open(path, mode, buffering, opener=opener)
+
+
 def lock_file(path: Path) -> TextIO:
     """Open a file and lock it until it is closed or this process ends, if the file system supports locks.
 
-    Raises BlockingIOError, with the file's text, if another process holds the lock.
+    Raises BlockingIOError, with the file's text, if another process holds the lock, and OSError for a link.
     """
     create_folder(path.parent)
-    file = path.open("a+")
+    file: TextIO = open_regular(path, "a+")
     try:
         _lock(file)
     except BlockingIOError:

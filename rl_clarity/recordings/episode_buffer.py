@@ -10,7 +10,7 @@ import numpy as np
 
 from rl_clarity.errors import SamplesError
 from rl_clarity.recordings.blocks import MAX_BYTES, MAX_STEPS, check_name, check_type, encode_block
-from rl_clarity.recordings.recording_files import RecordingWriter
+from rl_clarity.recordings.recording_writer import RecordingWriter
 
 
 class EpisodeBuffer:

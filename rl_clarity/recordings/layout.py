@@ -81,26 +81,25 @@ def encode_episode(facts: Mapping[str, Any]) -> bytes:
 def decode_episodes(data: bytes, file: str) -> np.ndarray:
     """Return an array (E,) of episodes, type EPISODE, from the complete records of `episodes.bin`.
 
-    Episodes that were removed are among them. Raises SamplesError for damaged records.
+    Episodes that were removed are among them. Of several records of an episode's end, the last one counts. Raises
+    SamplesError for damaged records.
     """
-    size = EPISODE.itemsize
-    count = len(data) // size
-    records = np.frombuffer(data, EPISODE, count)
-    checksums = [zlib.crc32(data[start : start + size - 4]) for start in range(0, count * size, size)]
+    records = np.frombuffer(complete_records(data, EPISODE), EPISODE)
+    checksums = [zlib.crc32(record.tobytes()[:-4]) for record in records]
     begins = records["end"] == 0
     episodes = records[begins].copy()
     ends = records[~begins]
-    first_ends = ends["episode"][ends["end"] != ENDS.index(REMOVED)]
     valid = (
         (records["checksum"] == checksums).all()
         and (episodes["episode"] == np.arange(len(episodes))).all()
         and (ends["episode"] < len(episodes)).all()
-        and len(np.unique(first_ends)) == len(first_ends)
         and (ends["end"] < len(ENDS)).all()
         and (ends["steps"] >= 0).all()
     )
     if not valid:
-        raise SamplesError(f"{file} is damaged: a record has a wrong checksum or order")
+        raise SamplesError(
+            f"{file} is damaged: a record is invalid (rl-clarity verify RECORDING --repair rebuilds the file)"
+        )
     episodes[ends["episode"]] = ends  # the last one of each
     return episodes
 
@@ -130,5 +129,11 @@ def latest_blocks(records: np.ndarray) -> np.ndarray:
 
 
 def complete_records(data: bytes, dtype: np.dtype) -> bytes:
-    """The records of a file without a last one that is incomplete."""
-    return data[: len(data) // dtype.itemsize * dtype.itemsize]
+    """The records of a file without a last one that is incomplete: its writer, or the machine, was stopped.
+
+    If the machine was, the last write may also have zeros in place of its end, or of all of it.
+    """
+    data = data[: len(data) // dtype.itemsize * dtype.itemsize]
+    last = data[-dtype.itemsize :]
+    is_torn = zlib.crc32(last[:-4]).to_bytes(4, "little") != last[-4:] if dtype == EPISODE else not any(last)
+    return data[: -dtype.itemsize] if last and is_torn else data

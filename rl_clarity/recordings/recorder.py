@@ -10,21 +10,28 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal
+from weakref import WeakSet
 
 import numpy as np
 
 from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.parsing import path_text
 from rl_clarity.recordings.blocks import check_type
 from rl_clarity.recordings.episode_buffer import EpisodeBuffer, to_array
 from rl_clarity.recordings.layout import DONE, METADATA, PLUGIN, STOPPED, TIME_LIMIT
 from rl_clarity.recordings.metadata import new_metadata
-from rl_clarity.recordings.recording_files import AgentSource, RecordingFiles, RecordingWriter
+from rl_clarity.recordings.recording_files import RecordingFiles
+from rl_clarity.recordings.recording_writer import AgentSource, RecordingWriter
 from rl_clarity.recordings.retention import Limits
 
 NAME = "training"
 """Default name of a recording in a log directory."""
 AUTORESET = ("same_step", "next_step", "disabled")
 ON_ERROR = ("warn", "raise")
+
+
+_RECORDERS: WeakSet[Recorder] = WeakSet()
+"""Of this process, and of the one that it was forked from."""
 
 
 class Recorder:
@@ -104,7 +111,8 @@ class Recorder:
         self._calls = 0
         self._episodes = 0
         self._busy = True  # an episode is recorded or begins, or `add` has not been called yet
-        self._closed = self._stopped = False
+        self._closed = self._stopped = self._inherited = False
+        _RECORDERS.add(self)
 
     @property
     def recording(self) -> bool:
@@ -190,6 +198,7 @@ class Recorder:
         """
         self._calls += 1
         if self._stopped:
+            self._warn_if_inherited()
             return
         if not self._busy:
             if not self._vector:
@@ -258,6 +267,22 @@ class Recorder:
         if not self._stopped:
             self._stopped = True
             warnings.warn(f"rl_clarity stopped recording to {self.location}: {error}", RuntimeWarning, stacklevel=3)
+
+    def _leave_to_parent(self) -> None:
+        """Stop in a forked process: the thread that writes was not copied, and the files are the parent's."""
+        if not self._closed:
+            self._closed = self._stopped = self._inherited = True
+            self._writer.leave_to_parent()
+
+    def _warn_if_inherited(self) -> None:
+        if self._inherited:
+            self._inherited = False
+            warnings.warn(
+                f"the recorder of {self.location} belongs to the process that created it, and records nothing in this "
+                "one, which was forked from it: create a recorder where the agent acts",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def _thin(self) -> None:
         """Wait for the last thinning, and start another one."""
@@ -344,6 +369,15 @@ class Recorder:
         slot.block = EpisodeBuffer(self._writer, self._thread, facts)
 
 
+def _leave_to_parent() -> None:
+    for recorder in _RECORDERS:
+        recorder._leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 class _Slot:
     """What happens in one environment."""
 
@@ -358,11 +392,11 @@ class _Slot:
 
 def _location(directory: str | os.PathLike[str], name: str | None) -> str:
     """Where the recording is; see `Recorder`."""
-    place = os.fspath(directory).rstrip("/")
+    place = path_text(directory, "directory").rstrip("/")
     if name is None or RecordingFiles(place).exists(METADATA):
         return place
-    if not name or "/" in name or name.startswith("."):
-        raise OptionError(f"name={name!r} must be the name of a folder")
+    if not isinstance(name, str) or not name.isprintable() or not name or "/" in name or name.startswith("."):
+        raise OptionError(f"name={name!r} must be the name of a folder: printable text without '/' or '.' at its start")
     return f"{place}/{PLUGIN}/{name}"
 
 

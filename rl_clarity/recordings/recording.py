@@ -32,7 +32,7 @@ from rl_clarity.recordings.layout import (
 )
 from rl_clarity.recordings.recording_files import RecordingFiles
 from rl_clarity.recordings.samples import Observations, Trajectories
-from rl_clarity.recordings.step_arrays import Block, StepArray
+from rl_clarity.recordings.step_arrays import Block, StepArray, intact_blocks
 
 
 class Recording(ABC):
@@ -116,12 +116,17 @@ class StoredRecording(Recording):
         # Blocks are read after the episodes that they end, so that these are complete.
         episodes = decode_episodes(self._files.read_from(EPISODES, 0), self._files.path(EPISODES))
         blocks = np.frombuffer(complete_records(self._files.read_from(BLOCKS, 0), BLOCK), BLOCK)
-        self._blocks = latest_blocks(blocks[blocks["episode"] < len(episodes)])
-        self._facts = episodes[episodes["end"] != ENDS.index(REMOVED)]
+        blocks = blocks[blocks["episode"] < len(episodes)]
+        if len(blocks) and episodes["end"][blocks["episode"][-1]] == ENDS.index(GOING):
+            blocks = intact_blocks(self._files, blocks)
+        self._blocks = latest_blocks(blocks)
         self._bounds = np.searchsorted(self._blocks["episode"], np.arange(len(episodes) + 1))
         sums = np.concatenate([[0], np.cumsum(self._blocks["steps"], dtype=np.int64)])
         self._steps = np.diff(sums[self._bounds])
         """Steps of each episode that are stored, by its index."""
+        # An episode without steps began when its writer was stopped, before its first block was written.
+        has_steps = (episodes["steps"] > 0) | (self._steps > 0)
+        self._facts = episodes[has_steps & (episodes["end"] != ENDS.index(REMOVED))]
         return self
 
     def checkpoint(self, episode: Episode) -> str | None:

@@ -42,6 +42,15 @@ class Block:
     def names(self) -> list[str]:
         return list(self._stored)
 
+    def is_intact(self) -> bool:
+        """Whether all arrays can be read. That of the last write may not, if the machine was stopped."""
+        try:
+            for name in self.names:
+                self.read(name)
+        except SamplesError:
+            return False
+        return True
+
     def stored(self, name: str) -> StoredArray:
         """The array of a name, as the header describes it."""
         if name not in self._stored:
@@ -53,6 +62,20 @@ class Block:
         stored = self.stored(name)
         data = self._files.read(self._name, stored.start, stored.start + stored.size)
         return decode_array(stored, data, self.file)
+
+
+def intact_blocks(files: RecordingFiles, records: np.ndarray) -> np.ndarray:
+    """Records of blocks in the order of writing, without the last one if its block is not all there.
+
+    Blocks at an address are uploaded before the records that list them, and not checked.
+    """
+    if not len(records) or not files.is_local or files.state(data_file(int(records["file"][-1]))) is None:
+        return records
+    try:
+        is_intact = Block(files, records[-1]).is_intact()
+    except SamplesError:
+        is_intact = False
+    return records if is_intact else records[:-1]
 
 
 class StepArray:

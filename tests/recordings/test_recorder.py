@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import open_recording
+from tests.pipeline.small import REPOSITORY
 from tests.recordings.episodes import SHAPE, add_episode, make_recording, step_values
 from tests.test_structure import HEAVY
 
@@ -242,9 +244,9 @@ def test_a_full_disk_leaves_what_was_written(tmp_path: Path) -> None:
     make_recording(tmp_path / "plugins/rl_clarity/training", (4,))
     recording = open_recording(tmp_path)
     assert len(recording) > 4
-    assert [row["end"] for row in recording.table()].count("stopped") == 1
+    assert {row["end"] for row in recording.table()} == {"done"}
     for read in recording:
-        assert not len(read) or (np.asarray(read.observations) > 0).any()
+        assert (np.asarray(read.observations) > 0).any()
 
 
 def test_same_steps_give_the_same_data(tmp_path: Path) -> None:
@@ -360,3 +362,87 @@ def test_channels_come_last(tmp_path: Path) -> None:
     np.testing.assert_array_equal(episode.observations[0], observation.transpose(1, 2, 0))
     assert episode.final_observation is not None
     np.testing.assert_array_equal(episode.final_observation, observation.transpose(1, 2, 0) + 1)
+
+
+@pytest.mark.parametrize("name", ["x\0y", "a\nb", "", "a/b", ".hidden", 5])
+def test_a_name_that_no_folder_has_is_refused(tmp_path: Path, name: Any) -> None:
+    with pytest.raises(OptionError, match=r"name=.* must be the name of a folder"):
+        Recorder(tmp_path, name=name)
+    with pytest.raises(OptionError, match=r"directory='x\\x00y' must be a path"):
+        Recorder("x\0y")
+
+
+def test_a_forked_process_records_nothing_and_says_so_once(tmp_path: Path) -> None:
+    program = f"""
+import os, warnings
+from rl_clarity.recordings.recorder import Recorder
+from tests.recordings.episodes import add_episode
+recorder = Recorder({str(tmp_path)!r}, on_error="raise")
+add_episode(recorder, 0, 40)
+child = os.fork()
+if not child:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        add_episode(recorder, 1, 70)
+        recorder.close()
+    assert [str(one.message).partition(" belongs")[0] for one in caught] == [f"the recorder of {{recorder.location}}"]
+    Recorder({str(tmp_path / "own")!r}).close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+add_episode(recorder, 2, 50)
+recorder.close()
+with Recorder({str(tmp_path)!r}) as recorder:
+    add_episode(recorder, 0, 3)
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=60, cwd=REPOSITORY)
+    assert [len(episode) for episode in open_recording(tmp_path / "plugins/rl_clarity/training")] == [40, 50, 3]
+
+
+def test_the_lock_ends_with_the_recorder_although_a_forked_process_lives(tmp_path: Path) -> None:
+    program = f"""
+import os, time
+from rl_clarity.recordings.recorder import Recorder
+recorder = Recorder({str(tmp_path)!r})
+child = os.fork()
+if not child:
+    time.sleep(60)
+recorder.close()
+Recorder({str(tmp_path)!r}).close()
+os.kill(child, 9)
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=60, cwd=REPOSITORY)
+
+
+def record_with_agent(directory: Path, checkpoint: Path) -> str:
+    """Record an episode; return the error, if it cannot be recorded."""
+    try:
+        with Recorder(directory, name=None) as recorder:
+            recorder.agent(checkpoint)
+            with warnings.catch_warnings(record=True) as caught:
+                add_episode(recorder, 0, 3)
+    except SamplesError as error:
+        return str(error)
+    return "".join(str(one.message) for one in caught)
+
+
+@pytest.mark.parametrize("name", ["blocks.bin", "episodes.bin", "data-00000.bin", "agents"])
+def test_nothing_is_written_through_links(tmp_path: Path, name: str) -> None:
+    foreign = tmp_path / "foreign"
+    if name == "agents":
+        foreign.mkdir()
+    else:
+        foreign.write_bytes(b"foreign")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(foreign)
+    checkpoint = tmp_path / "agent.zip"
+    checkpoint.write_bytes(b"agent")
+    assert f"{name} is a link" in record_with_agent(tmp_path / "run", checkpoint)
+    assert not list(foreign.iterdir()) if name == "agents" else foreign.read_bytes() == b"foreign"
+
+
+def test_a_link_to_nothing_creates_no_file(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "episodes.bin").symlink_to(tmp_path / "new")
+    with pytest.raises(SamplesError, match=r"episodes\.bin is a link"):
+        Recorder(tmp_path / "run", name=None)
+    assert not (tmp_path / "new").exists()

@@ -19,7 +19,7 @@ from PIL import Image
 
 from rl_clarity.errors import ClarityError, OptionError, SamplesError
 from rl_clarity.recordings import blocks
-from rl_clarity.recordings.layout import BLOCK, EPISODE
+from rl_clarity.recordings.layout import BLOCK, EPISODE, encode_episode
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import Recording, StoredRecording, open_recording
 from tests.recordings.episodes import add_episode, make_recording, step_values
@@ -183,6 +183,29 @@ def test_a_pipe_is_refused(copy: Path) -> None:
     os.mkfifo(copy / "blocks.bin")
     with pytest.raises(SamplesError, match=r"blocks\.bin is not a file"):
         open_recording(copy)
+
+
+def test_a_pipe_in_place_of_data_is_refused_at_once(copy: Path) -> None:
+    (copy / "data-00000.bin").unlink()
+    os.mkfifo(copy / "data-00000.bin")
+    with pytest.raises(SamplesError, match=r"data-00000\.bin is not a"):
+        read_all(open_recording(copy))
+    with pytest.raises(SamplesError, match=r"data-00000\.bin is not a"):
+        Recorder(copy, name=None)
+
+
+@pytest.mark.parametrize("end", ["still going", "stopped"])
+def test_an_episode_without_steps_is_left_out(copy: Path, end: str) -> None:
+    facts = {"episode": 3, "number": 3, "environment": 0, "start_time": 1.0, "steps": 0}
+    with (copy / "episodes.bin").open("ab") as file:
+        file.write(encode_episode({**facts, "end": "still going"}))
+        if end == "stopped":
+            file.write(encode_episode({**facts, "end": end}))
+    recording = open_recording(copy)
+    assert [len(episode.rewards) for episode in recording] == [3, 70, 32]
+    assert len(recording.table()) == 3
+    make_recording(copy, (4,))
+    assert [episode.index for episode in open_recording(copy)] == [0, 1, 2, 4]
 
 
 @pytest.mark.parametrize("file", ["episodes.bin", "blocks.bin"])

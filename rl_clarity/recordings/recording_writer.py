@@ -1,0 +1,327 @@
+"""Write the files of a recording: `RecordingWriter`, which `rl_clarity.Recorder` uses."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+from weakref import finalize
+
+import numpy as np
+
+from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.files import UNFINISHED, local_path, lock_file, open_regular, write_atomically
+from rl_clarity.recordings.layout import (
+    AGENTS,
+    BLOCK,
+    BLOCKS,
+    ENDS,
+    EPISODE,
+    EPISODES,
+    GOING,
+    METADATA,
+    REMOVED,
+    STOPPED,
+    complete_records,
+    data_file,
+    decode_episodes,
+    encode_episode,
+    episode_rows,
+    latest_blocks,
+)
+from rl_clarity.recordings.metadata import encode_metadata
+from rl_clarity.recordings.recording_files import RecordingFiles
+from rl_clarity.recordings.retention import FREED, Limits, StoredEpisode, choose_removed
+from rl_clarity.recordings.step_arrays import intact_blocks
+
+LOCAL_FILE_BYTES = 2**29
+REMOTE_FILE_BYTES = 2**26
+"""Size at which a new data file begins. Object stores cannot append: their last data file is replaced as it grows."""
+UPLOAD_SECONDS = 60.0
+UNLIMITED = Limits()
+LIMITED_FILES = 8
+"""Data files of a recording whose size is limited, at least: space is freed file by file."""
+MIN_FILE_BYTES = 2**16
+AgentSource = str | os.PathLike[str] | Callable[[str], object]
+"""A checkpoint, or a function that writes one to a path without suffix, to which it may add one."""
+
+
+class RecordingWriter:
+    """Appends to a recording's files; only one at a time can.
+
+    A recording at an address is written to a temporary folder and uploaded: every minute, and when it is closed.
+    `limits` are for recordings on a local disk.
+    """
+
+    def __init__(
+        self, location: str | os.PathLike[str], metadata: Mapping[str, Any], limits: Limits = UNLIMITED
+    ) -> None:
+        self.location = os.fspath(location).rstrip("/")
+        path = local_path(self.location)
+        if path is None and limits != UNLIMITED:
+            raise OptionError(f"{limits}: a recording at an address ({self.location}) cannot be limited")
+        self._remote = None if path is not None else RecordingFiles(self.location)
+        self._folder = path or Path(tempfile.mkdtemp(prefix="rl-clarity-recording-"))
+        self._cleanup = None if path is not None else finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._limits = limits
+        self._limit = LOCAL_FILE_BYTES if self._remote is None else REMOTE_FILE_BYTES
+        if limits.bytes is not None:
+            self._limit = min(self._limit, max(MIN_FILE_BYTES, limits.bytes // LIMITED_FILES))
+        self._stored: dict[int, StoredEpisode] = {}
+        self._going: dict[int, int] = {}
+        self._uploaded: dict[str, int] = {}
+        self._upload_time = time.monotonic()
+        self._data: IO[bytes] | None = None
+        self._blocks: IO[bytes] | None = None
+        self._episodes: IO[bytes] | None = None
+        self._torn = False
+        if self._remote is not None:
+            self._download(self._remote)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if (self._folder / AGENTS).is_symlink():
+                raise OSError(errno.ELOOP, f"{AGENTS} is a link: nothing is written through links")
+            self._lock = lock_file(self._folder / EPISODES)
+        except BlockingIOError as error:
+            raise SamplesError(f"another process is writing to {self.location}; wait for it, or use another") from error
+        except OSError as error:
+            raise self._error(error) from error
+        try:
+            self._open(metadata)
+        except BaseException as error:
+            self._close_files()
+            if isinstance(error, OSError):
+                raise self._error(error) from error
+            raise
+
+    def begin(self, facts: Mapping[str, Any]) -> int:
+        """Add an episode and return its index."""
+        self._write(self._episodes, encode_episode({**facts, "episode": self.count, "end": GOING, "steps": 0}))
+        self._going[self.count] = 0
+        self.count += 1
+        return self.count - 1
+
+    def append(self, episode: int, start: int, steps: int, header: bytes, data: bytes) -> None:
+        """Add a block of an episode."""
+        self._append(episode, start, steps, header, data)
+        self._going[episode] += len(header) + len(data)
+        if self._remote is not None and time.monotonic() - self._upload_time > UPLOAD_SECONDS:
+            self._upload(self._remote)
+
+    def _append(self, episode: int, start: int, steps: int, header: bytes, data: bytes) -> None:
+        if self._data is None or self._data.seek(0, os.SEEK_END) + len(header) + len(data) > self._limit:
+            self._next_data_file()
+        offset = self._write(self._data, header + data)
+        record = np.array([(episode, start, steps, self._file, offset, len(header), len(data))], BLOCK)
+        self._write(self._blocks, record.tobytes())
+
+    def end(self, episode: int, facts: Mapping[str, Any]) -> None:
+        """Write why an episode ended, with all its facts; its blocks must have been added."""
+        self._write(self._episodes, encode_episode({**facts, "episode": episode}))
+        self._stored[episode] = StoredEpisode(self._going.pop(episode), facts.get("agent"))
+
+    def add_agent(self, source: AgentSource) -> int:
+        """Copy or write a checkpoint, and return its number."""
+        number, folder = self._agents, self._folder / AGENTS
+        unfinished = folder / f".{number:05}{UNFINISHED}"
+        try:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(parents=True)
+            if callable(source):
+                source(str(unfinished / "agent"))
+            else:
+                shutil.copyfile(source, unfinished / f"agent{Path(source).suffix}")
+            files = list(unfinished.iterdir())
+            if len(files) != 1:
+                raise SamplesError(f"the function that saves an agent must write one file, not {len(files)}")
+            files[0].replace(folder / f"{number:05}{files[0].suffix}")
+        except OSError as error:
+            raise SamplesError(f"cannot save a checkpoint in {self.location} ({error})") from error
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        self._agents += 1
+        return number
+
+    def thin(self) -> None:
+        """Remove episodes where there are more than the limits allow, and free their space."""
+        if not self._limits:
+            return
+        agents = {int(path.name[:5]): path for path in self._agent_files()}
+        agent_bytes = {number: path.stat().st_size for number, path in agents.items()}
+        size = sum(path.stat().st_size for path in self._folder.glob("data-*.bin"))
+        removed = choose_removed(self._stored, agent_bytes, size + sum(agent_bytes.values()), self._limits)
+        if not removed:
+            return
+        unused = {self._stored.pop(index).agent for index in removed}
+        for index in removed:
+            self._write(self._episodes, encode_episode({"episode": index, "end": REMOVED, "steps": 0}))
+        for number in unused - {episode.agent for episode in self._stored.values()}:
+            if number in agents:
+                agents[number].unlink(missing_ok=True)
+        kept = sum(episode.bytes for episode in self._stored.values()) + sum(self._going.values())
+        if self._limits.bytes is not None or kept < size * (1 - FREED):
+            self._free_space()
+
+    def close(self) -> None:
+        """Sync the files to disk, or upload them."""
+        for file in (self._data, self._blocks, self._episodes):
+            if file is not None:
+                with suppress(OSError):
+                    os.fsync(file.fileno())
+                file.close()
+        if self._remote is not None:
+            self._upload(self._remote)
+        self._lock.close()
+        if self._cleanup is not None:
+            self._cleanup()
+
+    def leave_to_parent(self) -> None:
+        """Close what a forked process has inherited; the files, and the lock, remain those of its parent."""
+        self._close_files()
+        if self._cleanup is not None:
+            self._cleanup.detach()
+
+    def _close_files(self) -> None:
+        for file in (self._data, self._blocks, self._episodes, self._lock):
+            if file is not None:
+                file.close()
+
+    def _open(self, metadata: Mapping[str, Any]) -> None:
+        """Open the files, and repair what a writer, or a machine, that was stopped has left."""
+        path = self._folder / METADATA
+        if path.exists():
+            self.metadata = RecordingFiles(self._folder).metadata()
+            changed = {name for name, value in metadata.items() if name != "begun" and self.metadata.get(name) != value}
+            if changed:
+                raise SamplesError(
+                    f"{self.location} holds a recording with other metadata ({', '.join(sorted(changed))}): use "
+                    "another directory"
+                )
+        else:
+            self.metadata = dict(metadata)
+            write_atomically(path, encode_metadata(metadata))
+        self._episodes, records = self._open_records(EPISODES, EPISODE)
+        ends = records[~np.isin(records["end"], [ENDS.index(GOING), ENDS.index(REMOVED)])]
+        episodes = episode_rows(decode_episodes(records.tobytes(), f"{self.location}/{EPISODES}"))
+        self.count = len(episodes)
+        self._blocks, records = self._open_records(BLOCKS, BLOCK)
+        self._file = int(records["file"].max()) if len(records) else -1
+        names = RecordingFiles(self.location).names(AGENTS)
+        self._agents = 1 + max((int(name[:5]) for name in names if name[:5].isdigit()), default=-1)
+        latest = latest_blocks(records)
+        bounds = np.searchsorted(latest["episode"], np.arange(self.count + 1))
+        last = int(ends["episode"][-1]) if len(ends) else -1  # the block before its end may not have been written
+        for facts in episodes:
+            index = facts["episode"]
+            blocks = latest[bounds[index] : bounds[index + 1]]
+            steps = int(blocks["steps"].sum())
+            if facts["end"] == GOING or (index == last and facts["end"] != REMOVED and facts["steps"] > steps):
+                self._going[index] = int(_sizes(blocks).sum())
+                self.end(index, {**facts, "end": STOPPED, "steps": steps, "return": None})
+            elif facts["end"] != REMOVED:
+                self._stored[index] = StoredEpisode(int(_sizes(blocks).sum()), facts["agent"])
+        if self._file >= 0 and self._remote is None:
+            self._file -= 1
+            self._next_data_file()
+
+    def _open_records(self, name: str, dtype: np.dtype) -> tuple[IO[bytes], np.ndarray]:
+        """Open a file of records to append to it, without a last record that is incomplete; return its records."""
+        path = self._folder / name
+        open_regular(path, "ab").close()
+        file = open_regular(path, "r+b", buffering=0)
+        records = np.frombuffer(complete_records(file.read(), dtype), dtype)
+        if dtype == BLOCK and self._remote is None:
+            records = intact_blocks(RecordingFiles(self._folder), records)
+        file.truncate(records.nbytes)
+        return file, records
+
+    def _next_data_file(self) -> None:
+        try:
+            if self._data is not None:
+                os.fsync(self._data.fileno())
+            data = open_regular(self._folder / data_file(self._file + 1), "ab", buffering=0)
+        except OSError as error:
+            raise self._error(error) from error
+        if self._data is not None:
+            self._data.close()
+        self._file, self._data = self._file + 1, data
+
+    def _agent_files(self) -> list[Path]:
+        return sorted((self._folder / AGENTS).glob("[0-9]*"))
+
+    def _free_space(self) -> None:
+        """Copy what is kept from data files that also hold what was removed, and delete these files."""
+        records = latest_blocks(np.frombuffer((self._folder / BLOCKS).read_bytes(), BLOCK))
+        records = records[np.isin(records["episode"], [*self._stored, *self._going])]
+        copied: dict[Path, np.ndarray] = {}
+        for path in sorted(self._folder.glob("data-*.bin")):
+            kept = records[records["file"] == int(path.stem.partition("-")[2])]
+            if int(_sizes(kept).sum()) != path.stat().st_size:
+                copied[path] = kept
+        if self._folder / data_file(self._file) in copied:
+            self._next_data_file()
+        for path, kept in copied.items():
+            with open_regular(path, "rb") as file:
+                for record in kept:
+                    file.seek(int(record["offset"]))
+                    header, data = file.read(int(record["header"])), file.read(int(record["data"]))
+                    self._append(int(record["episode"]), int(record["start"]), int(record["steps"]), header, data)
+            for written in (self._data, self._blocks):
+                if written is not None:
+                    os.fsync(written.fileno())
+            path.unlink()
+
+    def _write(self, file: IO[bytes] | None, data: bytes) -> int:
+        """Append to a file, all or nothing; return where the data begin."""
+        assert file is not None
+        if self._torn:
+            raise SamplesError(f"{self.location} ends with an incomplete write: nothing can be added to it")
+        start = file.seek(0, os.SEEK_END)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+            return start
+        except OSError as error:
+            try:
+                file.truncate(start)
+            except OSError:
+                self._torn = True
+            raise self._error(error) from error
+
+    def _error(self, error: OSError) -> SamplesError:
+        return SamplesError(f"cannot write to {self.location} ({error.strerror or error})")
+
+    def _download(self, remote: RecordingFiles) -> None:
+        """Get everything but the data of a recording that is continued."""
+        for name in (METADATA, EPISODES, BLOCKS):
+            if remote.exists(name):
+                (self._folder / name).write_bytes(remote.read_from(name, 0))
+
+    def _upload(self, remote: RecordingFiles) -> None:
+        """Upload files that have changed: data first, so that readers find all that is listed."""
+        names = [
+            *(f"{AGENTS}/{path.name}" for path in self._agent_files()),
+            *sorted(path.name for path in self._folder.glob("data-*.bin")),
+            *(BLOCKS, EPISODES, METADATA),
+        ]
+        for name in names:
+            path = self._folder / name
+            size = path.stat().st_size
+            if self._uploaded.get(name) != size:
+                remote.upload(path, name)
+                self._uploaded[name] = size
+            if name not in names[-4:]:
+                path.unlink()
+        self._upload_time = time.monotonic()
+
+
+def _sizes(blocks: np.ndarray) -> np.ndarray:
+    """Bytes of each block."""
+    return blocks["header"].astype(np.int64) + blocks["data"]
