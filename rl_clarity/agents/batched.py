@@ -32,6 +32,7 @@ from rl_clarity.agents.scores import (
     padded_size,
 )
 from rl_clarity.agents.sites import INPUT, find_site, layer_shapes
+from rl_clarity.agents.value_range import InputScale
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.threads import thread_count
 
@@ -48,8 +49,8 @@ class BatchedAgent(ABC):
         num_actions: A
         metadata: where the agent comes from: `env_name`, `gamma`, ...
         initial_state: parts of a recurrent state, without the batch axis
-        input_divisor: the network's input is the observations divided by it, in float32 (a product with its reciprocal
-            rounds differently, which is enough to cross a kink)
+        scale: the network's input is the observations divided by its `divisor`, in float32 (a product with its
+            reciprocal rounds differently, which is enough to cross a kink), plus `black`
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
     """
@@ -62,13 +63,12 @@ class BatchedAgent(ABC):
         metadata: Mapping[str, Any] | None = None,
         *,
         initial_state: Sequence[np.ndarray] = (),
-        input_divisor: float = 255,
+        scale: InputScale = InputScale(),  # noqa: B008  # immutable
         batch_size: int = 256,
         gradient_batch_size: int = 64,
     ) -> None:
-        for name, number in (("input_divisor", input_divisor), ("batch_size", batch_size)):
-            if not 0 < number < np.inf:
-                raise OptionError(f"{name}={number!r} must be above 0")
+        if not 0 < batch_size < np.inf:
+            raise OptionError(f"batch_size={batch_size!r} must be above 0")
         self.observation_shape = observation_shape
         self.heads = tuple(heads)
         self.num_actions = num_actions
@@ -76,7 +76,8 @@ class BatchedAgent(ABC):
         self._initial_state = tuple(initial_state)
         self.batch_size = batch_size
         self.gradient_batch_size = gradient_batch_size
-        self._divisor = np.float32(input_divisor)
+        self.input_scale = scale
+        self._divisor = np.float32(scale.divisor)
         self._cache = MadeOnce()
         self._edits = AppliedEdits()
         self.checkpoint: Any = None
@@ -100,8 +101,9 @@ class BatchedAgent(ABC):
     def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
         """A function from the tensors `given` to those `wanted`, by names of sites; the state after is `after/0`, ...
 
-        The input is in the network's own unit, observations / input_divisor. `edits` are functions of the values of
-        sites (B, *shape) in float32: where a site is computed, it has what its function returns.
+        The input is in the network's own unit, observations / divisor, to which the section adds `input_scale.black`.
+        `edits` are functions of the values of sites (B, *shape) in float32: where a site is computed, it has what its
+        function returns.
         """
 
     @abstractmethod

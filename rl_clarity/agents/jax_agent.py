@@ -14,8 +14,10 @@ from rl_clarity.agents.differentiation import Backend, Function, JaxBackend
 from rl_clarity.agents.graph import Graph, cut, node_paths
 from rl_clarity.agents.jax_graph import Program, trace
 from rl_clarity.agents.once import MadeOnce
+from rl_clarity.agents.output_check import Check, check_outputs
 from rl_clarity.agents.protocol import Site
 from rl_clarity.agents.sites import INPUT
+from rl_clarity.agents.value_range import input_scale
 from rl_clarity.errors import ClarityError, OptionError
 
 Apply = Callable[..., Any]
@@ -46,10 +48,13 @@ class JaxAgent(BatchedAgent):
         input_divisor: the function's input is the observations divided by it, in float32; 1 for a function that scales
             them itself. By default 255, unless the function scales its input once more before its first weights: then
             it must be given
+        value_range: in place of `input_divisor`: what the function is given for observations of 0 and 255, as (-1, 1)
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
         check: run the function on a few images of noise and refuse one whose outputs are random, depend on the rest of
-            the batch, or have no gradient
+            the batch, or have no gradient. Also outputs to compare with, as a dict of arrays or the path
+            of an `.npz` file: `observations` of your own loop, from 0 to 255 or as the function is given them, and what
+            it computed: `logits` (B, A), `values` (B,) or `q_values` (B, A)
 
     Raises:
         OptionError: the function returns anything else, or cannot be traced.
@@ -66,9 +71,10 @@ class JaxAgent(BatchedAgent):
         initial_state: Any = None,
         channels_first: bool = False,
         input_divisor: float | None = None,
+        value_range: Sequence[float] | None = None,
         batch_size: int = 256,
         gradient_batch_size: int = 64,
-        check: bool = True,
+        check: bool | Check = True,
     ) -> None:
         if not callable(apply):
             raise OptionError(f"apply is a {type(apply).__name__}; it must be a function, such as module.apply")
@@ -80,19 +86,23 @@ class JaxAgent(BatchedAgent):
         self.observation_shape = network_outputs.checked_shape(observation_shape)
         self._given_heads = heads
         self._programs = MadeOnce()
-        names, actions = self._trial(check_scale=input_divisor is None)
+        scale = input_scale(input_divisor, value_range)
+        self._black = scale.black
+        names, actions = self._trial(check_scale=scale.assumed)
         super().__init__(
             self.observation_shape,
             names,
             actions,
             metadata,
             initial_state=self._initial_state,
-            input_divisor=255 if input_divisor is None else input_divisor,
+            scale=scale,
             batch_size=batch_size,
             gradient_batch_size=gradient_batch_size,
         )
         if check:
             check_behavior(self, float(np.finfo(np.float32).eps))
+        if not isinstance(check, bool):
+            check_outputs(self, check)
 
     def _network_parameters(self) -> dict[str, np.ndarray]:
         """Return the parameters, by their paths in the pytree."""
@@ -144,6 +154,7 @@ class JaxAgent(BatchedAgent):
         import jax.numpy as jnp
 
         x = jnp.moveaxis(observations, -1, 1) if self._channels_first else jnp.asarray(observations)
+        x = x + self._black if self._black else x
         state = (states[0] if self._single_state else states,) if states else ()
         outputs, after = network_outputs.split_state(self._apply(self._parameters, x, *state), recurrent=bool(states))
         heads, tensors = network_outputs.named_heads(outputs, self._given_heads)

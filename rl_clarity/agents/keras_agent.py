@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from rl_clarity.agents.capabilities import reset_state
 from rl_clarity.agents.differentiation import Backend, Function, keras_backend
 from rl_clarity.agents.graph import Graph, cut, evaluate, linear_prefix_end, model_graph, node_paths
 from rl_clarity.agents.network import Network
+from rl_clarity.agents.output_check import Check, check_outputs
 from rl_clarity.agents.protocol import Site, State
 from rl_clarity.agents.sites import INPUT
+from rl_clarity.agents.value_range import input_scale
 from rl_clarity.agents.weight_edits import edited_parameters
 from rl_clarity.errors import OptionError
 
@@ -38,9 +41,13 @@ class KerasAgent(BatchedAgent):
         input_divisor: the model's input is the observations divided by it, in float32. By default 1 if the model takes
             integers, or scales its input before its first layer with weights (a `Rescaling`, a `Normalization`, a
             product or quotient with a constant), else 255
+        value_range: in place of `input_divisor`: what the model is given for observations of 0 and 255, as (-1, 1)
         channels_first: whether the model takes (C, H, W); needed only where the shape is ambiguous
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
+        check: outputs to compare with, as a dict of arrays or the path of an `.npz` file: `observations` of your own
+            loop, from 0 to 255 or as the model is given them, and what it computed: `logits` (B, A), `values` (B,) or
+            `q_values` (B, A)
 
     Raises OptionError for a model without such inputs and outputs, or whose inputs and outputs are ambiguous.
     """
@@ -53,18 +60,24 @@ class KerasAgent(BatchedAgent):
         heads: Sequence[str | None] | None = None,
         initial_state: Sequence[np.ndarray] | None = None,
         input_divisor: float | None = None,
+        value_range: Sequence[float] | None = None,
         channels_first: bool | None = None,
         batch_size: int = 256,
         gradient_batch_size: int = 64,
+        check: Check | None = None,
     ) -> None:
+        scale = input_scale(input_divisor, value_range)
         if isinstance(model, Network):
             network = model
+            scale = replace(scale, assumed=False)
         else:
-            from rl_clarity.agents import input_scale, keras_model
+            from rl_clarity.agents import keras_model
+            from rl_clarity.agents.input_scale import input_divisor as find_divisor
 
             network = keras_model.network_from_model(model, heads, initial_state, channels_first)
-            if input_divisor is None:
-                input_divisor = input_scale.input_divisor(network, keras_model.input_dtype(model))
+            if scale.assumed:
+                divisor = find_divisor(network, keras_model.input_dtype(model))
+                scale = replace(scale, divisor=divisor, assumed=divisor == 255)
         height, width, channels = map(int, network.model.inputs[0].shape[1:])
         super().__init__(
             (height, width, channels),
@@ -72,11 +85,13 @@ class KerasAgent(BatchedAgent):
             int(network.model.outputs[0].shape[-1]),
             metadata,
             initial_state=network.initial_state,
-            input_divisor=255 if input_divisor is None else input_divisor,
+            scale=scale,
             batch_size=batch_size,
             gradient_batch_size=gradient_batch_size,
         )
         self.network = network
+        if check is not None:
+            check_outputs(self, check)
 
     @property
     def _backend(self) -> Backend:
@@ -157,6 +172,8 @@ class KerasAgent(BatchedAgent):
         return tuple(names[id(tensor)] for tensor in (*siblings, *cut(self._graph, index)))
 
     def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
+        # Inputs of 0 are not 0 for the network's first operation if black is not.
+        from_zero = from_zero and not (site == INPUT and self.input_scale.black)
         end = linear_prefix_end(self._graph, self._node(site), from_zero=from_zero)
         if end is None:
             return None
@@ -169,8 +186,9 @@ class KerasAgent(BatchedAgent):
         return next(i for i, node in enumerate(self._graph.nodes) if any(t is tensor for t in node.tensors))
 
     def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
-        tensors = self._named[0]
-        sources, targets = ([tensors[name] for name in names] for names in (given, wanted))
+        tensors, black = self._named[0], self.input_scale.black
+        own = tuple(name for name in wanted if name != INPUT or INPUT not in given)
+        sources, targets = ([tensors[name] for name in names] for names in (given, own))
 
         def edited(name: str) -> Function:
             import keras
@@ -182,10 +200,15 @@ class KerasAgent(BatchedAgent):
         def run(*arrays: Any) -> list[Any]:
             import keras
 
+            inputs = dict(zip(given, arrays, strict=True))
+            shifted = {**inputs, INPUT: inputs[INPUT] + black} if black and INPUT in inputs else inputs
             values = {
-                id(source): keras.ops.cast(array, source.dtype) for source, array in zip(sources, arrays, strict=True)
+                id(source): keras.ops.cast(array, source.dtype)
+                for source, array in zip(sources, shifted.values(), strict=True)
             }
             # In float32 also where layers compute in half precision.
-            return [keras.ops.cast(tensor, "float32") for tensor in evaluate(targets, values, changes)]
+            results = [keras.ops.cast(tensor, "float32") for tensor in evaluate(targets, values, changes)]
+            named = {**dict(zip(own, results, strict=True)), **({INPUT: inputs[INPUT]} if INPUT in inputs else {})}
+            return [named[name] for name in wanted]
 
         return run

@@ -14,9 +14,11 @@ from rl_clarity.agents import network_outputs, torch_calls, torch_checks, torch_
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.behavior import check_behavior
 from rl_clarity.agents.differentiation import Backend, Function, TorchBackend
+from rl_clarity.agents.output_check import Check, check_outputs
 from rl_clarity.agents.protocol import Site
 from rl_clarity.agents.sites import INPUT, find_site
 from rl_clarity.agents.torch_calls import Call, Trace
+from rl_clarity.agents.value_range import input_scale
 from rl_clarity.errors import OptionError
 
 Forward = Callable[[Any, Any, Any], Any]
@@ -54,11 +56,14 @@ class TorchAgent(BatchedAgent):
         input_divisor: the module's input is the observations divided by it, in float32; 1 for a module that scales them
             itself. By default 255, unless the module scales its input once more before its first part with weights:
             then it must be given
+        value_range: in place of `input_divisor`: what the module is given for observations of 0 and 255, as (-1, 1)
         device: where to compute; where the module's parameters are if not given
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
         check: run the module on a few images of noise and refuse one whose outputs are random, depend on the rest of
-            the batch, or have no gradient
+            the batch, or have no gradient. Also outputs to compare with, as a dict of arrays or the path
+            of an `.npz` file: `observations` of your own loop, from 0 to 255 or as the module is given them, and what
+            it computed: `logits` (B, A), `values` (B,) or `q_values` (B, A)
 
     Raises OptionError for a module that returns anything else, cannot be run, or has parts that cannot be hooked.
     """
@@ -74,10 +79,11 @@ class TorchAgent(BatchedAgent):
         forward: Forward | None = None,
         channels_first: bool = True,
         input_divisor: float | None = None,
+        value_range: Sequence[float] | None = None,
         device: Any = None,
         batch_size: int = 256,
         gradient_batch_size: int = 64,
-        check: bool = True,
+        check: bool | Check = True,
     ) -> None:
         torch = _torch()
         module = torch_checks.inspectable(torch, module)
@@ -92,6 +98,8 @@ class TorchAgent(BatchedAgent):
         self._initial_state = tuple(np.asarray(part, np.float32) for part in parts)
         height, width, channels = network_outputs.checked_shape(observation_shape)
         self._given_heads = heads
+        scale = input_scale(input_divisor, value_range)
+        self._black = scale.black
         names, actions = self._trial((height, width, channels))
         super().__init__(
             (height, width, channels),
@@ -99,17 +107,19 @@ class TorchAgent(BatchedAgent):
             actions,
             metadata,
             initial_state=self._initial_state,
-            input_divisor=255 if input_divisor is None else input_divisor,
+            scale=scale,
             batch_size=batch_size,
             gradient_batch_size=gradient_batch_size,
         )
-        if input_divisor is None:
+        if scale.assumed:
             observations = self._trial_observations()
             with self._computing(), torch.no_grad():
                 torch_checks.check_module_scale(torch, self.module, lambda: self._trial_run(observations), observations)
         if check:
             check_behavior(self, torch.finfo(self._dtype).eps)
             self._warn_of_unreached_heads()
+        if not isinstance(check, bool):
+            check_outputs(self, check)
 
     def _trial(self, shape: tuple[int, int, int]) -> tuple[tuple[str, ...], int]:
         """Run the module once: names of its heads, and the number of actions."""
@@ -300,6 +310,7 @@ class TorchAgent(BatchedAgent):
     def _run(self, observations: Any, *states: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
         """Names of the heads, the heads (B, n), and the state after, for observations (B, H, W, C)."""
         x = observations.permute(0, 3, 1, 2).contiguous() if self._channels_first else observations
+        x = x + self._black if self._black else x
         x, *state = [tensor.to(self._dtype) for tensor in (x, *states)]
         result = self._call_module(
             self.module, x, (state[0] if self._single_state else tuple(state)) if state else None

@@ -28,7 +28,7 @@ class GymnasiumOptions:
     channels_first: bool | None = None
     """Whether observations are (C, H, W); by default the shape decides."""
     value_range: tuple[float, float] | None = None
-    """Values of black and white, if the observation space has no bounds."""
+    """Values of black and white, if they are not the bounds of the observation space."""
     factory: Callable[..., gymnasium.Env[Any, Any]] | None = field(default=None, metadata=CALLER_ONLY)
     """Called with `make_kwargs` for each environment, instead of `gymnasium.make(name)`."""
 
@@ -82,12 +82,12 @@ class GymnasiumEnvironment:
     ) -> None:
         first = environments[0]
         self._environments = environments
-        self._layout = image_layout(first.observation_space, channels_first=channels_first, value_range=value_range)
+        self.layout = image_layout(first.observation_space, channels_first=channels_first, value_range=value_range)
         self._first_action, self.num_actions = discrete_actions(first.action_space)
         self._seeds: list[int | None] = [*environment_seeds(seed, len(environments))]
         self._full_resolution = full_resolution
         self.num_envs = len(environments)
-        self.observation_shape = self._layout.shape
+        self.observation_shape = self.layout.shape
         self.action_combos = action_combos(first, self.num_actions)
         if full_resolution and first.render_mode != "rgb_array":
             raise EnvironmentSetupError(
@@ -102,7 +102,7 @@ class GymnasiumEnvironment:
         self._seeds = [None] * self.num_envs
         nothing = np.zeros(self.num_envs, np.float32)
         ones, zeros = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
-        return Step(self._layout.convert(np.stack(observations)), nothing, ones, zeros)
+        return Step(self.layout.convert(np.stack(observations)), nothing, ones, zeros)
 
     def step(self, actions: np.ndarray) -> Step:
         rewards: list[Any] = [0.0] * self.num_envs
@@ -112,10 +112,10 @@ class GymnasiumEnvironment:
             observation, rewards[i], ended, cut, info = environment.step(self._first_action + int(actions[i]))
             firsts[i], truncated[i] = ended or cut, cut and not ended
             if firsts[i]:
-                final[i], ends[i] = self._layout.convert(np.asarray(observation)[None])[0], info
+                final[i], ends[i] = self.layout.convert(np.asarray(observation)[None])[0], info
             observations.append(environment.reset()[0] if firsts[i] else observation)
         return Step(
-            self._layout.convert(np.stack(observations)), to_rewards(rewards), firsts, truncated, final, ends=ends
+            self.layout.convert(np.stack(observations)), to_rewards(rewards), firsts, truncated, final, ends=ends
         )
 
     def render(self) -> np.ndarray:

@@ -35,7 +35,7 @@ class GymnasiumVectorEnvironment:
         self._mode = _autoreset_mode(environment)
         self.idles = self._mode == "NEXT_STEP"
         self._environment = environment
-        self._layout = image_layout(
+        self.layout = image_layout(
             environment.single_observation_space, channels_first=channels_first, value_range=value_range
         )
         self._first_action, self.num_actions = discrete_actions(environment.single_action_space)
@@ -43,7 +43,7 @@ class GymnasiumVectorEnvironment:
         self.num_envs = environment.num_envs
         self._seeds: list[int] | None = environment_seeds(seed, self.num_envs)
         self._pending = np.zeros(self.num_envs, bool)  # environments that the next step resets
-        self.observation_shape = self._layout.shape
+        self.observation_shape = self.layout.shape
         first = (getattr(environment.unwrapped, "envs", None) or [None])[0]
         self.action_combos = action_combos(first, self.num_actions)
 
@@ -88,7 +88,7 @@ class GymnasiumVectorEnvironment:
 
     def _converted(self, observations: Any) -> np.ndarray:
         # A copy: some environments reuse one array.
-        return np.array(self._layout.convert(observations))
+        return np.array(self.layout.convert(observations))
 
 
 def _autoreset_mode(environment: gymnasium.vector.VectorEnv[Any, Any, Any]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from rl_clarity.environments.observed_values import ObservedValues
 from rl_clarity.errors import EnvironmentSetupError
 
 MIN_SIDE = 3
@@ -22,17 +23,31 @@ class ImageLayout:
     axes: tuple[int, ...]
     """Axes of one observation in the order height, width, stack, channel, without missing ones."""
     low: float
+    """The value of black."""
     high: float
+    """The value of white."""
     is_uint8: bool
+    """Whether values are kept as they are."""
+    assumed: bool = True
+    """Whether the range is that of the space, and not the caller's."""
+    observed: ObservedValues = field(default_factory=ObservedValues, compare=False, repr=False)
+    """The values of all observations that were converted."""
 
     def convert(self, observations: np.ndarray) -> np.ndarray:
         """Convert observations (N, ...) of this layout to (N, H, W, C) uint8."""
         observations = np.asarray(observations)
-        if not self.is_uint8:
-            share = (observations.astype(np.float64) - self.low) / (self.high - self.low)
-            observations = np.rint(np.clip(share, 0, 1) * 255).astype(np.uint8)
         ordered = observations.transpose(0, *(axis + 1 for axis in self.axes))
-        return np.ascontiguousarray(ordered.reshape(len(observations), *self.shape))
+        raw = np.ascontiguousarray(ordered.reshape(len(observations), *self.shape))
+        levels = scaled = raw
+        if raw.dtype != np.uint8 or not self.is_uint8:  # also floats from a wrapper that left the space as it was
+            scaled = np.clip((raw.astype(np.float64) - self.low) / (self.high - self.low), 0, 1) * 255
+            levels = np.rint(scaled).astype(np.uint8)
+        self.observed.add(raw, levels, scaled)
+        return levels
+
+    def check_observed(self) -> None:
+        """Raise SamplesError if the observations that were converted are not of the layout's range."""
+        self.observed.check(self.low, self.high, assumed=self.assumed)
 
 
 def image_layout(
@@ -41,7 +56,7 @@ def image_layout(
     """Return the layout of a Gymnasium observation space: gray, color or stacked, uint8 or of any range.
 
     `channels_first` locates the channels if their axis is not the shortest, `value_range` gives the values of black and
-    white if the space has no bounds. Raises EnvironmentSetupError for other spaces.
+    white if the space has no bounds, or others. Raises EnvironmentSetupError for other spaces.
     """
     shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
     if not hasattr(space, "high") or shape is None or dtype is None:
@@ -57,13 +72,13 @@ def image_layout(
             "wrap the environment so that it returns pixels (gymnasium.wrappers.AddRenderObservation)"
         )
     channels = int(np.prod([shape[axis] for axis in axes[2:]], dtype=int))
-    is_uint8 = np.dtype(dtype) == np.uint8 and value_range is None
     low, high = value_range or (float(np.min(space.low)), float(np.max(space.high)))
+    is_uint8 = np.dtype(dtype) == np.uint8 and (low, high) == (0, 255)
     if not is_uint8 and not (np.isfinite([low, high]).all() and low < high):
         raise EnvironmentSetupError(
             f"observation space {space} has no bounds for black and white; give the option value_range=(low, high)"
         )
-    return ImageLayout((height, width, channels), axes, low, high, is_uint8)
+    return ImageLayout((height, width, channels), axes, low, high, is_uint8, value_range is None)
 
 
 def _axes(shape: tuple[int, ...], channels_first: bool | None) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from rl_clarity.environments.images import ImageLayout
+
 Combo = tuple[str, ...]
 """The buttons that one action presses: ("LEFT", "UP"), () for none."""
 _BUTTONS = re.compile("UP|DOWN|LEFT|RIGHT|FIRE")
@@ -79,6 +81,16 @@ class Resumable(Protocol):
 def snapshot(environment: VectorEnvironment) -> dict[str, np.ndarray] | None:
     """State of environments; None if they cannot be restored."""
     return environment.snapshot() if isinstance(environment, Resumable) else None
+
+
+@runtime_checkable
+class HasImageLayout(Protocol):
+    """An environment that converts images of another range or layout."""
+
+    @property
+    def layout(self) -> ImageLayout:
+        """How observations are converted."""
+        ...
 
 
 @runtime_checkable

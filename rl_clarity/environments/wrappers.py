@@ -8,8 +8,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rl_clarity.environments.images import ImageLayout
 from rl_clarity.environments.protocol import (
     Combo,
+    HasImageLayout,
     HasLevels,
     Resumable,
     Step,
@@ -66,6 +68,19 @@ def level_seeds(environment: VectorEnvironment) -> np.ndarray | None:
     """Seeds (N,) of the levels that are played; None if the environment does not say."""
     inner = unwrapped(environment)
     return inner.level_seeds() if isinstance(inner, HasLevels) else None
+
+
+def image_layout_of(environment: VectorEnvironment) -> ImageLayout | None:
+    """How observations are converted; None for environments that return uint8 images."""
+    inner = unwrapped(environment)
+    return inner.layout if isinstance(inner, HasImageLayout) else None
+
+
+def check_observed(environment: VectorEnvironment) -> None:
+    """Raise SamplesError if the environment's observations are not of the range that is declared for them."""
+    layout = image_layout_of(environment)
+    if layout is not None:
+        layout.check_observed()
 
 
 def watch_ends(environment: VectorEnvironment, watched: np.ndarray) -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rl_clarity.agents.batched import BatchedAgent
+from rl_clarity.agents.output_check import check_outputs
 from rl_clarity.environments import option_names, set_untrusted_aside
 from rl_clarity.errors import CheckpointError, ClarityError, OptionError, describe_error
 from rl_clarity.formats.advice import check_file, pickled_object, unknown
 from rl_clarity.formats.architectures import ARCHITECTURES
 from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.metadata import combine_metadata
-from rl_clarity.formats.output_check import check_outputs
 from rl_clarity.formats.safe_pickle import RefusedError
 from rl_clarity.quiet import import_keras
 
@@ -79,7 +79,7 @@ def _recognizes(name: str, file: CheckpointFile) -> bool:
 
 
 def build_agent(checkpoint: Checkpoint, check: Any = None, dtype_policy: str | None = None) -> Agent:
-    """Build the agent of a checkpoint; `check` are outputs that it must have (see `output_check`).
+    """Build the agent of a checkpoint; `check` are outputs that it must have (see `agents.output_check`).
 
     `dtype_policy` is what its layers compute in, such as `mixed_bfloat16`; by default Keras's own, float32.
 
@@ -89,7 +89,7 @@ def build_agent(checkpoint: Checkpoint, check: Any = None, dtype_policy: str | N
     with _with_path(checkpoint.path), _dtype_policy(dtype_policy):
         agent = FORMATS.get(checkpoint.format).build(checkpoint)
         if check is not None:
-            check_outputs(agent, check)
+            check_outputs(agent, check, CheckpointError)
         if isinstance(agent, BatchedAgent):
             agent.checkpoint = checkpoint
         return agent

@@ -147,7 +147,7 @@ class SB3Environment:
         from stable_baselines3.common.monitor import Monitor
         from stable_baselines3.common.vec_env import VecMonitor, is_vecenv_wrapped
 
-        self._venv, self._layout, self._masked = venv, layout, masked
+        self._venv, self.layout, self._masked = venv, layout, masked
         self._monitored = is_vecenv_wrapped(venv, VecMonitor) or venv.env_is_wrapped(Monitor)[0]
         self._first_action, self.num_actions = discrete_actions(venv.action_space)
         self.num_envs: int = venv.num_envs
@@ -197,7 +197,7 @@ class SB3Environment:
 
     def _converted(self, observations: np.ndarray) -> np.ndarray:
         # A copy: some environments reuse one array.
-        return np.array(self._layout.convert(observations))
+        return np.array(self.layout.convert(observations))
 
 
 def action_combos(venv: Any, num_actions: int) -> tuple[Combo, ...]:

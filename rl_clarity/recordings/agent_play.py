@@ -11,7 +11,7 @@ import numpy as np
 
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
 from rl_clarity.environments.protocol import Step
-from rl_clarity.environments.wrappers import Wrapper, level_seeds
+from rl_clarity.environments.wrappers import Wrapper, check_observed, level_seeds
 from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.progress import counted, progress_bar
@@ -99,6 +99,7 @@ def play_and_record(
         count, quota = (episodes, episode_quota) if options.steps is None else (steps, step_quota)
         progress(int(np.minimum(count, quota).sum()), int(quota.sum()))
     transitions.close()
+    check_observed(environment)
 
 
 def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_scale: float) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def collect(
             values)
         full_resolution: also keep the frames that the environment renders (`render_mode="rgb_array"`), and show these
         channels_first: whether an image is (C, H, W), if its channel axis is not the shortest
-        value_range: (black, white), if the space is unbounded
+        value_range: (black, white), if they are not the bounds of the space
         progress: called with the number of environment steps done and in total, for trajectories and then observations
 
     For a truncated episode, `Trajectories.final_values` has the value of its final state. States of a recurrent agent

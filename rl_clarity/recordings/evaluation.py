@@ -13,7 +13,7 @@ import numpy as np
 
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make
 from rl_clarity.environments.procgen import LEVELS
-from rl_clarity.environments.wrappers import watch_ends
+from rl_clarity.environments.wrappers import check_observed, watch_ends
 from rl_clarity.progress import counted, progress_bar
 from rl_clarity.recordings.collection import as_vector_environment
 from rl_clarity.recordings.options import EvaluationOptions
@@ -139,6 +139,7 @@ def play_episodes(
         if progress is not None:
             progress(len(results), episodes)
     transitions.close()
+    check_observed(environment)
     results.sort(key=lambda result: result[0])
     environments, totals, steps, cuts, taken, causes, sums = zip(*results, strict=True)
     return Evaluation(

@@ -12,7 +12,10 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import before_step, initial_state, preprocess
 from rl_clarity.agents.protocol import Outputs, State
+from rl_clarity.agents.value_range import InputScale
+from rl_clarity.environments.images import ImageLayout
 from rl_clarity.environments.protocol import Step, VectorEnvironment
+from rl_clarity.environments.wrappers import check_observed, image_layout_of
 from rl_clarity.errors import SamplesError
 from rl_clarity.parsing import check_option
 from rl_clarity.recordings.array_stores import ArrayStore, MemoryStore, StepRecorder
@@ -23,6 +26,8 @@ Progress = Callable[[int, int], None]
 Record = dict[str, np.ndarray]
 """One step: arrays (N, ...) by the field names of `Trajectories`."""
 _OBSERVED = ("observations", "states.")
+CHECKED_STEPS = 64
+"""After so many steps, the range of observations is checked, and again at the end of a collection."""
 
 
 class Player(Protocol):
@@ -171,6 +176,7 @@ def collect_trajectories(
         if progress is not None:
             progress((t + 1) * environment.num_envs, num_steps * environment.num_envs)
     records.close()
+    check_observed(environment)
     return from_arrays(Trajectories, recorder.finish())
 
 
@@ -213,6 +219,7 @@ def collect_observations(
         if progress is not None:
             progress((t + 1) * n, num_steps * n)
     records.close()
+    check_observed(environment)
     return from_arrays(Observations, recorder.finish())
 
 
@@ -236,6 +243,7 @@ def play(
             f"the agent has {agent.num_actions} actions, the environment {environment.num_actions}: "
             "use the environment that the agent was trained in"
         )
+    _check_range(agent, image_layout_of(environment))
     state, step, t = initial_state(agent, n), environment.reset(), 0
     observations = observe(agent, step.observations)
     while True:
@@ -259,7 +267,25 @@ def play(
             frames=frames,
         )
         state, step, t = next_state, result, t + 1
+        if t == CHECKED_STEPS:
+            check_observed(environment)
         observations = observe(agent, step.observations)
+
+
+def _check_range(agent: Player, layout: ImageLayout | None) -> None:
+    """Raise SamplesError for an agent that was not told its range in an environment with unusual bounds."""
+    scale: InputScale | None = getattr(agent, "input_scale", None)
+    if scale is None or not scale.assumed or layout is None:
+        return
+    bounds = layout.low, layout.high
+    if bounds not in ((0, 255), scale.value_range):
+        kind = type(agent).__name__
+        low, high = scale.value_range
+        raise SamplesError(
+            f"the environment's observations range from {bounds[0]:g} to {bounds[1]:g}, but the network would be given "
+            f"{low:g} to {high:g}: {kind}(..., value_range=({bounds[0]:g}, {bounds[1]:g})) gives it the environment's "
+            f"own values, {kind}(..., value_range=({low:g}, {high:g})) {low:g} to {high:g}"
+        )
 
 
 def _step_active(

@@ -10,23 +10,26 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.errors import CheckpointError, OptionError
+from rl_clarity.agents.value_range import InputScale
+from rl_clarity.errors import ClarityError, OptionError
 
+Check = Mapping[str, Any] | str | os.PathLike[str]
 OUTPUTS = {"logits": "policy_logits", "values": "values", "q_values": "q_values"}
 """Names of arrays to compare, and of the agent's outputs."""
 TOLERANCE = 1e-3
 """Share of the largest output: more than GPUs' rounding, less than another activation function."""
 
 
-def check_outputs(agent: Agent, check: Mapping[str, Any] | str | os.PathLike[str]) -> None:
-    """Raise CheckpointError if an agent's outputs are not those that `check` has.
+def check_outputs(agent: Agent, check: Check, error: type[ClarityError] = OptionError) -> None:
+    """Raise `error` if an agent's outputs are not those that `check` has.
 
     Args:
-        agent: an agent as it was built from a checkpoint.
-        check: arrays, or an `.npz` file of them: `observations` (B, H, W, C) or (B, C, H, W) from 0 to 255, and what
-            the network's own program computed for each: `logits` (B, A), `values` (B,) or `q_values` (B, A). Logits may
-            differ by a constant for each observation, so that log probabilities serve as well. Recurrent agents compute
-            each observation from their initial state.
+        agent: an agent as it was built.
+        check: arrays, or an `.npz` file of them: `observations` (B, H, W, C) or (B, C, H, W), from 0 to 255 or of the
+            range that the network is given, and what the network's own program computed for each: `logits` (B, A),
+            `values` (B,) or `q_values` (B, A). Logits may differ by a constant for each observation, so that log
+            probabilities serve as well. Recurrent agents compute each observation from their initial state.
+        error: the class of the error.
 
     Raises OptionError if the arrays are missing or do not fit the agent.
     """
@@ -37,16 +40,27 @@ def check_outputs(agent: Agent, check: Mapping[str, Any] | str | os.PathLike[str
             f"check has the arrays {', '.join(map(repr, sorted(arrays))) or 'none'}; 'observations' are needed, and at "
             f"least one of {', '.join(map(repr, OUTPUTS))}"
         )
-    outputs = agent.forward(arrays.pop("observations"))
+    outputs = agent.forward(_from_0_to_255(agent, arrays.pop("observations")))
     for name, expected in arrays.items():
         actual = getattr(outputs, OUTPUTS[name])
         if actual is None or np.size(actual) != expected.size:
             shape = "none" if actual is None else f"those of shape {actual.shape}"
             raise OptionError(f"check has {name} of shape {expected.shape}; the agent has {shape}")
-        _compare(agent, name, actual, expected.reshape(actual.shape))
+        _compare(agent, name, actual, expected.reshape(actual.shape), error)
 
 
-def _arrays(check: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, Any]:
+def _from_0_to_255(agent: Agent, observations: np.ndarray) -> np.ndarray:
+    """Observations from 0 to 255; those within the range that the network is given are its input."""
+    scale: InputScale | None = getattr(agent, "input_scale", None)
+    if scale is None or not observations.size or observations.dtype.kind not in "biuf":
+        return observations
+    low, high = scale.value_range
+    if scale.divisor == 1 or observations.min() < low or observations.max() > high:
+        return observations
+    return (observations.astype(np.float32) - np.float32(low)) * np.float32(scale.divisor)
+
+
+def _arrays(check: Check) -> Mapping[str, Any]:
     if isinstance(check, Mapping):
         return check
     if not isinstance(check, str | os.PathLike):
@@ -58,7 +72,7 @@ def _arrays(check: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, A
         raise OptionError(f"check: {os.fspath(check)} cannot be read as an .npz file of arrays ({error})") from error
 
 
-def _compare(agent: Agent, name: str, actual: np.ndarray, expected: np.ndarray) -> None:
+def _compare(agent: Agent, name: str, actual: np.ndarray, expected: np.ndarray, error: type[ClarityError]) -> None:
     if name == "logits":
         actual, expected = (array - array.mean(axis=1, keepdims=True) for array in (actual, expected))
     deviation, largest = float(np.abs(actual - expected).max()), float(np.abs(expected).max())
@@ -67,7 +81,11 @@ def _compare(agent: Agent, name: str, actual: np.ndarray, expected: np.ndarray) 
             f"{key}={agent.metadata[key]!r}" for key in ("activation", "input_divisor") if key in agent.metadata
         ]
         hint = f". It was read with the metadata {', '.join(read_with)}" if read_with else ""
-        raise CheckpointError(
+        scale: InputScale | None = getattr(agent, "input_scale", None)
+        if scale is not None and not read_with:
+            low, high = scale.value_range
+            hint = f". It is given {low:g} to {high:g} for observations from 0 to 255 (value_range)"
+        raise error(
             f"the agent's {name} deviate from those of check by up to {deviation:.3g}, where the largest are "
             f"{largest:.3g}: the network is not read as its own program computes it, or the observations differ{hint}"
         )

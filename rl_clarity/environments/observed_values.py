@@ -1,0 +1,86 @@
+"""The values of an environment's observations, compared with the range that is declared for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rl_clarity.errors import SamplesError
+
+FEWEST_LEVELS = 5
+"""Fewer of 256 levels are suspicious."""
+SEPARATE = 0.25
+"""Values of one level are the same if they are no further apart than this share of a level."""
+
+
+class ObservedValues:
+    """The raw minimum and maximum of the observations of an environment, and how many levels are left of them."""
+
+    def __init__(self) -> None:
+        self._low: np.ndarray | None = None
+        self._high: np.ndarray | None = None
+        self._levels: dict[int, tuple[float, float]] = {}
+        """Smallest and largest value of each level, while there are few, in units of levels."""
+
+    def add(self, raw: np.ndarray, levels: np.ndarray, scaled: np.ndarray) -> None:
+        """Add observations.
+
+        Args:
+            raw: (N, H, W, C) as the environment returned them
+            levels: (N, H, W, C) uint8
+            scaled: (N, H, W, C) from 0 to 255, before they were rounded
+        """
+        # Minima of whole images are much faster than those over the first axes alone.
+        low, high = raw.min(axis=0), raw.max(axis=0)
+        self._low = low if self._low is None else np.minimum(self._low, low)
+        self._high = high if self._high is None else np.maximum(self._high, high)
+        if len(self._levels) >= FEWEST_LEVELS:
+            return
+        for level in np.flatnonzero(np.bincount(levels.ravel(), minlength=256)).tolist()[:FEWEST_LEVELS]:
+            values = np.array([level]) if scaled is levels else scaled[levels == level]
+            smallest, largest = self._levels.get(level, (np.inf, -np.inf))
+            self._levels[level] = min(smallest, float(values.min())), max(largest, float(values.max()))
+
+    @property
+    def low(self) -> np.ndarray:
+        """Smallest raw value of each channel, (C,)."""
+        return np.zeros(0) if self._low is None else self._low.min(axis=(0, 1))
+
+    @property
+    def high(self) -> np.ndarray:
+        """Largest raw value of each channel, (C,)."""
+        return np.zeros(0) if self._high is None else self._high.max(axis=(0, 1))
+
+    def check(self, low: float, high: float, *, assumed: bool) -> None:
+        """Raise SamplesError if the observations are not of the range from `low` to `high`.
+
+        That is so if they exceed it, if rounding leaves fewer than 5 of 256 levels of values that differ, and, where
+        the range is `assumed` because the space declares it, if they are all 0 or 1 of 0 to 255. Images of few colors,
+        such as black and white, are accepted.
+        """
+        if self._low is None or not self.low.size:
+            return
+        smallest, largest = float(self.low.min()), float(self.high.max())
+        level = (high - low) / 255
+        few = len(self._levels) < FEWEST_LEVELS
+        if smallest < low - level / 2 or largest > high + level / 2:
+            problem = "values outside are cut off"
+        elif few and any(last - first > SEPARATE for first, last in self._levels.values()):
+            problem = f"rounding leaves {len(self._levels)} of 256 levels"
+        elif assumed and high == 255 and set(self._levels) == {0, 1}:
+            problem = "0 and 1 both look black"
+        else:
+            return
+        own = _usual_range(smallest, largest)
+        each = dict.fromkeys(f"{a:.3g} to {b:.3g}" for a, b in zip(self.low, self.high, strict=True))
+        channels = f" (channels {', '.join(each)})" if len(each) > 1 else ""
+        right = f"; value_range=({low:g}, {high:g}) if they are right" if assumed and not own[1] > high else ""
+        raise SamplesError(
+            f"observations range from {smallest:.3g} to {largest:.3g}{channels}, but {low:g} to {high:g} are declared: "
+            f"{problem}. Pass value_range=({own[0]:g}, {own[1]:g}), the values of black and white, or declare these "
+            f"bounds in observation_space{right}"
+        )
+
+
+def _usual_range(low: float, high: float) -> tuple[float, float]:
+    """The usual range that contains some values, or the values' own."""
+    return next(((a, b) for a, b in ((0, 1), (-1, 1), (0, 255)) if a <= low and high <= b), (low, high))
