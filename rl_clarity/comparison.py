@@ -114,7 +114,7 @@ def compare(
         if reference is not None:
             facts = dataclasses.replace(facts, reference_source=reference.name)
 
-        def made_from(num_actions: int) -> list[Any]:
+        def made_from(num_actions: int) -> list[object]:
             curve = {name: array.tolist() for name, array in (facts.curve or {}).items()}
             play, seed = dataclasses.asdict(_games(page_options)), page_options.seed
             identities = [play_identity(one.checkpoint, num_actions, play, seed) for one in series]
@@ -180,7 +180,7 @@ class _Reference:
         return f"{self.recording.location.rstrip('/').rpartition('/')[2]}, episode {self.index + 1}"
 
     @cached_property
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         """JSON value that identifies what was seen and done."""
         episode, digest = self.recording[self.index], hashlib.sha256()
         for part in slices(len(episode), SEGMENT):

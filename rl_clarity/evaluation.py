@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -81,16 +81,29 @@ def _check_return(evaluation: Evaluation, expected: float, tolerance: float) -> 
         )
 
 
-def summary(evaluation: Evaluation) -> dict[str, Any]:
+class Summary(TypedDict):
+    """An evaluation in numbers, for programs."""
+
+    mean_return: float
+    standard_error: float
+    interval: tuple[float, float]
+    episodes: int
+    mean_length: float
+    lengths: tuple[int, int]
+    cut: int
+    sampled: bool
+
+
+def summary(evaluation: Evaluation) -> Summary:
     """Summary of an evaluation, for programs."""
     low, high = evaluation.bootstrap_interval(np.random.default_rng(0))
     return {
         "mean_return": evaluation.mean,
         "standard_error": evaluation.standard_error,
-        "interval": [low, high],
+        "interval": (low, high),
         "episodes": len(evaluation.returns),
         "mean_length": float(evaluation.lengths.mean()),
-        "lengths": [int(evaluation.lengths.min()), int(evaluation.lengths.max())],
+        "lengths": (int(evaluation.lengths.min()), int(evaluation.lengths.max())),
         "cut": evaluation.cut,
         "sampled": evaluation.sampled,
     }

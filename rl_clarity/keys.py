@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,9 @@ COMPUTING = (
     *("gymnasium", "procgen-mirror", "ale-py"),
 )
 """Packages whose versions can change the numbers on a page."""
+
+JsonObject: TypeAlias = Mapping[str, Any]
+"""An object in JSON from a file: metadata, a manifest. Its values are checked where they are used."""
 
 version = cache(importlib.metadata.version)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import pathlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from rl_clarity.sources.arrays import ArraysSource
 from rl_clarity.sources.checkpoint import SamplingPlan, open_source, predict_identity
 
 Path = str | os.PathLike[str]
+Arrays: TypeAlias = tuple[Any, Any, np.ndarray | None]
+"""Trajectories, extra observations and full-resolution images of these, as they are passed to `run` and `generate`."""
 
 
 @overload
@@ -95,7 +98,7 @@ def run(
         load.full_resolution,
         page_options.seed,
     )
-    samples: tuple[Any, Any, Any] = (trajectories, observations, observations_full)
+    samples: Arrays = (trajectories, observations, observations_full)
     played = None
     if any(array is not None for array in samples):
         _check_arrays(*samples, trajectories_kwargs, recording)
@@ -166,7 +169,11 @@ def _from_recording(recording: Recording, plan: SamplingPlan) -> tuple[Trajector
 
 
 def _check_arrays(
-    trajectories: Any, observations: Any, observations_full: Any, trajectories_kwargs: Any, recording: Any
+    trajectories: object,
+    observations: object,
+    observations_full: object,
+    trajectories_kwargs: object,
+    recording: object,
 ) -> None:
     if recording is not None:
         raise OptionError("recording cannot be combined with trajectories and observations")
@@ -182,7 +189,7 @@ def _check_arrays(
 
 def _explain_arrays(
     agent: Agent,
-    arrays: tuple[Any, Any, np.ndarray | None],
+    arrays: Arrays,
     output_dir: Path,
     options: InterfaceOptions,
     dry_run: bool,
@@ -206,7 +213,7 @@ def _explain_arrays(
 
 
 @contextmanager
-def _fetched(checkpoint_path: Path | Agent) -> Iterator[tuple[Any, Agent | None]]:
+def _fetched(checkpoint_path: Path | Agent) -> Iterator[tuple[pathlib.Path, Agent | None]]:
     """The local path of a checkpoint, or of that which an agent was loaded from, and the agent."""
     if isinstance(checkpoint_path, str | os.PathLike):
         with fetched(path_text(checkpoint_path, "checkpoint_path")) as path:

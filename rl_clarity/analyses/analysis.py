@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Generic, Never, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, Never, TypedDict, TypeVar, Unpack, get_args, get_origin
 
 import numpy as np
 import PIL.Image
@@ -14,8 +14,8 @@ import PIL.Image
 from rl_clarity.agents.capabilities import frame_region, initial_state
 from rl_clarity.agents.protocol import Agent, FrameRegion, State
 from rl_clarity.errors import OptionError, SectionError
-from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
-from rl_clarity.keys import to_plain
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
+from rl_clarity.keys import JsonObject, to_plain
 from rl_clarity.pages.files import PageFiles
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.pages.manifest import ActionGroup, ActionInfo, AgentInfo, ObservationInfo
@@ -29,8 +29,6 @@ from rl_clarity.visualization.colors import action_colors
 OptionsT = TypeVar("OptionsT")
 SectionT = TypeVar("SectionT", bound=SectionData, covariant=True)
 Combo = tuple[str, ...]
-Metadata = Mapping[str, Any]
-"""Metadata of an agent and its samples, from files: their values are checked where they are used."""
 ARROWS = {
     frozenset(["LEFT"]): "←",
     frozenset(["RIGHT"]): "→",
@@ -80,8 +78,8 @@ class Subject:
     info: AgentInfo
     trajectories: Trajectories
     observations: Observations
-    metadata: Metadata
-    """Metadata of agent and samples: `env_name`, `gamma`, ..."""
+    metadata: JsonObject
+    """JsonObject of agent and samples: `env_name`, `gamma`, ..."""
     options: SubjectOptions
     """Those of the page that concern all analyses; `options_of` has the others."""
     files: PageFiles
@@ -133,6 +131,20 @@ class Subject:
         """Values, as JSON, of the options that are fields of these classes, for the key of a task."""
         names = {one.name for kind in kinds for one in dataclasses.fields(kind)} - {"action_group_fns"}
         return {name: to_plain(getattr(self.options, name)) for name in sorted(names)}
+
+
+class TaskDetails(TypedDict, total=False):
+    """Further fields of a `Task`."""
+
+    size: float
+    group: str
+    after: tuple[str, ...]
+    pieces: Callable[[Any, int], Iterable[Piece]]
+    output_bytes: float
+    frame_bytes: float
+    held_bytes: float
+    parallel: int
+    memory_hint: str
 
 
 class Analysis(ABC, Generic[OptionsT, SectionT]):
@@ -215,7 +227,7 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
         name: str,
         run: Callable[[Work], TaskResult],
         inputs: object = None,
-        **details: Any,
+        **details: Unpack[TaskDetails],
     ) -> Task:
         """A task of this analysis.
 
@@ -227,7 +239,9 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
         return Task(name, run, key, **details)
 
 
-def describe_agent(agent: Agent, trajectories: Trajectories, metadata: Metadata, options: SubjectOptions) -> AgentInfo:
+def describe_agent(
+    agent: Agent, trajectories: Trajectories, metadata: JsonObject, options: SubjectOptions
+) -> AgentInfo:
     """What the page says of an agent. Raises OptionError for actions that do not fit it."""
     kind = "action_values" if trajectories.policy_logits is None else "policy"
     combos = action_combos(agent, options.action_combos or trajectories.action_combos or metadata.get("action_combos"))
@@ -305,7 +319,7 @@ def _presses(button: str) -> Callable[[Sequence[str]], bool]:
     return lambda combo: button in combo
 
 
-def _observation(agent: Agent, trajectories: Trajectories, metadata: Metadata) -> ObservationInfo:
+def _observation(agent: Agent, trajectories: Trajectories, metadata: JsonObject) -> ObservationInfo:
     height, width, channels = trajectories.observations.shape[2:]
     full = trajectories.observations_full
     frame_height, frame_width = (height, width) if full is None else full.shape[2:4]

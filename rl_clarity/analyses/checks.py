@@ -26,7 +26,7 @@ from rl_clarity.analyses.sanity import (
 from rl_clarity.analyses.statistics import Interval
 from rl_clarity.errors import OptionError
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
-from rl_clarity.keys import as_json, to_plain
+from rl_clarity.keys import JsonObject, as_json, to_plain
 from rl_clarity.pages.files import slugs
 from rl_clarity.pages.images import to_bytes
 from rl_clarity.pages.schema import read
@@ -212,7 +212,7 @@ def _write_report(subject: Subject, options: ChecksOptions, work: Work) -> TaskR
     return TaskResult(files=[REPORT])
 
 
-def _methods(results: Results) -> list[Mapping[str, Any]]:
+def _methods(results: Results) -> list[JsonObject]:
     """Facts of the methods, in their order."""
     return [facts for name, facts in results.items() if name.startswith(ChecksAnalysis.task_name("method", ""))]
 

@@ -15,10 +15,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.capabilities import has, require
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.attribution.deletion import compare_orders
@@ -33,6 +34,7 @@ from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
 from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.analyses.statistics import Interval
 from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.keys import JsonObject
 from rl_clarity.progress import Report
 from rl_clarity.recordings.arrays import as_trajectories
 from rl_clarity.recordings.recording import Recording
@@ -130,13 +132,13 @@ class MethodReport:
             f"DOES NOT ADD UP to the output's difference from its baseline: {self.completeness:.0%} of it are missing"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The report as JSON values."""
         marks = {"depends_on_parameters": self.depends_on_parameters, "beats_random": self.beats_random}
         return {**asdict(self), **marks}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> MethodReport:
+    def from_dict(cls, values: JsonObject) -> MethodReport:
         """The report of values that `to_dict` returned."""
         deletion, insertion = (
             {key: Interval(**one) for key, one in values[name].items()} for name in ("deletion", "insertion")
@@ -153,7 +155,7 @@ class SanityReport:
     frames: int
     methods: Sequence[MethodReport]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The report as JSON values."""
         return {"output": self.output, "frames": self.frames, "methods": [one.to_dict() for one in self.methods]}
 
@@ -322,7 +324,7 @@ def choose_frames(trajectories: Trajectories, frames: int) -> CheckedFrames:
     rows = np.searchsorted(ends, chosen, side="right")
     steps = chosen - np.concatenate([[0], ends])[rows]
 
-    def at(array: Any) -> np.ndarray:
+    def at(array: np.ndarray) -> np.ndarray:
         return np.stack([np.asarray(array[row, step]) for row, step in zip(rows, steps, strict=True)])
 
     states = trajectories.states
@@ -330,17 +332,17 @@ def choose_frames(trajectories: Trajectories, frames: int) -> CheckedFrames:
     return CheckedFrames(at(trajectories.observations), state, rows, steps)
 
 
-def randomized_layers(agent: Any) -> dict[str, list[str]]:
+def randomized_layers(agent: Agent) -> dict[str, list[str]]:
     """Names of the parameters of each layer, from the outputs down; none for an agent whose cannot be set."""
     layers: dict[str, list[str]] = {}
     if has(agent, "other_parameters"):
-        for name in agent.parameters():
+        for name in cast(BatchedAgent, agent).parameters():
             if not name.startswith("edits/"):
                 layers.setdefault(LAST_PART.sub("", name), []).append(name)
     return dict(reversed(layers.items()))
 
 
-def _randomized(agent: Any, seed: int) -> Iterator[tuple[str, Agent]]:
+def _randomized(agent: Agent, seed: int) -> Iterator[tuple[str, Agent]]:
     """The agent with the layers of its parameters randomized, one after another, from the outputs down.
 
     Each parameter is drawn from a normal distribution with its trained mean and standard deviation, so that activations
@@ -349,13 +351,14 @@ def _randomized(agent: Any, seed: int) -> Iterator[tuple[str, Agent]]:
     rng = np.random.default_rng(seed)
     randomized: dict[str, np.ndarray] = {}
     layers = randomized_layers(agent)
-    trained = dict(agent.parameters()) if layers else {}
+    settable = cast(BatchedAgent, agent)
+    trained = dict(settable.parameters()) if layers else {}
     for layer, names in layers.items():
         for name in names:
             array = np.asarray(trained[name])
             if array.dtype.kind == "f":
                 randomized[name] = rng.normal(array.mean(), array.std(), array.shape).astype(array.dtype)
-        with agent.other_parameters(randomized) as other:
+        with settable.other_parameters(randomized) as other:
             yield layer, other
 
 

@@ -10,8 +10,9 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from rl_clarity.agents.capabilities import parallel_calls
-from rl_clarity.analyses.analysis import Analysis, Metadata, Subject
+from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
+from rl_clarity.keys import JsonObject
 from rl_clarity.pages.files import (
     SEGMENT,
     ChunkName,
@@ -225,7 +226,7 @@ def discounts(subject: Subject) -> tuple[float, float]:
     )
 
 
-def recorded_discounts(metadata: Metadata) -> tuple[float, float]:
+def recorded_discounts(metadata: JsonObject) -> tuple[float, float]:
     """Gamma and lambda in the metadata of an agent or a recording, or their defaults."""
     gamma, lam = metadata.get("gamma"), metadata.get("lambda")
     return GAMMA if gamma is None else float(gamma), LAMBDA if lam is None else float(lam)

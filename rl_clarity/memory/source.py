@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rl_clarity.analyses.analysis import Metadata, Subject
+from rl_clarity.analyses.analysis import Subject
 from rl_clarity.errors import OptionError
+from rl_clarity.keys import JsonObject
 from rl_clarity.pages.files import path_in
 from rl_clarity.parsing import check_minimum, check_option
 from rl_clarity.recordings.recording import Recording
@@ -82,7 +83,7 @@ class MemorySource:
         return int(self._fit.get("horizon", FitOptions.horizon))
 
     @property
-    def _fit(self) -> Metadata:
+    def _fit(self) -> JsonObject:
         return {} if self.simulator is None else self.simulator.metadata.get("fit") or {}
 
 

@@ -10,9 +10,9 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
@@ -28,6 +28,14 @@ _INCOMPRESSIBLE = 0.98
 _FREE_BYTES = 256 << 20
 _MAX_RATIO = 32
 """A chunk that unpacks to more than `_FREE_BYTES` and this ratio is refused."""
+
+
+class ArrayEntry(TypedDict):
+    """What the header of a chunk says of an array."""
+
+    dtype: str
+    shape: Sequence[int]
+    filter: NotRequired[str]
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,9 @@ class Chunk:
         return base64.b64encode(self.payload).decode("ascii")
 
 
-def encode_chunk(name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, Any] | None = None) -> Chunk:
+def encode_chunk(
+    name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, object] | None = None
+) -> Chunk:
     """Encode arrays of the types in `DTYPES`, or bytes; the same arrays give the same bytes.
 
     Signed bytes, such as the codes of attribution, are stored channel by channel, because channels differ in their
@@ -58,7 +68,7 @@ def encode_chunk(name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapp
     """
     if not is_name(name):
         raise ClarityError(f"invalid chunk name {name!r}")
-    entries: dict[str, dict[str, Any]] = {}
+    entries: dict[str, ArrayEntry] = {}
     parts = []
     for key, array in arrays.items():
         entries[key], data = _encoded(key, array)
@@ -107,12 +117,12 @@ def _chunk(name: str, header: bytes, payload: bytes) -> Chunk:
         raise ClarityError(f"chunk {name} is damaged: {error}") from error
 
 
-def _encoded(key: str, array: np.ndarray | bytes) -> tuple[dict[str, Any], bytes]:
+def _encoded(key: str, array: np.ndarray | bytes) -> tuple[ArrayEntry, bytes]:
     if isinstance(array, bytes):
         return {"dtype": "bytes", "shape": [len(array)]}, array
     if array.dtype.name not in DTYPES:
         raise ClarityError(f"array {key!r} of a chunk has type {array.dtype}; supported: {', '.join(DTYPES)}")
-    entry = {"dtype": array.dtype.name, "shape": list(array.shape)}
+    entry: ArrayEntry = {"dtype": array.dtype.name, "shape": list(array.shape)}
     if array.dtype.itemsize > 1:
         return entry, np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
     if array.dtype != np.int8 or array.ndim < 2:
@@ -123,10 +133,12 @@ def _encoded(key: str, array: np.ndarray | bytes) -> tuple[dict[str, Any], bytes
         array = _delta(array)
     if array.ndim > 2:
         filters.append("planes")
-    return entry | ({"filter": " ".join(filters)} if filters else {}), _planes(array)
+    if filters:
+        entry["filter"] = " ".join(filters)
+    return entry, _planes(array)
 
 
-def _decoded(entry: Mapping[str, Any], data: bytes) -> np.ndarray:
+def _decoded(entry: ArrayEntry, data: bytes) -> np.ndarray:
     dtype = np.dtype("uint8" if entry["dtype"] == "bytes" else entry["dtype"]).newbyteorder("<")
     filters = entry.get("filter", "").split()
     if not {*filters} <= {"delta", "planes"}:
@@ -188,7 +200,7 @@ def _inflate(payload: bytes, size: int) -> bytes:
     return data
 
 
-def _byte_count(entry: Mapping[str, Any]) -> int:
+def _byte_count(entry: ArrayEntry) -> int:
     dtype, shape = entry["dtype"], entry["shape"]
     if dtype != "bytes" and dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}")

@@ -19,7 +19,7 @@ from typing import Any
 from rl_clarity.errors import ClarityError, OutputError
 from rl_clarity.jobs.directory import Checksum, Directory
 from rl_clarity.jobs.store import DIRECTORY, UNREADABLE
-from rl_clarity.keys import as_json
+from rl_clarity.keys import JsonObject, as_json
 from rl_clarity.pages.chunks import parse_script
 from rl_clarity.pages.files import ChunkName, ImageName
 from rl_clarity.pages.manifest import FORMAT, VERSION, Manifest, file_names, without_extra_images
@@ -94,7 +94,7 @@ def recompile_js(js_path: str | os.PathLike[str] | None = None) -> str:
 
 def write_page(
     page: Directory,
-    manifest: Manifest | Mapping[str, Any],
+    manifest: Manifest | JsonObject,
     *,
     modules: Mapping[str, str] | None = None,
     bundle: Bundle | None = None,
@@ -114,7 +114,7 @@ def write_page(
         data: the directory of chunks and images; `page` by default
         present: names of files that exist; those in `data` by default. A page can be opened while files are missing
     """
-    plain: Mapping[str, Any]
+    plain: JsonObject
     if isinstance(manifest, Manifest):
         modules = {section.kind: section.module for section in manifest.sections if section.module}
         plain = manifest.to_dict()
@@ -136,7 +136,7 @@ def write_page(
     return missing
 
 
-def write_index(directory: Directory, name: str, manifest: Mapping[str, Any], bundle: Bundle | None = None) -> None:
+def write_index(directory: Directory, name: str, manifest: JsonObject, bundle: Bundle | None = None) -> None:
     """Write a document that shows other pages of the directory in frames."""
     bundle = bundle or compiled_bundle()
     document = _document(manifest, f"{bundle.script.rstrip()}\n{_START}\n", bundle.style, {}, (), frames="'self'")
@@ -188,7 +188,7 @@ def embedded_files(document: bytes) -> dict[tuple[str, str], str]:
 
 
 def _document(
-    manifest: Mapping[str, Any],
+    manifest: JsonObject,
     script: str | None,
     style: str,
     modules: Mapping[str, str],
@@ -216,7 +216,7 @@ def _document(
     yield "</body>\n</html>\n"
 
 
-def _embedded(manifest: Mapping[str, Any], data: Directory, missing: set[str]) -> Iterator[str]:
+def _embedded(manifest: JsonObject, data: Directory, missing: set[str]) -> Iterator[str]:
     files = {}
     for name in file_names(manifest, ChunkName):
         if name not in missing:

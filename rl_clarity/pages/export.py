@@ -15,9 +15,12 @@ import numpy as np
 
 from rl_clarity.errors import OptionError, OutputError
 from rl_clarity.pages.results import Page, Results, Steps, open_results
+from rl_clarity.pages.section_types import OutputInfo
 from rl_clarity.visualization.rendering import Direction, over_observations, render_attribution
 from rl_clarity.visualization.totals import output_account
 
+Column = np.ndarray | list[str | int]
+"""Numbers (T,), or labels."""
 SUFFIXES = (".png", ".apng", ".gif", ".csv", ".npz")
 MOST_FPS = 100
 """GIF measures time in hundredths of a second."""
@@ -226,11 +229,11 @@ def timeline_csv(results: Results, trajectory: int, steps: Sequence[int], layer:
     return text.getvalue()
 
 
-def _columns(results: Results, trajectory: int, layer: str, output: str) -> list[tuple[str, Any]]:
+def _columns(results: Results, trajectory: int, layer: str, output: str) -> list[tuple[str, Column]]:
     """Names and numbers (T,); several columns may have the same name, as several actions may."""
     series = results.series(trajectory)
     labels = [action["label"] for action in results.manifest["agents"][0]["actions"]]
-    columns: list[tuple[str, Any]] = [
+    columns: list[tuple[str, Column]] = [
         ("new episode", series["firsts"].astype(int)),
         ("action", [labels[action] if action < len(labels) else int(action) for action in series["actions"]]),
         ("reward", series["rewards"]),
@@ -243,12 +246,12 @@ def _columns(results: Results, trajectory: int, layer: str, output: str) -> list
     return columns + _totals(results, trajectory, layer, output)
 
 
-def _name(output: Mapping[str, Any]) -> str:
+def _name(output: OutputInfo) -> str:
     label = str(output["label"])
     return {"action": f"action {label}", "group": f"actions with {label}"}.get(output["kind"], label)
 
 
-def _numbers(series: Mapping[str, np.ndarray], output: Mapping[str, Any]) -> np.ndarray | None:
+def _numbers(series: Mapping[str, np.ndarray], output: OutputInfo) -> np.ndarray | None:
     """An output along the trajectory; None if the page does not have it."""
     kind = output["kind"]
     values = series.get({"value": "values", "group": "groups"}.get(kind, "logits"))
@@ -259,14 +262,14 @@ def _numbers(series: Mapping[str, np.ndarray], output: Mapping[str, Any]) -> np.
     return np.asarray(values[:, output[kind]])
 
 
-def _totals(results: Results, trajectory: int, layer: str, output: str) -> list[tuple[str, Any]]:
+def _totals(results: Results, trajectory: int, layer: str, output: str) -> list[tuple[str, Column]]:
     totals = results.totals(layer, trajectory).get(output)
     if totals is None:
         return []
     entry = results.layer(layer)
     channels, label = entry["channels"], entry.get("label", layer)
     word = "channel" if entry["kind"] == "input" else "feature"
-    columns: list[tuple[str, Any]] = []
+    columns: list[tuple[str, Column]] = []
     if totals.gap is not None:
         account = output_account(totals.totals, totals.gap, totals.memory)
         columns += [(f"{label} {part}", account[part]) for part in ("baseline", "memory", "gap")]
@@ -282,5 +285,5 @@ def _named(names: Sequence[str], values: np.ndarray) -> list[tuple[str, np.ndarr
     return [(name, values[:, index]) for index, name in enumerate(names)]
 
 
-def _cell(value: Any, digits: int) -> Any:
+def _cell(value: object, digits: int) -> object:
     return f"{value:.{digits}g}" if isinstance(value, np.floating) else value

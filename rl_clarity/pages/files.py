@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ class PageFiles:
     """Patterns of the names, with the subdirectory, that may be written; foreign files there were refused before."""
 
     def write_chunk(
-        self, name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, Any] | None = None
+        self, name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, object] | None = None
     ) -> None:
         """Write arrays as the chunk of that name."""
         self.write(encode_chunk(name, arrays, meta))
@@ -91,9 +90,9 @@ def path_in(subdirectory: str, name: str) -> str:
     return f"{subdirectory}/{name}" if subdirectory else name
 
 
-def check_subdirectories(options: Any) -> None:
+def check_subdirectories(options: object) -> None:
     """Raise OptionError for options `..._subdir` that are outside the page's directory or need quoting."""
-    for name in options.__dataclass_fields__:
+    for name in vars(options):
         if name.endswith("_subdir"):
             value = getattr(options, name)
             if value.strip("/") and not is_name(value.strip("/")):

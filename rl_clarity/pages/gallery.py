@@ -8,11 +8,10 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -26,6 +25,7 @@ from rl_clarity.pages.document import PAGE, is_intact, read_checksums, read_mani
 from rl_clarity.pages.images import encode_png
 from rl_clarity.pages.manifest import FORMAT, VERSION
 from rl_clarity.pages.results import Results, read_document
+from rl_clarity.pages.section_types import TrajectoryEntry
 from rl_clarity.parsing import path_text
 
 INDEX = "index.html"
@@ -72,7 +72,7 @@ def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrit
     }
     write_index(root, INDEX, manifest)
     path = f"{location.rstrip('/')}/{INDEX}" if "://" in location else Path(root.location) / INDEX
-    return Gallery(path, len(pages), {page["folder"]: page["problem"] for page in pages if "problem" in page})
+    return Gallery(path, len(pages), {str(page["folder"]): str(page["problem"]) for page in pages if "problem" in page})
 
 
 def _check_replaceable(root: Directory) -> None:
@@ -89,10 +89,10 @@ def _check_replaceable(root: Directory) -> None:
         )
 
 
-def _describe(directory: Directory, path: PurePosixPath) -> dict[str, Any]:
+def _describe(directory: Directory, path: PurePosixPath) -> dict[str, object]:
     """What the index says about a page; `problem` is why it is unfinished or cannot be read."""
     folder = str(path.parent)
-    entry: dict[str, Any] = {"folder": folder, "href": f"./{quote(str(path))}", "title": folder, **_date(directory)}
+    entry: dict[str, object] = {"folder": folder, "href": f"./{quote(str(path))}", "title": folder, **_date(directory)}
     try:
         document = read_document(directory, PAGE)
         manifest = read_manifest(document)
@@ -116,13 +116,13 @@ def _describe(directory: Directory, path: PurePosixPath) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if value is not None}
 
 
-def _recording_key(trajectories: list[dict[str, Any]], checksums: Mapping[str, Any]) -> str | None:
+def _recording_key(trajectories: Sequence[TrajectoryEntry], checksums: Mapping[str, object]) -> str | None:
     """A hash of all frames: pages that explain the same episodes have the same one; None if there are no checksums."""
     frames = [checksums.get(name) for trajectory in trajectories for name in trajectory["frames"]]
     return None if None in frames else cache_key(frames)
 
 
-def _mean_return(results: Results) -> dict[str, Any]:
+def _mean_return(results: Results) -> dict[str, float]:
     """The mean return of episodes that begin and end in the page's trajectories.
 
     Without any, `episodes` is 0, and `mean` is the mean sum of rewards of a trajectory.

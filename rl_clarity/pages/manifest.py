@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from rl_clarity.agents.protocol import FrameRegion
 from rl_clarity.errors import ClarityError, OptionError
-from rl_clarity.keys import to_plain
+from rl_clarity.keys import JsonObject, to_plain
 from rl_clarity.pages.files import ChunkName, ExtraImageName, ImageName
 from rl_clarity.pages.schema import as_dicts
 from rl_clarity.pages.sections import Section
@@ -95,7 +95,7 @@ class Manifest:
     agents: Sequence[AgentInfo]
     recordings: Sequence[RecordingInfo]
     sections: Sequence[Section]
-    view: Mapping[str, Any]
+    view: Mapping[str, object]
     numpy_precision: int
     provenance: Sequence[ProvenanceGroup] = ()
     complete: bool = True
@@ -169,7 +169,7 @@ class ViewOptions:
             if key not in GRAPHS:
                 raise unknown_option(f"graph_colors.{key}", GRAPHS)
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> dict[str, object]:
         """The manifest's `view`."""
         view = {one.name: getattr(self, one.name) for one in dataclasses.fields(ViewOptions)}
         view["single_channels"] = view.pop("attr_single_channels")
@@ -179,7 +179,7 @@ class ViewOptions:
 VIEW_LENGTHS = tuple(name for name in ViewOptions.__dataclass_fields__ if name.endswith(("_height", "_width")))
 
 
-def file_names(value: Any, kind: type = str) -> Iterator[str]:
+def file_names(value: object, kind: type = str) -> Iterator[str]:
     """All file names of a kind (`ChunkName`, `ImageName`) in a section's data, or in a manifest as dicts."""
     if isinstance(value, ChunkName | ImageName):
         if isinstance(value, kind):
@@ -206,14 +206,14 @@ def without_extra_images(value: Any) -> Any:
     return value
 
 
-def provenance_group(name: str, facts: Mapping[str, Any]) -> ProvenanceGroup:
+def provenance_group(name: str, facts: Mapping[str, object]) -> ProvenanceGroup:
     """Facts as the page lists them: text, or JSON for other values; None is left out."""
     items = [(key, value) for key, value in facts.items() if value is not None]
     texts = [value if isinstance(value, str) else json.dumps(to_plain(value), sort_keys=True) for _, value in items]
     return ProvenanceGroup(name, [(key, text) for (key, _), text in zip(items, texts, strict=True)])
 
 
-def section_data(manifest: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def section_data(manifest: JsonObject, kind: str) -> dict[str, Any]:
     """Data of the first section of a kind, in a manifest as dicts; raises ClarityError if there is none."""
     for section in manifest["sections"]:
         if section["kind"] == kind:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import TypedDict, cast
 
 from rl_clarity.errors import ClarityError, SectionError
+from rl_clarity.keys import JsonObject
 from rl_clarity.pages.schema import read
 from rl_clarity.pages.section_types import (
     SECTION_TYPES,
@@ -37,7 +38,7 @@ class _Manifest(TypedDict):
     sections: Sequence[_Section]
 
 
-def check_manifest(manifest: Mapping[str, Any]) -> None:
+def check_manifest(manifest: JsonObject) -> None:
     """Raise ClarityError, with the place, for a manifest (as dicts) with missing or contradictory parts."""
     try:
         read(_Manifest, manifest, "manifest")

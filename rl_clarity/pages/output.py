@@ -12,11 +12,10 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rl_clarity.errors import ClarityError, OutputError
 from rl_clarity.jobs.communicator import Communicator
@@ -25,7 +24,7 @@ from rl_clarity.jobs.job import RUN_LOG
 from rl_clarity.jobs.ownership import check_foreign, claim, release
 from rl_clarity.jobs.store import DIRECTORY, WorkStore
 from rl_clarity.jobs.tasks import Results, Task
-from rl_clarity.keys import as_json, cache_key, code_version
+from rl_clarity.keys import JsonObject, as_json, cache_key, code_version
 from rl_clarity.pages.document import FILES, PAGE, SCRIPT, is_intact, read_checksums, read_manifest, write_page
 from rl_clarity.pages.files import PageFiles, path_in
 from rl_clarity.pages.manifest import Manifest
@@ -42,7 +41,7 @@ UPDATE_RATIO = 20
 """The interval is at least so many times what an update takes, so that a large page costs little."""
 
 
-Decisive = Callable[[Sequence[Sequence[str]]], Any]
+Decisive = Callable[[Sequence[Sequence[str]]], object]
 """What decides a page beside agent and samples (JSON), as a function of the buttons of each action."""
 
 
@@ -188,7 +187,7 @@ class PageOutput:
 def open_output(
     output_dir: str | os.PathLike[str],
     options: OutputOptions,
-    made_from: Any,
+    made_from: object,
     decisive: Decisive,
     folders: Iterable[str],
     ranks: Communicator,
@@ -221,7 +220,7 @@ def open_output(
 def finished_page(
     output_dir: str | os.PathLike[str],
     options: OutputOptions,
-    made_from: Callable[[int], Any],
+    made_from: Callable[[int], object],
     decisive: Decisive,
     ranks: Communicator,
 ) -> Page | None:
@@ -297,7 +296,7 @@ def _check_writable(path: Path) -> None:
         raise OutputError(f"{existing} is not writable: choose another output directory, or change its permissions")
 
 
-def _manifest(directory: Directory) -> Mapping[str, Any]:
+def _manifest(directory: Directory) -> JsonObject:
     """Manifest of the existing page; empty if there is none."""
     try:
         return read_manifest(directory.read(PAGE))

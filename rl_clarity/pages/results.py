@@ -21,6 +21,7 @@ import numpy as np
 
 from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.jobs.directory import Directory, open_directory
+from rl_clarity.keys import JsonObject
 from rl_clarity.pages.chunks import Chunk, decode_chunk, parse_embedded, parse_script
 from rl_clarity.pages.document import PAGE, embedded_files, read_manifest
 from rl_clarity.pages.images import decode_png
@@ -192,9 +193,9 @@ class Results:
         return any(section["kind"] == kind for section in self.manifest["sections"])
 
     @property
-    def agent(self) -> dict[str, Any]:
+    def agent(self) -> JsonObject:
         """What the page says about its first agent: network, actions, size of observations, ..."""
-        agent: dict[str, Any] = self.manifest["agents"][0]
+        agent: JsonObject = self.manifest["agents"][0]
         return agent
 
     @property
@@ -207,7 +208,7 @@ class Results:
         """Ids of the outputs that have attribution, in order."""
         return [output["id"] for output in self._data(AttributionSection)["outputs"]]
 
-    def layer(self, name: str | None = None) -> Mapping[str, Any]:
+    def layer(self, name: str | None = None) -> JsonObject:
         """What the manifest says about a layer, by default the first.
 
         Its entry in the section of features is under `features`, or None.
@@ -230,7 +231,7 @@ class Results:
         names = [] if entry is None else entry.get("names", [])
         return {number: name for number, name in enumerate(names, start=1) if name}
 
-    def trajectory(self, trajectory: int) -> Mapping[str, Any]:
+    def trajectory(self, trajectory: int) -> JsonObject:
         """What the manifest says about a trajectory, counted from 0."""
         return dict(self._trajectory(trajectory))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,15 +29,16 @@ class ArraysSource(Source):
     observations: Observations
     metadata: Mapping[str, Any]
     recording: Recording | None = None
-    content: Any = None
+    content: Sequence[object] | None = None
     """JSON value that identifies agent and samples; computed from all arrays by default."""
 
     @cached_property
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         if self.content is not None:
             return list(self.content)
         trajectories = self.trajectories
-        key = [agent_key(self.agent, trajectories), samples_key(trajectories), samples_key(self.observations)]
+        samples = [samples_key(trajectories), samples_key(self.observations)]
+        key: list[object] = [agent_key(self.agent, trajectories), *samples]
         return key if self.checkpoint is None else [*key, self.checkpoint.sha256, self.checkpoint.metadata]
 
     def preview(self, recordings: Directory) -> Preview:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from rl_clarity.jobs import Communicator
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.jobs.job import Job
 from rl_clarity.jobs.tasks import Results
-from rl_clarity.keys import cache_key, code_version, to_plain
+from rl_clarity.keys import JsonObject, cache_key, code_version, to_plain
 from rl_clarity.parallel import SharedProgress, run_in_threads
 from rl_clarity.progress import Report, counted, progress_bar
 from rl_clarity.quiet import import_keras
@@ -78,7 +78,7 @@ class CheckpointSource(Source):
     """Content of the checkpoint's file as it was read, on rank 0, to be saved with new samples."""
 
     @property
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         """JSON value that identifies agent and samples."""
         return _identity(self.checkpoint, self.trajectories_key, self.observations_key)
 
@@ -179,7 +179,7 @@ def open_source(
             shutil.rmtree(paths.temporary, ignore_errors=True)
 
 
-def predict_identity(checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, num_actions: int) -> list[Any]:
+def predict_identity(checkpoint_path: Path, load: LoadOptions, plan: SamplingPlan, num_actions: int) -> list[object]:
     """Return `CheckpointSource.identity` of new samples without building the agent, given its number of actions."""
     checkpoint = formats.read(checkpoint_path, **load.metadata)
     spec = spec_from_metadata(checkpoint.metadata, num_actions=num_actions)
@@ -195,7 +195,7 @@ def _naming(folder: Path) -> Iterator[None]:
         raise SamplesError(f"{folder}: {error}; {RESAMPLE}") from error
 
 
-def _identity(checkpoint: Checkpoint, trajectories_key: str, observations_key: str) -> list[Any]:
+def _identity(checkpoint: Checkpoint, trajectories_key: str, observations_key: str) -> list[object]:
     return [checkpoint.sha256, checkpoint.metadata, trajectories_key, observations_key]
 
 
@@ -310,7 +310,7 @@ def _collect(source: CheckpointSource, spec: EnvironmentSpec) -> None:
     save_metadata(paths.metadata, {**actions, **_description(spec, plan)})
 
 
-def _description(spec: EnvironmentSpec, plan: SamplingPlan) -> dict[str, Any]:
+def _description(spec: EnvironmentSpec, plan: SamplingPlan) -> JsonObject:
     """Metadata of samples that are known before they are collected."""
     return {"environment": asdict(spec), "sampling": asdict(plan)}
 
@@ -353,7 +353,7 @@ def _collect_observations(source: CheckpointSource, spec: EnvironmentSpec, repor
 @contextmanager
 def _collecting(
     source: CheckpointSource, spec: EnvironmentSpec, kind: str, num_envs: int, seed: int, report: Report
-) -> Iterator[tuple[VectorEnvironment, SamplesWriter, dict[str, Any]]]:
+) -> Iterator[tuple[VectorEnvironment, SamplesWriter, JsonObject]]:
     """Open environment and writer; yield them, and common arguments for collecting samples."""
     report(0.0)
     full_resolution = source.plan.full_resolution

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.environments import EnvironmentSpec, make
+from rl_clarity.keys import JsonObject
 from rl_clarity.recordings.blocks import MAX_STEPS, encode_block
 from rl_clarity.recordings.options import ObservationsOptions
 from rl_clarity.recordings.rollouts import Player, collect_observations, collect_trajectories
@@ -52,7 +53,7 @@ class Preview:
         return from_arrays(Trajectories, trajectories), from_arrays(Observations, observations)
 
 
-def preview_samples(trajectories: Trajectories, observations: Observations, metadata: Mapping[str, Any]) -> Preview:
+def preview_samples(trajectories: Trajectories, observations: Observations, metadata: JsonObject) -> Preview:
     """Preview samples that exist."""
     count, steps = trajectories.actions.shape
     num_observations = len(observations.observations)

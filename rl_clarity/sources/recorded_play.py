@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import Any
 
 from rl_clarity import environments, formats
 from rl_clarity.agents.protocol import Agent
@@ -15,7 +14,7 @@ from rl_clarity.jobs.directory import Directory
 from rl_clarity.jobs.job import Job
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
-from rl_clarity.keys import code_version
+from rl_clarity.keys import JsonObject, code_version
 from rl_clarity.recordings.agent_play import record_in_directory
 from rl_clarity.recordings.conversion import recorded_episodes
 from rl_clarity.recordings.evaluation import evaluate_agent
@@ -48,12 +47,12 @@ class RecordedPlay(Source):
         agent: Agent,
         checkpoint: Checkpoint,
         name: str,
-        play: Mapping[str, Any],
+        play: Mapping[str, object],
         record: RecordOptions,
         *,
         return_episodes: int = 0,
         read: Callable[[Recording], Trajectories] = recorded_episodes,
-        about: Mapping[str, Any] | None = None,
+        about: JsonObject | None = None,
         measured: RecordedPlay | None = None,
     ) -> None:
         self.agent, self.checkpoint, self.name = agent, checkpoint, name
@@ -65,7 +64,7 @@ class RecordedPlay(Source):
         return spec_from_metadata(self.checkpoint.metadata, num_actions=self.agent.num_actions)
 
     @property
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         return play_identity(self.checkpoint, self.agent.num_actions, self._play, self._record.seed)
 
     def tasks(self, recordings: Directory) -> list[Task]:
@@ -116,19 +115,19 @@ class RecordedPlay(Source):
         error = evaluation.standard_error if count > 1 else None
         return TaskResult({"mean": evaluation.mean, "error": error, "episodes": count}, names)
 
-    def _samples(self, recordings: Directory, returns: Mapping[str, Any]) -> Samples:
+    def _samples(self, recordings: Directory, returns: JsonObject) -> Samples:
         recording = open_recording(f"{recordings.location}/{self.name}")
         metadata = {**self._metadata, "returns": returns, **self._about}
         return Samples(self._read(recording), Observations.none(self.agent.observation_shape), metadata, recording)
 
     @property
-    def _metadata(self) -> dict[str, Any]:
+    def _metadata(self) -> JsonObject:
         sampling = {"seed": self._record.seed, **self._play}
         environment = dataclasses.asdict(self.spec)
         return {**checkpoint_metadata(self.checkpoint), "environment": environment, "sampling": sampling}
 
 
-def play_identity(checkpoint: Checkpoint, num_actions: int, play: Mapping[str, Any], seed: int) -> list[Any]:
+def play_identity(checkpoint: Checkpoint, num_actions: int, play: Mapping[str, object], seed: int) -> list[object]:
     """JSON value that identifies a checkpoint and its play, without building the agent."""
     spec = spec_from_metadata(checkpoint.metadata, num_actions=num_actions)
     sources = [formats.source_key(checkpoint), environments.source_key(spec)]

@@ -12,6 +12,7 @@ from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.jobs.job import Job
 from rl_clarity.jobs.tasks import Results, Task
+from rl_clarity.keys import JsonObject
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.sources.preview import Preview
@@ -37,7 +38,7 @@ class Source(ABC):
 
     @property
     @abstractmethod
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         """JSON value that identifies agent and samples."""
 
     @abstractmethod
@@ -59,6 +60,6 @@ class Source(ABC):
         """
 
 
-def checkpoint_metadata(checkpoint: Checkpoint) -> dict[str, Any]:
+def checkpoint_metadata(checkpoint: Checkpoint) -> JsonObject:
     """Metadata of samples that their agent's checkpoint knows."""
     return {"network": checkpoint.network, **checkpoint.metadata}

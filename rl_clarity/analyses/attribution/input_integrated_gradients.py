@@ -5,8 +5,6 @@ Axiomatic Attribution for Deep Networks (Sundararajan, Taly and Yan, 2017; arXiv
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rl_clarity.agents.capabilities import require
@@ -16,6 +14,7 @@ from rl_clarity.analyses.attribution.integrated_gradients import Attribution, at
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
 from rl_clarity.analyses.attribution.saliency import (
     SaliencyOutput,
+    SaliencyOutputs,
     as_outputs,
     linear_scores,
     network_input,
@@ -55,7 +54,7 @@ def input_attribution(
 def input_integrated_gradients(
     agent: Agent,
     observations: np.ndarray,
-    output: SaliencyOutput | list[Any] = "value",
+    output: SaliencyOutputs = "value",
     *,
     baseline: str | np.ndarray = "black",
     steps: int = 16,

@@ -6,15 +6,13 @@ outputs; its square for the policy, with the logits as the seed, is that of Grey
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.analyses.attribution.saliency import (
-    SaliencyOutput,
+    SaliencyOutputs,
     as_outputs,
     linear_scores,
     unlisted,
@@ -24,7 +22,7 @@ from rl_clarity.analyses.attribution.saliency import (
 def jacobian_saliency(
     agent: Agent,
     observations: np.ndarray,
-    output: SaliencyOutput | list[Any] = "policy",
+    output: SaliencyOutputs = "policy",
     *,
     state: State = None,
 ) -> np.ndarray:

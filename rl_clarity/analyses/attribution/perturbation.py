@@ -17,7 +17,7 @@ import numpy as np
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.attribution.saliency import (
-    SaliencyOutput,
+    SaliencyOutputs,
     as_outputs,
     head_columns,
     network_input,
@@ -118,7 +118,7 @@ def _masks(grid: PerturbationGrid) -> np.ndarray:
 def perturbation_saliency(
     agent: Agent,
     observations: np.ndarray,
-    output: SaliencyOutput | list[Any] = "policy",
+    output: SaliencyOutputs = "policy",
     *,
     state: State = None,
     mode: str = "occlude",
@@ -192,7 +192,7 @@ def memory_saliency(
     agent: Agent,
     observations: np.ndarray,
     state: State,
-    output: SaliencyOutput | list[Any] = "policy",
+    output: SaliencyOutputs = "policy",
     strength: float = 1.0,
 ) -> np.ndarray:
     """Return how much outputs change when the recurrent state is scaled by 1 - strength, (B,) float32.

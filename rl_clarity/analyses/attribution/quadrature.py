@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +62,7 @@ def quadrature(rule: str, steps: int) -> tuple[np.ndarray, np.ndarray]:
     return function(int(steps))
 
 
-def check_count(name: str, value: Any) -> None:
+def check_count(name: str, value: object) -> None:
     """Raise OptionError for anything but a positive integer."""
     if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= 1 or float(value) % 1:
         raise OptionError(f"{name}={value!r} must be a positive integer")

@@ -15,12 +15,14 @@ from rl_clarity.errors import OptionError
 
 SaliencyOutput: TypeAlias = Score
 """"policy" (all logits, or all action values), "value", or any other score: an action's index, a tuple of indices (the
-sum of their logits), "greedy", or weights by "value" or index. A list is several outputs."""
+sum of their logits), "greedy", or weights by "value" or index."""
+SaliencyOutputs: TypeAlias = SaliencyOutput | list[Any]
+"""An output, or a list of several."""
 
 POLICY, GREEDY = "policy", "greedy"
 
 
-def as_outputs(output: SaliencyOutput | list[Any]) -> list[SaliencyOutput]:
+def as_outputs(output: SaliencyOutputs) -> list[SaliencyOutput]:
     """Return a list of outputs; raise OptionError for an empty one."""
     outputs = output if isinstance(output, list) else [output]
     if not outputs:
@@ -28,7 +30,7 @@ def as_outputs(output: SaliencyOutput | list[Any]) -> list[SaliencyOutput]:
     return outputs
 
 
-def unlisted(values: np.ndarray, output: SaliencyOutput | list[Any]) -> np.ndarray:
+def unlisted(values: np.ndarray, output: SaliencyOutputs) -> np.ndarray:
     """Values (S, B, ...) for a list of outputs, (B, ...) for a single one."""
     return values if isinstance(output, list) else values[0]
 
@@ -91,11 +93,11 @@ def linear_scores(
     return [logits if is_policy(output) else best if is_greedy(output) else output for output in outputs]
 
 
-def is_policy(output: Any) -> bool:
+def is_policy(output: object) -> bool:
     return isinstance(output, str) and output == POLICY
 
 
-def is_greedy(output: Any) -> bool:
+def is_greedy(output: object) -> bool:
     return isinstance(output, str) and output == GREEDY
 
 

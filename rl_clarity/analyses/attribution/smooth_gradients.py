@@ -5,8 +5,6 @@ SmoothGrad: removing noise by adding noise (Smilkov, Thorat, Kim, Viégas and Wa
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rl_clarity.agents.capabilities import require
@@ -14,7 +12,7 @@ from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.analyses.attribution.saliency import (
-    SaliencyOutput,
+    SaliencyOutputs,
     as_outputs,
     linear_scores,
     network_input,
@@ -26,7 +24,7 @@ from rl_clarity.errors import OptionError
 def smooth_gradients(
     agent: Agent,
     observations: np.ndarray,
-    output: SaliencyOutput | list[Any] = "value",
+    output: SaliencyOutputs = "value",
     *,
     samples: int = 16,
     noise: float = 0.1,
