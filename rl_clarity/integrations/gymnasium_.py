@@ -11,7 +11,7 @@ import numpy as np
 
 from rl_clarity.environments.gymnasium_ import action_combos
 from rl_clarity.environments.images import ImageLayout, image_layout
-from rl_clarity.errors import EnvironmentSetupError, OptionError
+from rl_clarity.errors import EnvironmentSetupError, OptionError, SamplesError
 from rl_clarity.recordings.recorder import Recorder
 
 
@@ -24,6 +24,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         env: The environment, as the agent sees it: wrap it last.
         directory: As in `rl_clarity.Recorder`.
         metadata: Adds to what the environment knows, or overrides it.
+        value_range: Values of black and white in images, if they are not the bounds of the observation space.
         options: Of `rl_clarity.Recorder`: `every`, `max_episodes`, ...
 
     Raises:
@@ -37,6 +38,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         directory: str | os.PathLike[str],
         *,
         metadata: Mapping[str, Any] | None = None,
+        value_range: tuple[float, float] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(env)
@@ -44,11 +46,14 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.Discrete):
             raise OptionError(f"observations are {space}; a recording holds single arrays: wrap the environment")
         try:
-            self._layout: ImageLayout | None = image_layout(space)
+            self._layout: ImageLayout | None = image_layout(space, value_range=value_range)
         except EnvironmentSetupError:
             self._layout = None
         self._renders = env.render_mode == "rgb_array"
-        self.recorder = Recorder(directory, metadata={**_metadata(env), **(metadata or {})}, **options)
+        if self._layout is not None:
+            value_range = 0, 255  # converted images
+        about = {**_metadata(env), **(metadata or {})}
+        self.recorder = Recorder(directory, metadata=about, value_range=value_range, **options)
         """Its `agent` sets the checkpoint of the episodes that begin from here on."""
         self._outputs: dict[str, Any] = {}
         self._before: dict[str, Any] = {}
@@ -73,6 +78,11 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
             truncated=truncated,
             final_observation=lambda: self._converted(observation),
         )
+        if self._layout is not None and (terminated or truncated):
+            try:
+                self._layout.check_observed()
+            except SamplesError as error:
+                self.recorder.stop(error)
         self._before, self._outputs = self._shown(observation), {}
         return observation, reward, terminated, truncated, info
 

@@ -43,7 +43,15 @@ def record_agent(
     with closing(make(played, num_envs, chosen.seed, full_resolution=chosen.full_resolution)) as environment:
         about = _metadata(checkpoint, spec, choice, environment)
         with (
-            Recorder(directory, name=None, envs=None, seed=chosen.seed, metadata=about, on_error="raise") as recorder,
+            Recorder(
+                directory,
+                name=None,
+                envs=None,
+                value_range=(0, 255),
+                seed=chosen.seed,
+                metadata=about,
+                on_error="raise",
+            ) as recorder,
             progress_bar("Recording") as report,
         ):
             play_and_record(

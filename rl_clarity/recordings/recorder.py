@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from rl_clarity.environments.images import ImageLayout
 from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.parsing import path_text
 from rl_clarity.recordings.blocks import check_type
@@ -55,6 +56,9 @@ class Recorder:
         autoreset: When vector environments reset, as Gymnasium's `AutoresetMode` says. With `next_step`, the step after
             an episode's last one only resets, and is not recorded.
         channels_first: Whether observations are (C, H, W); they are stored as (H, W, C).
+        value_range: Values of black and white in images (H, W, C), which are stored as uint8 from 0 to 255. By default
+            values are stored as they are, and recording stops at the end of an episode whose images of uint8 have only
+            the values 0 and 1, which look black; `(0, 255)` records these, too.
         max_episodes: Keep at most so many episodes: the newest half, and fewer and fewer of those before. The episodes
             under way are not counted.
         max_bytes: Keep data and checkpoints of about this size at most, in the same manner.
@@ -79,6 +83,7 @@ class Recorder:
         envs: Sequence[int] | None = (0,),
         autoreset: Literal["same_step", "next_step", "disabled"] = "same_step",
         channels_first: bool = False,
+        value_range: tuple[float, float] | None = None,
         max_episodes: int | None = None,
         max_bytes: int | None = None,
         on_error: Literal["warn", "raise"] = "warn",
@@ -100,6 +105,7 @@ class Recorder:
         self._writer = RecordingWriter(self.location, about, Limits(max_episodes, max_bytes))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rl-clarity-recorder")
         self._envs, self._seed, self._channels_first = envs, seed, channels_first
+        self._value_range = value_range
         self._resets_next_step, self._raises = autoreset == "next_step", on_error == "raise"
         self._new_agent: AgentSource | None = None
         self._agent: int | None = None
@@ -318,6 +324,8 @@ class Recorder:
                     _check_first_step(arrays, self._writer.metadata.get("action_combos"))
                 if self._channels_first:
                     arrays["observations"] = np.moveaxis(arrays["observations"], 0, -1)
+                if "observations" in arrays:
+                    arrays["observations"] = slot.images(arrays["observations"], self._value_range)
                 slot.block.add(arrays)
                 slot.steps += 1
                 slot.total += float(slot.block.last("rewards"))
@@ -333,9 +341,13 @@ class Recorder:
             arrays = _final_arrays(final, slot.env if self._vector else None) if final else {}
             if self._channels_first and "final_observation" in arrays:
                 arrays["final_observation"] = np.ascontiguousarray(np.moveaxis(arrays["final_observation"], 1, -1))
+            if "final_observation" in arrays:
+                arrays["final_observation"] = slot.images(arrays["final_observation"][0], self._value_range)[None]
             slot.block.finish({"end": end, "steps": slot.steps, "return": slot.total}, arrays)
             slot.block = None
             self._thin()
+            if slot.layout is not None:
+                slot.layout.check_observed()
         slot.begins = self._busy = True
 
     def _set_up(self, reward: Any) -> None:
@@ -388,6 +400,19 @@ class _Slot:
         """Whether the next step only resets."""
         self.block: EpisodeBuffer | None = None
         self.steps, self.total = 0, 0.0
+        self.layout: ImageLayout | None = None
+        """Of observations that are images, whose values it watches."""
+
+    def images(self, observation: np.ndarray, value_range: tuple[float, float] | None) -> np.ndarray:
+        """An observation as it is stored: images (H, W, C) of uint8, or of a range that is given, as uint8."""
+        if observation.ndim != 3 or (observation.dtype != np.uint8 and value_range is None):
+            return observation
+        if self.layout is None:
+            height, width, channels = observation.shape
+            low, high = value_range or (0, 255)
+            kept, assumed = (low, high) == (0, 255), value_range is None
+            self.layout = ImageLayout((height, width, channels), (0, 1, 2), low, high, kept, assumed)
+        return self.layout.convert(observation[None])[0]
 
 
 def _location(directory: str | os.PathLike[str], name: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -124,3 +125,18 @@ def test_an_agent_that_was_not_told_its_range_does_not_play_with_unusual_bounds(
     np.testing.assert_allclose(told.forward(seen).q_values, expected, atol=1e-4)
     collect(images, space, agent(value_range=(0, 1)))
     collect(IMAGES, Box(0, 255, SHAPE, np.uint8), agent())
+
+
+def test_recorded_episodes_of_a_wrong_space_are_refused(tmp_path: Path) -> None:
+    def record(name: str, **options: Any) -> None:
+        space = Box(0, 255, SHAPE, np.float32)
+        images = gymnasium.wrappers.TimeLimit(Images(IMAGES / np.float32(255), space), 4)
+        environment = rl_clarity.RecordEpisodes(images, tmp_path / name, on_error="raise", **options)
+        environment.reset()
+        for _ in range(4):
+            environment.step(0)
+        environment.close()
+
+    with pytest.raises(SamplesError, match=r"rounding leaves 2 of 256 levels.*value_range=\(0, 1\)"):
+        record("refused")
+    record("recorded", value_range=(0, 1))

@@ -446,3 +446,34 @@ def test_a_link_to_nothing_creates_no_file(tmp_path: Path) -> None:
     with pytest.raises(SamplesError, match=r"episodes\.bin is a link"):
         Recorder(tmp_path / "run", name=None)
     assert not (tmp_path / "new").exists()
+
+
+# --- ranges of images ------------------------------------------------------------------------------------------------
+
+
+def record_images(location: Path, images: np.ndarray, **options: Any) -> np.ndarray:
+    """Record an episode of images; return those that are stored."""
+    with Recorder(location, name=None, on_error="raise", **options) as recorder:
+        for step, image in enumerate(images):
+            recorder.add(observation=image, action=0, reward=0.0, terminated=step == len(images) - 1)
+    return np.asarray(open_recording(location)[0].observations)
+
+
+def test_images_of_0_and_1_are_refused_unless_their_range_is_given(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 2, (4, 8, 8, 3), np.uint8)
+    with pytest.raises(
+        SamplesError, match=r"0 and 1 both look black.*value_range=\(0, 1\).*\(0, 255\) if they are right"
+    ):
+        record_images(tmp_path / "refused", images)
+    np.testing.assert_array_equal(record_images(tmp_path / "white", images, value_range=(0, 1)), images * 255)
+    np.testing.assert_array_equal(record_images(tmp_path / "kept", images, value_range=(0, 255)), images)
+    np.testing.assert_array_equal(record_images(tmp_path / "image", images * 255), images * 255)
+
+
+def test_floats_are_stored_as_images_of_their_range(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).uniform(-1, 1, (4, 8, 8, 3)).astype(np.float32)
+    stored = record_images(tmp_path / "images", images, value_range=(-1, 1))
+    assert stored.dtype == np.uint8
+    np.testing.assert_allclose(stored / 127.5 - 1, images, atol=1 / 255)
+    with pytest.raises(SamplesError, match="values outside are cut off"):
+        record_images(tmp_path / "outside", images * 3, value_range=(-1, 1))
