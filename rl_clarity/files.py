@@ -99,7 +99,8 @@ def lock_file(path: Path) -> TextIO:
     except BlockingIOError:
         file.seek(0)
         with file:
-            raise BlockingIOError(file.read().strip() or "another process") from None
+            text = file.buffer.read().decode(errors="replace").strip()  # a locked file may also hold data
+            raise BlockingIOError(text or "another process") from None
     except OSError:
         pass
     return file
@@ -118,6 +119,15 @@ def _lock(file: TextIO) -> None:
             raise BlockingIOError from error
     else:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def unlock_file(file: TextIO) -> None:
+    """Close a locked file, and end its lock even if a process that was forked meanwhile has the file open, too."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)
+    file.close()
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -12,6 +12,8 @@ import rl_clarity
 from rl_clarity.cli.command import Command, Result
 from rl_clarity.cli.option_types import DirectoryPath, FilePath, Switch
 from rl_clarity.errors import FAILED, OptionError, printable
+from rl_clarity.files import local_path
+from rl_clarity.pages.document import PAGE
 from rl_clarity.visualization.rendering import Direction
 
 
@@ -66,15 +68,25 @@ class Export(Command):
 @dataclass(frozen=True, kw_only=True)
 class Verify(Command):
     """Check that all files of a page are as they were written, and list those that are missing, damaged, changed or
-    not part of the page. The exit code is 1 if there are any.
+    not part of the page; or that all episodes of recordings can be read. The exit code is 1 if there are any problems.
     """
 
     page: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PAGE")]
-    """Directory or address of a page, or its interface.html."""
+    """Directory or address of a page, or its interface.html; or a recording, or log directory, on a local disk."""
+    repair: Switch = False
+    """Rebuild the lists of episodes and blocks of damaged recordings, keeping copies of the files that are replaced."""
 
     def execute(self) -> Result:
         from rl_clarity.pages.verification import verify
+        from rl_clarity.recordings.recording import find_recordings
 
+        folder = local_path(self.page)
+        if folder is not None and folder.is_dir() and not (folder / PAGE).exists():
+            recordings = find_recordings(folder)
+            if recordings:
+                return _verify_recordings(recordings, repair=self.repair)
+        if self.repair:
+            raise OptionError(f"--repair is for recordings, and {self.page} is none; repeat the run that wrote a page")
         result = verify(self.page)
         problems = list(result.problems())
         lines = [f"{kind}: {printable(name)}" for kind, name in problems]
@@ -84,6 +96,15 @@ class Verify(Command):
         else:
             lines.append(f"The page's {result.files} files are as they were written")
         return Result({**asdict(result), "problems": len(problems)}, "\n".join(lines), FAILED if problems else 0)
+
+
+def _verify_recordings(locations: Sequence[str], *, repair: bool) -> Result:
+    from rl_clarity.recordings.verification import repair_recording, verify_recording
+
+    results = [(repair_recording if repair else verify_recording)(location) for location in locations]
+    damaged = [one for one in results if not one.is_intact]
+    text = "\n".join(printable(str(one), keep="\n") for one in results)
+    return Result({"recordings": [asdict(one) for one in results]}, text, FAILED if damaged else 0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ MAX_HEADER_BYTES = 2**20
 LEVEL = 3
 """Compression level of Zstandard: higher ones are slower by more than they are smaller."""
 
-_PREFIX = struct.Struct("<4sII")  # magic, size of the header, CRC-32 of the header
+PREFIX = struct.Struct("<4sII")  # magic, size of the header, CRC-32 of the header
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 _TYPES = frozenset(np.dtype(code).newbyteorder("<").str for code in "?bBhHiIqQefd")
 
@@ -68,7 +68,7 @@ def encode_block(
         entries.append([name, array.dtype.str, list(array.shape), len(data), differences])
         parts.append(data)
     header = as_json({"arrays": entries, "episode": episode, "start": start}).encode()
-    return _PREFIX.pack(MAGIC, len(header), zlib.crc32(header)) + header, b"".join(parts)
+    return PREFIX.pack(MAGIC, len(header), zlib.crc32(header)) + header, b"".join(parts)
 
 
 def decode_header(data: bytes, position: int, episode: int, start: int, file: str) -> dict[str, StoredArray]:
@@ -85,8 +85,8 @@ def decode_header(data: bytes, position: int, episode: int, start: int, file: st
         SamplesError: The header is damaged, or declares arrays of invalid names, types or sizes.
     """
     try:
-        magic, size, checksum = _PREFIX.unpack_from(data)
-        text = data[_PREFIX.size :]
+        magic, size, checksum = PREFIX.unpack_from(data)
+        text = data[PREFIX.size :]
         if magic != MAGIC or len(text) != size or zlib.crc32(text) != checksum:
             raise ValueError("wrong checksum")
         header = json.loads(text)

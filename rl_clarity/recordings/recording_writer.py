@@ -16,7 +16,7 @@ from weakref import finalize
 import numpy as np
 
 from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.files import UNFINISHED, local_path, lock_file, open_regular, write_atomically
+from rl_clarity.files import UNFINISHED, local_path, lock_file, open_regular, unlock_file, write_atomically
 from rl_clarity.recordings.layout import (
     AGENTS,
     BLOCK,
@@ -177,7 +177,7 @@ class RecordingWriter:
                 file.close()
         if self._remote is not None:
             self._upload(self._remote)
-        self._lock.close()
+        unlock_file(self._lock)
         if self._cleanup is not None:
             self._cleanup()
 

@@ -197,8 +197,10 @@ def test_other_metadata_are_refused(tmp_path: Path) -> None:
 
 
 def test_two_writers_are_refused(tmp_path: Path) -> None:
-    with Recorder(tmp_path), pytest.raises(SamplesError, match="another process is writing"):
-        Recorder(tmp_path)
+    with Recorder(tmp_path) as recorder:
+        add_episode(recorder, 0, 2)
+        with pytest.raises(SamplesError, match="another process is writing"):
+            Recorder(tmp_path)
 
 
 def test_fields_must_be_the_same_at_all_steps(tmp_path: Path) -> None:

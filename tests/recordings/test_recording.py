@@ -278,7 +278,7 @@ def block_file(folder: Path, entry: list[Any], data: bytes) -> Path:
     """Replace the blocks of a recording by one with this header and data."""
     make_recording(folder, (1,))
     header = json.dumps({"arrays": [entry], "episode": 0, "start": 0}).encode()
-    header = blocks._PREFIX.pack(blocks.MAGIC, len(header), zlib.crc32(header)) + header
+    header = blocks.PREFIX.pack(blocks.MAGIC, len(header), zlib.crc32(header)) + header
     (folder / "data-00000.bin").write_bytes(header + data)
     record = np.array([(0, 0, 1, 0, 0, len(header), len(data))], BLOCK)
     (folder / "blocks.bin").write_bytes(record.tobytes())
