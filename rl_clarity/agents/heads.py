@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,8 @@ ACTOR_CRITIC = {"policy_logits", "values"}
 def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tuple[str, ...]:
     """Return the head of each output, from its name or else its width; the width of an output (B,) is None.
 
-    Two outputs are logits and a value, a single one is action values. Raises OptionError if that is ambiguous.
+    Two outputs are logits and a value, a single one is action values: warns of that unless it has such a name, because
+    it may also be a policy's logits. Raises OptionError if it is ambiguous what the outputs are.
     """
     for name in names:
         if re.fullmatch(PROBABILITY_NAMES, (name or "").lower()):
@@ -36,6 +38,12 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
     if len(widths) == 2 and sum(_is_value(width) for width in widths) == 1:
         return tuple("values" if _is_value(width) else "policy_logits" for width in widths)
     if len(widths) == 1 and not _is_value(widths[0]) and by_name[0] is None:
+        warnings.warn(
+            f"the network's only output, {widths[0]} columns, is taken as action values, the largest of which is "
+            "played: confirm it with heads=('q_values',). If it is the logits of a policy, return a value with them, "
+            "constant if there is none: forward=lambda module, x, state: (module(x), torch.zeros(len(x)))",
+            stacklevel=2,
+        )
         return ("q_values",)
     outputs = ", ".join(f"{name or 'unnamed'} of width {width or 1}" for name, width in zip(names, widths, strict=True))
     if widths and all(_is_value(width) for width in widths):

@@ -89,6 +89,7 @@ class JaxAgent(BatchedAgent):
         scale = input_scale(input_divisor, value_range)
         self._black = scale.black
         names, actions = self._trial(check_scale=scale.assumed)
+        self._given_heads = names if heads is None else heads
         super().__init__(
             self.observation_shape,
             names,

@@ -101,6 +101,7 @@ class TorchAgent(BatchedAgent):
         scale = input_scale(input_divisor, value_range)
         self._black = scale.black
         names, actions = self._trial((height, width, channels))
+        self._given_heads = names if heads is None else heads
         super().__init__(
             (height, width, channels),
             names,

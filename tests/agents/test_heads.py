@@ -19,7 +19,6 @@ from rl_clarity.errors import OptionError
         (["dense_7", "dense_8"], [4, 1], ("policy_logits", "values")),
         ([None, None], [None, 4], ("values", "policy_logits")),
         (["q_values"], [6], ("q_values",)),
-        (["dense_3"], [6], ("q_values",)),
     ],
 )
 def test_heads_are_recognized_by_name_or_width(
@@ -42,6 +41,11 @@ def test_heads_are_recognized_by_name_or_width(
 def test_error_for_ambiguous_outputs_names_the_option(names: list[str | None], widths: list[int | None]) -> None:
     with pytest.raises(OptionError, match=r"heads=\('(policy_logits', 'values'|q_values',)\)"):
         find_heads(names, widths)
+
+
+def test_a_single_output_without_a_name_is_taken_as_action_values_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"6 columns, is taken as action values.*heads=\('q_values',\)"):
+        assert find_heads(["dense_3"], [6]) == ("q_values",)
 
 
 def test_explicit_heads_are_checked() -> None:
