@@ -79,15 +79,20 @@ def may_be_recording(location: str) -> bool:
 
 def describe_recording(recording: Recording) -> Result:
     """Describe the episodes and metadata of a recording."""
-    rows = recording.table()
+    listing = recording.listing()
+    rows = [row for row, problem in listing if problem is None]
+    damaged = {row["number"]: problem for row, problem in listing if problem is not None}
     ends = Counter(str(row["end"]) for row in rows)
     returns = [row["return"] for row in rows if row["end"] in (DONE, TIME_LIMIT)]
     steps = sum(row["steps"] for row in rows)
-    fields = {name: [str(array.dtype), *array.shape[1:]] for name, array in recording[0].fields.items()} if rows else {}
+    first = next((i for i, (_, problem) in enumerate(listing) if problem is None), None)
+    arrays = {} if first is None else recording[first].fields
+    fields = {name: [str(array.dtype), *array.shape[1:]] for name, array in arrays.items()}
     summary: dict[str, Any] = {
         "recording": recording.location,
         "episodes": len(rows),
         "steps": steps,
+        "damaged": damaged,
         "ends": dict(ends),
         "mean_return": float(np.mean(returns)) if returns else None,
         "fields": fields,
@@ -100,6 +105,7 @@ def describe_recording(recording: Recording) -> Result:
     options = (recording.metadata.get("environment") or {}).get("options") or {}
     if options.get("episodic_life"):
         lines.append("episodes end with each life (episodic_life); returns are those of lives, not of whole games")
+    lines += [f"episode {number} is left out: {problem}" for number, problem in damaged.items()]
     if returns:
         lines.append(f"mean return {np.mean(returns):.2f} over {len(returns):,} complete episodes")
     lines += [

@@ -33,6 +33,8 @@ class ExplainFlags(ExplainOptions):
     the agent's outputs are not the recorded ones."""
     watch: Switch = False
     """Go on as episodes appear, newest first and at low priority, until interrupted (Ctrl-C)."""
+    follow_links: Switch = False
+    """Explain recordings that links in the log directory lead to, if the links belong to its owner."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +144,8 @@ class Serve(Command):
     """Name or address to listen on. If other machines can reach it, a random token is part of the page's address."""
     port: int = 6007
     """Port to listen on; 0 for a free one."""
+    follow_links: Switch = False
+    """Show runs that links in the log directories lead to, if the links belong to the owner of the log directory."""
 
     def execute(self) -> Result:
         from rl_clarity.viewer.server import serve
@@ -149,7 +153,7 @@ class Serve(Command):
         def started(address: str) -> None:
             print(f"The recordings are shown at {address} (Ctrl-C ends this)", flush=True)
 
-        serve(self.logdir, host=self.host, port=self.port, started=started)
+        serve(self.logdir, host=self.host, port=self.port, follow_links=self.follow_links, started=started)
         return Result({}, "")
 
 
@@ -169,6 +173,8 @@ class Publish(Command):
     """Title of the page; the names of the runs by default."""
     single_file: Switch = False
     """Put everything into one HTML file."""
+    follow_links: Switch = False
+    """Publish runs that links in the log directory lead to, if the links belong to its owner."""
     force: Switch = False
     """Replace a page in the directory."""
 
@@ -176,4 +182,5 @@ class Publish(Command):
         from rl_clarity.viewer.publishing import publish
 
         options = {"title": self.title, "single_file": self.single_file, "overwrite": self.force}
+        options["follow_links"] = self.follow_links
         return page_result(publish(self.logdir, self.output_dir, self.episodes, **options))

@@ -13,6 +13,7 @@ import numpy as np
 from rl_clarity.agents.capabilities import EXPLAINING, parameters, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.errors import OptionError
+from rl_clarity.files import open_regular
 from rl_clarity.models import fetched, load_agent
 from rl_clarity.parsing import path_text
 from rl_clarity.recordings.agreement import check_first_step, output_differences
@@ -66,7 +67,7 @@ class Agents:
         if not path:
             return self._passed_key(recording, episode)
         if path not in self._hashes:  # a recorder writes each checkpoint only once
-            with fetched(path) as local, local.open("rb") as file:
+            with fetched(path) as local, open_regular(local, "rb") as file:
                 self._hashes[path] = hashlib.file_digest(file, "sha256").hexdigest()
         return self._hashes[path] + self._load_key
 

@@ -36,6 +36,8 @@ class ExplainOptions:
     the agent's outputs are not the recorded ones."""
     watch: bool = False
     """Go on as episodes appear, newest first and at low priority, until interrupted."""
+    follow_links: bool = False
+    """Explain recordings that links in the log directory lead to, if the links belong to its owner."""
 
     def __post_init__(self) -> None:
         for name in self.methods:

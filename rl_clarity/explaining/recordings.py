@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -27,7 +27,7 @@ from rl_clarity.analyses.saliency import (
     map_peaks,
     output_labels,
 )
-from rl_clarity.errors import ClarityError, OptionError, SamplesError, Terminated
+from rl_clarity.errors import OptionError, SamplesError, Terminated, describe_error
 from rl_clarity.explaining.agents import AgentChoice, Agents
 from rl_clarity.explaining.files import EXPLAINED, SALIENCY, STATE_MAP, WRITTEN
 from rl_clarity.explaining.options import ExplainOptions
@@ -36,7 +36,7 @@ from rl_clarity.jobs.directory import open_directory
 from rl_clarity.jobs.job import Team, team
 from rl_clarity.jobs.ownership import check_foreign, check_links, claim, release
 from rl_clarity.jobs.store import WorkStore, locked
-from rl_clarity.jobs.tasks import Task, TaskResult, Work, run_tasks, slices
+from rl_clarity.jobs.tasks import Task, TaskResult, Work, guarded, run_tasks, slices
 from rl_clarity.keys import code_version
 from rl_clarity.pages.files import PageFiles, segments
 from rl_clarity.parsing import parse, path_text
@@ -44,7 +44,8 @@ from rl_clarity.progress import progress_bar
 from rl_clarity.recordings.agreement import Agreement, episode_states, output_differences, state_rows
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import GOING
-from rl_clarity.recordings.recording import StoredRecording, find_recordings
+from rl_clarity.recordings.recording import StoredRecording
+from rl_clarity.recordings.search import FoundRecording, find_recordings
 
 PLACED, FITTED = "placed", "fitted"
 """Names of finished work beside those in `files`: `placed/MAP/EPISODE`, `fitted/MAP`."""
@@ -69,8 +70,12 @@ class ExplainedRecording:
     """Those of them for which everything is computed, by this call or an earlier one."""
     skipped: dict[int, str] = field(default_factory=dict)
     """Why others were not explained, or only in part, by their index in the recording."""
+    problem: str | None = None
+    """Why the recording cannot be explained."""
 
     def __str__(self) -> str:
+        if self.problem is not None:
+            return f"{self.location} is not explained: {self.problem}"
         lines = [f"{self.location}: {self.explained} of {self.episodes} complete episodes are explained"]
         reasons: dict[str, list[int]] = {}
         for index, reason in sorted(self.skipped.items()):
@@ -104,13 +109,17 @@ def explain_recording(
         methods: Methods of saliency maps; may be empty.
         every: Explain every n-th step.
         embeddings: Methods of the state map: `tsne`, `pca`, `umap`; may be empty.
-        options: `layer`, `perplexity`, `seed`, `refit`, `other_agent` and `watch`; see `ExplainOptions`.
+        options: `layer`, `perplexity`, `seed`, `refit`, `other_agent`, `watch` and `follow_links`; see
+            `ExplainOptions`.
+
+    Where one of several recordings fails, its report says why (`problem`), and the others are explained; likewise
+    episodes of a recording (`skipped`).
 
     Raises:
         OptionError: An option has an invalid value, or there is no recording.
-        SamplesError: A recording is damaged; damaged episodes are skipped.
         CheckpointError: The checkpoint that is passed cannot be read; recorded ones that cannot are skipped.
-        OutputError: The folder cannot be written, or another process explains the same recording.
+        SamplesError: All recordings are damaged.
+        OutputError: Nothing can be written, or another process explains the same recordings.
     """
     chosen = parse(
         ExplainOptions, {"methods": tuple(methods), "every": every, "embeddings": tuple(embeddings), **options}
@@ -126,17 +135,10 @@ def explain_recording(
         if chosen.watch and hasattr(os, "nice"):
             os.nice(NICENESS)
         agents = Agents(agent, context, other_agent=chosen.other_agent)
-        explainers: dict[str, _Explainer] = {}
+        explaining = _Explaining(chosen, agents, workers, context)
         try:
             while True:
-                busy = False
-                for location in workers.ranks.broadcast(find_recordings(text)):
-                    if location not in explainers:
-                        if workers.leads:
-                            check_links(open_directory(location), [f"{EXPLAINED}/*"])
-                            context.enter_context(locked(f"{location}/{EXPLAINED}"))
-                        explainers[location] = _Explainer(location, chosen, agents, workers)
-                    busy = explainers[location].advance() or busy
+                busy = explaining.advance(find_recordings(text, follow_links=chosen.follow_links))
                 if not chosen.watch:
                     break
                 if not busy:
@@ -145,7 +147,7 @@ def explain_recording(
             # This is how watching ends; other ranks would wait for this one, so there it ends the job.
             if isinstance(error, Terminated) or not chosen.watch or workers.ranks.size > 1:
                 raise
-        return [explainer.report for explainer in explainers.values()]
+        return explaining.reports(raises=not chosen.watch)
 
 
 def wait() -> None:
@@ -161,12 +163,71 @@ class _Fitted:
     facts: Mapping[str, Any]
 
 
+class _Explaining:
+    """Explains several recordings; those that fail, for whatever reason, are reported, and the others go on."""
+
+    def __init__(self, options: ExplainOptions, agents: Agents, workers: Team, context: ExitStack) -> None:
+        self._options, self._agents, self._workers, self._context = options, agents, workers, context
+        self._explainers: dict[str, _Explainer] = {}
+        self._failures: dict[str, Exception] = {}
+
+    def advance(self, recordings: Sequence[FoundRecording]) -> bool:
+        """Explain recordings; return whether there was anything to do. All ranks call it together."""
+        busy = False
+        for one in self._workers.ranks.broadcast(recordings):
+            location = one.location
+            try:
+                if location not in self._explainers:
+                    self._explainers[location] = self._open(one)
+                busy = self._explainers[location].advance() or busy
+                self._failures.pop(location, None)
+            except Exception as error:
+                if location in self._explainers and self._workers.ranks.size > 1:
+                    raise  # the other ranks would wait for this one
+                known = self._failures.get(location)
+                if self._options.watch and self._workers.leads and (known is None or str(known) != str(error)):
+                    print(ExplainedRecording(location, problem=describe_error(error)), file=sys.stderr, flush=True)
+                self._failures[location] = error
+        return busy
+
+    def reports(self, *, raises: bool) -> list[ExplainedRecording]:
+        """A report for each recording; with `raises`, the error if all of them failed."""
+        if raises and self._failures and len({*self._explainers, *self._failures}) == len(self._failures):
+            raise next(iter(self._failures.values()))
+        reports = {location: explainer.report for location, explainer in self._explainers.items()}
+        for location, error in self._failures.items():
+            report = reports.get(location, ExplainedRecording(location))
+            reports[location] = replace(report, problem=describe_error(error))
+        return [reports[location] for location in sorted(reports)]
+
+    def _open(self, one: FoundRecording) -> _Explainer:
+        """Open and lock a recording; where that fails on one rank, it fails on all."""
+        workers = self._workers
+        failure: Exception | None = None
+        with ExitStack() as context:
+            try:
+                if one.problem is not None:
+                    raise SamplesError(f"{one.location}: {one.problem}")
+                recording = StoredRecording(one.location)
+                if workers.leads:
+                    check_links(open_directory(one.location), [f"{EXPLAINED}/*"])
+                    context.enter_context(locked(f"{one.location}/{EXPLAINED}"))
+                explainer = _Explainer(recording, self._options, self._agents, workers)
+            except Exception as error:
+                failure = error
+            reasons = workers.ranks.all_gather(failure and describe_error(failure))
+            if any(reasons):
+                raise failure or SamplesError(next(filter(None, reasons)))
+            self._context.push(context.pop_all())
+        return explainer
+
+
 class _Explainer:
     """Explains one recording; every rank has one."""
 
-    def __init__(self, location: str, options: ExplainOptions, agents: Agents, workers: Team) -> None:
+    def __init__(self, recording: StoredRecording, options: ExplainOptions, agents: Agents, workers: Team) -> None:
         self._options, self._agents, self._workers = options, agents, workers
-        self._recording = StoredRecording(location)
+        self._recording, location = recording, recording.location
         directory = open_directory(f"{location}/{EXPLAINED}")
         self._files, self._store = PageFiles(directory), WorkStore(directory)
         self._maps = StateMaps(self._recording, options, agents, self._files)
@@ -177,7 +238,6 @@ class _Explainer:
         if workers.leads:
             self._claim()
             self._forget()
-        workers.ranks.barrier()
 
     def _claim(self) -> None:
         """Refuse files that were not written here, before anything is computed."""
@@ -195,15 +255,18 @@ class _Explainer:
     def advance(self) -> bool:
         """Explain all complete episodes, while watching only the newest; return whether there was anything to do."""
         ranks = self._workers.ranks
-        rows = self._recording.refresh().table()
-        indices = ranks.broadcast([row["episode"] for row in rows if row["end"] != GOING and row["steps"]])
+        listing = self._recording.refresh().listing()
+        ended = {row["episode"]: problem for row, problem in listing if row["end"] != GOING and row["steps"]}
+        indices = ranks.broadcast([*ended])
         if indices == self._done:
             return False
         if self._workers.leads:
             self._claim()
         self._remove_others(indices)
-        self.report.episodes, self.report.skipped = len(indices), {}
-        newest = self._open({row["episode"]: i for i, row in enumerate(rows)}, indices[::-1])
+        self.report.episodes = len(indices)
+        self.report.skipped = {index: problem for index, problem in ended.items() if problem is not None}
+        positions = {row["episode"]: i for i, (row, _) in enumerate(listing)}
+        newest = self._open(positions, [index for index in indices[::-1] if index not in self.report.skipped])
         fitted = self._fit(newest) if self._options.embeddings else None
         tasks = {episode.index: self._tasks(episode, fitted) for episode in newest}
         facts = {index: [self._store.finished(task.name, task.key) for task in own] for index, own in tasks.items()}
@@ -225,14 +288,22 @@ class _Explainer:
         return bool(chosen)
 
     def _open(self, positions: Mapping[int, int], indices: Sequence[int]) -> list[Episode]:
-        """Episodes by their index; those that are damaged are skipped."""
+        """Episodes by their index; those that cannot be read are skipped."""
         episodes = []
         for index in indices:
             try:
                 episodes.append(self._recording[positions[index]])
-            except SamplesError as error:
-                self.report.skipped[index] = error.message
+            except Exception as error:  # of any kind: the other episodes are explained
+                self.report.skipped[index] = describe_error(error)
         return episodes
+
+    def _agent_key(self, episode: Episode) -> str | None:
+        """Hash of an episode's agent; None if there is none, or if it cannot be read."""
+        try:
+            return self._agents.key(self._recording, episode)
+        except Exception as error:
+            self.report.skipped[episode.index] = describe_error(error)
+            return None
 
     def _run(self, tasks: Mapping[int, Sequence[Task]], chosen: Sequence[int], pending: int) -> dict[int, Any]:
         """Run the tasks of episodes, in this order; return their facts."""
@@ -271,21 +342,21 @@ class _Explainer:
 
     def _tasks(self, episode: Episode, fitted: _Fitted | None) -> list[Task]:
         """The work on an episode, as far as its agent is known."""
-        options, agent = self._options, self._agents.key(self._recording, episode)
+        options, agent = self._options, self._agent_key(episode)
         inputs = [episode.facts[name] for name in ("number", "start_time", "steps", "return")]
         inputs += [options.every, options.other_agent, self._code]
         steps = len(self._maps.steps(episode))
         tasks = []
         if agent is None:
-            self.report.skipped[episode.index] = NO_CHECKPOINT
+            self.report.skipped.setdefault(episode.index, NO_CHECKPOINT)
         else:
             for method in dict.fromkeys(options.methods):
                 name, run = f"{SALIENCY}/{method}/{episode.index}", partial(self._explain, episode, method)
-                tasks.append(Task(name, partial(_guarded, run), [*inputs, agent], METHODS[method].passes * steps))
+                tasks.append(Task(name, partial(guarded, run), [*inputs, agent], METHODS[method].passes * steps))
         own = agent if self._maps.needs_agent(episode) else STATES
         if fitted is not None and own is not None:
             name, run = f"{PLACED}/{fitted.name}/{episode.index}", partial(self._maps.place, episode, fitted.facts)
-            tasks.append(Task(name, partial(_guarded, run), [*inputs, own, fitted.facts], steps))
+            tasks.append(Task(name, partial(guarded, run), [*inputs, own, fitted.facts], steps))
         return tasks
 
     def _explain(self, episode: Episode, method: str, work: Work) -> TaskResult:
@@ -322,18 +393,14 @@ class _Explainer:
     def _fit(self, episodes: Sequence[Episode]) -> _Fitted | None:
         """Fit the maps, unless that is done; None while there is too little to fit them on."""
         options, ranks = self._options, self._workers.ranks
-        usable = [
-            one
-            for one in episodes
-            if not self._maps.needs_agent(one) or self._agents.key(self._recording, one) is not None
-        ]
+        usable = [one for one in episodes if not self._maps.needs_agent(one) or self._agent_key(one) is not None]
         if not usable:
             return None
         name = self._maps.name(usable[0])
         usable = [one for one in usable if self._maps.name(one) == name]
         task = Task(
             f"{FITTED}/{name}",
-            partial(_guarded, partial(self._maps.fit, usable)),
+            partial(guarded, partial(self._maps.fit, usable)),
             [options.embeddings, options.perplexity, options.seed, self._code],
         )
         points = sum(len(self._maps.steps(one)) for one in usable)
@@ -369,11 +436,3 @@ class _Explainer:
 
 STATES = "states"
 """In place of the hash of an agent, for points that are recorded states."""
-
-
-def _guarded(run: Callable[[Work], TaskResult], work: Work) -> TaskResult:
-    """Do an episode's work. If it fails, the others go on, and a later call tries it again."""
-    try:
-        return run(work)
-    except ClarityError as error:
-        return TaskResult({"problem": error.message})

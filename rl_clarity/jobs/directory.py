@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol
 
 from rl_clarity.errors import OutputError
-from rl_clarity.files import UNFINISHED, local_path, write_atomically
+from rl_clarity.files import UNFINISHED, local_path, open_regular, write_atomically
 
 _NAME = re.compile(r"[A-Za-z0-9._/-]+")
 _TYPES = {".js": "text/javascript", ".html": "text/html; charset=utf-8", ".png": "image/png"}
@@ -109,7 +109,8 @@ class LocalDirectory:
         self._written[name] = pieces.checksum()
 
     def read(self, name: str) -> bytes:
-        return self._path(name).read_bytes()
+        with open_regular(self._path(name), "rb") as file:
+            return bytes(file.read())
 
     def remove(self, name: str) -> None:
         target = self._path(name)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.errors import ClarityError, describe_error
 from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.keys import cache_key
@@ -118,6 +118,18 @@ class Task:
             )
         fitting = min(BATCH_BYTES, BATCH_SHARE * memory) / self.frame_bytes
         return min(MAX_FRAMES, 1 << max(0, int(fitting).bit_length() - 1))
+
+
+def guarded(run: Callable[[Work], TaskResult], work: Work) -> TaskResult:
+    """Do the work on one item among several. If it fails, for whatever reason, the fact `problem` says why; the others
+    go on.
+    """
+    try:
+        return run(work)
+    except StoppedError:
+        raise
+    except Exception as error:
+        return TaskResult({"problem": describe_error(error)})
 
 
 def slices(count: int, size: int) -> Iterator[slice]:

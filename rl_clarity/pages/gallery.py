@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from rl_clarity.errors import ClarityError, OutputError
+from rl_clarity.errors import ClarityError, OutputError, describe_error
 from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.jobs.job import RUN_LOG
 from rl_clarity.jobs.store import UNREADABLE
@@ -60,7 +60,7 @@ def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrit
     """
     location = path_text(directory, "directory")
     root = open_directory(location)
-    documents = sorted(path for path in map(PurePosixPath, root.names()) if path.name == PAGE)
+    documents = sorted(_documents(root))
     if not documents:
         raise ClarityError(f"{location} contains no pages: no {PAGE} is in it or in its subdirectories")
     if not overwrite:
@@ -73,6 +73,16 @@ def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrit
     write_index(root, INDEX, manifest)
     path = f"{location.rstrip('/')}/{INDEX}" if "://" in location else Path(root.location) / INDEX
     return Gallery(path, len(pages), {str(page["folder"]): str(page["problem"]) for page in pages if "problem" in page})
+
+
+def _documents(root: Directory) -> set[PurePosixPath]:
+    """The documents of pages; of a local directory also what has the name of one and is no file that can be read."""
+    documents = {path for path in map(PurePosixPath, root.names()) if path.name == PAGE}
+    if "://" not in root.location:
+        for folder, folders, files in os.walk(root.location):
+            if PAGE in folders or PAGE in files:
+                documents.add(PurePosixPath(Path(folder, PAGE).relative_to(root.location).as_posix()))
+    return documents
 
 
 def _check_replaceable(root: Directory) -> None:
@@ -92,8 +102,9 @@ def _check_replaceable(root: Directory) -> None:
 def _describe(directory: Directory, path: PurePosixPath) -> dict[str, object]:
     """What the index says about a page; `problem` is why it is unfinished or cannot be read."""
     folder = str(path.parent)
-    entry: dict[str, object] = {"folder": folder, "href": f"./{quote(str(path))}", "title": folder, **_date(directory)}
+    entry: dict[str, object] = {"folder": folder, "href": f"./{quote(str(path))}", "title": folder}
     try:
+        entry |= _date(directory)
         document = read_document(directory, PAGE)
         manifest = read_manifest(document)
         entry["title"] = str(manifest.get("title") or entry["title"])
@@ -110,8 +121,10 @@ def _describe(directory: Directory, path: PurePosixPath) -> dict[str, object]:
             entry["problem"] = f"it is not finished: {len(manifest.get('missing', ()))} files are missing"
         entry |= {"recording": _recording_key(trajectories, read_checksums(directory, document))}
         entry |= {"return": _mean_return(results), "image": _image(results)}
-    except (ClarityError, LookupError, *UNREADABLE) as error:
-        reason = str(error) if isinstance(error, ClarityError | OSError) else f"its manifest is damaged: {error!r}"
+    except Exception as error:  # of any kind: the other pages are listed
+        reason = describe_error(error)
+        if isinstance(error, (LookupError, *UNREADABLE)) and not isinstance(error, ClarityError | OSError):
+            reason = f"its manifest is damaged: {error!r}"
         entry.setdefault("problem", reason.replace(directory.location, folder))
     return {key: value for key, value in entry.items() if value is not None}
 

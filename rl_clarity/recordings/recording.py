@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
-from rl_clarity.errors import SamplesError
+from rl_clarity.errors import SamplesError, describe_error
 from rl_clarity.files import local_path
 from rl_clarity.recordings.conversion import recorded_observations, recorded_trajectories
 from rl_clarity.recordings.episode import Episode, Field
@@ -22,7 +21,6 @@ from rl_clarity.recordings.layout import (
     EPISODES,
     GOING,
     METADATA,
-    PLUGIN,
     REMOVED,
     complete_records,
     data_file,
@@ -32,6 +30,7 @@ from rl_clarity.recordings.layout import (
 )
 from rl_clarity.recordings.recording_files import RecordingFiles
 from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.recordings.search import recordings_at
 from rl_clarity.recordings.step_arrays import Block, StepArray, intact_blocks
 
 
@@ -54,6 +53,10 @@ class Recording(ABC):
         """A row for each episode: `episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`,
         `start_time` (seconds since 1970), `training_step`, `agent`, `end`, `steps` and `return`; None where unknown.
         """
+
+    def listing(self) -> list[tuple[dict[str, Any], str | None]]:
+        """Rows as in `table`, each with the reason why the episode is damaged, or None."""
+        return [(row, None) for row in self.table()]
 
     def checkpoint(self, episode: Episode) -> str | None:
         """Path or address of the checkpoint that an episode began with; None if there is none."""
@@ -143,7 +146,7 @@ class StoredRecording(Recording):
         return [self._complete(row) for row in episode_rows(self._facts)]
 
     def listing(self) -> list[tuple[dict[str, Any], str | None]]:
-        """Rows as in `table`, each with the reason why the episode is damaged, or None.
+        """See `Recording.listing`.
 
         Of episodes that ended, it is only checked that all of their data are there; the data are not read. The return
         of an episode that cannot be read is None.
@@ -154,8 +157,8 @@ class StoredRecording(Recording):
             problem = missing.get(row["episode"])
             try:
                 row = self._complete(row) if problem is None else row
-            except SamplesError as error:
-                problem = str(error)
+            except Exception as error:  # of any kind: the other episodes are listed
+                problem = describe_error(error)
             rows.append((row if row["return"] == row["return"] else {**row, "return": None}, problem))
         return rows
 
@@ -245,32 +248,10 @@ def open_recording(location: str | os.PathLike[str]) -> Recording:
         folder = find_dataset(path)
         if folder is not None:
             return MinariRecording(folder)
-    places = _recordings_at(location)
+    places = recordings_at(location)
     if len(places) > 1:
         raise SamplesError(f"{location} has {len(places)} recordings: open one of {', '.join(places)}")
     return StoredRecording(places[0] if places else location)
-
-
-def _recordings_at(location: str | os.PathLike[str]) -> list[str]:
-    """The location, if it is a recording, else the recordings of the log directory that it may be."""
-    files = RecordingFiles(location)
-    if files.exists(METADATA):
-        return [files.location]
-    names = (f"{PLUGIN}/{name}" for name in files.names(PLUGIN))
-    return [files.path(name) for name in names if files.exists(f"{name}/{METADATA}")]
-
-
-def find_recordings(location: str | os.PathLike[str]) -> list[str]:
-    """Return the recording at a location, or those of a log directory and, if it is local, of all runs below it."""
-    folder = local_path(os.fspath(location))
-    if folder is None or (folder / METADATA).exists():
-        return _recordings_at(location)
-    found = []
-    for place, folders, _ in os.walk(folder):
-        if Path(place).as_posix().endswith(f"/{PLUGIN}"):
-            found += [str(Path(place) / name) for name in folders if (Path(place) / name / METADATA).exists()]
-            folders.clear()
-    return sorted(found)
 
 
 def is_recording(location: str | os.PathLike[str]) -> bool:
@@ -278,4 +259,4 @@ def is_recording(location: str | os.PathLike[str]) -> bool:
     from rl_clarity.recordings.minari_ import find_dataset
 
     path = local_path(os.fspath(location))
-    return bool(_recordings_at(location)) or (path is not None and find_dataset(path) is not None)
+    return bool(recordings_at(location)) or (path is not None and find_dataset(path) is not None)

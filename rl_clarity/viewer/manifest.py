@@ -17,7 +17,7 @@ from rl_clarity.analyses.trajectories import (
     scrub_images,
 )
 from rl_clarity.pages.files import SEGMENT
-from rl_clarity.pages.manifest import Manifest, ProvenanceGroup, RecordingInfo, ViewOptions
+from rl_clarity.pages.manifest import AgentInfo, Manifest, ProvenanceGroup, RecordingInfo, ViewOptions
 from rl_clarity.pages.sections import Section, SectionData
 from rl_clarity.recordings.layout import GOING
 from rl_clarity.viewer.episodes import SCRUB_RANGE
@@ -130,8 +130,32 @@ def _scrub(run: Snapshot) -> Scrub:
     return scrub_images((max(1, observation.frame_height), max(1, observation.frame_width)), SCRUB_RANGE)
 
 
+@dataclass(frozen=True)
+class DescribedRun:
+    """What a manifest says of a run."""
+
+    listing: ListedRun
+    episodes: Sequence[EpisodeRow]
+    agent: AgentInfo
+    recording: RecordingInfo
+    sections: Sequence[Section]
+
+
+def describe_run(shown: ShownRun) -> DescribedRun:
+    """A run's part of a manifest."""
+    run = shown.run
+    agent, recording = f"agent-{run.number}", f"recording-{run.number}"
+    return DescribedRun(
+        ListedRun(recording, run.name, run.error),
+        shown.episodes,
+        replace(run.agent, id=agent),
+        RecordingInfo(_env_name(run), agent, recording, run.name),
+        [Section(data, agent=agent, recording=recording) for data in (shown.trajectories, *shown.sections)],
+    )
+
+
 def describe_page(
-    runs: Sequence[ShownRun],
+    runs: Sequence[DescribedRun],
     title: str,
     *,
     id: str,
@@ -140,13 +164,9 @@ def describe_page(
     provenance: Sequence[ProvenanceGroup] = (),
 ) -> Manifest:
     """The manifest of a page that shows runs; with `logdir`, of one that a server keeps up to date."""
-    sections = []
-    for one in runs:
-        agent, recording = f"agent-{one.run.number}", f"recording-{one.run.number}"
-        sections += [Section(data, agent=agent, recording=recording) for data in (one.trajectories, *one.sections)]
     listing = EpisodesSection(
         live=logdir is not None,
-        runs=[ListedRun(f"recording-{one.run.number}", one.run.name, one.run.error) for one in runs],
+        runs=[one.listing for one in runs],
         episodes=[replace(row, run=number) for number, one in enumerate(runs) for row in one.episodes],
         logdir=logdir,
     )
@@ -154,12 +174,9 @@ def describe_page(
         id=id,
         kind=KIND,
         title=title,
-        agents=[replace(one.run.agent, id=f"agent-{one.run.number}") for one in runs],
-        recordings=[
-            RecordingInfo(_env_name(one.run), f"agent-{one.run.number}", f"recording-{one.run.number}", one.run.name)
-            for one in runs
-        ],
-        sections=[Section(listing), *sections],
+        agents=[one.agent for one in runs],
+        recordings=[one.recording for one in runs],
+        sections=[Section(listing), *(section for one in runs for section in one.sections)],
         view=ViewOptions().view(),
         numpy_precision=numpy_precision,
         provenance=provenance,

@@ -15,7 +15,8 @@ from typing import Any
 from rl_clarity.analyses.saliency import SaliencySection
 from rl_clarity.analyses.state_map import StateMapSection
 from rl_clarity.analyses.trajectories import SCRUB_STEPS
-from rl_clarity.errors import SamplesError
+from rl_clarity.errors import SamplesError, describe_error
+from rl_clarity.files import open_regular
 from rl_clarity.keys import as_json, cache_key, to_plain
 from rl_clarity.pages.chunks import encode_chunk, parse_script
 from rl_clarity.pages.files import SEGMENT, ChunkName
@@ -25,14 +26,16 @@ from rl_clarity.pages.sections import SectionData
 from rl_clarity.viewer.episodes import ShownEpisode
 from rl_clarity.viewer.manifest import (
     KIND,
+    DescribedRun,
     EpisodeRow,
     ListedTrajectory,
     ShownRun,
     describe_episode,
     describe_page,
+    describe_run,
     listed_trajectories_section,
 )
-from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot, is_inside
+from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot, failed, is_inside
 
 MANIFEST = "manifest.json"
 SCRIPT, IMAGE, JSON = "text/javascript; charset=utf-8", "image/png", "application/json"
@@ -65,8 +68,8 @@ class RecordingsPage:
     It can be used by several threads.
     """
 
-    def __init__(self, directories: Sequence[LogDirectory], title: str) -> None:
-        self._runs, self.title = Runs(directories), title
+    def __init__(self, directories: Sequence[LogDirectory], title: str, *, follow_links: bool = False) -> None:
+        self._runs, self.title = Runs(directories, follow_links=follow_links), title
         self._lock = threading.Lock()
         self._cache = _Cache(CACHE_BYTES)
         self._problems: dict[tuple[str, int], str] = {}
@@ -86,7 +89,7 @@ class RecordingsPage:
         before = self._manifest
         if before is not None and before[0] == state:
             return before[1]
-        runs = [_show(run, problems) for run in snapshots]
+        runs = [_describe(run, problems) for run in snapshots]
         manifest = describe_page(runs, self.title, id=cache_key([KIND, self.title]), logdir=self.title).to_dict()
         made = content(json.dumps(to_plain(manifest, finite=True)).encode(), JSON, fixed=False)
         self._manifest = state, made
@@ -119,6 +122,15 @@ class RecordingsPage:
             if found is not None and found.fixed:
                 self._cache.put(name, found)
         return found
+
+
+def _describe(run: Snapshot, problems: Mapping[Any, str]) -> DescribedRun:
+    """A run's part of the manifest, or the reason why it cannot be shown."""
+    try:
+        return describe_run(_show(run, problems))
+    except Exception as error:  # of any kind: the other runs are shown
+        run = failed(run, describe_error(error))
+        return describe_run(ShownRun(run, [], listed_trajectories_section(run, [])))
 
 
 def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
@@ -162,7 +174,7 @@ def _entry_name(run: Snapshot, row: Mapping[str, Any]) -> str:
 
 
 class EpisodeError(SamplesError):
-    """A damaged episode."""
+    """An episode that cannot be shown."""
 
     def __init__(self, index: int, message: str) -> None:
         self.index = index
@@ -173,15 +185,18 @@ def _read(run: Snapshot, name: str) -> Content | None:
     """A run's file, if it has or had one of this name."""
     match = _EXPLAINED.fullmatch(name)
     if match is not None:
-        return _read_explained(run, name, match["file"])
+        try:
+            return _read_explained(run, name, match["file"])
+        except Exception as error:
+            raise SamplesError(describe_error(error)) from error
     match = _NAME.fullmatch(name)
     row = match and next((row for row, _ in run.rows if row["episode"] == int(match["episode"])), None)
     if match is None or row is None:
         return None
     try:
         return _read_episode(run, row, name, match)
-    except SamplesError as error:
-        raise EpisodeError(row["episode"], error.message) from error
+    except Exception as error:  # of any kind: the episode is listed with it
+        raise EpisodeError(row["episode"], describe_error(error)) from error
 
 
 def _read_episode(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Match[str]) -> Content | None:
@@ -240,7 +255,8 @@ def _read_explained(run: Snapshot, name: str, file: str) -> Content | None:
         fixed = name == _explained_name(run, file)
         if not is_inside(path, run.location):
             return None
-        chunk = parse_script(path.read_bytes(), file)
+        with open_regular(path, "rb") as script:
+            chunk = parse_script(script.read(), file)
     except OSError:
         return None
     return content(replace(chunk, name=name).script(), SCRIPT, fixed=fixed)

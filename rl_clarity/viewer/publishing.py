@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -13,14 +14,16 @@ import numpy as np
 from rl_clarity.analyses.saliency import SaliencySection
 from rl_clarity.analyses.state_map import StateMapSection
 from rl_clarity.analyses.trajectories import SCRUB_STEPS
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.errors import OptionError, SamplesError, printable
 from rl_clarity.explaining.files import Explanations
+from rl_clarity.files import open_regular
 from rl_clarity.jobs.job import open_job, team
-from rl_clarity.jobs.tasks import Task, TaskResult, Work
+from rl_clarity.jobs.store import WorkStore
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work, guarded
 from rl_clarity.keys import package_versions
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.pages.files import SEGMENT, ChunkName, PageFiles, segments
-from rl_clarity.pages.manifest import provenance_group
+from rl_clarity.pages.manifest import ProvenanceGroup, provenance_group
 from rl_clarity.pages.output import OutputOptions, open_output
 from rl_clarity.pages.results import Page
 from rl_clarity.pages.schema import read
@@ -28,8 +31,15 @@ from rl_clarity.pages.sections import SectionData
 from rl_clarity.parsing import parse, path_text
 from rl_clarity.recordings.layout import GOING
 from rl_clarity.viewer.episodes import ShownEpisode
-from rl_clarity.viewer.manifest import KIND, ShownRun, describe_episode, describe_page, trajectories_section
-from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot
+from rl_clarity.viewer.manifest import (
+    KIND,
+    ShownRun,
+    describe_episode,
+    describe_page,
+    describe_run,
+    trajectories_section,
+)
+from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot, failed
 
 NEWEST = 8
 """Episodes of each run that are published by default."""
@@ -41,14 +51,18 @@ class PublishOptions(OutputOptions):
 
     title: str | None = None
     """Title of the page; the names of the runs by default."""
+    follow_links: bool = False
+    """Publish runs that links in the log directory lead to, if the links belong to its owner."""
 
 
 @dataclass(frozen=True)
 class _ChosenRun:
-    """A run, and the episodes of it that are published."""
+    """A run, and the episodes of it that are published; none of a run that cannot be read."""
 
     run: Snapshot
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]] = ()
+    problems: Mapping[int, str] = field(default_factory=dict)
+    """Why further episodes are left out, by number."""
 
     @property
     def explanations(self) -> Explanations | None:
@@ -57,8 +71,8 @@ class _ChosenRun:
     @property
     def identity(self) -> list[Any]:
         """What identifies the recording, wherever it is (JSON)."""
-        assert self.run.recording is not None
-        return [self.run.recording.metadata.get("begun"), self.run.name]
+        begun = None if self.run.recording is None else self.run.recording.metadata.get("begun")
+        return [begun, self.run.name]
 
     def folder(self, index: int) -> str:
         """Folder of an episode's files."""
@@ -76,8 +90,8 @@ class _ChosenRun:
         identity = self.identity
         tasks = [
             Task(
-                f"episodes/{self.run.number}/{row['episode']}",
-                partial(self._write_episode, files, row["episode"]),
+                self._task(row["episode"]),
+                partial(guarded, partial(self._write_episode, files, row["episode"])),
                 [identity, row, self.saliency(row["episode"])],
                 size=row["steps"],
             )
@@ -86,13 +100,24 @@ class _ChosenRun:
         if self.explanations is not None and self.explanations.state_map is not None:
             indices = [row["episode"] for row in self.rows]
             inputs = [identity, indices, self.explanations.state_map]
-            tasks.append(Task(f"state_map/{self.run.number}", partial(self._write_maps, files), inputs))
+            work = partial(guarded, partial(self._write_maps, files))
+            tasks.append(Task(f"state_map/{self.run.number}", work, inputs, after=(self._task(""),)))
         return tasks
+
+    def after(self, results: Results) -> _ChosenRun:
+        """The run without the episodes whose tasks failed, and without its state map if that is damaged."""
+        found = [results.get(self._task(row["episode"]), {}).get("problem") for row in self.rows]
+        rows = [row for row, problem in zip(self.rows, found, strict=True) if problem is None]
+        problems = {row["number"]: why for row, why in zip(self.rows, found, strict=True) if why is not None}
+        run, explanations = self.run, self.explanations
+        if explanations is not None and "problem" in results.get(f"state_map/{run.number}", {}):
+            run = replace(run, explanations=replace(explanations, state_map=None))
+        return replace(self, run=run, rows=rows, problems={**self.problems, **problems})
 
     def show(self) -> ShownRun:
         """What the manifest says of the run."""
         return ShownRun(
-            self.run,
+            self.run if self.run.error is None else failed(self.run, self._hide_location(self.run.error)),
             [
                 replace(
                     describe_episode(row, i, explained=bool(self.saliency(row["episode"]))),
@@ -107,6 +132,23 @@ class _ChosenRun:
             ),
             self._sections(),
         )
+
+    def provenance(self) -> ProvenanceGroup:
+        """Where the episodes are from, and which ones are left out."""
+        assert self.run.recording is not None
+        metadata = self.run.recording.metadata
+        names = ("name", "checkpoint", "environment", "gamma", "lambda", "sampling")
+        facts = {name: metadata[name] for name in names if name in metadata}
+        facts["episodes"] = [row["number"] for row in self.rows]
+        facts |= {f"episode {number}, left out": self._hide_location(why) for number, why in self.problems.items()}
+        return provenance_group(f"Run {self.run.name}", facts)
+
+    def _task(self, index: int | str) -> str:
+        return f"episodes/{self.run.number}/{index}"
+
+    def _hide_location(self, problem: str) -> str:
+        """A problem without the recording's path, which is nobody's business on a published page."""
+        return problem.replace(self.run.location, self.run.name)
 
     def _write_episode(self, files: PageFiles, index: int, work: Work) -> TaskResult:
         shown = self.shown(index)
@@ -127,7 +169,7 @@ class _ChosenRun:
         """Write state maps without the points of other episodes."""
         assert self.explanations is not None
         assert self.explanations.state_map is not None
-        indices = [row["episode"] for row in self.rows]
+        indices = [row["episode"] for row in self.after(work.results).rows]
         names = [one["chunk"] for one in self.explanations.state_map["maps"]]
         for name in names:
             arrays = self._read(name)
@@ -163,7 +205,8 @@ class _ChosenRun:
 
     def _read(self, name: str) -> dict[str, np.ndarray]:
         assert self.explanations is not None
-        return decode_chunk(parse_script(self.explanations.path(name).read_bytes(), name))
+        with open_regular(self.explanations.path(name), "rb") as script:
+            return decode_chunk(parse_script(script.read(), name))
 
 
 def publish(
@@ -171,7 +214,9 @@ def publish(
 ) -> Page:
     """Write episodes of recordings, and their explanations, as a static page.
 
-    A stopped call is resumed by calling it again.
+    A stopped call is resumed by calling it again. Of several runs, those that cannot be read are listed with the
+    reason, unless `episodes` names others. Damaged episodes are left out, and named in the page's account of its
+    origin. Both are printed.
 
     Args:
         place: A log directory, a recording, or their address.
@@ -181,21 +226,23 @@ def publish(
 
     Raises:
         OptionError: There are no such episodes, or an option is invalid.
-        SamplesError: An episode is damaged.
+        SamplesError: No episode can be read, or one in `episodes` is damaged.
         OutputError: The directory cannot be written, or holds another page.
     """
     chosen_options = parse(PublishOptions, options)
     location = path_text(place, "place")
-    chosen = choose_episodes(Runs([LogDirectory.at(location)]).snapshots(), episodes, location)
-    title = chosen_options.title or ", ".join(one.run.name for one in chosen)
+    runs = Runs([LogDirectory.at(location)], follow_links=chosen_options.follow_links)
+    chosen = choose_episodes(runs.snapshots(), episodes, location)
+    title = chosen_options.title or ", ".join(one.run.name for one in chosen if one.rows)
     if title == ".":  # the recording itself, without a log directory
         title = location.rstrip("/").rpartition("/")[2]
-    identity = [[one.identity, one.rows, _explanation_facts(one)] for one in chosen]
+    identity = [[one.identity, one.rows, _explanation_facts(one), one.run.error] for one in chosen]
     values = [title, chosen_options.numpy_precision, chosen_options.inline_js, chosen_options.is_single_file]
     with team() as workers:
         folders = [f"run-{one.run.number}" for one in chosen]
         output = open_output(output_dir, chosen_options, [KIND, identity], lambda _: values, folders, workers.ranks)
-        if output.finished:
+        failures = workers.ranks.broadcast(_failures(output.store))
+        if output.finished and not failures:
             return output.page()
         memory = workers.share().memory()
         tasks = [task for one in chosen for task in one.tasks(output.files)]
@@ -204,12 +251,18 @@ def publish(
             if workers.leads:
                 output.begin(page_id)
                 job.begin()
+                for name in failures:
+                    output.store.withdraw(name)
             results = job.run(tasks, output.store, memory)
+            chosen = [one.after(results) for one in chosen]
+            if not any(one.rows for one in chosen):
+                raise SamplesError(next(iter(chosen[0].problems.values())))
             with job.stage("page"):
                 if workers.leads:
-                    groups = [provenance_group(f"Run {one.run.name}", _facts(one)) for one in chosen]
+                    _print_problems(chosen, results)
+                    groups = [one.provenance() for one in chosen if one.run.recording is not None]
                     manifest = describe_page(
-                        [one.show() for one in chosen],
+                        [describe_run(one.show()) for one in chosen],
                         title,
                         id=page_id,
                         numpy_precision=chosen_options.numpy_precision,
@@ -223,15 +276,19 @@ def publish(
 def choose_episodes(runs: Sequence[Snapshot], episodes: Sequence[str], location: str) -> list[_ChosenRun]:
     """The runs with the episodes to publish, which must have ended.
 
+    Without `episodes`, runs that cannot be read are among them.
+
     Raises:
         OptionError: There is no such episode.
-        SamplesError: It is damaged.
+        SamplesError: It is damaged, or none can be read.
     """
-    for run in runs:
-        if run.error is not None:
-            raise SamplesError(run.error)
+    errors = [run.error for run in runs if run.error is not None]
+    if errors and len(errors) == len(runs):
+        raise SamplesError(errors[0])
     missing, chosen = {*episodes}, []
     for run in runs:
+        if run.error is not None and not episodes:
+            chosen.append(_ChosenRun(run))
         ended = [row for row, _ in run.rows if row["end"] != GOING and row["steps"]]
         if episodes:
             keys = {row["episode"]: {str(row["number"]), f"{run.name}~{row['number']}"} for row in ended}
@@ -240,16 +297,37 @@ def choose_episodes(runs: Sequence[Snapshot], episodes: Sequence[str], location:
         else:
             ended = ended[-NEWEST:]
         problems = {row["episode"]: problem for row, problem in run.rows if problem is not None}
-        for row in ended:
-            if row["episode"] in problems:
-                raise SamplesError(problems[row["episode"]])
+        damaged = {row["number"]: problems[row["episode"]] for row in ended if row["episode"] in problems}
+        if damaged and episodes:
+            raise SamplesError(next(iter(damaged.values())))
         if ended:
-            chosen.append(_ChosenRun(run, ended))
-    if missing or not chosen:
-        known = ", ".join(f"{run.name}: {len(run.rows)}" for run in runs) or "none"
+            chosen.append(_ChosenRun(run, [row for row in ended if row["episode"] not in problems], damaged))
+    if not missing and chosen and not any(one.rows for one in chosen):
+        raise SamplesError(next(why for one in chosen for why in one.problems.values()))
+    if missing or not any(one.rows for one in chosen):
+        known = ", ".join(f"{run.name}: {run.error or len(run.rows)}" for run in runs) or "none"
         wanted = f"no ended episodes {', '.join(sorted(missing))}".rstrip()
         raise OptionError(f"{location} has {wanted}; episodes by run: {known}")
     return chosen
+
+
+def _failures(store: WorkStore) -> list[str]:
+    """Names of tasks that failed, whose causes may be gone, and of those that left out what had failed."""
+    entries = store.entries()
+    failures = [name for name, entry in entries.items() if "problem" in entry["facts"]]
+    return failures and [*failures, *(name for name in entries if name.startswith("state_map/"))]
+
+
+def _print_problems(chosen: Sequence[_ChosenRun], results: Results) -> None:
+    """Print what the page lacks."""
+    for one in chosen:
+        problems = {f"{one.run.name}~{number}": why for number, why in one.problems.items()}
+        if one.run.error is not None:
+            problems[one.run.name] = one.run.error
+        if "problem" in (facts := results.get(f"state_map/{one.run.number}", {})):
+            problems[f"{one.run.name}, state map"] = facts["problem"]
+        for name, why in problems.items():
+            print(printable(f"{name} is left out: {why}"), file=sys.stderr)
 
 
 def _explanation_facts(one: _ChosenRun) -> Any:
@@ -258,11 +336,3 @@ def _explanation_facts(one: _ChosenRun) -> Any:
         return None
     maps = [one.saliency(row["episode"]) for row in one.rows]
     return [one.explanations.saliency, one.explanations.state_map, maps]
-
-
-def _facts(one: _ChosenRun) -> dict[str, Any]:
-    assert one.run.recording is not None
-    metadata = one.run.recording.metadata
-    names = ("name", "checkpoint", "environment", "gamma", "lambda", "sampling")
-    numbers = [row["number"] for row in one.rows]
-    return {**{name: metadata[name] for name in names if name in metadata}, "episodes": numbers}

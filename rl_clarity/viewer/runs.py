@@ -1,17 +1,22 @@
-"""The runs of log directories: their recordings, read again when they have changed."""
+"""The runs of log directories: their recordings, read again when they have changed.
+
+A run that cannot be read, for whatever reason, has an error and is listed with it; the others are not affected.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import rl_clarity
-from rl_clarity.errors import SamplesError
+from rl_clarity.errors import SamplesError, describe_error
 from rl_clarity.explaining.files import EXPLAINED, Explanations, read_explanations
 from rl_clarity.files import local_path
 from rl_clarity.jobs.store import DIRECTORY
@@ -19,8 +24,9 @@ from rl_clarity.keys import cache_key
 from rl_clarity.pages.manifest import AgentInfo, ObservationInfo
 from rl_clarity.recordings.layout import BLOCKS, EPISODES, GOING, METADATA, PLUGIN, STOPPED
 from rl_clarity.recordings.recorder import NAME
-from rl_clarity.recordings.recording import StoredRecording, find_recordings
+from rl_clarity.recordings.recording import StoredRecording
 from rl_clarity.recordings.recording_files import RecordingFiles
+from rl_clarity.recordings.search import FoundRecording, find_recordings
 from rl_clarity.viewer.episodes import describe_recorded_agent
 
 SECONDS_BETWEEN_SCANS, REMOTE_SECONDS_BETWEEN_SCANS = 2.0, 60.0
@@ -64,7 +70,7 @@ class Snapshot:
     """Facts of each episode, and why it is damaged; see `StoredRecording.listing`."""
     agent: AgentInfo = UNKNOWN_AGENT
     error: str | None = None
-    """Why the recording cannot be read."""
+    """Why the run cannot be shown."""
     explanations: Explanations | None = None
     """Saliency and state maps of its episodes."""
     state: Any = None
@@ -72,11 +78,17 @@ class Snapshot:
 
 
 class Runs:
-    """All runs of log directories."""
+    """All runs of log directories.
 
-    def __init__(self, directories: Sequence[LogDirectory]) -> None:
-        self.directories = directories
+    Args:
+        directories: The log directories.
+        follow_links: Whether to show runs that links in local log directories lead to; see `find_recordings`.
+    """
+
+    def __init__(self, directories: Sequence[LogDirectory], *, follow_links: bool = False) -> None:
+        self._directories, self._follow_links = directories, follow_links
         self._runs: dict[str, Run] = {}
+        self._numbers = itertools.count(1)
         self._next_scan = 0.0
 
     def snapshots(self) -> list[Snapshot]:
@@ -86,7 +98,7 @@ class Runs:
         return sorted((one for one in current if one is not None), key=lambda one: (one.name, one.location))
 
     def exist(self) -> bool:
-        """Whether there is any recording. Reads no recording."""
+        """Whether there is anything to list. Reads no recording."""
         self._scan()
         return bool(self._runs)
 
@@ -94,15 +106,28 @@ class Runs:
         start = time.monotonic()
         if start < self._next_scan:
             return
-        remote = False
-        for directory in self.directories:
-            remote = remote or local_path(directory.location) is None
-            for location in find_recordings(directory.location):
-                if location not in self._runs and is_inside(location, directory.location):
-                    self._runs[location] = Run(len(self._runs) + 1, run_name(location, directory), location, directory)
+        found: dict[str, tuple[FoundRecording, LogDirectory]] = {}
+        for directory in self._directories:
+            for one in self._search(directory):
+                found.setdefault(one.location, (one, directory))
+        for location, (one, directory) in found.items():
+            if location not in self._runs:
+                self._runs[location] = Run(next(self._numbers), run_name(location, directory), one)
+            self._runs[location].found = one
+        for location in [*self._runs]:
+            if location not in found and self._runs[location].found.problem is not None:
+                del self._runs[location]
         end = time.monotonic()
+        remote = any(local_path(directory.location) is None for directory in self._directories)
         shortest = REMOTE_SECONDS_BETWEEN_SCANS if remote else SECONDS_BETWEEN_SCANS
         self._next_scan = end + max(shortest, SCAN_RATIO * (end - start))
+
+    def _search(self, directory: LogDirectory) -> list[FoundRecording]:
+        """What there is in a directory; the reason if it cannot be searched."""
+        try:
+            return find_recordings(directory.location, follow_links=self._follow_links)
+        except Exception as error:  # of any kind: the other directories are shown
+            return [FoundRecording(directory.location, directory.location, describe_error(error))]
 
 
 def run_name(location: str, directory: LogDirectory) -> str:
@@ -132,27 +157,39 @@ def is_inside(place: str | Path, directory: str) -> bool:
         return False
 
 
+def failed(run: Snapshot, reason: str, state: Any = None) -> Snapshot:
+    """A run that cannot be shown."""
+    return Snapshot(run.number, run.name, run.location, error=reason, state=state)
+
+
 class Run:
     """A recording that may be written while it is shown."""
 
-    def __init__(self, number: int, name: str, location: str, directory: LogDirectory) -> None:
-        self._directory = directory
-        self._snapshot = Snapshot(number, name, location)
-        self._files = RecordingFiles(location)
+    def __init__(self, number: int, name: str, found: FoundRecording) -> None:
+        self.found = found
+        self._snapshot = Snapshot(number, name, found.location)
+
+    @cached_property
+    def _files(self) -> RecordingFiles:
+        return RecordingFiles(self.found.location)
 
     def current(self) -> Snapshot | None:
         """The run as it is now; None if its recording was deleted."""
-        before = self._snapshot
+        if self.found.problem is not None:
+            return failed(self._snapshot, self.found.problem)
         for _ in range(ATTEMPTS):
-            state, idle = self._state()
+            try:
+                state, idle = self._state()
+            except Exception as error:  # of any kind: the other runs are shown
+                return failed(self._snapshot, describe_error(error))
             if state is None:
                 return None
             if state == self._snapshot.state:
                 break
             try:
                 self._snapshot = self._read(state, idle)
-            except SamplesError as error:
-                self._snapshot = Snapshot(before.number, before.name, before.location, error=error.message, state=state)
+            except Exception as error:
+                self._snapshot = failed(self._snapshot, describe_error(error), state)
             if self._snapshot.error is None and not any(problem for _, problem in self._snapshot.rows):
                 break
         return self._snapshot
@@ -172,8 +209,8 @@ class Run:
 
     def _read(self, state: Any, idle: bool) -> Snapshot:
         before = self._snapshot
-        if not is_inside(before.location, self._directory.location):
-            raise SamplesError(f"{before.location} has links that lead out of {self._directory.location}")
+        if not is_inside(before.location, self.found.root):
+            raise SamplesError(f"{before.location} has links that lead out of {self.found.root}: they are not followed")
         recording = StoredRecording(before.location)
         version = rl_clarity.__version__
         key = cache_key([before.location, recording.metadata.get("begun"), version])[:16]
@@ -191,13 +228,13 @@ class Run:
 
 
 def _first_agent(recording: StoredRecording, rows: Sequence[tuple[dict[str, Any], str | None]], id: str) -> AgentInfo:
-    """The agent of the first episode that can be read; raises SamplesError if there are episodes, but none can."""
-    last: SamplesError | None = None
+    """The agent of the first episode that can be read; raises an error if there are episodes, but none can."""
+    last: Exception | None = None
     for row, problem in rows:
         if problem is None and row["steps"]:
             try:
                 return describe_recorded_agent(recording.metadata, recording.episode(row["episode"]), id)
-            except SamplesError as error:
+            except Exception as error:  # of any kind: the episode is shown with it when it is opened
                 last = error
     if last is not None:
         raise last

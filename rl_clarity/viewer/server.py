@@ -18,6 +18,7 @@ def serve(
     *,
     host: str = HOST,
     port: int = PORT,
+    follow_links: bool = False,
     started: Callable[[str], None] = print,
 ) -> None:
     """Serve the page of recordings in log directories until the process is interrupted.
@@ -27,20 +28,29 @@ def serve(
         host: Name or address to listen on. If it can be reached from other machines, a random token is part of the
             page's address, and requests without it are refused.
         port: Port to listen on; 0 for a free one.
+        follow_links: Whether to show runs that links in the log directories lead to, if the links belong to the owner
+            of the log directory.
         started: Called with the page's address.
 
     Raises:
         OptionError: It cannot listen there.
         DependencyError: A package of the extra `tensorboard` is missing.
     """
-    server = make_server(directories, host, port, started)
+    server = make_server(directories, host, port, started, follow_links=follow_links)
     try:
         server.run()
     finally:
         server.close()
 
 
-def make_server(directories: Sequence[str], host: str, port: int, started: Callable[[str], None] = print) -> Any:
+def make_server(
+    directories: Sequence[str],
+    host: str,
+    port: int,
+    started: Callable[[str], None] = print,
+    *,
+    follow_links: bool = False,
+) -> Any:
     """A server that listens, and that `run` starts; see `serve`."""
     try:
         import waitress
@@ -48,7 +58,8 @@ def make_server(directories: Sequence[str], host: str, port: int, started: Calla
         from rl_clarity.viewer.application import TOKEN, Application, TokenRequired, is_local
     except ImportError as error:
         raise DependencyError(f'serve needs {error.name}: pip install "rl-clarity[tensorboard]"') from error
-    page = RecordingsPage([LogDirectory.at(one) for one in directories], ", ".join(directories))
+    places = [LogDirectory.at(one) for one in directories]
+    page = RecordingsPage(places, ", ".join(directories), follow_links=follow_links)
     local = is_local(host)
     application: Any = Application(page, local_only=local)
     query = ""

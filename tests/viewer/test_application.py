@@ -251,7 +251,7 @@ def test_paths_that_are_not_listed_are_refused(client: Client, logdir: Path) -> 
             assert raw.status_code == 404, path
 
 
-def test_links_that_lead_out_of_the_log_directory_are_not_followed(tmp_path: Path) -> None:
+def test_links_that_lead_out_of_the_log_directory_are_listed_and_not_followed(tmp_path: Path) -> None:
     make_recording(tmp_path / "outside", (3,), name="training")
     runs = tmp_path / "runs"
     place = runs / "exp1/plugins/rl_clarity"
@@ -262,11 +262,20 @@ def test_links_that_lead_out_of_the_log_directory_are_not_followed(tmp_path: Pat
     data = runs / "exp3/plugins/rl_clarity/training/data-00000.bin"
     data.rename(tmp_path / "data.bin")
     data.symlink_to(tmp_path / "data.bin")
-    assert listing(make_client(runs))["runs"] == []
+    make_recording(runs / "exp4", (5,), name="training")
+    client = make_client(runs)
+    listed = listing(client)
+    assert [run["name"] for run in listed["runs"]] == ["exp1", "exp2", "exp3", "exp4"]
+    errors = [run["error"] for run in listed["runs"]]
+    target = tmp_path / "outside"
+    assert errors[0].startswith(f"a link to {target}/plugins/rl_clarity/training, not followed: --follow-links")
+    assert errors[1].startswith(f"a link to {target}, not followed: --follow-links")
+    assert errors[2].endswith(f"has links that lead out of {runs}: they are not followed")
+    assert errors[3] is None
+    assert [(row["run"], row["length"]) for row in listed["episodes"]] == [(3, 5)]
     data.unlink()
     (tmp_path / "data.bin").rename(data)
-    client = make_client(runs)
-    assert [run["name"] for run in listing(client)["runs"]] == ["exp3"]
+    assert listing(make_client(runs))["runs"][2]["error"] is None
 
 
 def test_only_names_of_this_machine_are_accepted_where_no_token_is_needed(logdir: Path) -> None:

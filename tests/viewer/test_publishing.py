@@ -143,13 +143,47 @@ def test_the_title_is_the_name_of_the_run_or_of_the_recording(tmp_path: Path) ->
     assert publish(tmp_path / "runs" / "exp1", tmp_path / "b").results().manifest["title"] == "exp1"
 
 
-def test_a_damaged_episode_is_refused(tmp_path: Path) -> None:
-    make_recording(tmp_path, (4, 5), name="training")
-    data = tmp_path / "plugins/rl_clarity/training/data-00000.bin"
+def test_a_damaged_episode_is_left_out_or_refused_if_it_was_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_recording(tmp_path / "runs/exp1", (4, 5), name="training")
+    data = tmp_path / "runs/exp1/plugins/rl_clarity/training/data-00000.bin"
     data.write_bytes(data.read_bytes()[:-3])
     with pytest.raises(SamplesError, match="is damaged"):
-        publish(tmp_path, tmp_path / "page")
-    publish(tmp_path, tmp_path / "page", ["0"])
+        publish(tmp_path / "runs", tmp_path / "page", ["1"])
+    assert published(tmp_path) == [0]
+    assert capsys.readouterr().err.startswith(f"exp1~1 is left out: {data} is damaged: it is too short")
+    page = (tmp_path / "page/interface.html").read_text()
+    assert "exp1/data-00000.bin is damaged: it is too short" in page
+    assert str(tmp_path) not in page
+    assert not list(verify(tmp_path / "page").problems())
+
+
+def test_what_was_damaged_is_published_once_it_is_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(tmp_path / "runs/exp1/plugins/rl_clarity/training", (12, 30), first=0)
+    explain(tmp_path / "runs/exp1/plugins/rl_clarity/training", embeddings=["pca"])
+    data = tmp_path / "runs/exp1/plugins/rl_clarity/training/data-00000.bin"
+    content = data.read_bytes()
+    data.write_bytes(bytes([content[30] ^ 255, *content[1:30], content[30] ^ 255, *content[31:]]))
+    assert published(tmp_path) == [1]
+    assert "exp1~0 is left out: " in capsys.readouterr().err
+    results = open_results(tmp_path / "page")
+    points = results.chunk(results.section("state_map")["maps"][0]["chunk"])
+    assert {*points["trajectory"].tolist()} == {0}
+    assert points["frame"].max() == 28
+    data.write_bytes(content)
+    assert published(tmp_path) == [0, 1]
+    results = open_results(tmp_path / "page")
+    assert [len(results.series(i)["rewards"]) for i in range(2)] == [12, 30]
+    points = results.chunk(results.section("state_map")["maps"][0]["chunk"])
+    assert {*points["trajectory"].tolist()} == {0, 1}
+    assert not list(verify(tmp_path / "page").problems())
+
+
+def published(folder: Path) -> list[int]:
+    """Publish `runs`; return the numbers of the episodes on the page."""
+    rows = publish(folder / "runs", folder / "page").results().section("episodes")["episodes"]
+    return [row["episode"] for row in rows]
 
 
 def test_the_command_writes_a_page(logdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
