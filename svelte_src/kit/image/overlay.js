@@ -15,6 +15,10 @@ export const SCALES = [
   ["frame", "of the frame"],
   ["all", "of all episodes"],
 ];
+export const PALETTES = [
+  ["standard", "standard"],
+  ["safe", "for color-blind readers"],
+];
 
 /** Images that are kept: those of a few checkpoints. */
 const KEPT = 24;

@@ -6,7 +6,7 @@ import { parseHex } from "../../kit/image/colors.js";
 export const HEAT_LANE = 14;
 
 /** A row for each region: the mark's color over the surface's, as much as the region's share at each map. */
-export function drawHeat(context, view, shares, steps, tokens) {
+export function drawHeat(context, view, tokens, shares, steps) {
   const [ground, full] = [tokens.surface, tokens.mark].map(parseHex);
   const end = stepToX(view, view.steps - 0.5);
   const lane = view.height / shares.length;

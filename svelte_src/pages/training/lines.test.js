@@ -93,7 +93,7 @@ test("the heat map is as strong as the share, from one map to the next", () => {
     },
   };
   const view = { width: 40, height: 20, center: 1.5, visible: 4, steps: 4 };
-  drawHeat(context, view, [[1, 0.5]], [0, 2], { surface: "#ffffff", mark: "#000000" });
+  drawHeat(context, view, { surface: "#ffffff", mark: "#000000" }, [[1, 0.5]], [0, 2]);
   assert.deepEqual(rectangles, [
     ["rgb(0, 0, 0)", 0, 0, 21, 20],
     ["rgb(128, 128, 128)", 20, 0, 21, 20],

@@ -1,5 +1,5 @@
 // What the saliency maps of an episode say of regions of the image.
-import { memoized } from "../../data/cache.js";
+import { memoized, recent } from "../../data/cache.js";
 import { storedOutput } from "../../data/saliency.js";
 
 /** The edges of cells along one side, as shares of the frame: halfway between centers. */
@@ -108,3 +108,26 @@ export function passes(shares, threshold) {
   const above = (i) => shares[i] > 0 && shares[i] >= limit;
   return Array.from(shares.keys()).filter((i) => above(i) && (i === 0 || !above(i - 1)));
 }
+
+/** Results that are kept: those of the chosen checkpoints. */
+const KEPT = 24;
+
+/**
+ * The steps at which each region's share of the value's saliency passes a part of its largest.
+ *
+ * @param {object} maps chunk of the maps
+ * @param {{centers: object}} method that they are by
+ * @param {object} regions
+ * @param {number} threshold
+ * @returns {number[][] | null}
+ */
+export const momentsOf = (maps, method, regions, threshold) => momentsAt([maps, method, regions, threshold]);
+
+const momentsAt = recent(
+  ([maps, { centers }, regions, threshold]) =>
+    sharesOf(maps, "value", centers, regions)?.map((share) =>
+      passes(share, threshold).map((at) => maps.arrays.steps.data[at]),
+    ) ?? null,
+  (all) => all,
+  KEPT,
+);
