@@ -76,3 +76,16 @@ export const mapOutputs = ({ arrays }) =>
 
 /** The output of the maps that stands for the policy or the value: agents with action values have the largest one. */
 export const storedOutput = ({ arrays }, output) => (output === "policy" || arrays["codes.value"] ? output : "greedy");
+
+/**
+ * The methods of saliency maps that any of several agents has, each once.
+ *
+ * @param {{saliency: {methods: object[]} | null}[]} owners with data of sections `saliency`
+ */
+export function methodsOf(owners) {
+  const all = owners.flatMap(({ saliency }) => saliency?.methods ?? []);
+  return all.filter(({ name }, i) => all.findIndex((other) => other.name === name) === i);
+}
+
+/** The maps of an agent by one method, or null. */
+export const methodNamed = ({ saliency }, name) => saliency?.methods.find((method) => method.name === name) ?? null;

@@ -10,6 +10,7 @@ export { default as MapFrame } from "./episode/MapFrame.svelte";
 export { default as Play } from "./episode/Play.svelte";
 export { default as Tracks } from "./episode/Tracks.svelte";
 export { policyPainter } from "./episode/tracks.js";
+export { default as Animation } from "./image/Animation.svelte";
 export { default as Chip } from "./image/Chip.svelte";
 export { default as FrameButton } from "./image/FrameButton.svelte";
 export { default as Observation } from "./image/Observation.svelte";

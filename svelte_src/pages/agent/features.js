@@ -1,4 +1,5 @@
 // Geometry of dataset examples: cells of a grid over the layer, each a patch of an observation.
+import { formatNumber } from "../../kit/shell/format.js";
 
 /**
  * The square of an observation that a cell shows, in the observation's pixels; it may reach outside.
@@ -144,3 +145,15 @@ function drawChecks(context, { x, y, width, height }) {
     }
   }
 }
+
+/**
+ * The same level with and without a feature, as Animation.svelte takes it: a still of the moment where the two part, and the
+ * clip.
+ */
+export const clipProperties = ({ layer, feature, episode, step, lost, image, still }) => ({
+  image,
+  still,
+  label: `Layer ${layer}, feature ${feature}: episode ${episode}, played alike up to step ${step}; ${formatNumber(lost, 3)} of return lost without the feature`,
+  sides: ["unedited", `without feature ${feature}`],
+  testid: "clip",
+});

@@ -2,9 +2,6 @@
 import { derived } from "svelte/store";
 import { createResource } from "../../data/resource.js";
 
-/** The names of the directions, in the order of the components. */
-export const directionNames = ({ memory: { states } }) => (states?.directions ?? []).map(({ name }) => name);
-
 /** Behaviours are counted from 1 for readers. */
 export const behaviourName = (index) => `behaviour ${index + 1}`;
 

@@ -27,9 +27,6 @@ export const COLUMNS = [
 
 export const textOf = ({ key, text }, row) => (text ? text(row) : String(row[key] ?? ""));
 
-/** What a column is sorted by. */
-export const sortKey = (key) => (key === "state" ? "stateText" : key);
-
 const COMPARISON = /^(<=|>=|<|>|=)\s*(-?\d+(?:\.\d+)?(?:e-?\d+)?)$/i;
 const BETWEEN = /^(-?\d+(?:\.\d+)?)\s*\.\.\s*(-?\d+(?:\.\d+)?)$/;
 const COMPARE = {
@@ -47,7 +44,7 @@ const COMPARE = {
  * @param {string} text
  * @returns {(row: object) => boolean} throws a SyntaxError for an expression that is not complete
  */
-export function filterOf(column, text) {
+function filterOf(column, text) {
   const wanted = text.trim();
   if (column?.number) {
     const isNumber = (value) => typeof value === "number";

@@ -19,7 +19,9 @@
  * @property {string} name of the run
  */
 
-export const episodesData = ({ sections }) => sections.find(({ kind }) => kind === "episodes")?.data;
+export { methodNamed, methodsOf } from "../../data/saliency.js";
+
+const episodesData = ({ sections }) => sections.find(({ kind }) => kind === "episodes")?.data;
 
 /**
  * @param {object} manifest
@@ -96,14 +98,6 @@ export const knownSteps = ({ of, trajectory }) => of.manifest.trajectories[traje
 /** The episode that began last. */
 export const newest = (rows) =>
   rows.reduce((best, row) => (best && (best.time ?? -Infinity) > (row.time ?? -Infinity) ? best : row), null);
-
-/** The methods of saliency maps that any run has, each once. */
-export function methodsOf(runs) {
-  const all = runs.flatMap(({ saliency }) => saliency?.methods ?? []);
-  return all.filter(({ name }, i) => all.findIndex((other) => other.name === name) === i);
-}
-
-export const methodNamed = ({ saliency }, name) => saliency?.methods.find((method) => method.name === name) ?? null;
 
 export const rowOf = ({ rows }, run, trajectory) =>
   rows.find((row) => row.of === run && row.trajectory === trajectory) ?? null;

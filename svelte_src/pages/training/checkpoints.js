@@ -8,6 +8,8 @@
  * @property {object | null} saliency data of its section `saliency`
  */
 
+export { methodNamed, methodsOf } from "../../data/saliency.js";
+
 /** @returns {Checkpoint[]} */
 export function readCheckpoints(manifest) {
   return (trainingData(manifest)?.checkpoints ?? []).map((entry, index) => {
@@ -41,15 +43,6 @@ export function readReference(manifest, checkpoints) {
 
 const sectionOf = ({ sections }, kind, recording) =>
   sections.find((one) => one.kind === kind && one.recording === recording);
-
-/** The methods of saliency maps that any checkpoint has, each once. */
-export function methodsOf(checkpoints) {
-  const all = checkpoints.flatMap(({ saliency }) => saliency?.methods ?? []);
-  return all.filter(({ name }, i) => all.findIndex((other) => other.name === name) === i);
-}
-
-/** A checkpoint's maps by one method, or null. */
-export const methodNamed = ({ saliency }, name) => saliency?.methods.find((method) => method.name === name) ?? null;
 
 /** Steps of the longest play of each episode: the page's time runs so far. */
 export function episodeLengths(checkpoints, reference) {
