@@ -1,7 +1,6 @@
 // A Svelte action: drag, click, wheel and hover on a track.
+import { dragging } from "../shell/drag.js";
 import { xToStep } from "./draw.js";
-
-const CLICK_PIXELS = 4;
 
 /**
  * @param {HTMLElement} node
@@ -11,39 +10,31 @@ const CLICK_PIXELS = 4;
  */
 export function scrub(node, options) {
   let current = options;
-  let drag = null;
-  const localX = (event) => event.clientX - node.getBoundingClientRect().left - node.clientLeft;
+  /** the step in the middle of the view where a drag began */
+  let center = 0;
+  const stepAt = ({ x }) =>
+    Math.max(0, Math.min(current.view.steps - 1, Math.round(xToStep(current.view, x - node.clientLeft))));
 
-  const stepAt = (x) => Math.max(0, Math.min(current.view.steps - 1, Math.round(xToStep(current.view, x))));
-
-  function down(event) {
-    if (event.button !== 0) return;
-    const x = localX(event);
-    drag = { x, center: current.view.center, start: stepAt(x), moved: false };
-    node.setPointerCapture(event.pointerId);
+  function hover({ x }) {
+    const step = Math.round(xToStep(current.view, x - node.clientLeft));
+    current.onHover(step >= 0 && step < current.view.steps ? step : null);
   }
 
-  function move(event) {
-    const x = localX(event);
-    if (!drag) return current.onHover(inside(Math.round(xToStep(current.view, x))));
-    if (Math.abs(x - drag.x) > CLICK_PIXELS) drag.moved = true;
-    if (!drag.moved) return;
-    if (current.onRange) return current.onRange(...[drag.start, stepAt(x)].sort((a, b) => a - b));
+  function drag(point, start) {
+    if (current.onRange) return current.onRange(...[stepAt(start), stepAt(point)].sort((a, b) => a - b));
     const { view } = current;
     const whole = view.visible >= view.steps; // the line follows the pointer, otherwise the strip does
-    current.onFrame(Math.round(whole ? xToStep(view, x) : drag.center - ((x - drag.x) * view.visible) / view.width));
+    const x = point.x - node.clientLeft;
+    current.onFrame(Math.round(whole ? xToStep(view, x) : center - ((point.x - start.x) * view.visible) / view.width));
   }
 
-  function up(event) {
-    if (drag && !drag.moved) {
-      current.onFrame(stepAt(localX(event)));
-    }
-    drag = null;
-  }
-
-  const inside = (step) => (step >= 0 && step < current.view.steps ? step : null);
+  const drags = {
+    start: () => (center = current.view.center),
+    move: (point, dragged) => dragged || hover(point),
+    drag,
+    click: (start) => current.onFrame(stepAt(start)),
+  };
   const leave = () => current.onHover(null);
-  const cancel = () => (drag = null);
 
   function wheel(event) {
     if (event.ctrlKey || event.altKey) {
@@ -59,15 +50,16 @@ export function scrub(node, options) {
     current.onFrame(current.view.frame + Math.sign(delta) * steps);
   }
 
-  const listeners = { pointerdown: down, pointermove: move, pointerup: up, pointercancel: cancel, pointerleave: leave };
-  for (const [type, listener] of Object.entries(listeners)) node.addEventListener(type, listener);
+  const { destroy } = dragging(node, drags);
+  node.addEventListener("pointerleave", leave);
   node.addEventListener("wheel", wheel, { passive: false });
   return {
     update(next) {
       current = next;
     },
     destroy() {
-      for (const [type, listener] of Object.entries(listeners)) node.removeEventListener(type, listener);
+      destroy();
+      node.removeEventListener("pointerleave", leave);
       node.removeEventListener("wheel", wheel);
     },
   };

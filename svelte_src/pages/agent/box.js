@@ -1,4 +1,5 @@
 // A box on the observation, and attribution inside it over time.
+import { dragging } from "../../kit/shell/drag.js";
 
 /** @typedef {{left: number, top: number, right: number, bottom: number}} Box in pixels of the frames; right and bottom excluded */
 
@@ -70,50 +71,27 @@ function range(low, high, count) {
   return last > first ? [first, last] : [middle, middle + 1];
 }
 
-// A Svelte action: drag over an element to draw a box.
-
-const LEAST_PIXELS = 4;
-
 /**
+ * A Svelte action: drag over an element to draw a box.
+ *
  * @param {HTMLElement} node
  * @param {{observation: object, touch: boolean, onBox: (box: Box) => void}} options `touch`: fingers draw, too, and do not
  *   scroll the page
  */
 export function drawing(node, options) {
-  let current = options;
-  let start = null;
-
-  function place({ clientX, clientY }) {
-    const { left, top, width, height } = node.getBoundingClientRect();
-    return { x: clamp((clientX - left) / width, 0, 1), y: clamp((clientY - top) / height, 0, 1), clientX, clientY };
-  }
-
-  function down(event) {
-    if (event.button !== 0 || (event.pointerType === "touch" && !current.touch)) return;
-    event.preventDefault();
-    node.setPointerCapture(event.pointerId);
-    start = place(event);
-  }
-
-  function move(event) {
-    if (!start) return;
-    const end = place(event);
-    const far = Math.max(Math.abs(end.clientX - start.clientX), Math.abs(end.clientY - start.clientY));
-    if (far >= LEAST_PIXELS) current.onBox(boxBetween(start, end, current.observation));
-  }
-
-  const up = () => (start = null);
-  const listeners = { pointerdown: down, pointermove: move, pointerup: up, pointercancel: up };
-  for (const [type, listener] of Object.entries(listeners)) node.addEventListener(type, listener);
-  const show = () => (node.style.touchAction = current.touch ? "none" : "");
-  show();
+  const listeners = ({ observation, touch, onBox }) => ({
+    exclusive: true,
+    accepts: ({ pointerType }) => touch || pointerType !== "touch",
+    drag: (end, start) => onBox(boxBetween(start.share, end.share, observation)),
+  });
+  const show = ({ touch }) => (node.style.touchAction = touch ? "none" : "");
+  const { update, destroy } = dragging(node, listeners(options));
+  show(options);
   return {
     update(next) {
-      current = next;
-      show();
+      update(listeners(next));
+      show(next);
     },
-    destroy() {
-      for (const [type, listener] of Object.entries(listeners)) node.removeEventListener(type, listener);
-    },
+    destroy,
   };
 }
