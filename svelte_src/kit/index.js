@@ -64,7 +64,7 @@ export { default as Toggle } from "./shell/Toggle.svelte";
 export { default as Table } from "./table/Table.svelte";
 export { default as FilmTrack } from "./time/FilmTrack.svelte";
 export { default as Scatter } from "./scatter/Scatter.svelte";
-export { default as LinkedStateMap } from "./scatter/LinkedStateMap.svelte";
+export { default as StateMap } from "./scatter/StateMap.svelte";
 export { default as Track } from "./time/Track.svelte";
 export { default as Transport } from "./time/Transport.svelte";
 export { default as TurnButtons } from "./time/TurnButtons.svelte";

@@ -9,3 +9,11 @@ test("rows are sorted by numbers, then text, missing values last", () => {
   assert.deepEqual(order(true), [3, -1, "x10", "x9", null]);
   assert.equal(sortedRows(rows, null), rows);
 });
+
+test("rows are sorted by what a function reads of them", () => {
+  const rows = [{ x: 1 }, { x: -3 }, { x: 2 }];
+  assert.deepEqual(
+    sortedRows(rows, ({ x }) => -Math.abs(x)).map(({ x }) => x),
+    [-3, 2, 1],
+  );
+});
