@@ -320,6 +320,17 @@ def test_inspect_describes_the_good_episodes(tmp_path: Path, capsys: pytest.Capt
     assert "episode 1 is left out: " in printed
 
 
+def test_verify_checks_the_good_run_and_names_what_it_does_not_read(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs / "bad").rename(tmp_path / "elsewhere")
+    (runs / "bad").symlink_to(tmp_path / "elsewhere")
+    assert main(["verify", str(runs)]) == 1
+    printed = capsys.readouterr().out
+    assert f"{runs}/good/{TRAINING}" in printed
+    assert f"{runs}/bad is not read: a link to {tmp_path}/elsewhere, not followed" in printed
+
+
 def damage_page(folder: Path, make: Callable[[Path], object]) -> None:
     (folder / "interface.html").unlink()
     make(folder / "interface.html")

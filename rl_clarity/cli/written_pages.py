@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -15,6 +15,9 @@ from rl_clarity.errors import FAILED, OptionError, printable
 from rl_clarity.files import local_path
 from rl_clarity.pages.document import PAGE
 from rl_clarity.visualization.rendering import Direction
+
+if TYPE_CHECKING:
+    from rl_clarity.recordings.search import FoundRecording
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +81,12 @@ class Verify(Command):
 
     def execute(self) -> Result:
         from rl_clarity.pages.verification import verify
-        from rl_clarity.recordings.recording import find_recordings
+        from rl_clarity.recordings.search import find_recordings
 
         folder = local_path(self.page)
         if folder is not None and folder.is_dir() and not (folder / PAGE).exists():
             recordings = find_recordings(folder)
-            if recordings:
+            if any(one.problem is None for one in recordings):
                 return _verify_recordings(recordings, repair=self.repair)
         if self.repair:
             raise OptionError(f"--repair is for recordings, and {self.page} is none; repeat the run that wrote a page")
@@ -98,13 +101,16 @@ class Verify(Command):
         return Result({**asdict(result), "problems": len(problems)}, "\n".join(lines), FAILED if problems else 0)
 
 
-def _verify_recordings(locations: Sequence[str], *, repair: bool) -> Result:
+def _verify_recordings(found: Sequence[FoundRecording], *, repair: bool) -> Result:
     from rl_clarity.recordings.verification import repair_recording, verify_recording
 
-    results = [(repair_recording if repair else verify_recording)(location) for location in locations]
-    damaged = [one for one in results if not one.is_intact]
-    text = "\n".join(printable(str(one), keep="\n") for one in results)
-    return Result({"recordings": [asdict(one) for one in results]}, text, FAILED if damaged else 0)
+    check = repair_recording if repair else verify_recording
+    results = [check(one.location) for one in found if one.problem is None]
+    unread = {one.location: one.problem for one in found if one.problem is not None}
+    damaged = unread or [one for one in results if not one.is_intact]
+    lines = [*map(str, results), *(f"{location} is not read: {problem}" for location, problem in unread.items())]
+    text = "\n".join(printable(line, keep="\n") for line in lines)
+    return Result({"recordings": [asdict(one) for one in results], "unread": unread}, text, FAILED if damaged else 0)
 
 
 @dataclass(frozen=True, kw_only=True)
