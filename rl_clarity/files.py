@@ -13,6 +13,8 @@ from typing import Any, TextIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from rl_clarity.errors import OutputError
+
 UNFINISHED = ".unfinished"
 """Suffix of files that are being written."""
 WINDOWS_LOCK_OFFSET = 2**30
@@ -47,6 +49,23 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
+
+
+def write_output(path: Path, data: bytes, *, overwrite: bool = False) -> None:
+    """Write a file that a user has named, in a folder that exists; the same content may be written again.
+
+    Raises OutputError if there is another file without `overwrite`, or if it cannot be written.
+    """
+    if not path.parent.is_dir():
+        raise OutputError(f"cannot write {path}: there is no folder {path.parent}")
+    try:
+        if os.path.lexists(path) and not overwrite:
+            if path.is_file() and path.read_bytes() == data:
+                return
+            raise OutputError(f"{path} exists: choose another name, or replace it with overwrite=True (--force)")
+        write_atomically(path, data)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def final_path(unfinished: Path) -> Path:

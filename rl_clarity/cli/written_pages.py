@@ -44,6 +44,8 @@ class Export(Command):
     """Features in the images: all (prin), also the rest (all), the rest alone (res), or a number."""
     fps: float = 12
     """Frames per second of an animation."""
+    force: Switch = False
+    """Replace an existing file."""
 
     def execute(self) -> Result:
         from rl_clarity.pages.export import export
@@ -64,6 +66,7 @@ class Export(Command):
             directions=self.directions,
             channel=_channel(self.channel, layer),
             fps=self.fps,
+            overwrite=self.force,
         )
         return Result({"file": str(path)}, f"Written: {path}")
 

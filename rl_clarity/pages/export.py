@@ -13,7 +13,8 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from rl_clarity.errors import OptionError, OutputError
+from rl_clarity.errors import OptionError
+from rl_clarity.files import write_output
 from rl_clarity.pages.results import Page, Results, Steps, open_results
 from rl_clarity.pages.section_types import OutputInfo
 from rl_clarity.visualization.rendering import Direction, over_observations, render_attribution
@@ -53,6 +54,7 @@ def export(
     directions: Sequence[Direction] = ("pos", "neg"),
     channel: str | int = "prin",
     fps: float = 12,
+    overwrite: bool = False,
 ) -> Path:
     """Write images or numbers of a page to a file, in the format of its suffix, and return its path.
 
@@ -66,7 +68,7 @@ def export(
 
     Args:
         page: what `run` returned, the directory of a page or its `interface.html`, or what `open_results` returned
-        out_path: the file; an existing one is replaced
+        out_path: the file
         trajectory: index of the trajectory
         frames: its steps, as a range or a list; all by default
         layer: its name; the page's first by default
@@ -75,9 +77,10 @@ def export(
         channel: in images: all channels (`"prin"`), these and the residual (`"all"`), the residual (`"res"`), or an
             index
         fps: frames per second of an animation, at most 100
+        overwrite: replace an existing file with another content
 
     Raises OptionError for an unknown suffix, or for what the page does not contain, ClarityError if there is no page,
-    and OutputError if the file cannot be written.
+    and OutputError if the file cannot be written, or exists with another content.
     """
     target = Path(out_path)
     suffix = target.suffix.lower()
@@ -96,10 +99,7 @@ def export(
     if not 0 < fps <= MOST_FPS:
         raise OptionError(f"fps={fps!r} must be above 0 and at most {MOST_FPS}")
     data = {".csv": _csv, ".npz": _npz}.get(suffix, _animation)(results, selection, suffix)
-    try:
-        target.write_bytes(data)
-    except OSError as error:
-        raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
+    write_output(target, data, overwrite=overwrite)
     return target
 
 

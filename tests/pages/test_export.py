@@ -188,3 +188,13 @@ def test_invalid_options(suffix: str, options: dict[str, Any], message: str, res
 def test_missing_directory(results: Results, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="nowhere"):
         export(results, tmp_path / "nowhere" / "out.csv")
+
+
+def test_a_file_with_another_content_is_replaced_only_with_overwrite(results: Results, tmp_path: Path) -> None:
+    path = tmp_path / "frames.csv"
+    path.write_text("mine")
+    with pytest.raises(OutputError, match=r"frames\.csv exists: choose another name.*\(--force\)"):
+        export(results, path)
+    assert path.read_text() == "mine"
+    export(results, path, overwrite=True)
+    assert export(results, path).read_text() != "mine"  # the same content again
