@@ -20,12 +20,13 @@ from unittest import mock
 
 _PATHS = ("mkdir", "truncate", "symlink", "link", "rename", "replace")
 """Functions of `os` whose last positional argument, or only one, is the path that they change."""
+_REMOVALS = ("remove", "unlink", "rmdir")
 _DESCRIPTORS = ("write", "pwrite", "writev", "sendfile", "ftruncate", "fsync", "fdatasync")
 """Functions of `os` whose first argument is the descriptor of the file that they change."""
 
 
 @contextmanager
-def failing_files(folder: Path, fail_at: int = 0, *, lasting: bool = False) -> Iterator[list[str]]:
+def failing_files(folder: Path, fail_at: int = 0, *, lasting: bool = False, kill: bool = False) -> Iterator[list[str]]:
     """Make the n-th operation below a folder raise OSError (ENOSPC); yield the operations so far, as they happen.
 
     A write that fails has written the first half of its data. Removing files never fails.
@@ -34,14 +35,18 @@ def failing_files(folder: Path, fail_at: int = 0, *, lasting: bool = False) -> I
         folder: Operations elsewhere are neither counted nor changed.
         fail_at: Number of the operation that fails, from 1; 0 for none, to count them.
         lasting: All operations after it fail, too.
+        kill: After it, nothing below the folder changes any more, as if the process had been killed: removing files
+            fails, too.
     """
-    files = _Files(folder, fail_at, lasting)
+    files = _Files(folder, fail_at, lasting, kill)
     with ExitStack() as patches:
         for module in (builtins, io):
             patches.enter_context(mock.patch.object(module, "open", files.open))
         patches.enter_context(mock.patch.object(os, "open", files.os_open))
         for name in _PATHS:
             patches.enter_context(mock.patch.object(os, name, files.on_path(name)))
+        for name in _REMOVALS:
+            patches.enter_context(mock.patch.object(os, name, files.on_removal(name)))
         for name in _DESCRIPTORS:
             patches.enter_context(mock.patch.object(os, name, files.on_descriptor(name)))
         yield files.operations
@@ -50,8 +55,9 @@ def failing_files(folder: Path, fail_at: int = 0, *, lasting: bool = False) -> I
 class _Files:
     """Counts the operations below a folder."""
 
-    def __init__(self, folder: Path, fail_at: int, lasting: bool) -> None:
-        self._folder, self._fail_at, self._lasting = os.path.realpath(folder), fail_at, lasting
+    def __init__(self, folder: Path, fail_at: int, lasting: bool, kill: bool) -> None:
+        self._folder, self._fail_at = os.path.realpath(folder), fail_at
+        self._lasting, self._kill = lasting or kill, kill
         self._lock = Lock()
         self._open, self._os_open = io.open, os.open
         self.operations: list[str] = []
@@ -111,6 +117,17 @@ class _Files:
             return real(*arguments, **options)
 
         return counted
+
+    def on_removal(self, name: str) -> Callable[..., Any]:
+        """Replace a function of `os` that removes a path."""
+        real = getattr(os, name)
+
+        def removed(path: Any, *arguments: Any, **options: Any) -> Any:
+            if self._kill and 0 < self._fail_at <= len(self.operations):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            return real(path, *arguments, **options)
+
+        return removed
 
     def on_descriptor(self, name: str) -> Callable[..., Any]:
         """Replace a function of `os` that changes an open file."""

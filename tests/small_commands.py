@@ -57,7 +57,7 @@ def ablate(folder: Path, **options: Any) -> None:
 
 def check(folder: Path, **options: Any) -> None:
     few = {"frames": 4, "methods": ["perturbation"], "trajectories_kwargs": PLAY["trajectories_kwargs"]}
-    rl_clarity.check(folder / "agent.pt", folder / "output", **few, **options)
+    rl_clarity.check(folder / "agent.pt", folder / "output", **{**few, **options})
 
 
 def compare(folder: Path, **options: Any) -> None:
@@ -82,6 +82,9 @@ PAGES: dict[str, Callable[..., None]] = {
     "publish": publish_episodes,
 }
 """Commands that write a page."""
+
+
+COMMANDS = {**PAGES, "explain": explain_episodes}
 
 
 def written(folder: Path) -> dict[str, bytes]:

@@ -186,8 +186,9 @@ def test_interventions_that_cannot_be_played_say_why(
 
 @pytest.mark.slow
 def test_any_number_of_ranks_makes_the_same_page(page: Path, checkpoint: Path, tmp_path: Path) -> None:
-    run_ranks(2, "memory", str(checkpoint), str(tmp_path / "page"), *ARGUMENTS)
-    assert page_files(tmp_path / "page") == page_files(page)
+    for ranks in (1, 2, 3):
+        run_ranks(ranks, "memory", str(checkpoint), str(tmp_path / f"{ranks}"), *ARGUMENTS)
+        assert page_files(tmp_path / f"{ranks}") == page_files(page)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rl_clarity.errors import OutputError
 from rl_clarity.jobs import job
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import failing_write_trajectory
@@ -84,8 +85,10 @@ def test_the_page_contains_nothing_of_the_log(explain: Explain, tmp_path: Path) 
     assert runs(tmp_path / "page")[0]["started"][:10] not in document
 
 
-def test_an_invalid_log_is_replaced(explain: Explain, tmp_path: Path) -> None:
+def test_an_invalid_log_is_replaced_with_overwrite(explain: Explain, tmp_path: Path) -> None:
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "run-log.json").write_text("[1, 2]")
-    explain()
+    with pytest.raises(OutputError, match=r"did not write.*run-log\.json"):
+        explain()
+    explain(overwrite=True)
     assert len(runs(tmp_path / "page")) == 1
