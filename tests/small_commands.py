@@ -56,8 +56,8 @@ def ablate(folder: Path, **options: Any) -> None:
 
 
 def check(folder: Path, **options: Any) -> None:
-    few = {"frames": 4, "methods": ["perturbation"], "trajectories_kwargs": PLAY["trajectories_kwargs"]}
-    rl_clarity.check(folder / "agent.pt", folder / "output", **{**few, **options})
+    few: dict[str, Any] = {"frames": 4, "methods": ["perturbation"], "trajectories_kwargs": PLAY["trajectories_kwargs"]}
+    rl_clarity.check(folder / "agent.pt", folder / "output", **few, **options)
 
 
 def compare(folder: Path, **options: Any) -> None:
@@ -88,6 +88,7 @@ COMMANDS = {**PAGES, "explain": explain_episodes}
 
 
 def written(folder: Path) -> dict[str, bytes]:
-    """All files that a command wrote, except what contains times: recordings and the run log."""
+    """All files that a command wrote, except what contains times: recordings and the run log, also unfinished."""
     place = folder / "output" if (folder / "output").exists() else folder / LOGDIR / EXPLAINED
-    return {name: data for name, data in read_files(place).items() if not name.startswith(RECORDINGS)}
+    timed = (RECORDINGS, ".run-log.json.")
+    return {name: data for name, data in read_files(place).items() if not name.startswith(timed)}

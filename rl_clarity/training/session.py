@@ -16,10 +16,11 @@ from rl_clarity.files import UNFINISHED
 from rl_clarity.jobs import Communicator, communicator, locked
 from rl_clarity.quiet import import_keras
 from rl_clarity.recordings.recorder import Recorder
-from rl_clarity.training.logs import CsvLog, EventLog, Log, ProgressLog
+from rl_clarity.training.logs import CsvLog, EventLog, Log, ProgressLog, read_csv
 from rl_clarity.training.options import TrainOptions
 from rl_clarity.training.trainer import CHECKPOINT, COLUMNS, DAMAGED, STATE, Trainer, TrainingState, environment_seed
 
+PROGRESS = "progress.csv"
 EVENTS = "tensorboard"
 """Log directory of TensorBoard's event files and of the recording."""
 CHANGEABLE = frozenset(
@@ -80,6 +81,8 @@ def _run(save_dir: Path | None, options: TrainOptions, ranks: Communicator, over
         trainer = Trainer(options, environment, ranks, recorder)
         if saved is not None and save_dir is not None:
             _restore(trainer, saved, save_dir / STATE)
+            if ranks.rank == 0 and not (save_dir / CHECKPOINT).exists():
+                trainer.save(save_dir, saved)
         _train(trainer, _Saver(trainer, save_dir), _logs(stack, save_dir, trainer) if ranks.rank == 0 else [])
     checkpoint = None if save_dir is None else save_dir / CHECKPOINT
     return TrainingSummary(trainer.updates, trainer.timesteps, trainer.seconds, trainer.mean_return, checkpoint)
@@ -196,6 +199,10 @@ def _saved_state(save_dir: Path, options: TrainOptions, overwrite: bool) -> Trai
                 f"{name.rstrip('_')}={value!r}, but the training in {save_dir} has {before[name]!r}: use the same "
                 "value, or another directory"
             )
+    progress = save_dir / PROGRESS
+    logged = {row.get("update") for row in read_csv(progress)} if progress.exists() else set()
+    if state.values["updates"] == 1 and "1" not in logged:
+        return None  # the first state is saved before its update is logged, which did not happen: do the update again
     return state
 
 
@@ -205,7 +212,7 @@ def _logs(stack: ExitStack, save_dir: Path | None, trainer: Trainer) -> list[Log
     logs: list[Log] = [stack.enter_context(ProgressLog(total, trainer.timesteps))]
     if save_dir is not None:
         save_dir.mkdir(parents=True, exist_ok=True)
-        logs.append(CsvLog(save_dir / "progress.csv", COLUMNS))
+        logs.append(CsvLog(save_dir / PROGRESS, COLUMNS))
         if trainer.options.tensorboard:
             logs.append(stack.enter_context(closing(EventLog(save_dir / EVENTS))))
     return logs

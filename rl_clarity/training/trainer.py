@@ -234,13 +234,21 @@ class Trainer:
         self.recent.extend(Episode(*episode) for episode in state.values["recent"])
 
     def save(self, save_dir: Path, state: TrainingState) -> None:
-        """Write the checkpoint of a state that this trainer was in, then the state."""
+        """Write the checkpoint of a state that this trainer was in, then the state.
+
+        The first state is written before its checkpoint, since training with a checkpoint alone cannot be resumed.
+        """
+        is_first = not (save_dir / STATE).exists()
+        if is_first:
+            (save_dir / CHECKPOINT).unlink(missing_ok=True)
+            state.save(save_dir / STATE)
         parameters = state.part("learner/parameters")
         unit, updates = state.values["reward_unit"], state.values["updates"]
         if self.options.save_all:
             self._write(save_dir / f"checkpoint-{updates}.jd", parameters, unit, updates)
         self._write(save_dir / CHECKPOINT, parameters, unit, updates)
-        state.save(save_dir / STATE)
+        if not is_first:
+            state.save(save_dir / STATE)
 
     def save_checkpoint(self, path: Path) -> None:
         """Write the checkpoint of this moment; unlike `state`, this needs no other ranks."""

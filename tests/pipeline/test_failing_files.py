@@ -58,7 +58,7 @@ def _no_sync() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=[*COMMANDS, "overwrite"])
+@pytest.fixture(scope="module")
 def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, _no_sync: None) -> Job:
     command = COMMANDS.get(request.param, overwrite)
     template = prepare_recording(tmp_path_factory.mktemp(request.param) / "template")
@@ -73,12 +73,14 @@ def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return Job(command, template, failures, written(folder))
 
 
+@pytest.mark.parametrize("job", [*COMMANDS, "overwrite"], indirect=True)
 def test_a_command_completes_after_some_failures(job: Job, tmp_path: Path) -> None:
     for number in np.linspace(0, len(job.failures) - 1, SAMPLED).astype(int):
         job.check_failure(job.failures[number], tmp_path / "failed")
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("job", COMMANDS, indirect=True)
 def test_a_command_completes_after_each_failure(job: Job, tmp_path: Path) -> None:
     for number in job.failures:
         job.check_failure(number, tmp_path / "failed")

@@ -17,7 +17,7 @@ from rl_clarity.errors import ClarityError
 from rl_clarity.jobs import SingleProcess, communicator
 from tests.pipeline.small import REPOSITORY, is_complete, read_files, write_checkpoint
 from tests.ranks import find_mpiexec, run_ranks
-from tests.small_commands import check, prepare, written
+from tests.small_commands import prepare, written
 
 OPTIONS = [
     *("--layer-kwargs.name-contains-one-of", "Relu_1", "Relu_2", "--trajectories.num-envs", "4"),
@@ -116,11 +116,10 @@ def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> 
 def test_any_number_of_ranks_makes_the_same_checks(tmp_path: Path) -> None:
     options = ["--trajectories.num-envs", "2", "--trajectories.num-steps", "4", "--frames", "4"]
     options += ["--methods", "perturbation"]
-    check(prepare(tmp_path / "single"), trajectories_kwargs={"num_envs": 2, "num_steps": 4})
     for ranks in (1, 2, 3):
         folder = prepare(tmp_path / f"{ranks}")
         run_ranks(ranks, "check", f"{folder / 'agent.pt'}", f"{folder / 'output'}", *options)
-        assert written(folder) == written(tmp_path / "single")
+        assert written(folder) == written(tmp_path / "1")
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from rl_clarity.jobs.store import DIRECTORY, LOCK
 from rl_clarity.training import train
 from rl_clarity.training.logs import read_csv
 from rl_clarity.training.options import TrainOptions
-from rl_clarity.training.trainer import COLUMNS, TrainingState
+from rl_clarity.training.trainer import COLUMNS, Trainer, TrainingState
 from tests.training.small import STATEFUL, make_trainer, parameters, stop_in_update, tiny
 from tests.training.toys import KIND, Columns, ResumableColumns
 
@@ -49,6 +49,21 @@ def test_rows_of_lost_updates_are_dropped(tmp_path: Path) -> None:
         file.write("3,96,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1\n4,12")  # killed while writing, before a save
     train(tmp_path, **tiny(4))
     assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("place", [(Trainer, "_write"), (TrainingState, "save")], ids=["checkpoint", "state"])
+def test_training_that_stopped_in_its_first_save_is_resumed(
+    place: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*arguments: Any) -> None:
+        raise RuntimeError("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*place, stop)
+        with pytest.raises(RuntimeError, match="stopped"):
+            train(tmp_path, **tiny(1))
+    assert train(tmp_path, **tiny(1)).updates == 1
+    load_agent(tmp_path / "checkpoint.jd")
 
 
 def test_another_network_cannot_be_resumed(tmp_path: Path) -> None:
