@@ -169,3 +169,15 @@ def test_options_of_the_analysis_on_the_command_line() -> None:
     command = parse_arguments(["run", "a.jd", "out", "--analyses", "occlusion", "occlusion.patch=16", "other"])
     assert isinstance(command, Run)
     assert command.options.analyses == {"occlusion": {"patch": 16}, "other": {}}
+
+
+def test_a_section_that_its_panel_cannot_draw_is_refused_before_anything_is_computed(
+    plugin: Path, samples: dict[str, Any], tmp_path: Path
+) -> None:
+    module = plugin / "my_occlusion.py"
+    wrong = '@dataclass(frozen=True)\nclass OcclusionSection(SectionData):\n    panel = "maps"\n    maps: str'
+    source = module.read_text().replace("class OcclusionSection(MapsSection):", wrong)
+    module.write_text(source.replace("MapGrid, MapsSection", "MapGrid, SectionData"))
+    with pytest.raises(OptionError, match=r"OcclusionSection .* lacks the fields grid, sign, trajectories"):
+        rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {}})
+    assert not (tmp_path / "page").exists()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import ClassVar, Literal
 
 from rl_clarity.errors import SectionError
@@ -233,7 +233,8 @@ def check_section_class(section: type, where: str) -> None:
     check_hints(section)
     if section.panel is not None and not issubclass(section, PANELS[section.panel]):
         needed = PANELS[section.panel]
-        missing = {field.name for field in fields(needed)} - {field.name for field in fields(section)}
+        required = {field.name for field in fields(needed) if field.default is MISSING}
+        missing = required - {field.name for field in fields(section)}
         raise SectionError(
             f"{where}: {section.__name__} is drawn by the panel {section.panel!r}, but is no subclass of "
             f"{needed.__name__}" + (f" and lacks the fields {', '.join(sorted(missing))}" if missing else "")
