@@ -232,6 +232,7 @@ class PageBuilder:
                 files=replace(files, folder=folder),
                 key=cache_key([member.source.identity, code_version()]),
                 analyses=tuple(analysis.kind for analysis, _ in self._analyses),
+                analysis_options=tuple(own for _, own in [*self._analyses, *self._joint]),
                 plugin_keys=_plugin_keys(self._options),
             )
             parts.append(_Part(subject, analyses, folder, f"recording-{number}"))

@@ -89,6 +89,8 @@ class Subject:
     """Hash of agent, samples and code."""
     analyses: tuple[str, ...] = ()
     """Kinds of the analyses of the page."""
+    analysis_options: Sequence[object] = ()
+    """Options of each analysis of the page."""
     plugin_keys: Mapping[str, str] = field(default_factory=dict)
     """Hash of code and options of each analysis that is not part of the package."""
     subjects: tuple[Subject, ...] = ()
@@ -124,13 +126,16 @@ class Subject:
         return None if states is None else tuple(np.asarray(part[trajectory, steps]) for part in states)
 
     def options_of(self, kind: type[OptionsT]) -> OptionsT:
-        """Options of another analysis, or of another part of the page, by their class."""
+        """Options of an analysis of the page, or of another part of the page, by their class."""
+        for options in self.analysis_options:
+            if type(options) is kind:
+                return options
         return select_options(self.options, kind)
 
     def decisive(self, *kinds: type) -> dict[str, object]:
         """Values, as JSON, of the options that are fields of these classes, for the key of a task."""
-        names = {one.name for kind in kinds for one in dataclasses.fields(kind)} - {"action_group_fns"}
-        return {name: to_plain(getattr(self.options, name)) for name in sorted(names)}
+        values = {name: value for kind in kinds for name, value in vars(self.options_of(kind)).items()}
+        return {name: to_plain(values[name]) for name in sorted(values.keys() - {"action_group_fns"})}
 
 
 class TaskDetails(TypedDict, total=False):

@@ -70,6 +70,15 @@ def test_a_page_has_what_an_agent_without_gradients_allows(results: Results) -> 
     assert states["memory"]["changes"] == ["reset", "frozen", "swapped", *(f"removed PCA {i}" for i in (1, 2, 3))]
 
 
+def test_an_analysis_of_another_kind_of_page_uses_its_options(checkpoint: Path, tmp_path: Path) -> None:
+    saliency = {"saliency": ("perturbation",), "saliency_every": 32}
+    page = rl_clarity.explain_memory(checkpoint, tmp_path / "page", **OPTIONS, analyses={"saliency": saliency})
+    results = page.results()
+    assert results.section("saliency")["every"] == 32
+    steps = results.trajectory(0)["steps"]
+    assert results.saliency(0).steps.tolist() == list(range(0, steps, 32))
+
+
 def test_each_trajectory_is_an_episode(results: Results) -> None:
     entries = results.section("trajectories")["trajectories"]
     assert sorted(entry["steps"] for entry in entries) == [43, 90, 90]
