@@ -251,11 +251,11 @@ def _resume(fitter: Fitter, path: Path, overwrite: bool) -> None:
 
 
 def _write(fitter: Fitter, state: TrainingState, folder: Path) -> None:
-    """Write what is due after a step: the state of training, the simulator, a film."""
+    """Write what is due after a step: a film, the simulator, the state of training."""
     options, steps = fitter.options, fitter.steps
     last = steps == options.steps
-    if last or steps % options.save_interval == 0:
-        save_simulator(fitter.simulator(), folder / SIMULATOR, overwrite=True)
-        state.save(folder / STATE)
     if last or (options.film_interval and steps % options.film_interval == 0):
         write_film(folder / "films" / f"{steps:07}.apng", fitter.film())
+    if last or steps % options.save_interval == 0:
+        save_simulator(fitter.simulator(), folder / SIMULATOR, overwrite=True)
+        state.save(folder / STATE)  # last: what is written before it is not written again
