@@ -250,11 +250,11 @@ class PageBuilder:
         played = metadata.get("environment") or {}  # of samples that were collected for this page or an earlier one
         names = (options.env_name, played.get("name"), metadata.get("env_name"), metadata.get("env_id"))
         env_name = str(next(filter(None, names), "unknown"))
-        title = PAGE_KINDS.get(options.page_kind).title
+        kind = PAGE_KINDS.get(options.page_kind)
         return Manifest(
             id=page_id,
             kind=options.page_kind,
-            title=options.title or title.format(env_name=env_name, network=subjects[-1].info.network),
+            title=options.title or kind.title.format(env_name=env_name, network=subjects[-1].info.network),
             agents=list({subject.info.id: subject.info for subject in reversed(subjects)}.values())[::-1],
             recordings=[
                 RecordingInfo(env_name, subject.info.id, f"recording-{number}")
@@ -265,6 +265,7 @@ class PageBuilder:
             numpy_precision=options.numpy_precision,
             provenance=_provenance(subjects, [member.source.checkpoint for member in self._members], options),
             complete=complete,
+            page=kind.page(),
         )
 
 
@@ -275,6 +276,9 @@ def decisive(options: AnyOptions) -> Decisive:
     predicates = options.action_group_fns
     plugins = _plugin_keys(options)
     kinds = _kinds(options)
+    page = PAGE_KINDS.get(options.page_kind).page()
+    if page is not None:
+        values["page"] = page
     return lambda combos: [values, kinds, plugins, None if predicates is None else action_groups(combos, predicates)]
 
 

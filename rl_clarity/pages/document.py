@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,10 @@ PAGE = "interface.html"
 SCRIPT = "interface.js"
 FILES = f"{DIRECTORY}/page.json"
 """Checksums of the files of a finished page; a single-file page contains them."""
-COMPILED = Path(__file__).resolve().parent / "compiled" / SCRIPT
+COMPILED = Path(__file__).resolve().parent / "compiled"
+"""The folder of the compiled scripts."""
+SCRIPTS = ("agent", "training", "memory", "recordings", "gallery")
+"""Kinds of page that have a script of their own; the script of agents draws all others."""
 GLOBAL_NAME = "Interface"
 """The JavaScript variable that holds the page's constructor."""
 _START = f'new {GLOBAL_NAME}({{ target: document.getElementById("app") }});'
@@ -58,35 +62,49 @@ class Bundle:
     style: str = ""
 
 
-def compiled_bundle() -> Bundle:
-    """The compiled page of the package; raises OutputError if it is missing."""
+def compiled_bundle(kind: str) -> Bundle:
+    """The compiled page of a kind; raises OutputError if it is missing."""
+    path = COMPILED / f"{_script_name(kind)}.js"
     try:
-        script = COMPILED.read_text("utf-8")
+        return Bundle(path.read_text("utf-8"))
     except FileNotFoundError:
         raise OutputError(
-            f"the page's script {COMPILED} is missing; create it with `make js` or rl_clarity.recompile_js()"
+            f"the page's script {path} is missing; create it with `make js` or rl_clarity.recompile_js()"
         ) from None
-    style = COMPILED.with_suffix(".css")
-    return Bundle(script, style.read_text("utf-8") if style.is_file() else "")
 
 
-def recompile_js(js_path: str | os.PathLike[str] | None = None) -> str:
-    """Compile the page's Svelte sources into its script, and return the script's path.
+def _script_name(kind: str) -> str:
+    return kind if kind in SCRIPTS else "agent"
 
-    js_path: the script to write; by default the one that pages are made with. The same sources, of a checkout or of
-    the installed package, give the same bytes.
-    Raises OutputError if sources are missing or the script cannot be written, and svelte3's errors for sources that do
+
+def recompile_js(js_path: str | os.PathLike[str] | None = None, *, kind: str = "agent") -> str:
+    """Compile the page's Svelte sources into its scripts, and return the path of the script, or of their folder.
+
+    The same sources, of a checkout or of the installed package, give the same bytes.
+
+    Args:
+        js_path: the script to write; by default all scripts that pages are made with
+        kind: kind of the pages whose script `js_path` is
+
+    Raises OutputError if sources are missing or a script cannot be written, and svelte3's errors for sources that do
     not compile or a machine without Node.js.
     """
+    if js_path is not None:
+        return _compile(Path(js_path), kind, overwrite=False)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda name: _compile(COMPILED / f"{name}.js", name, overwrite=True), SCRIPTS))
+    return str(COMPILED)
+
+
+def _compile(target: Path, kind: str, *, overwrite: bool) -> str:
     from svelte3 import compile_js
 
-    target = COMPILED if js_path is None else Path(js_path)
     try:
-        sources = svelte_source_directory()
+        source = svelte_source_directory() / "scripts" / f"{_script_name(kind)}.svelte"
     except FileNotFoundError as error:
         raise OutputError(f"the page's sources are missing: {error}") from error
     try:
-        return compile_js(sources / "App.svelte", target, js_name=GLOBAL_NAME, overwrite=js_path is None)
+        return compile_js(source, target, js_name=GLOBAL_NAME, overwrite=overwrite)
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"cannot write the page's script to {target} ({reason}): choose another js_path") from error
@@ -120,7 +138,7 @@ def write_page(
         plain = manifest.to_dict()
     else:
         plain = manifest
-    bundle, data = bundle or compiled_bundle(), data or page
+    bundle, data = bundle or compiled_bundle(plain["kind"]), data or page
     if single_file:
         plain = without_extra_images(plain)
     present = data.names() if present is None else present
@@ -138,7 +156,7 @@ def write_page(
 
 def write_index(directory: Directory, name: str, manifest: JsonObject, bundle: Bundle | None = None) -> None:
     """Write a document that shows other pages of the directory in frames."""
-    bundle = bundle or compiled_bundle()
+    bundle = bundle or compiled_bundle(manifest["kind"])
     document = _document(manifest, f"{bundle.script.rstrip()}\n{_START}\n", bundle.style, {}, (), frames="'self'")
     directory.write(name, _sealed(part.encode("utf-8", "replace") for part in document))
 

@@ -1,15 +1,80 @@
-"""Kinds of pages: which analyses a page consists of. `svelte_src/pages/` has a folder for each kind, which draws it."""
+"""Kinds of pages: which analyses a page consists of, and how it is drawn.
+
+`svelte_src/pages/` has a folder for each kind that the page's script knows. Other kinds describe themselves: what they
+declare is written into the manifest, and the script draws it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
+from rl_clarity.errors import OptionError
 from rl_clarity.registry import Registry
+
+Slot = Literal["navigation", "main", "legend", "tabs", "aside"]
+FieldType = Literal["choice", "flag", "number", "index", "text"]
+RESERVED = (
+    *("layer", "trajectory", "frame", "rows", "channels", "residual", "mixed", "combined", "columns", "overlay"),
+    *("grey", "smooth", "opacity", "threshold", "scale", "visible", "palette", "solo", "find", "box", "feature"),
+    *("names", "name", "tab", "embed", "panel"),
+)
+"""Names of the fields and parameters of the address that all pages have."""
+
+
+@dataclass(frozen=True)
+class PageField:
+    """Something that a reader selects on a page: the panel `controls` shows it, custom panels use it."""
+
+    name: str
+    """Name in the selection, and in the page's address."""
+    type: FieldType
+    label: str = ""
+    """Label of its control; empty for none."""
+    default: str | float | bool | None = None
+    """Value that a page opens with; None for the first option, the lowest number, false or an empty text."""
+    options: Sequence[str] = ()
+    """The values of a choice."""
+    least: float | None = None
+    """Lowest value of a number."""
+    most: float | None = None
+    """Highest value of a number."""
+    whole: bool = False
+    """Whether a number is an integer."""
+    count: int | None = None
+    """How many values an index has; they start at 0, and readers count from 1."""
+    place: bool = False
+    """Whether the browser's back button undoes a change."""
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or self.name in RESERVED:
+            raise OptionError(f"name={self.name!r} of a page's field must be an identifier that pages do not use yet")
+        if self.type not in get_args(FieldType):
+            raise OptionError(
+                f"type={self.type!r} of the field {self.name!r} is none of {', '.join(get_args(FieldType))}"
+            )
+        if self.type == "choice" and (not self.options or self.default not in (None, *self.options)):
+            raise OptionError(f"the choice {self.name!r} needs options, and default={self.default!r} among them")
+        if self.type == "number" and self.least is None and self.default is None:
+            raise OptionError(f"the number {self.name!r} needs a default, or its lowest value, least")
+        if self.type == "index" and not self.count:
+            raise OptionError(f"the index {self.name!r} needs count, the number of its values")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what differs from the defaults of the class, as JSON values."""
+        return {
+            one.name: value for one in dataclasses.fields(self) if (value := getattr(self, one.name)) != one.default
+        }
 
 
 @dataclass(frozen=True)
 class PageKind:
-    """A kind of page."""
+    """A kind of page.
+
+    With `slots` the page's script needs no code for it: the manifest has the layout, and what else is declared here.
+    """
 
     analyses: tuple[str, ...]
     """Kinds of the analyses of each agent, in the order of their sections."""
@@ -17,6 +82,42 @@ class PageKind:
     """Kinds of the analyses of all agents together."""
     title: str = "{env_name}, {network}"
     """Title of the page, unless an option gives one."""
+    slots: Mapping[Slot, Sequence[str]] | None = None
+    """Panels, and kinds of sections, by slot: `navigation` at the left, `main`, `legend` at the right, `tabs` below
+    these, of which one is shown at a time, and `aside`, panels that open over the page. None for a kind that the page's
+    script knows."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the slots for screen readers, and `skip`, of the link to the main slot."""
+    fields: Sequence[PageField] = ()
+    """What a reader selects, beside the moment and what the panels of an agent's page have."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Keys that turn a field to its next value, with the field's name."""
+    tour: Sequence[tuple[str, str, str]] = ()
+    """Stops of the tour: panel, title and text."""
+
+    def __post_init__(self) -> None:
+        for slot in self.slots or ():
+            if slot not in get_args(Slot):
+                raise OptionError(f"slots has {slot!r}, which is none of {', '.join(get_args(Slot))}")
+        names = [one.name for one in self.fields]
+        for key, name in self.keys.items():
+            if name not in names:
+                raise OptionError(
+                    f"keys[{key!r}] is {name!r}, which is none of the fields: {', '.join(names) or 'none'}"
+                )
+
+    def page(self) -> dict[str, Any] | None:
+        """Return how the page is drawn, for the manifest; None for a kind that the page's script knows."""
+        if self.slots is None:
+            return None
+        labels = {one.name: one.label or one.name for one in self.fields}
+        return {
+            "slots": {slot: list(names) for slot, names in self.slots.items()},
+            "labels": dict(self.labels),
+            "fields": [one.to_dict() for one in self.fields],
+            "keys": [{"keys": [key], "field": name, "text": labels[name]} for key, name in self.keys.items()],
+            "tour": [list(stop) for stop in self.tour],
+        }
 
 
 PAGE_KINDS: Registry[PageKind] = Registry(

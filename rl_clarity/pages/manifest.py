@@ -100,6 +100,8 @@ class Manifest:
     provenance: Sequence[ProvenanceGroup] = ()
     complete: bool = True
     missing: Sequence[str] = ()
+    page: Mapping[str, Any] | None = None
+    """How a page is drawn whose kind the page's script does not know (`PageKind.page`)."""
     format: str = field(default=FORMAT, init=False)
     version: int = field(default=VERSION, init=False)
 

@@ -50,7 +50,7 @@ class Application:
 
     def __init__(self, page: RecordingsPage, prefix: str = "", *, local_only: bool = False) -> None:
         self._page, self._prefix, self._local_only = page, f"{prefix}/", local_only
-        bundle = compiled_bundle()
+        bundle = compiled_bundle("recordings")
         digest = base64.b64encode(hashlib.sha256(_START.encode()).digest()).decode()
         self._policy = _POLICY.format(digest)
         self._static = {

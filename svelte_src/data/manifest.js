@@ -18,7 +18,7 @@ export function problemWith(manifest, kinds) {
   }
   const { kind } = manifest;
   if (!Object.hasOwn(kinds, kind)) {
-    return `This page is of kind “${kind}”. This version can show: ${Object.keys(kinds).join(", ")}.`;
+    return `This page is of kind “${kind}”. Its script shows: ${Object.keys(kinds).join(", ")}.`;
   }
   return kinds[kind].problemWith?.(readManifest(manifest, kinds[kind].sections)) ?? null;
 }

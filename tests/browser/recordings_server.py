@@ -49,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
         static = {
             "": (INDEX.encode(), "text/html"), "start.js": (START.encode(), "text/javascript"),
             "index.js": (MODULE.read_bytes(), "text/javascript"),
-            "page.js": (compiled_bundle().script.encode(), "text/javascript"),
+            "page.js": (compiled_bundle("recordings").script.encode(), "text/javascript"),
         }  # fmt: skip
         if path in static:
             return self._answer(path, 200, *static[path])

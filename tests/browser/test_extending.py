@@ -1,9 +1,9 @@
-"""A panel is one file and one line, and so is a kind of page on each side: in a copy of the sources elsewhere."""
+"""A panel of the page is one file and one line, in a copy of the sources; a kind of page is one Python file."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ import pytest
 import rl_clarity
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import Bundle, write_page
-from rl_clarity.pages.kinds import PAGE_KINDS, PageKind
 from rl_clarity.resources import svelte_source_directory
 from svelte3 import compile_js
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_synthetic_page
 from tests.fakes import TinyAgent
+from tests.plugins import install
 
 pytestmark = pytest.mark.browser
 
@@ -35,33 +35,65 @@ PANEL = """
 <ol data-testid="highest">{#each rows as { value }}<li>{value}</li>{/each}</ol>
 """
 PAGE_KIND = """
-export * from "../agent/index.js";
-export const layout = { navigation: ["trajectories"], main: ["timeline", "outputs"], legend: [], aside: ["help"] };
+from rl_clarity.pages.kinds import PageField, PageKind
+
+KIND = PageKind(
+    ("trajectories", "totals"),
+    title="Totals of {env_name}",
+    slots={"navigation": ["trajectories"], "main": ["timeline", "controls"], "tabs": ["outputs", "totals"]},
+    fields=[
+        PageField("unit", "choice", "Unit", options=("points", "percent")),
+        PageField("limit", "number", "Limit", default=1, least=0, most=10, whole=True),
+    ],
+    keys={"x": "unit"},
+    tour=[("controls", "Choices", "Choose a unit.")],
+)
+"""
+ANALYSIS = """
+from dataclasses import dataclass
+
+from rl_clarity.analyses import Analysis
+from rl_clarity.pages.sections import SectionData
+from rl_clarity.parsing import NoOptions
+
+PANEL = '''
+rlClarity.panel("totals", (element, { section, selection, select }) => {
+  element.onclick = () => select({ frame: 3, limit: 4 });
+  return selection.subscribe(({ unit, limit }) => (element.textContent = `${limit} of ${section.data.total} ${unit}`));
+});
+'''
+
+
+@dataclass(frozen=True)
+class TotalsSection(SectionData):
+    kind = "totals"
+    title = "Total reward"
+    module = PANEL
+    total: int
+
+
+class Totals(Analysis[NoOptions, TotalsSection]):
+    kind = "totals"
+
+    def tasks(self, subject, options):
+        return ()
+
+    def sections(self, subject, options, results):
+        yield TotalsSection(int(subject.trajectories.rewards.sum()))
 """
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """The page's sources with one more panel and one more kind of page."""
+    """The page's sources with one more panel."""
     sources = tmp_path_factory.mktemp("outside") / "svelte_src"
     ignored = shutil.ignore_patterns("node_modules", "*.test.js")
     shutil.copytree(svelte_source_directory(), sources, ignore=ignored)
     (sources / "Highest.svelte").write_text(PANEL)
     with (sources / "panels.js").open("a") as panels:
         panels.write('export * as highest from "./Highest.svelte";\n')
-    (sources / "pages" / "plain").mkdir()
-    (sources / "pages" / "plain" / "index.js").write_text(PAGE_KIND)
-    with (sources / "pages" / "index.js").open("a") as kinds:
-        kinds.write('export * as plain from "./plain/index.js";\n')
-    script = compile_js(sources / "App.svelte", sources.parent / "page.js", js_name="Interface")
+    script = compile_js(sources / "scripts" / "agent.svelte", sources.parent / "page.js", js_name="Interface")
     return Bundle(Path(script).read_text())
-
-
-@pytest.fixture
-def plain_kind() -> Iterator[None]:
-    PAGE_KINDS.register("plain", PageKind(("trajectories",)))
-    yield
-    PAGE_KINDS.unregister("plain")
 
 
 def test_a_panel_is_one_file_and_one_line(bundle: Bundle, tmp_path: Path, open_page: Open) -> None:
@@ -79,30 +111,64 @@ def test_a_panel_is_one_file_and_one_line(bundle: Bundle, tmp_path: Path, open_p
     assert visitor.page.locator("[data-panel]").count() == 1
 
 
-@pytest.mark.usefixtures("plain_kind")
-def test_a_kind_of_page_is_one_file_on_each_side(
-    bundle: Bundle, tmp_path: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rl_clarity.pages.document.compiled_bundle", lambda: bundle)
+@pytest.fixture
+def page_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A page whose kind and analysis installed packages declare as entry points."""
+    install(tmp_path / "kind", monkeypatch, "rl_clarity.page_kinds: totals = my_kind:KIND", PAGE_KIND)
+    install(tmp_path / "analysis", monkeypatch, "rl_clarity.analyses: totals = my_totals:Totals", ANALYSIS)
     rng = np.random.default_rng(0)
-    firsts = np.zeros((1, 12), bool)
+    firsts = np.zeros((2, 12), bool)
     firsts[:, 0] = True
+    trajectories = {
+        "observations": rng.integers(0, 256, (2, 12, 32, 32, 3), np.uint8),
+        "actions": rng.integers(0, 4, (2, 12)),
+        "rewards": np.ones((2, 12)),
+        "firsts": firsts,
+    }
+    observations = rng.integers(0, 256, (8, 32, 32, 3), np.uint8)
+    agent = TinyAgent(num_actions=4, observation_shape=(32, 32, 3))
     page = rl_clarity.generate(
-        TinyAgent(num_actions=4, observation_shape=(32, 32, 3)),
-        {
-            "observations": rng.integers(0, 256, (1, 12, 32, 32, 3), np.uint8),
-            "actions": rng.integers(0, 4, (1, 12)),
-            "rewards": np.zeros((1, 12)),
-            "firsts": firsts,
-        },
-        rng.integers(0, 256, (8, 32, 32, 3), np.uint8),
-        tmp_path / "page",
-        page_kind="plain",
+        agent, trajectories, observations, tmp_path / "page", page_kind="totals", env_name="runner"
     )
-    assert [section["kind"] for section in page.results().manifest["sections"]] == ["trajectories"]
-    visitor = open_page(tmp_path / "page", wait=False)
+    assert [section["kind"] for section in page.results().manifest["sections"]] == ["trajectories", "totals"]
+    return tmp_path / "page"
+
+
+def test_a_kind_of_page_of_a_package_is_drawn_by_the_shipped_script(page_of_a_package: Path, open_page: Open) -> None:
+    visitor = open_page(page_of_a_package, wait=False)
     visitor.by("track").first.wait_for()
-    panels = visitor.page.locator("[data-panel]").evaluate_all("panels => panels.map((panel) => panel.dataset.panel)")
-    assert panels == ["trajectories", "timeline", "outputs"]
-    visitor.press("ArrowRight")
-    assert visitor.frame() == 2
+    assert visitor.page.title() == "Totals of runner"
+    panels = visitor.page.locator("#app [data-panel]")
+    assert panels.evaluate_all("panels => panels.map((panel) => panel.dataset.panel)") == [
+        *("trajectories", "timeline", "controls", "outputs"),
+    ]
+    visitor.click("tab-totals")
+    assert visitor.by("custom-panel").inner_text() == "1 of 24 points"
+    visitor.press("]")
+    assert visitor.state()["trajectory"] == 1
+    visitor.page.get_by_role("button", name="Help").click()
+    keys = visitor.by("keys").inner_text()
+    assert "Unit" in keys
+    assert "feature" not in keys, "no keys of panels that the page does not have"
+
+
+def test_fields_of_a_package_are_selected_kept_in_the_address_and_turned_by_keys(
+    page_of_a_package: Path, open_page: Open
+) -> None:
+    visitor = open_page(page_of_a_package, wait=False)
+    visitor.by("track").first.wait_for()
+    visitor.click("tab-totals")
+    visitor.by("control-unit").select_option("percent")
+    visitor.by("control-limit").fill("30")
+    visitor.by("control-limit").press("Enter")
+    assert visitor.by("custom-panel").inner_text() == "10 of 24 percent", "the number stays in its range"
+    visitor.page.wait_for_url("**&unit=percent&limit=10")
+    visitor.page.reload()
+    assert visitor.by("custom-panel").inner_text() == "10 of 24 percent"
+    visitor.by("custom-panel").click()
+    assert visitor.by("custom-panel").inner_text() == "4 of 24 percent"
+    assert visitor.frame() == 4
+    visitor.press("x")
+    assert visitor.by("custom-panel").inner_text() == "4 of 24 points"
+    visitor.press("u")
+    assert visitor.by("custom-panel").inner_text() == "4 of 24 percent"

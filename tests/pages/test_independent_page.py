@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from rl_clarity.pages.chunks import decode_chunk, parse_script
-from rl_clarity.pages.document import Bundle, compiled_bundle
+from rl_clarity.pages.document import SCRIPTS, compiled_bundle
 from rl_clarity.pages.files import ChunkName
 from rl_clarity.pages.manifest import file_names
 from rl_clarity.pages.results import open_results
@@ -30,7 +31,12 @@ def test_pages_of_another_implementation_can_be_read(tmp_path: Path) -> None:
     assert results.frames(0, [69]).shape == (1, 64, 64, 3)
 
 
-def test_the_package_includes_the_compiled_script() -> None:
-    bundle = compiled_bundle()
-    assert isinstance(bundle, Bundle)
-    assert "Interface" in bundle.script
+@pytest.mark.parametrize("kind", SCRIPTS)
+def test_the_package_includes_a_small_script_for_each_kind_of_page(kind: str) -> None:
+    script = compiled_bundle(kind).script
+    assert "Interface" in script
+    assert len(script) <= (510_000 if kind == "agent" else 450_000)
+
+
+def test_other_kinds_of_page_are_drawn_by_the_script_of_agents() -> None:
+    assert compiled_bundle("check") == compiled_bundle("of-a-package") == compiled_bundle("agent")

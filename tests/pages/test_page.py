@@ -165,9 +165,9 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_the_error_of_a_missing_bundle_says_how_to_compile_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(document_module, "COMPILED", tmp_path / "interface.js")
+    monkeypatch.setattr(document_module, "COMPILED", tmp_path)
     with pytest.raises(OutputError, match="recompile_js"):
-        compiled_bundle()
+        compiled_bundle("agent")
 
 
 def test_the_manifest_is_json_with_sorted_keys(directory: LocalDirectory) -> None:

@@ -1,4 +1,4 @@
-"""The committed script of the page is compiled from its sources."""
+"""The committed scripts of the page are compiled from its sources."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ from svelte3.compiler import lint
 SOURCES = resources.svelte_source_directory()
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["agent", *(pytest.param(kind, marks=pytest.mark.slow) for kind in page_compiler.SCRIPTS if kind != "agent")],
+)
 @pytest.mark.usefixtures("toolchain")
-def test_the_committed_script_is_up_to_date(tmp_path: Path) -> None:
+def test_the_committed_script_is_up_to_date(kind: str, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", LintWarning)
-        rebuilt = Path(page_compiler.recompile_js(tmp_path / "interface.js")).read_bytes()
-    assert rebuilt == page_compiler.COMPILED.read_bytes(), "run `make js` and commit the result"
+        rebuilt = Path(page_compiler.recompile_js(tmp_path / "interface.js", kind=kind)).read_bytes()
+    committed = page_compiler.COMPILED / f"{kind}.js"
+    assert rebuilt == committed.read_bytes(), "run `make js` and commit the result"
 
 
 @pytest.mark.usefixtures("toolchain")
@@ -39,13 +44,13 @@ def test_components_and_modules_are_small() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("toolchain")
 def test_installed_sources_compile_to_the_same_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    expected = Path(page_compiler.recompile_js(tmp_path / "expected.js")).read_bytes()
     installed = tmp_path / "site-packages" / "rl_clarity"
     shutil.copytree(SOURCES, installed / "_svelte_src", ignore=shutil.ignore_patterns("node_modules"))
+    expected = {path.name: path.read_bytes() for path in page_compiler.COMPILED.iterdir()}
     monkeypatch.setattr(resources, "PACKAGE", installed)
-    monkeypatch.setattr(page_compiler, "COMPILED", installed / "interface" / "compiled" / "interface.js")
+    monkeypatch.setattr(page_compiler, "COMPILED", installed / "pages" / "compiled")
     assert page_compiler.recompile_js() == str(page_compiler.COMPILED)
-    assert page_compiler.COMPILED.read_bytes() == expected
+    assert {path.name: path.read_bytes() for path in page_compiler.COMPILED.iterdir()} == expected
 
 
 def test_a_script_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -53,7 +58,7 @@ def test_a_script_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyP
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("svelte3.compile_js", refuse)
-    with pytest.raises(OutputError, match=r"interface\.js \(Permission denied\): choose another js_path"):
+    with pytest.raises(OutputError, match=r"agent\.js \(Permission denied\): choose another js_path"):
         page_compiler.recompile_js()
 
 

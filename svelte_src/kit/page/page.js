@@ -24,7 +24,8 @@ const NO_NAMES = { subscribe: readable({ given: {} }).subscribe, add() {} };
  *   below these, of which one is shown at a time, and `aside`, which open over the page
  * @property {object} [labels] of the slots, and `skip`, of the link to `main`
  * @property {Object<string, string>} [aliases] other names of panels in addresses, such as those of earlier versions
- * @property {object[]} [keys] shortcuts; one with `field` turns this field, and makes the change `and`
+ * @property {object[]} [keys] shortcuts; one with `field` turns this field, and makes the change `and`; one with
+ *   `panel` is there where the page has that panel
  * @property {[panel: string, title: string, text: string][]} [tour]
  * @property {{title: string, text: string}[]} [explanations] paragraphs of the help
  * @property {(manifest: object) => string[]} [facts] below the title
@@ -67,6 +68,7 @@ export function definePage(definition) {
     keepSettings(page);
     if (time) useClock(page, clockOver(page, time, steps, { checkpoint: kind.checkpoint?.(manifest) }));
     extend?.(page);
+    page.keys = keys.filter(({ panel }) => !panel || page.hasPanel(panel));
     page.actions = { ...turningActions(page), ...page.actions };
     return page;
   }

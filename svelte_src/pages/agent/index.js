@@ -14,6 +14,7 @@ import { chooseChannels, toggleChannel, toggleSolo } from "./channels.js";
 import { FIELDS, notes } from "./fields.js";
 import { overlayOf, requestImage } from "./image.js";
 import { createMatches } from "./matches.js";
+import * as panels from "./panels.js";
 import { firstTarget, rowTarget } from "./rows.js";
 import { filesOf } from "./export.js";
 
@@ -31,6 +32,7 @@ const EXPLANATIONS = [
 export const AGENT = {
   fields: FIELDS,
   notes,
+  panels,
   time: { episode: "trajectory", frame: "frame", window: "visible" },
   steps: ({ trajectories }, _, episode) => trajectories[episode]?.steps,
   checkpoint: ({ agent }) => agent.id,
@@ -45,16 +47,26 @@ export const AGENT = {
   aliases: { thoughts: "outputs" },
   keys: [
     { keys: ["[", "]"], field: "trajectory", and: { frame: 0 }, text: "previous or next trajectory" },
-    { keys: [",", "."], field: "layer", text: "previous or next layer" },
-    { keys: [..."123456789"], show: "1 \u2013 9", action: "channel", text: "show or hide a feature" },
-    { keys: ["0"], action: "channels", text: "show all features" },
-    { keys: ["s"], action: "solo", text: "show the feature under the pointer or the focus alone, or all again" },
-    { keys: ["g", "G"], action: "match", text: "next or (Shift) previous frame that was found" },
-    { keys: ["l"], action: "features", text: "table of all features of the layer" },
-    { keys: ["r"], field: "residual", text: "show or hide the rest" },
-    { keys: ["m"], field: "mixed", text: "hues of all features mixed, or of the strongest alone" },
-    { keys: ["b"], field: "combined", text: "positive and negative attribution in one image" },
-    { keys: ["o"], field: "overlay", text: "attribution over the observation, or alone" },
+    { keys: [",", "."], field: "layer", panel: "legend", text: "previous or next layer" },
+    { keys: [..."123456789"], show: "1 \u2013 9", action: "channel", panel: "legend", text: "show or hide a feature" },
+    { keys: ["0"], action: "channels", panel: "legend", text: "show all features" },
+    {
+      keys: ["s"],
+      action: "solo",
+      panel: "legend",
+      text: "show the feature under the pointer or the focus alone, or all again",
+    },
+    { keys: ["g", "G"], action: "match", panel: "find", text: "next or (Shift) previous frame that was found" },
+    { keys: ["l"], action: "features", panel: "features", text: "table of all features of the layer" },
+    { keys: ["r"], field: "residual", panel: "attribution", text: "show or hide the rest" },
+    {
+      keys: ["m"],
+      field: "mixed",
+      panel: "attribution",
+      text: "hues of all features mixed, or of the strongest alone",
+    },
+    { keys: ["b"], field: "combined", panel: "attribution", text: "positive and negative attribution in one image" },
+    { keys: ["o"], field: "overlay", panel: "attribution", text: "attribution over the observation, or alone" },
   ],
   tour: [
     [

@@ -4,30 +4,13 @@ import { createFrames } from "../../data/frames.js";
 import { actionColors } from "../../kit/image/colors.js";
 import { definePage } from "../../kit/page/page.js";
 import { showTab } from "../../kit/shell/Tabs.svelte";
-import * as behaviours from "./Behaviours.svelte";
-import * as chooser from "./Chooser.svelte";
-import * as causes from "./Causes.svelte";
-import * as components from "./Components.svelte";
-import * as interventions from "./Interventions.svelte";
-import * as map from "./Map.svelte";
-import * as now from "./Now.svelte";
-import * as play from "./Play.svelte";
-import * as player from "./Player.svelte";
-import * as remembering from "./Remembering.svelte";
-import * as simulator from "./Simulator.svelte";
 import { arraysOf, directionNaming, following, namedDirections } from "./data.js";
 import { choose } from "./directions.js";
 import { FIELDS, notes, TABS } from "./fields.js";
+import * as panels from "./panels.js";
 import { readMemory } from "./sections.js";
 import { explanation, listed, pathsOf, showStretch } from "./stretches.js";
-import * as through_time from "./ThroughTime.svelte";
-import * as trust from "./Trust.svelte";
 import { filesOf } from "./export.js";
-
-const panels = {
-  ...{ chooser, play, player, through_time, map, now, trust },
-  ...{ components, behaviours, causes, remembering, interventions, simulator },
-};
 
 const EXPLANATIONS = [
   {

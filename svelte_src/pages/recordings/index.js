@@ -8,13 +8,11 @@ import { alignedClock, clockOf, heldFrames } from "../../kit/time/clock.js";
 import { goTo, longestOf } from "./chosen.js";
 import { combine, FIELDS, notes } from "./fields.js";
 import { asMatches } from "./find.js";
-import * as find from "./Find.svelte";
 import { followSource } from "./live.js";
 import { createBrush, createFound } from "./marks.js";
+import * as panels from "./panels.js";
 import { createEntries, createPlays } from "./plays.js";
-import * as play from "./Play.svelte";
 import { episodeName, knownSteps, newest, readTable, rowOf } from "./runs.js";
-import * as trust from "./Trust.svelte";
 import { filesOf } from "./export.js";
 
 const EXPLANATIONS = [
@@ -30,7 +28,7 @@ export const recordings = definePage({
   notes,
   /** The table is always the same object, so that components may keep it; `revision` tells that it has changed. */
   read: (manifest) => ({ table: readTable(manifest) }),
-  panels: { find, play, trust },
+  panels,
   sections: ["episodes", "trajectories", "saliency", "state_map"],
   layout: {
     navigation: ["episodes"],

@@ -20,7 +20,7 @@ import {
 import { createPlays, createShown } from "./data.js";
 import { FIELDS, notes } from "./fields.js";
 import { sharesOf } from "./maps.js";
-import * as trust from "./Trust.svelte";
+import * as panels from "./panels.js";
 import { filesOf } from "./export.js";
 
 const EXPLANATIONS = [
@@ -54,7 +54,7 @@ export const training = definePage({
   time: { episode: "episode", frame: "step", window: "visible" },
   steps: ({ lengths }, _, episode) => lengths[episode],
   read,
-  panels: { trust },
+  panels,
   sections: ["trajectories", "saliency", "training", "checks"],
   layout: {
     navigation: ["checkpoints"],

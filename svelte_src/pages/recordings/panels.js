@@ -1,0 +1,7 @@
+// The panels of the page of recordings, one line each.
+export * as episodes from "./Episodes.svelte";
+export * as find from "./Find.svelte";
+export * as play from "./Play.svelte";
+export * as player from "./Player.svelte";
+export * as states from "./States.svelte";
+export * as trust from "./Trust.svelte";

@@ -1,0 +1,76 @@
+"""Kinds of pages that describe themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from rl_clarity.errors import OptionError
+from rl_clarity.pages.kinds import PAGE_KINDS, RESERVED, PageField, PageKind
+from rl_clarity.resources import svelte_source_directory
+
+
+def test_built_in_kinds_are_drawn_by_the_script() -> None:
+    assert all(PAGE_KINDS.get(name).page() is None for name in PAGE_KINDS)
+
+
+def test_a_kind_describes_itself_as_json() -> None:
+    fields = (
+        PageField("method", "choice", "Method", options=("a", "b")),
+        PageField("sure", "number", default=0.5, most=1),
+    )
+    kind = PageKind(
+        ("trajectories",),
+        slots={"main": ("timeline",)},
+        fields=fields,
+        keys={"x": "method"},
+        tour=[("timeline", "T", "t")],
+    )
+    assert json.loads(json.dumps(kind.page())) == {
+        "slots": {"main": ["timeline"]},
+        "labels": {},
+        "fields": [
+            {"name": "method", "type": "choice", "label": "Method", "options": ["a", "b"]},
+            {"name": "sure", "type": "number", "default": 0.5, "most": 1},
+        ],
+        "keys": [{"keys": ["x"], "field": "method", "text": "Method"}],
+        "tour": [["timeline", "T", "t"]],
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("frame", "flag"), "name='frame'.*pages do not use yet"),
+        (("a b", "flag"), "name='a b'"),
+        (("x", "date"), "type='date'.*choice, flag"),
+        (("x", "choice"), "'x' needs options"),
+        (("x", "choice", "", "c", ("a",)), "default='c'"),
+        (("x", "number"), "needs a default"),
+        (("x", "index"), "needs count"),
+    ],
+)
+def test_a_field_that_cannot_be_drawn_is_refused(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        PageField(*arguments)
+
+
+def test_unknown_slots_and_keys_are_refused() -> None:
+    slots: Any = {"middle": ()}
+    with pytest.raises(OptionError, match=r"slots has 'middle'.*main"):
+        PageKind((), slots=slots)
+    with pytest.raises(OptionError, match=r"keys\['x'\] is 'size'.*none of the fields: method"):
+        PageKind((), slots={}, fields=(PageField("method", "flag"),), keys={"x": "size"})
+
+
+def test_the_names_of_fields_that_all_pages_have_are_reserved() -> None:
+    sources = svelte_source_directory()
+    text = (sources / "pages" / "agent" / "fields.js").read_text() + (
+        sources / "kit" / "page" / "fields.js"
+    ).read_text()
+    names = set(re.findall(r'\b(?:name|key): "(\w+)"', text))
+    assert names > {"layer", "palette", "name"}
+    assert names <= set(RESERVED)
