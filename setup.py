@@ -1,7 +1,7 @@
 """Packages of the distribution; everything else is in pyproject.toml.
 
-The folders `models` and `svelte_src` are installed inside the package, where `rl_clarity.resources` finds them, which
-pyproject.toml cannot express together with the discovery of packages.
+The folders `models` and `svelte_src` are installed inside the package, where `rl_clarity.base.resources` finds them,
+which pyproject.toml cannot express together with the discovery of packages.
 """
 
 from setuptools import find_packages, setup

@@ -16,8 +16,8 @@ from rl_clarity import formats
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.environments import make, spec_from_metadata
-from rl_clarity.models import path_of
-from rl_clarity.options import InterfaceOptions, ObservationsOptions
+from rl_clarity.formats.included import path_of
+from rl_clarity.pages.options import InterfaceOptions, ObservationsOptions
 from rl_clarity.recordings.rollouts import collect_observations
 from rl_clarity.recordings.samples import Observations
 from rl_clarity.reduction import ChannelReduction

@@ -15,8 +15,8 @@ import gymnasium
 import numpy as np
 
 from rl_clarity.environments import make
-from rl_clarity.training.options import TrainOptions
-from rl_clarity.training.trainer import Trainer
+from rl_clarity.ppo.options import TrainOptions
+from rl_clarity.ppo.trainer import Trainer
 
 ROWS, COLUMNS = 10, 5
 RANDOM_RETURN = 2 / COLUMNS - 1

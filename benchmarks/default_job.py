@@ -67,7 +67,7 @@ def _operations(fraction: int) -> tuple[float, float]:
     import rl_clarity
     from benchmarks.pipeline import OPTIONS, operations_after
     from rl_clarity.analyses.attribution import choose_layers
-    from rl_clarity.options import ObservationsOptions, TrajectoriesOptions
+    from rl_clarity.pages.options import ObservationsOptions, TrajectoriesOptions
 
     agent: Any = rl_clarity.load_agent("models:coinrun")
     costs = multiply_adds(agent.network.model)
@@ -105,14 +105,14 @@ def _run(options: dict[str, Any], fraction: int) -> dict[str, float]:
 
 def _main() -> None:
     options, fraction = json.loads(sys.argv[1])
-    from rl_clarity.quiet import import_keras
+    from rl_clarity.base.quiet import import_keras
 
     start = time.perf_counter()
     import_keras()
     imports = {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time()}
 
     import rl_clarity
-    from rl_clarity.options import InterfaceOptions, ObservationsOptions, TrajectoriesOptions
+    from rl_clarity.pages.options import InterfaceOptions, ObservationsOptions, TrajectoriesOptions
 
     rl_clarity.run(
         "models:coinrun",

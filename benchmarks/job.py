@@ -85,7 +85,7 @@ def explain(sizes: Sizes, folder: Path) -> dict[str, Any]:
 def make_agent(logits: int, model: str = "coinrun") -> Any:
     """An included agent, with only the first `logits` of its actions; 0 for all."""
     from rl_clarity import formats
-    from rl_clarity.models import path_of
+    from rl_clarity.formats.included import path_of
 
     checkpoint = formats.read(path_of(model))
     if logits:
@@ -98,8 +98,8 @@ def make_agent(logits: int, model: str = "coinrun") -> Any:
 
 def make_samples(sizes: Sizes, num_actions: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Trajectories and observations that ship with the agent, resized."""
-    from rl_clarity.demo import SAMPLES
-    from rl_clarity.resources import models_directory
+    from rl_clarity.base.resources import models_directory
+    from rl_clarity.commands.demo import SAMPLES
 
     with np.load(models_directory() / SAMPLES) as samples:
         played = {
@@ -111,7 +111,7 @@ def make_samples(sizes: Sizes, num_actions: int) -> tuple[dict[str, np.ndarray],
 
 
 if __name__ == "__main__":
-    from rl_clarity.quiet import import_keras
+    from rl_clarity.base.quiet import import_keras
 
     import_keras()
     options = json.loads(sys.argv[1])

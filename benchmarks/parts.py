@@ -40,7 +40,7 @@ class SkippedError(Exception):
 
 def measure_all(names: Sequence[str]) -> dict[str, Any]:
     """Measure and print parts; return results, seconds, and the machine's speed of convolutions."""
-    from rl_clarity.quiet import import_keras
+    from rl_clarity.base.quiet import import_keras
 
     import_keras()
     from benchmarks.machine import convolution_peak

@@ -20,12 +20,12 @@ from rl_clarity.agents.network import full_name
 from rl_clarity.analyses.attribution import attribute, choose_layers
 from rl_clarity.analyses.attribution.files import attribution_chunk
 from rl_clarity.analyses.trajectories import write_frames
-from rl_clarity.demo import MODEL, SAMPLES
+from rl_clarity.base.resources import models_directory
+from rl_clarity.commands.demo import MODEL, SAMPLES
 from rl_clarity.jobs.directory import open_directory
-from rl_clarity.options import InterfaceOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.pages.files import PageFiles
+from rl_clarity.pages.options import InterfaceOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.reduction import ChannelReduction
-from rl_clarity.resources import models_directory
 from rl_clarity.visualization.dataset_examples import dataset_grids
 
 FRAMES = 128

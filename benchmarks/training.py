@@ -17,9 +17,9 @@ import tyro
 
 from benchmarks.machine import convolution_peak, peak_memory_mb, reset_peak_memory
 from rl_clarity.environments import make
-from rl_clarity.training.options import TrainOptions
-from rl_clarity.training.session import compute_precision
-from rl_clarity.training.trainer import TIMERS, Trainer
+from rl_clarity.ppo.options import TrainOptions
+from rl_clarity.ppo.session import compute_precision
+from rl_clarity.ppo.trainer import TIMERS, Trainer
 
 
 @dataclass(frozen=True)

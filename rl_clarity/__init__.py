@@ -6,14 +6,14 @@ The names below are the public ones; each is imported when it is first used, so 
 from __future__ import annotations
 
 import importlib
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from rl_clarity import models as models
-    from rl_clarity.ablation import ablate as ablate
+    import rl_clarity.formats.included as models  # noqa: F401
     from rl_clarity.agents.edited_agent import edit as edit
     from rl_clarity.agents.editing import Ablate as Ablate
     from rl_clarity.agents.editing import Steer as Steer
@@ -33,25 +33,28 @@ if TYPE_CHECKING:
     from rl_clarity.analyses.attribution import smooth_gradients as smooth_gradients
     from rl_clarity.analyses.sanity import hint_share as hint_share
     from rl_clarity.analyses.sanity import sanity_checks as sanity_checks
-    from rl_clarity.checking import check as check
-    from rl_clarity.comparison import compare as compare
+    from rl_clarity.base import errors as errors
+    from rl_clarity.base.errors import ClarityError as ClarityError
+    from rl_clarity.commands.ablate import ablate as ablate
+    from rl_clarity.commands.check import check as check
+    from rl_clarity.commands.compare import compare as compare
+    from rl_clarity.commands.evaluate import evaluate as evaluate
+    from rl_clarity.commands.memory import explain_memory as explain_memory
+    from rl_clarity.commands.record import record as record
+    from rl_clarity.commands.run import generate as generate
+    from rl_clarity.commands.run import run as run
     from rl_clarity.environments.hints import ActionHints as ActionHints
-    from rl_clarity.errors import ClarityError as ClarityError
-    from rl_clarity.evaluation import evaluate as evaluate
     from rl_clarity.explaining import explain_recording as explain_recording
     from rl_clarity.explaining import read_explanations as read_explanations
+    from rl_clarity.formats.included import convert as convert
+    from rl_clarity.formats.included import load_agent as load_agent
     from rl_clarity.integrations.gymnasium_ import RecordEpisodes as RecordEpisodes
-    from rl_clarity.memory.page import explain_memory as explain_memory
-    from rl_clarity.models import convert as convert
-    from rl_clarity.models import load_agent as load_agent
-    from rl_clarity.options import ORIGINAL as ORIGINAL
     from rl_clarity.pages.document import recompile_js as recompile_js
     from rl_clarity.pages.export import export as export
     from rl_clarity.pages.gallery import gallery as gallery
+    from rl_clarity.pages.options import ORIGINAL as ORIGINAL
     from rl_clarity.pages.results import open_results as open_results
-    from rl_clarity.pipeline import generate as generate
-    from rl_clarity.pipeline import run as run
-    from rl_clarity.playing import record as record
+    from rl_clarity.ppo import train as train
     from rl_clarity.recordings.advantages import generalized_advantage_estimation as generalized_advantage_estimation
     from rl_clarity.recordings.collection import collect as collect
     from rl_clarity.recordings.episode import Episode as Episode
@@ -71,7 +74,6 @@ if TYPE_CHECKING:
     from rl_clarity.states.correlation import lagged_correlation as lagged_correlation
     from rl_clarity.states.influence import influence as influence
     from rl_clarity.states.intervention import intervene as intervene
-    from rl_clarity.training import train as train
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
     from rl_clarity.world_models.deletion import deletion_test as deletion_test
     from rl_clarity.world_models.files import load_simulator as load_simulator
@@ -90,12 +92,12 @@ _PUBLIC = {
     "ActionHints": "rl_clarity.environments.hints",
     "Agent": "rl_clarity.agents.protocol",
     "ChannelReduction": "rl_clarity.reduction",
-    "ClarityError": "rl_clarity.errors",
+    "ClarityError": "rl_clarity.base.errors",
     "Directions": "rl_clarity.reduction.directions",
     "Episode": "rl_clarity.recordings.episode",
     "JaxAgent": "rl_clarity.agents.jax_agent",
     "KerasAgent": "rl_clarity.agents.keras_agent",
-    "ORIGINAL": "rl_clarity.options",
+    "ORIGINAL": "rl_clarity.pages.options",
     "Outputs": "rl_clarity.agents.protocol",
     "RecordEpisodes": "rl_clarity.integrations.gymnasium_",
     "Recorder": "rl_clarity.recordings.recorder",
@@ -104,23 +106,23 @@ _PUBLIC = {
     "Steer": "rl_clarity.agents.editing",
     "SwapDirections": "rl_clarity.reduction.swapping",
     "TorchAgent": "rl_clarity.agents.torch_agent",
-    "ablate": "rl_clarity.ablation",
+    "ablate": "rl_clarity.commands.ablate",
     "analyse_states": "rl_clarity.states.analysis",
-    "check": "rl_clarity.checking",
+    "check": "rl_clarity.commands.check",
     "collect": "rl_clarity.recordings.collection",
-    "compare": "rl_clarity.comparison",
+    "compare": "rl_clarity.commands.compare",
     "consistency": "rl_clarity.states.correlation",
-    "convert": "rl_clarity.models",
+    "convert": "rl_clarity.formats.included",
     "edit": "rl_clarity.agents.edited_agent",
     "embed": "rl_clarity.reduction.embedding",
-    "evaluate": "rl_clarity.evaluation",
-    "explain_memory": "rl_clarity.memory.page",
+    "evaluate": "rl_clarity.commands.evaluate",
+    "explain_memory": "rl_clarity.commands.memory",
     "explain_recording": "rl_clarity.explaining",
     "export": "rl_clarity.pages.export",
     "fit_directions": "rl_clarity.reduction.directions",
     "gallery": "rl_clarity.pages.gallery",
     "generalized_advantage_estimation": "rl_clarity.recordings.advantages",
-    "generate": "rl_clarity.pipeline",
+    "generate": "rl_clarity.commands.run",
     "hint_share": "rl_clarity.analyses.sanity",
     "influence": "rl_clarity.states.influence",
     "input_gradients": "rl_clarity.analyses.attribution",
@@ -129,7 +131,7 @@ _PUBLIC = {
     "intervene": "rl_clarity.states.intervention",
     "jacobian_saliency": "rl_clarity.analyses.attribution",
     "lagged_correlation": "rl_clarity.states.correlation",
-    "load_agent": "rl_clarity.models",
+    "load_agent": "rl_clarity.formats.included",
     "load_states": "rl_clarity.states.analysis",
     "memory_saliency": "rl_clarity.analyses.attribution",
     "multi_path_attribution": "rl_clarity.analyses.attribution",
@@ -137,14 +139,14 @@ _PUBLIC = {
     "open_results": "rl_clarity.pages.results",
     "perturbation_saliency": "rl_clarity.analyses.attribution",
     "read_explanations": "rl_clarity.explaining",
-    "record": "rl_clarity.playing",
+    "record": "rl_clarity.commands.record",
     "recompile_js": "rl_clarity.pages.document",
     "render_attribution": "rl_clarity.visualization.rendering",
-    "run": "rl_clarity.pipeline",
+    "run": "rl_clarity.commands.run",
     "sanity_checks": "rl_clarity.analyses.sanity",
     "select_layers": "rl_clarity.analyses.attribution",
     "smooth_gradients": "rl_clarity.analyses.attribution",
-    "train": "rl_clarity.training",
+    "train": "rl_clarity.ppo",
     "write_minari": "rl_clarity.recordings.minari_",
     "action_compass": "rl_clarity.world_models.quality",
     "fit_simulator": "rl_clarity.world_models.fitting",
@@ -159,9 +161,13 @@ _PUBLIC = {
     "simulated_influence": "rl_clarity.world_models.gradients",
 }
 
-_MODULES = {"models": "rl_clarity.models"}
+_MODULES = {"errors": "rl_clarity.base.errors", "models": "rl_clarity.formats.included"}
 
 __all__ = sorted([*_PUBLIC, *_MODULES, "__version__"])
+
+
+# Programs may also write `from rl_clarity.errors import ClarityError`.
+sys.modules[f"{__name__}.errors"] = importlib.import_module(_MODULES["errors"])
 
 
 def __getattr__(name: str) -> Any:
@@ -171,7 +177,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_PUBLIC[name]), name)
     if isinstance(value, types.FunctionType):
-        from rl_clarity.parsing import check_arguments
+        from rl_clarity.base.parsing import check_arguments
 
         value = check_arguments(value)
     globals()[name] = value

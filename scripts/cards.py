@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.analyses.sanity import COMPLETE, MethodReport, SanityReport
-from rl_clarity.training.options import TrainOptions
+from rl_clarity.ppo.options import TrainOptions
 
 LICENSE = "License: MIT, like the project."
 PREDICTIONS = {

@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.ablation import AblationReport, ablate
-from rl_clarity.checking import check
-from rl_clarity.evaluation import AGENT, evaluate, summary
-from rl_clarity.evaluation import RANDOM as RANDOM_POLICY
-from rl_clarity.evaluation import UNSEEN as UNSEEN_LEVELS
+from rl_clarity.commands.ablate import AblationReport, ablate
+from rl_clarity.commands.check import check
+from rl_clarity.commands.evaluate import AGENT, evaluate, summary
+from rl_clarity.commands.evaluate import RANDOM as RANDOM_POLICY
+from rl_clarity.commands.evaluate import UNSEEN as UNSEEN_LEVELS
 from rl_clarity.formats import baselines, read, safe_joblib
 from rl_clarity.formats.safe_files import Budget
-from rl_clarity.training.logs import read_csv
+from rl_clarity.ppo.logs import read_csv
 from scripts.cards import (
     LICENSE,
     check_facts,

@@ -9,20 +9,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rl_clarity.analyses.checkpoints import ReferenceOptions
 from rl_clarity.analyses.layers import AttributionFitOptions, LayerOptions
-from rl_clarity.analyses.training import ReferenceOptions
 from rl_clarity.explaining import ExplainOptions
-from rl_clarity.memory.options import OWN_PARTS
-from rl_clarity.options import ORIGINAL, PARTS, LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.pages.memory_options import OWN_PARTS
+from rl_clarity.pages.options import ORIGINAL, PARTS, LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.ppo.options import TrainOptions
 from rl_clarity.recordings.options import EvaluationOptions, GamesOptions, RecordOptions
-from rl_clarity.training.options import TrainOptions
 from rl_clarity.world_models.options import FitOptions
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "options.md"
 
 HEAD = """# Options
 
-<!-- written by scripts/make_options.py from rl_clarity/options.py and rl_clarity/training/options.py -->
+<!-- written by scripts/make_options.py from rl_clarity/pages/options.py and rl_clarity/ppo/options.py -->
 
 In Python, options are keyword arguments; a group is a dict: `run(checkpoint, output_dir, attr_policy=True,
 layer_kwargs={"name_contains_one_of": ["2b"]})`. On the command line `_` is written `-` and a group comes first:

@@ -10,12 +10,12 @@ import sys
 import numpy as np
 
 from rl_clarity import formats
-from rl_clarity.demo import OBSERVATIONS, TRAJECTORIES
+from rl_clarity.base.quiet import import_keras
+from rl_clarity.base.resources import models_directory
+from rl_clarity.commands.demo import OBSERVATIONS, TRAJECTORIES
 from rl_clarity.environments import make, spec_from_metadata
-from rl_clarity.models import path_of
-from rl_clarity.quiet import import_keras
+from rl_clarity.formats.included import path_of
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
-from rl_clarity.resources import models_directory
 
 VARIED = 256
 

@@ -100,14 +100,14 @@ def make_agent(directory: Path) -> Path:
 
 
 def make_training(directory: Path) -> Path:
-    from rl_clarity.demo import demo
+    from rl_clarity.commands.demo import demo
 
     demo(directory, page="training")
     return directory
 
 
 def make_memory(directory: Path) -> Path:
-    from rl_clarity.demo import demo
+    from rl_clarity.commands.demo import demo
 
     demo(directory, page="memory")
     return directory

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import rl_clarity
-from rl_clarity.evaluation import AGENT, RANDOM, evaluate, summary
+from rl_clarity.commands.evaluate import AGENT, RANDOM, evaluate, summary
 from rl_clarity.formats import read
-from rl_clarity.training.logs import read_csv
+from rl_clarity.ppo.logs import read_csv
 from scripts.cards import (
     LICENSE,
     check_facts,

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 import rl_clarity
-from rl_clarity.errors import OutputError
-from rl_clarity.files import UNFINISHED
+from rl_clarity.base.errors import OutputError
+from rl_clarity.base.files import UNFINISHED
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.world_models.files import load_simulator, save_simulator
 from rl_clarity.world_models.fitting import SIMULATOR

@@ -11,7 +11,7 @@ from typing import Any
 
 import rl_clarity
 from rl_clarity.explaining.files import EXPLAINED
-from rl_clarity.page_builder import RECORDINGS
+from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.viewer.publishing import publish
 from tests.explaining.recordings import explain, record
 from tests.pipeline.small import read_files

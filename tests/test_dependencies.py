@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity import quiet
-from rl_clarity.errors import DependencyError
+from rl_clarity.base import quiet
+from rl_clarity.base.errors import DependencyError
 from rl_clarity.jobs.directory import open_directory
 from tests.pages.pages import write_small_page
 
@@ -194,7 +194,7 @@ def test_importing_keras_does_not_change_environment_variables_or_delay_the_exit
 import atexit, gc, os, sys
 atexit.register(lambda: gc.get_freeze_count() > 100_000 or print("garbage is collected at exit", file=sys.stderr))
 before = dict(os.environ)
-from rl_clarity.quiet import import_keras
+from rl_clarity.base.quiet import import_keras
 import_keras()
 print({name for name in before.keys() | os.environ.keys() if before.get(name) != os.environ.get(name)})
 """

@@ -137,7 +137,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     models.mkdir()
     for path in (REPOSITORY / "models").glob("*.jd"):
         shutil.copy(path, models)
-    monkeypatch.setattr("rl_clarity.models.models_directory", lambda: models)
+    monkeypatch.setattr("rl_clarity.formats.included.models_directory", lambda: models)
     for name in ("agent.zip", "ppo-breakout.zip"):
         (tmp_path / name).write_bytes(sb3_zip(state_dicts.sb3()))
     (tmp_path / "ppo_atari.cleanrl_model").write_bytes(torch_writer.save(state_dicts.ppo_atari()))

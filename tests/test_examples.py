@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.models import load_agent
+from rl_clarity.formats.included import load_agent
 from rl_clarity.pages.results import open_results
 from rl_clarity.recordings.recording import open_recording
 

@@ -11,9 +11,9 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses import ANALYSES
+from rl_clarity.base.errors import OptionError
 from rl_clarity.cli.arguments import parse_arguments
 from rl_clarity.cli.pages import Run
-from rl_clarity.errors import OptionError
 from tests.fakes import TinyAgent
 from tests.pipeline.small import record_tasks
 from tests.plugins import install

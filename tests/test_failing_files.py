@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity.files import write_atomically
+from rl_clarity.base.files import write_atomically
 from tests.failing_files import failing_files
 
 

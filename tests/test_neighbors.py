@@ -12,8 +12,8 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 import rl_clarity
+from rl_clarity.base.errors import SamplesError
 from rl_clarity.cli import main
-from rl_clarity.errors import SamplesError
 from rl_clarity.explaining import recordings
 from rl_clarity.explaining.recordings import ExplainedRecording
 from rl_clarity.jobs.directory import LocalDirectory

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 from tests.fakes import TinyAgent
 
 VALUES = {"None": None, "an integer": 3, "an object": object(), "a list": [1], "text": "x\0", "NaN": float("nan")}

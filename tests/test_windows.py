@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rl_clarity.errors import OutputError
-from rl_clarity.files import WINDOWS_LOCK_OFFSET
+from rl_clarity.base.errors import OutputError
+from rl_clarity.base.files import WINDOWS_LOCK_OFFSET
 from rl_clarity.jobs import locked
 from rl_clarity.jobs.machine import UNKNOWN_MEMORY, available_memory, peak_memory
 from tests.pipeline.small import REPOSITORY

@@ -11,7 +11,7 @@ from rl_clarity.agents.editing import Edit, StateEdit
 from rl_clarity.agents.operations import NUMPY, Operations
 from rl_clarity.agents.protocol import Site, Tensor
 from rl_clarity.agents.sites import find_site
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 STATE, STATE_AFTER = "state", "after"
 BEFORE, AFTER = f"{STATE}/", f"{STATE_AFTER}/"

@@ -33,8 +33,8 @@ from rl_clarity.agents.scores import (
 )
 from rl_clarity.agents.sites import INPUT, find_site, layer_shapes
 from rl_clarity.agents.value_range import InputScale
-from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.threads import thread_count
+from rl_clarity.base.errors import OptionError, SamplesError
+from rl_clarity.base.threads import thread_count
 
 
 class BatchedAgent(ABC):

@@ -10,7 +10,7 @@ from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.linear_prefix import LinearPrefix
 from rl_clarity.agents.protocol import Score, Tensor
 from rl_clarity.agents.scores import SMALLEST_BATCH, pad, rows_of_score, select_scores
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
 
 
 class BatchedTail:

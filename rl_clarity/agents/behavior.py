@@ -13,7 +13,7 @@ import numpy as np
 
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.protocol import Score
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 FRAMES = 4
 PATHS, POINTS = 2, 8

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, FrameRegion, State
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
 
 PLAYING = ("num_actions", "step")
 EXPLAINING = ("metadata", "observation_shape", "sites", "forward", "activations", "tails", "gradients")

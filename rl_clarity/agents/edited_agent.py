@@ -13,7 +13,7 @@ from rl_clarity.agents.capabilities import before_step, has, parameters, require
 from rl_clarity.agents.editing import Edit, StateEdit
 from rl_clarity.agents.protocol import Agent, Outputs, State, Written
 from rl_clarity.agents.sites import find_site
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 AgentT = TypeVar("AgentT", bound=Agent)
 NEEDS_GRADIENTS = ("tails", "gradients", "gradient_of_direction")

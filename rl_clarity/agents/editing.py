@@ -24,7 +24,7 @@ import numpy as np
 
 from rl_clarity.agents.operations import NUMPY, Operations
 from rl_clarity.agents.protocol import Site, Tensor
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 Positions = np.ndarray | Sequence[tuple[int, int]]
 SWEEPS = 60

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rl_clarity.agents.network import full_name, snake_case
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 KINDS = {
     "conv2d": "conv2d",

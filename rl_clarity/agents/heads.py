@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rl_clarity.agents.graph import value_operation
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 HEADS = ("policy_logits", "values", "q_values")
 PATTERNS = (

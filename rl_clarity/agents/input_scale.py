@@ -11,7 +11,7 @@ import numpy as np
 
 from rl_clarity.agents.graph import Node, constant_arguments, model_graph, tensor_operation
 from rl_clarity.agents.network import Network
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 MAX_FACTOR = 0.1
 """Factors below it scale 0..255 to about 1; larger ones do not."""

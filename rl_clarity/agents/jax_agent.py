@@ -18,7 +18,7 @@ from rl_clarity.agents.output_check import Check, check_outputs
 from rl_clarity.agents.protocol import Site
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.agents.value_range import input_scale
-from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.base.errors import ClarityError, OptionError
 
 Apply = Callable[..., Any]
 TRIAL_BATCH = 2

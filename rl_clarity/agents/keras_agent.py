@@ -18,7 +18,7 @@ from rl_clarity.agents.protocol import Site, State
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.agents.value_range import input_scale
 from rl_clarity.agents.weight_edits import edited_parameters
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 if TYPE_CHECKING:
     import keras

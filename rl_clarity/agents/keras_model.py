@@ -11,7 +11,7 @@ import numpy as np
 from rl_clarity.agents.graph import flatten, tensor_operation
 from rl_clarity.agents.heads import check_heads, find_heads, head_output, head_width
 from rl_clarity.agents.network import Layout, Network, Tensor
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 IMAGE_NAMES = r"obs.*|.*(image|frame|pixel|screen|picture).*"
 MIN_SIDE = 8

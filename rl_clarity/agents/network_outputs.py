@@ -9,7 +9,7 @@ import numpy as np
 
 from rl_clarity.agents.heads import check_heads, check_width, find_heads, probabilities_error
 from rl_clarity.agents.input_scale import MAX_FACTOR
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 STATE_KEYS = ("state", "hidden", "hidden_state", "hx")
 ROUNDING = 5e-3

@@ -11,7 +11,7 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.value_range import InputScale
-from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.base.errors import ClarityError, OptionError
 
 Check = Mapping[str, Any] | str | os.PathLike[str]
 OUTPUTS = {"logits": "policy_logits", "values": "values", "q_values": "q_values"}

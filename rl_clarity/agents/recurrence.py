@@ -11,7 +11,7 @@ from rl_clarity.agents.differentiation import GradientStep
 from rl_clarity.agents.protocol import State, Tensor
 from rl_clarity.agents.scores import pad
 from rl_clarity.agents.sites import INPUT
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 if TYPE_CHECKING:
     from rl_clarity.agents.batched import BatchedAgent

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Score
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH = 8, 16
 """Smaller batches are padded: their results would differ in the last bits (seen for gradients of 8)."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rl_clarity.agents.protocol import Site
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 INPUT = "input"
 ACTIVATIONS = (

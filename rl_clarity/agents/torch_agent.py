@@ -19,7 +19,7 @@ from rl_clarity.agents.protocol import Site
 from rl_clarity.agents.sites import INPUT, find_site
 from rl_clarity.agents.torch_calls import Call, Trace
 from rl_clarity.agents.value_range import input_scale
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 Forward = Callable[[Any, Any, Any], Any]
 TRIAL = 4

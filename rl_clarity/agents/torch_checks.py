@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rl_clarity.agents.network_outputs import check_scale
-from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.base.errors import ClarityError, OptionError
 
 MAX_CHANNELS = 8
 """An axis that is at most as long is taken for channels in hints."""

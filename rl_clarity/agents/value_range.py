@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 
 @dataclass(frozen=True)

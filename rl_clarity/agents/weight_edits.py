@@ -16,7 +16,7 @@ from rl_clarity.agents.applied_edits import AppliedEdits
 from rl_clarity.agents.editing import Ablate, Edit, directions
 from rl_clarity.agents.graph import Graph, tensor_operation
 from rl_clarity.agents.network import Network
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 POOLING = ("maxpool", "avgpool", "globalmaxpooling2d", "globalaveragepooling2d")
 L2_POOLING = ("square", "avgpool", "add", "sqrt")

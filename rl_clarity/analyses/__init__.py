@@ -7,7 +7,7 @@ An analysis subclasses `Analysis`, and is entered in `ANALYSES` below, by an ent
 from typing import Any
 
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.registry import Registry
+from rl_clarity.base.registry import Registry
 
 ANALYSES: Registry[type[Analysis[Any, Any]]] = Registry(
     "rl_clarity.analyses",
@@ -15,18 +15,18 @@ ANALYSES: Registry[type[Analysis[Any, Any]]] = Registry(
         "trajectories": "rl_clarity.analyses.trajectories:TrajectoriesAnalysis",
         "features": "rl_clarity.analyses.features:FeaturesAnalysis",
         "attribution": "rl_clarity.analyses.attribution.analysis:AttributionAnalysis",
-        "ablation": "rl_clarity.analyses.ablation:AblationAnalysis",
+        "ablation": "rl_clarity.analyses.causal:AblationAnalysis",
         "behavior": "rl_clarity.analyses.behavior:BehaviorAnalysis",
         "saliency": "rl_clarity.analyses.saliency:SaliencyAnalysis",
         "state_map": "rl_clarity.analyses.state_map:StateMapAnalysis",
         "examples": "rl_clarity.analyses.examples:ExamplesAnalysis",
-        "training": "rl_clarity.analyses.training:TrainingAnalysis",
+        "training": "rl_clarity.analyses.checkpoints:TrainingAnalysis",
         "checks": "rl_clarity.analyses.checks:ChecksAnalysis",
-        "states": "rl_clarity.memory.states:StatesAnalysis",
-        "stretches": "rl_clarity.memory.stretches:StretchesAnalysis",
-        "interventions": "rl_clarity.memory.interventions:InterventionsAnalysis",
-        "simulator": "rl_clarity.memory.simulator:SimulatorAnalysis",
-        "memory_map": "rl_clarity.memory.maps:MemoryMapAnalysis",
+        "states": "rl_clarity.analyses.memory.states:StatesAnalysis",
+        "stretches": "rl_clarity.analyses.memory.stretches:StretchesAnalysis",
+        "interventions": "rl_clarity.analyses.memory.interventions:InterventionsAnalysis",
+        "simulator": "rl_clarity.analyses.memory.simulator:SimulatorAnalysis",
+        "memory_map": "rl_clarity.analyses.memory.maps:MemoryMapAnalysis",
     },
     noun="analysis",
 )

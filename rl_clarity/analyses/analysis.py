@@ -13,15 +13,15 @@ import PIL.Image
 
 from rl_clarity.agents.capabilities import frame_region, initial_state
 from rl_clarity.agents.protocol import Agent, FrameRegion, State
-from rl_clarity.errors import OptionError, SectionError
+from rl_clarity.base.errors import OptionError, SectionError
+from rl_clarity.base.keys import JsonObject, to_plain
+from rl_clarity.base.parsing import check_minimum, select_options
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
-from rl_clarity.keys import JsonObject, to_plain
 from rl_clarity.pages.files import PageFiles
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.pages.manifest import ActionGroup, ActionInfo, AgentInfo, ObservationInfo
 from rl_clarity.pages.schema import alternatives, read
 from rl_clarity.pages.sections import Note, SectionData, check_section_class
-from rl_clarity.parsing import check_minimum, select_options
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.visualization.colors import action_colors

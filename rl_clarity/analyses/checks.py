@@ -23,15 +23,15 @@ from rl_clarity.analyses.sanity import (
     randomized_layers,
     saliency_methods,
 )
-from rl_clarity.analyses.statistics import Interval
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.keys import JsonObject, as_json, to_plain
+from rl_clarity.base.parsing import check_minimum
+from rl_clarity.base.statistics import Interval
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
-from rl_clarity.keys import JsonObject, as_json, to_plain
 from rl_clarity.pages.files import slugs
 from rl_clarity.pages.images import to_bytes
 from rl_clarity.pages.schema import read
 from rl_clarity.pages.sections import Bar, BarsSection, Column, ImagesSection, PanelImage, TableSection
-from rl_clarity.parsing import check_minimum
 
 REPORT = "checks/report.json"
 STAGES = 4

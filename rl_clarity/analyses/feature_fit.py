@@ -15,12 +15,12 @@ from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.baselines import Baseline
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution
 from rl_clarity.analyses.layers import PageLayer, ReductionOptions
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
+from rl_clarity.base.progress import Report
+from rl_clarity.base.threads import prefetch
 from rl_clarity.jobs.tasks import slices
-from rl_clarity.progress import Report
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.stability import stability
-from rl_clarity.threads import prefetch
 from rl_clarity.visualization.dataset_examples import Examples
 
 ERROR_OBSERVATIONS = 128

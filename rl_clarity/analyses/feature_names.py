@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rl_clarity.analyses.layers import PageLayer
-from rl_clarity.errors import OptionError
-from rl_clarity.parsing import check_option
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import check_option
 
 LONGEST_NAME = 60
 """Characters of a name."""

@@ -49,6 +49,9 @@ from rl_clarity.analyses.layers import (
     sample_frames,
     task_size,
 )
+from rl_clarity.base.parsing import check_minimum, check_option, select_options
+from rl_clarity.base.progress import Report, subrange
+from rl_clarity.base.threads import in_threads, prefetch, thread_count
 from rl_clarity.jobs.spool import HELD_BYTES, Spool
 from rl_clarity.jobs.store import DIRECTORY
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
@@ -63,12 +66,9 @@ from rl_clarity.pages.files import (
 )
 from rl_clarity.pages.images import newest_frames, to_bytes
 from rl_clarity.pages.schema import read
-from rl_clarity.parsing import check_minimum, check_option, select_options
-from rl_clarity.progress import Report, subrange
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.nmf import FIT_ROWS
 from rl_clarity.reduction.stability import FITS, ROWS
-from rl_clarity.threads import in_threads, prefetch, thread_count
 from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, thumbnail
 from rl_clarity.visualization.feature_facts import feature_facts
 from rl_clarity.visualization.optimization import STEPS, optimize_images

@@ -19,11 +19,11 @@ from rl_clarity.analyses.analysis import Subject, SubjectOptions
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.baselines import check_baseline
 from rl_clarity.analyses.attribution.layers import choose_layers
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import check_minimum, check_option, select_options
+from rl_clarity.base.threads import prefetch
 from rl_clarity.jobs.tasks import Piece
 from rl_clarity.pages.files import slugs
-from rl_clarity.parsing import check_minimum, check_option, select_options
-from rl_clarity.threads import prefetch
 from rl_clarity.visualization.colors import channel_hues, input_hues
 
 MOST_FEATURES = 16

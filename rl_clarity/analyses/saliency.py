@@ -17,12 +17,12 @@ from rl_clarity.analyses.attribution.perturbation import BATCH_BYTES, Perturbati
 from rl_clarity.analyses.attribution.saliency import GREEDY, POLICY, SaliencyOutput, is_policy
 from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
 from rl_clarity.analyses.layers import MEMORY_HINT, gradient_bytes, sample_frames
+from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.base.parsing import check_option
 from rl_clarity.environments.atari import area_weights
-from rl_clarity.errors import ClarityError, OptionError
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.files import SEGMENT, ChunkName, check_subdirectories, path_in, segments
 from rl_clarity.pages.sections import Note, SectionData
-from rl_clarity.parsing import check_option
 
 LEVELS = 255
 SIGNED_LEVELS = 127

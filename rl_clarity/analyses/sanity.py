@@ -32,10 +32,10 @@ from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.analyses.attribution.saliency import SaliencyOutput, linear_scores
 from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
 from rl_clarity.analyses.saliency import METHODS
-from rl_clarity.analyses.statistics import Interval
-from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.keys import JsonObject
-from rl_clarity.progress import Report
+from rl_clarity.base.errors import OptionError, SamplesError
+from rl_clarity.base.keys import JsonObject
+from rl_clarity.base.progress import Report
+from rl_clarity.base.statistics import Interval
 from rl_clarity.recordings.arrays import as_trajectories
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Trajectories

@@ -15,12 +15,12 @@ from rl_clarity.agents.sites import feature_maps, find_site
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.layers import sample_frames
 from rl_clarity.analyses.trajectories import compute_advantages
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import check_minimum
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.files import ChunkName, check_subdirectories, path_in
 from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.pages.sections import SectionData
-from rl_clarity.parsing import check_minimum
 from rl_clarity.recordings.samples import Trajectories
 from rl_clarity.reduction.embedding import FITTED_ON, Method, embed, usable_perplexity
 

@@ -11,8 +11,10 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.base.keys import JsonObject
+from rl_clarity.base.parsing import check_minimum, check_option
+from rl_clarity.base.threads import thread_count
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
-from rl_clarity.keys import JsonObject
 from rl_clarity.pages.files import (
     SEGMENT,
     ChunkName,
@@ -25,10 +27,8 @@ from rl_clarity.pages.files import (
 )
 from rl_clarity.pages.images import encode_pngs, film_strips, frames_side_by_side, sheet
 from rl_clarity.pages.sections import SectionData
-from rl_clarity.parsing import check_minimum, check_option
 from rl_clarity.recordings import advantages as estimates
 from rl_clarity.recordings.samples import Trajectories
-from rl_clarity.threads import thread_count
 
 Name = TypeVar("Name", bound=str)
 GAMMA, LAMBDA = 0.999, 0.95

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import rl_clarity
+from rl_clarity.base.errors import FAILED, ClarityError, Terminated, describe_error, exit_code, printable
+from rl_clarity.base.keys import to_plain
 from rl_clarity.cli.arguments import PROGRAM, parse_arguments
-from rl_clarity.errors import FAILED, ClarityError, Terminated, describe_error, exit_code, printable
 from rl_clarity.jobs import communicator
-from rl_clarity.keys import to_plain
 
 USAGE_ERROR = 2
 OUT_OF_MEMORY = (

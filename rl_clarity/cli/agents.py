@@ -10,9 +10,9 @@ import tyro
 import rl_clarity
 from rl_clarity.cli.command import CheckpointCommand, Command, PlayingCommand, Result, field_values
 from rl_clarity.cli.option_types import DirectoryPath, FilePath, Switch
-from rl_clarity.models import fetched
+from rl_clarity.formats.included import fetched
+from rl_clarity.ppo.options import TrainOptions
 from rl_clarity.recordings.options import EvaluationOptions
-from rl_clarity.training.options import TrainOptions
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Evaluate(PlayingCommand):
     options: Annotated[EvaluationOptions, tyro.conf.arg(name="")] = field(default_factory=EvaluationOptions)
 
     def execute(self) -> Result:
-        from rl_clarity.evaluation import summary, text
+        from rl_clarity.commands.evaluate import summary, text
 
         options = asdict(self.options)
         self.check_outputs()

@@ -12,15 +12,15 @@ from typing import Any
 
 import tyro
 
+from rl_clarity.base.errors import ClarityError
+from rl_clarity.base.parsing import parse
 from rl_clarity.cli.agents import Convert, Edit, Evaluate, Inspect, Train
 from rl_clarity.cli.command import Command
 from rl_clarity.cli.option_types import TYPES
 from rl_clarity.cli.pages import Ablate, Check, Compare, Demo, Memory, PageFlags, Run
 from rl_clarity.cli.recordings import Explain, Publish, Record, Serve, Simulate, States
 from rl_clarity.cli.written_pages import Export, Gallery, Verify
-from rl_clarity.errors import ClarityError
-from rl_clarity.options import ORIGINAL, ObservationsOptions
-from rl_clarity.parsing import parse
+from rl_clarity.pages.options import ORIGINAL, ObservationsOptions
 
 PROGRAM = "rl-clarity"
 DESCRIPTION = (

@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import tyro
 
 import rl_clarity
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import typed
 from rl_clarity.cli.option_types import CheckpointPath, Metadata, Switch
 from rl_clarity.environments import override_name
-from rl_clarity.errors import OptionError
-from rl_clarity.parsing import typed
 
 
 class Result(NamedTuple):

@@ -16,10 +16,10 @@ from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import choose_layers
+from rl_clarity.base.errors import DependencyError, EnvironmentSetupError, OptionError, printable
+from rl_clarity.base.files import local_path
 from rl_clarity.cli.command import Result
 from rl_clarity.environments import check_environment
-from rl_clarity.errors import DependencyError, EnvironmentSetupError, OptionError, printable
-from rl_clarity.files import local_path
 from rl_clarity.pages.results import open_results
 from rl_clarity.recordings.layout import DONE, TIME_LIMIT
 from rl_clarity.recordings.recording import Recording

@@ -9,8 +9,8 @@ from typing import Annotated, Any, get_args
 
 import tyro
 
-from rl_clarity.errors import OptionError
-from rl_clarity.parsing import typed
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import typed
 
 CheckpointPath = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CHECKPOINT")]
 DirectoryPath = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIRECTORY")]

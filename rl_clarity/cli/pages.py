@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 import tyro
 
 import rl_clarity
+from rl_clarity.base.parsing import typed
 from rl_clarity.cli.command import CheckpointCommand, Command, PlayingCommand, Result, field_values, page_result
 from rl_clarity.cli.option_types import Analyses, DirectoryPath, FeatureNames, GreedyFlag, Metadata, Switch
-from rl_clarity.memory.options import MemoryOptions
-from rl_clarity.options import (
+from rl_clarity.pages.memory_options import MemoryOptions
+from rl_clarity.pages.options import (
     CHECKED_TRAJECTORIES,
     CompareOptions,
     InterfaceOptions,
@@ -20,7 +21,6 @@ from rl_clarity.options import (
     ObservationsOptions,
     TrajectoriesOptions,
 )
-from rl_clarity.parsing import typed
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class Demo(Command):
     """Kind of the page: of an agent, of the checkpoints of a training, or of a recurrent agent's memory."""
 
     def execute(self) -> Result:
-        from rl_clarity.demo import demo
+        from rl_clarity.commands.demo import demo
 
         return page_result(demo(self.output_dir, page=self.page))
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 import rl_clarity
+from rl_clarity.base.errors import FAILED, OptionError, printable
+from rl_clarity.base.files import local_path
 from rl_clarity.cli.command import Command, Result
 from rl_clarity.cli.option_types import DirectoryPath, FilePath, Switch
-from rl_clarity.errors import FAILED, OptionError, printable
-from rl_clarity.files import local_path
 from rl_clarity.pages.document import PAGE
 from rl_clarity.visualization.rendering import Direction
 

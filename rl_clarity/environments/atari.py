@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.kinds import EnvironmentKind, check_name, missing_package
 from rl_clarity.environments.protocol import Step, combo_from_meaning
 from rl_clarity.environments.wrappers import generator_state, restore_generator
-from rl_clarity.errors import EnvironmentSetupError
 
 _NAME = re.compile(r"(?:ale/)?(?P<game>[a-z0-9_ ]+?)(?:noframeskip|deterministic)?(?:-v(?P<version>\d))?")
 _STICKY_VERSIONS = ("0", "5")

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.kinds import EnvironmentKind
 from rl_clarity.environments.protocol import Combo, Step
-from rl_clarity.errors import EnvironmentSetupError
 
 COMBOS: tuple[Combo, ...] = ((), ("RIGHT",), ("LEFT",), ("UP",), ("RIGHT", "UP"), ("LEFT", "UP"), ("DOWN",))
 

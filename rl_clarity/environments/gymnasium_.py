@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rl_clarity.base.errors import EnvironmentSetupError, SamplesError
 from rl_clarity.environments.images import image_layout
 from rl_clarity.environments.kinds import CALLER_ONLY, CAN_RUN_CODE, EnvironmentKind
 from rl_clarity.environments.protocol import Combo, Step, combo_from_meaning, numbered_combos
-from rl_clarity.errors import EnvironmentSetupError, SamplesError
 
 if TYPE_CHECKING:
     import gymnasium

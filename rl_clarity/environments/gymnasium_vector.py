@@ -12,10 +12,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.gymnasium_ import action_combos, discrete_actions, environment_seeds, to_rewards
 from rl_clarity.environments.images import image_layout
 from rl_clarity.environments.protocol import Step
-from rl_clarity.errors import EnvironmentSetupError
 
 MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.protocol import Step, VectorEnvironment
 from rl_clarity.environments.wrappers import Wrapper, generator_state, restore_generator
-from rl_clarity.errors import EnvironmentSetupError
 
 BRIGHT, DIM = 255, 64
 HEIGHT_SHARE = 1 / 16

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.observed_values import ObservedValues
-from rl_clarity.errors import EnvironmentSetupError
 
 MIN_SIDE = 3
 """Pixels or cells, as in MiniGrid's smallest view; smaller arrays are not images."""

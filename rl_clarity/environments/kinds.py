@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rl_clarity.base.errors import ClarityError, EnvironmentSetupError, OptionError
+from rl_clarity.base.parsing import NoOptions
+from rl_clarity.base.registry import Registry
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
-from rl_clarity.errors import ClarityError, EnvironmentSetupError, OptionError
-from rl_clarity.parsing import NoOptions
-from rl_clarity.registry import Registry
 
 DEFAULT_KIND = "procgen"
 CALLER_ONLY = {"caller_only": True}

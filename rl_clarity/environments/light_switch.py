@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.kinds import EnvironmentKind, check_name
 from rl_clarity.environments.protocol import Combo, Step
 from rl_clarity.environments.wrappers import generator_state, restore_generator
-from rl_clarity.errors import EnvironmentSetupError
 
 MEMORY, WORLD = "memory", "world"
 GAMES = (MEMORY, WORLD)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
 
 FEWEST_LEVELS = 5
 """Fewer of 256 levels are suspicious."""

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.kinds import CALLER_ONLY, EnvironmentKind, check_name, missing_package
 from rl_clarity.environments.procgen_state import what_killed
 from rl_clarity.environments.protocol import Combo, Step
-from rl_clarity.errors import EnvironmentSetupError
 
 GAMES = (
     "bigfish",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.images import ImageLayout
 from rl_clarity.environments.protocol import (
     Combo,
@@ -19,7 +20,6 @@ from rl_clarity.environments.protocol import (
     WatchesEnds,
     snapshot,
 )
-from rl_clarity.errors import EnvironmentSetupError
 
 _INNER = "inside/"
 

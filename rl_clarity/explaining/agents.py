@@ -12,17 +12,17 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import EXPLAINING, parameters, require
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.errors import OptionError
-from rl_clarity.files import open_regular
-from rl_clarity.models import fetched, load_agent
-from rl_clarity.parsing import path_text
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.files import open_regular
+from rl_clarity.base.parsing import path_text
+from rl_clarity.base.registry import source_hash
+from rl_clarity.formats.included import fetched, load_agent
 from rl_clarity.recordings.agreement import check_first_step, output_differences
 from rl_clarity.recordings.arrays import agent_key
 from rl_clarity.recordings.conversion import recorded_episode
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
-from rl_clarity.registry import source_hash
 
 COMPARED_STEPS = 16
 """Steps whose outputs tell agents apart that do not show their parameters."""

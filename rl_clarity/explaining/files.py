@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_clarity.analyses.saliency import peak_percentile
-from rl_clarity.files import local_path
+from rl_clarity.base.files import local_path
 from rl_clarity.jobs.directory import is_name, open_directory
 from rl_clarity.jobs.store import UNREADABLE, WorkStore
 from rl_clarity.recordings.agreement import Agreement, join_agreements

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.analyses.state_map import check_methods
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import check_minimum, check_option
 from rl_clarity.pages.files import SEGMENT
-from rl_clarity.parsing import check_minimum, check_option
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,10 @@ from rl_clarity.analyses.saliency import (
     map_peaks,
     output_labels,
 )
-from rl_clarity.errors import OptionError, SamplesError, Terminated, describe_error
+from rl_clarity.base.errors import OptionError, SamplesError, Terminated, describe_error
+from rl_clarity.base.keys import code_version
+from rl_clarity.base.parsing import parse, path_text
+from rl_clarity.base.progress import progress_bar
 from rl_clarity.explaining.agents import AgentChoice, Agents
 from rl_clarity.explaining.files import EXPLAINED, SALIENCY, STATE_MAP, WRITTEN
 from rl_clarity.explaining.options import ExplainOptions
@@ -37,10 +40,7 @@ from rl_clarity.jobs.job import Team, team
 from rl_clarity.jobs.ownership import check_foreign, check_links, claim, release
 from rl_clarity.jobs.store import WorkStore, locked
 from rl_clarity.jobs.tasks import Task, TaskResult, Work, guarded, run_tasks, slices
-from rl_clarity.keys import code_version
 from rl_clarity.pages.files import PageFiles, segments
-from rl_clarity.parsing import parse, path_text
-from rl_clarity.progress import progress_bar
 from rl_clarity.recordings.agreement import Agreement, episode_states, output_differences, state_rows
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import GOING

@@ -24,7 +24,7 @@ from rl_clarity.analyses.state_map import (
     map_entry,
 )
 from rl_clarity.analyses.trajectories import recorded_discounts
-from rl_clarity.errors import ClarityError, SamplesError
+from rl_clarity.base.errors import ClarityError, SamplesError
 from rl_clarity.explaining.agents import Agents
 from rl_clarity.explaining.options import ExplainOptions
 from rl_clarity.jobs.tasks import MAX_FRAMES, TaskResult, Work, slices

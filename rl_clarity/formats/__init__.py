@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.output_check import check_outputs
+from rl_clarity.base.errors import CheckpointError, ClarityError, OptionError, describe_error
+from rl_clarity.base.quiet import import_keras
 from rl_clarity.environments import option_names, set_untrusted_aside
-from rl_clarity.errors import CheckpointError, ClarityError, OptionError, describe_error
 from rl_clarity.formats.advice import check_file, pickled_object, unknown
 from rl_clarity.formats.architectures import ARCHITECTURES
 from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.metadata import combine_metadata
 from rl_clarity.formats.safe_pickle import RefusedError
-from rl_clarity.quiet import import_keras
 
 if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent

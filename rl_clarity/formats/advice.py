@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats.checkpoint import CheckpointFile
 from rl_clarity.formats.safe_files import ZIP_MAGIC
 from rl_clarity.formats.torch_file import is_torch_stream

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.network import Network, StatePart, keras_name
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
+from rl_clarity.base.registry import Registry
 from rl_clarity.formats.layers import NetworkBuilder
-from rl_clarity.registry import Registry
 
 SCOPE = "ppo2_model"
 LSTM_SCOPE = f"{SCOPE}/pi/lstm"

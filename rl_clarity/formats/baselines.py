@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.base.errors import CheckpointError
+from rl_clarity.base.files import write_atomically
 from rl_clarity.environments import frame_shape
-from rl_clarity.errors import CheckpointError
-from rl_clarity.files import write_atomically
 from rl_clarity.formats import safe_joblib
 from rl_clarity.formats.architectures import build
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format

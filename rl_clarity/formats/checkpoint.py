@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
+from rl_clarity.base.registry import Registry
 from rl_clarity.formats import torch_file
 from rl_clarity.formats.safe_files import ZIP_MAGIC, Budget, SafeZip, check_size
-from rl_clarity.registry import Registry
 
 if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent

@@ -19,7 +19,7 @@ from rl_clarity.agents.heads import check_heads, find_heads, head_output, head_w
 from rl_clarity.agents.input_scale import input_divisor
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.network import SEPARATOR, Network, keras_name, snake_case
-from rl_clarity.errors import CheckpointError, OptionError
+from rl_clarity.base.errors import CheckpointError, OptionError
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.keras_layers import LAYERS, layer_options
 from rl_clarity.formats.layers import NetworkBuilder

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 
 Shape = tuple[int, ...]
 Variables = Callable[[Mapping[str, Any], Shape], list[Shape]]

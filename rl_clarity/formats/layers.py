@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.network import Layout, Network, StatePart, Tensor, keras_name
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 
 MAX_ACTIVATIONS = 1 << 27
 """Numbers that the layers may compute for one frame: half a gigabyte."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.errors import CheckpointError, OptionError
+from rl_clarity.base.errors import CheckpointError, OptionError
 from rl_clarity.formats.safe_files import MAX_DEPTH, brief
 
 Check = tuple[str, Callable[[Any], bool]]

@@ -20,8 +20,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.errors import CheckpointError, OutputError
-from rl_clarity.files import write_atomically
+from rl_clarity.base.errors import CheckpointError, OutputError
+from rl_clarity.base.files import write_atomically
 from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.safe_files import brief, check_size, parse_json
 

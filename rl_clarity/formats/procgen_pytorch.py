@@ -13,7 +13,7 @@ import numpy as np
 
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.network import Network, StatePart
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.torch_layers import ASSUMED, ASSUMPTION, ImpalaNames, TorchLayers, impala, observation_shape
 

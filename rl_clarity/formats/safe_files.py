@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 
 MAX_BYTES = 2 << 30
 """Larger than any checkpoint of an image agent."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats import safe_pickle
 from rl_clarity.formats.safe_files import BoundedReader, Budget, brief, decompressor
 from rl_clarity.formats.safe_pickle import Name, Names, StandIn

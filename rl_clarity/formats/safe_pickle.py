@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats.safe_files import MAX_DEPTH, BoundedReader, Budget, brief
 
 MALFORMED = (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error)

@@ -20,7 +20,7 @@ import numpy as np
 
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.network import Network, StatePart
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats import safe_pickle, torch_file
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.safe_files import BoundedReader, Budget, SafeZip, brief

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats import safe_pickle
 from rl_clarity.formats.safe_files import ZIP_MAGIC, BoundedReader, Budget, SafeZip, brief
 from rl_clarity.formats.safe_pickle import Name, Names

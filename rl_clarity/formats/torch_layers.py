@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.network import Layout, StatePart, keras_name
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.formats.layers import NetworkBuilder
 

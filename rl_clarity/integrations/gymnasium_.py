@@ -9,9 +9,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from rl_clarity.base.errors import EnvironmentSetupError, OptionError, SamplesError
 from rl_clarity.environments.gymnasium_ import action_combos
 from rl_clarity.environments.images import ImageLayout, image_layout
-from rl_clarity.errors import EnvironmentSetupError, OptionError, SamplesError
 from rl_clarity.recordings.recorder import Recorder
 
 

@@ -20,10 +20,10 @@ import numpy as np
 
 from rl_clarity.agents import torch_mode
 from rl_clarity.agents.torch_agent import TorchAgent
+from rl_clarity.base.errors import EnvironmentSetupError, OptionError
 from rl_clarity.environments.gymnasium_ import discrete_actions, named_combos
 from rl_clarity.environments.images import ImageLayout, image_layout
 from rl_clarity.environments.protocol import Combo, Step
-from rl_clarity.errors import EnvironmentSetupError, OptionError
 
 if TYPE_CHECKING:
     from rl_clarity.integrations.sb3_callback import RecorderCallback as RecorderCallback

@@ -10,9 +10,9 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 
+from rl_clarity.base.errors import EnvironmentSetupError, OptionError
 from rl_clarity.environments.gymnasium_ import discrete_actions
 from rl_clarity.environments.images import ImageLayout, image_layout
-from rl_clarity.errors import EnvironmentSetupError, OptionError
 from rl_clarity.integrations.sb3 import Network, action_combos, model_metadata, policy_network
 from rl_clarity.recordings.recorder import Recorder
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rl_clarity.errors import ClarityError, Terminated, exit_code
+from rl_clarity.base.errors import ClarityError, Terminated, exit_code
 
 LAUNCHERS = ("PMI_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
 """Environment variables that an MPI launcher sets."""

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol
 
-from rl_clarity.errors import OutputError
-from rl_clarity.files import UNFINISHED, local_path, open_regular, write_atomically
+from rl_clarity.base.errors import OutputError
+from rl_clarity.base.files import UNFINISHED, local_path, open_regular, write_atomically
 
 _NAME = re.compile(r"[A-Za-z0-9._/-]+")
 _TYPES = {".js": "text/javascript", ".html": "text/html; charset=utf-8", ".png": "image/png"}

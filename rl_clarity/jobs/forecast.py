@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rl_clarity.base.progress import duration
 from rl_clarity.jobs.directory import Checksum
 from rl_clarity.jobs.machine import peak_memory
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import BATCH_BYTES, BATCH_SHARE, Piece, Task
-from rl_clarity.progress import duration
 
 DOCUMENT_BYTES = 500_000
 SECONDS_PER_TASK = 0.03

@@ -18,7 +18,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from rl_clarity.errors import OutputError
+from rl_clarity.base.errors import OutputError
+from rl_clarity.base.keys import package_versions
+from rl_clarity.base.progress import progress_bar
+from rl_clarity.base.quiet import environment_variables
 from rl_clarity.jobs.communicator import Communicator, communicator
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.jobs.forecast import Forecast
@@ -26,9 +29,6 @@ from rl_clarity.jobs.machine import Share, peak_memory, take_share
 from rl_clarity.jobs.sentinel import Sentinel, watched
 from rl_clarity.jobs.store import WorkStore, locked
 from rl_clarity.jobs.tasks import Results, Task, run_tasks, waves
-from rl_clarity.keys import package_versions
-from rl_clarity.progress import progress_bar
-from rl_clarity.quiet import environment_variables
 
 RUN_LOG = "run-log.json"
 SECONDS_BETWEEN_WRITES = 10.0

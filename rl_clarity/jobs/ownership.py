@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Set
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from rl_clarity.errors import OutputError
-from rl_clarity.files import UNFINISHED, final_path
+from rl_clarity.base.errors import OutputError
+from rl_clarity.base.files import UNFINISHED, final_path
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.jobs.store import DIRECTORY
 

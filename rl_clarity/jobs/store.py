@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, TextIO
 
-from rl_clarity.errors import OutputError
-from rl_clarity.files import lock_file
+from rl_clarity.base.errors import OutputError
+from rl_clarity.base.files import lock_file
+from rl_clarity.base.keys import as_json
 from rl_clarity.jobs.directory import Checksum, Directory
-from rl_clarity.keys import as_json
 
 DIRECTORY = ".rl-clarity"
 LOCK = "lock"

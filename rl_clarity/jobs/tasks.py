@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rl_clarity.errors import ClarityError, describe_error
+from rl_clarity.base.errors import ClarityError, describe_error
+from rl_clarity.base.keys import cache_key
+from rl_clarity.base.parallel import SharedProgress, StoppedError, run_in_threads
+from rl_clarity.base.progress import Report
+from rl_clarity.base.threads import thread_count
 from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.store import WorkStore
-from rl_clarity.keys import cache_key
-from rl_clarity.parallel import SharedProgress, StoppedError, run_in_threads
-from rl_clarity.progress import Report
-from rl_clarity.threads import thread_count
 
 MAX_FRAMES = 64
 """Frames in a batch at most; also the steps of a trajectory that are stored in one file."""

@@ -16,7 +16,7 @@ from typing import NotRequired, TypedDict
 
 import numpy as np
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.jobs.directory import is_name
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "float32")

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.errors import ClarityError, OutputError
+from rl_clarity.base.errors import ClarityError, OutputError
+from rl_clarity.base.keys import JsonObject, as_json
+from rl_clarity.base.resources import svelte_source_directory
 from rl_clarity.jobs.directory import Checksum, Directory
 from rl_clarity.jobs.store import DIRECTORY, UNREADABLE
-from rl_clarity.keys import JsonObject, as_json
 from rl_clarity.pages.chunks import parse_script
 from rl_clarity.pages.files import ChunkName, ImageName
 from rl_clarity.pages.manifest import FORMAT, VERSION, Manifest, file_names, without_extra_images
-from rl_clarity.resources import svelte_source_directory
 from svelte3.props import to_json
 
 PAGE = "interface.html"

@@ -13,8 +13,8 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
-from rl_clarity.files import write_output
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.files import write_output
 from rl_clarity.pages.results import Page, Results, Steps, open_results
 from rl_clarity.pages.section_types import OutputInfo
 from rl_clarity.visualization.rendering import Direction, over_observations, render_attribution

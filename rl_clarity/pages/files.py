@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rl_clarity.errors import OptionError, OutputError
+from rl_clarity.base.errors import OptionError, OutputError
 from rl_clarity.jobs.directory import Directory, is_name
 from rl_clarity.jobs.ownership import matches
 from rl_clarity.pages.chunks import Chunk, decode_chunk, encode_chunk, parse_script

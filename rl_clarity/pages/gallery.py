@@ -16,17 +16,17 @@ from urllib.parse import quote
 
 import numpy as np
 
-from rl_clarity.errors import ClarityError, OutputError, describe_error
+from rl_clarity.base.errors import ClarityError, OutputError, describe_error
+from rl_clarity.base.keys import cache_key
+from rl_clarity.base.parsing import path_text
 from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.jobs.job import RUN_LOG
 from rl_clarity.jobs.store import UNREADABLE
-from rl_clarity.keys import cache_key
 from rl_clarity.pages.document import PAGE, is_intact, read_checksums, read_manifest, write_index
 from rl_clarity.pages.images import encode_png
 from rl_clarity.pages.manifest import FORMAT, VERSION
 from rl_clarity.pages.results import Results, read_document
 from rl_clarity.pages.section_types import TrajectoryEntry
-from rl_clarity.parsing import path_text
 
 INDEX = "index.html"
 KIND = "gallery"

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.base.errors import ClarityError, OptionError
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_END = b"IEND" + struct.pack(">I", zlib.crc32(b"IEND"))

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from rl_clarity.errors import OptionError
-from rl_clarity.registry import Registry
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.registry import Registry
 
 Slot = Literal["navigation", "main", "legend", "tabs", "aside"]
 FieldType = Literal["choice", "flag", "number", "index", "text"]

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rl_clarity.agents.protocol import FrameRegion
-from rl_clarity.errors import ClarityError, OptionError
-from rl_clarity.keys import JsonObject, to_plain
+from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.base.keys import JsonObject, to_plain
+from rl_clarity.base.parsing import check_minimum, check_option, unknown_option
 from rl_clarity.pages.files import ChunkName, ExtraImageName, ImageName
 from rl_clarity.pages.schema import as_dicts
 from rl_clarity.pages.sections import Section
-from rl_clarity.parsing import check_minimum, check_option, unknown_option
 
 FORMAT, VERSION = "rl-clarity-page", 2
 GRAPHS = ("v", "action", "action_group", "advantage")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
 
-from rl_clarity.errors import ClarityError, SectionError
-from rl_clarity.keys import JsonObject
+from rl_clarity.base.errors import ClarityError, SectionError
+from rl_clarity.base.keys import JsonObject
 from rl_clarity.pages.schema import read
 from rl_clarity.pages.section_types import (
     SECTION_TYPES,

@@ -17,19 +17,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rl_clarity.errors import ClarityError, OutputError
+from rl_clarity.base.errors import ClarityError, OutputError
+from rl_clarity.base.keys import JsonObject, as_json, cache_key, code_version
+from rl_clarity.base.parsing import check_minimum, check_option
 from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.directory import Checksum, Directory, is_name, open_directory
 from rl_clarity.jobs.job import RUN_LOG
 from rl_clarity.jobs.ownership import check_foreign, claim, release
 from rl_clarity.jobs.store import DIRECTORY, WorkStore
 from rl_clarity.jobs.tasks import Results, Task
-from rl_clarity.keys import JsonObject, as_json, cache_key, code_version
 from rl_clarity.pages.document import FILES, PAGE, SCRIPT, is_intact, read_checksums, read_manifest, write_page
 from rl_clarity.pages.files import PageFiles, path_in
 from rl_clarity.pages.manifest import Manifest
 from rl_clarity.pages.results import Page
-from rl_clarity.parsing import check_minimum, check_option
 
 PARTS = f"{DIRECTORY}/data"
 """Where the files of a single-file page are, until it is written."""

@@ -19,9 +19,10 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.base.keys import JsonObject
+from rl_clarity.base.parsing import path_text
 from rl_clarity.jobs.directory import Directory, open_directory
-from rl_clarity.keys import JsonObject
 from rl_clarity.pages.chunks import Chunk, decode_chunk, parse_embedded, parse_script
 from rl_clarity.pages.document import PAGE, embedded_files, read_manifest
 from rl_clarity.pages.images import decode_png
@@ -40,7 +41,6 @@ from rl_clarity.pages.section_types import (
     TrajectoriesSection,
     TrajectoryEntry,
 )
-from rl_clarity.parsing import path_text
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.visualization.quantization import dequantize
 from rl_clarity.visualization.totals import output_account

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Literal, NotRequired, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
-from rl_clarity.errors import SectionError
+from rl_clarity.base.errors import SectionError
 
 T = TypeVar("T")
 SCALARS: Mapping[type, tuple[type, str]] = {

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import ClassVar, Literal
 
-from rl_clarity.errors import SectionError
+from rl_clarity.base.errors import SectionError
 from rl_clarity.pages.files import ChunkName, ImageName
 from rl_clarity.pages.schema import as_dicts, check_hints
 

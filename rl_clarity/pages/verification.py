@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
+from rl_clarity.base.progress import progress_bar
 from rl_clarity.jobs.directory import Checksum
 from rl_clarity.jobs.job import RUN_LOG
 from rl_clarity.jobs.store import DIRECTORY
@@ -22,7 +23,6 @@ from rl_clarity.pages.document import (
 )  # fmt: skip
 from rl_clarity.pages.images import PNG_END, decode_png
 from rl_clarity.pages.results import locate, read_document
-from rl_clarity.progress import progress_bar
 
 
 @dataclass(frozen=True)

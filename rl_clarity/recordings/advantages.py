@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.recordings.samples import Trajectories
 
 

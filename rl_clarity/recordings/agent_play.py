@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.base.progress import counted, progress_bar
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
 from rl_clarity.environments.protocol import Step
 from rl_clarity.environments.wrappers import Wrapper, check_observed, level_seeds
 from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.directory import Directory
-from rl_clarity.progress import counted, progress_bar
 from rl_clarity.recordings.evaluation import choose_num_envs, shares
 from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.recordings.recorder import Recorder

@@ -10,7 +10,7 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import initial_state
 from rl_clarity.agents.protocol import Agent, State
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.recording import Recording
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import before_step, initial_state, parameters
 from rl_clarity.agents.protocol import Agent, Outputs
-from rl_clarity.errors import SamplesError
-from rl_clarity.keys import cache_key
-from rl_clarity.parsing import unknown_option
+from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.keys import cache_key
+from rl_clarity.base.parsing import unknown_option
 from rl_clarity.recordings.advantages import firsts_from_dones
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Observations, Trajectories, to_arrays

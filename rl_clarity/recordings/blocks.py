@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from rl_clarity.errors import SamplesError
-from rl_clarity.keys import as_json
+from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.keys import as_json
 
 MAGIC = b"RLCB"
 MAX_STEPS = 32

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.capabilities import PLAYING, require
+from rl_clarity.base.errors import EnvironmentSetupError, OptionError
 from rl_clarity.environments.protocol import VectorEnvironment
-from rl_clarity.errors import EnvironmentSetupError, OptionError
 from rl_clarity.recordings.rollouts import Player, Progress, collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, Trajectories
 

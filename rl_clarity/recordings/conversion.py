@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.recordings.layout import DONE, TIME_LIMIT
 from rl_clarity.recordings.samples import Observations, RaggedArray, Trajectories, from_arrays
 

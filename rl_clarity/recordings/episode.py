@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
 from rl_clarity.recordings.layout import TIME_LIMIT
 from rl_clarity.recordings.step_arrays import StepArray
 

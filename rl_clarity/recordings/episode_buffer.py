@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
 from rl_clarity.recordings.blocks import MAX_BYTES, MAX_STEPS, check_name, check_type, encode_block
 from rl_clarity.recordings.recording_writer import RecordingWriter
 

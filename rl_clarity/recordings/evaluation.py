@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.base.progress import counted, progress_bar
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make
 from rl_clarity.environments.procgen import LEVELS
 from rl_clarity.environments.wrappers import check_observed, watch_ends
-from rl_clarity.progress import counted, progress_bar
 from rl_clarity.recordings.collection import as_vector_environment
 from rl_clarity.recordings.options import EvaluationOptions
 from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, Transition, play

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
 
 METADATA = "recording.json"
 EPISODES = "episodes.bin"

@@ -8,11 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
+from rl_clarity.base.keys import to_plain
 from rl_clarity.formats import metadata as checkpoint_metadata
 from rl_clarity.formats.metadata import ACTION_COMBOS, PROBABILITY, TEXT, Check, Schema, find_problem, is_number
 from rl_clarity.formats.safe_files import brief
-from rl_clarity.keys import to_plain
 
 FORMAT = "rl_clarity recording"
 VERSION = 2

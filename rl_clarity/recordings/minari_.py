@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rl_clarity.base.errors import DependencyError, OptionError, SamplesError
 from rl_clarity.environments.images import image_layout
-from rl_clarity.errors import DependencyError, OptionError, SamplesError
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import DONE, STOPPED, TIME_LIMIT
 from rl_clarity.recordings.metadata import check_metadata

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rl_clarity.base.parsing import check_minimum, check_option
+from rl_clarity.base.quiet import keras_backend
 from rl_clarity.jobs.machine import computes_in_bfloat16, gpu_count
-from rl_clarity.parsing import check_minimum, check_option
-from rl_clarity.quiet import keras_backend
 
 
 @dataclass(frozen=True)

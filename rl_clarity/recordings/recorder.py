@@ -14,9 +14,9 @@ from weakref import WeakSet
 
 import numpy as np
 
+from rl_clarity.base.errors import OptionError, SamplesError
+from rl_clarity.base.parsing import path_text
 from rl_clarity.environments.images import ImageLayout
-from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.parsing import path_text
 from rl_clarity.recordings.blocks import check_type
 from rl_clarity.recordings.episode_buffer import EpisodeBuffer, to_array
 from rl_clarity.recordings.layout import DONE, METADATA, PLUGIN, STOPPED, TIME_LIMIT

@@ -9,8 +9,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from rl_clarity.errors import SamplesError, describe_error
-from rl_clarity.files import local_path
+from rl_clarity.base.errors import SamplesError, describe_error
+from rl_clarity.base.files import local_path
 from rl_clarity.recordings.conversion import recorded_observations, recorded_trajectories
 from rl_clarity.recordings.episode import Episode, Field
 from rl_clarity.recordings.layout import (

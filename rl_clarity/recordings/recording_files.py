@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.errors import SamplesError
-from rl_clarity.files import local_path, open_regular
+from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.files import local_path, open_regular
 from rl_clarity.recordings.layout import METADATA
 from rl_clarity.recordings.metadata import MAX_BYTES, decode_metadata
 

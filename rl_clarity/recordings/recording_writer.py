@@ -15,8 +15,8 @@ from weakref import finalize
 
 import numpy as np
 
-from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.files import UNFINISHED, local_path, lock_file, open_regular, unlock_file, write_atomically
+from rl_clarity.base.errors import OptionError, SamplesError
+from rl_clarity.base.files import UNFINISHED, local_path, lock_file, open_regular, unlock_file, write_atomically
 from rl_clarity.recordings.layout import (
     AGENTS,
     BLOCK,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 FREED = 0.25
 """Share of the bytes that is freed at once, because files are copied to free it."""

@@ -13,11 +13,11 @@ import numpy as np
 from rl_clarity.agents.capabilities import before_step, initial_state, preprocess
 from rl_clarity.agents.protocol import Outputs, State
 from rl_clarity.agents.value_range import InputScale
+from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.parsing import check_option
 from rl_clarity.environments.images import ImageLayout
 from rl_clarity.environments.protocol import Step, VectorEnvironment
 from rl_clarity.environments.wrappers import check_observed, image_layout_of
-from rl_clarity.errors import SamplesError
-from rl_clarity.parsing import check_option
 from rl_clarity.recordings.array_stores import ArrayStore, MemoryStore, StepRecorder
 from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays
 

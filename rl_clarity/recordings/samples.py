@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from rl_clarity.base.errors import SamplesError
 from rl_clarity.environments.protocol import Combo
-from rl_clarity.errors import SamplesError
 
 
 class RaggedArray:

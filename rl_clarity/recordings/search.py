@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from rl_clarity.errors import SamplesError, describe_error, printable
-from rl_clarity.files import local_path
+from rl_clarity.base.errors import SamplesError, describe_error, printable
+from rl_clarity.base.files import local_path
 from rl_clarity.recordings.layout import METADATA, PLUGIN
 from rl_clarity.recordings.recording_files import RecordingFiles
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
 from rl_clarity.recordings.blocks import MAX_HEADER_BYTES, MAX_STEPS, StoredArray, decode_array, decode_header
 from rl_clarity.recordings.layout import BLOCKS, data_file
 from rl_clarity.recordings.recording_files import RecordingFiles

@@ -23,13 +23,13 @@ from typing import Any, Literal, TextIO
 import numpy as np
 import platformdirs
 
-from rl_clarity.errors import SamplesError
-from rl_clarity.files import lock_file, sync_folder, write_atomically
-from rl_clarity.keys import to_plain
+from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.files import lock_file, sync_folder, write_atomically
+from rl_clarity.base.keys import to_plain
+from rl_clarity.base.resources import SAMPLES_FOLDER
 from rl_clarity.recordings.array_stores import FileStore, open_array
 from rl_clarity.recordings.options import LoadOptions
 from rl_clarity.recordings.samples import Observations, SamplesT, Trajectories, from_arrays, to_arrays
-from rl_clarity.resources import SAMPLES_FOLDER
 
 INDEX = "samples.json"
 FORMAT = "rl_clarity samples"

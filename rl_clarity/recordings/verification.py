@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.errors import OptionError, SamplesError
-from rl_clarity.files import local_path, lock_file, open_regular, sync_folder, write_atomically
+from rl_clarity.base.errors import OptionError, SamplesError
+from rl_clarity.base.files import local_path, lock_file, open_regular, sync_folder, write_atomically
 from rl_clarity.recordings.blocks import MAGIC, MAX_HEADER_BYTES, PREFIX
 from rl_clarity.recordings.layout import (
     BLOCK,

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.nmf import ChannelReduction
 from rl_clarity.reduction.stability import matched_similarity
 

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from rl_clarity.errors import DependencyError, OptionError
+from rl_clarity.base.errors import DependencyError, OptionError
 
 Method = Literal["tsne", "pca", "umap"]
 FITTED_ON = 5000

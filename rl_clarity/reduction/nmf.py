@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
-from rl_clarity.parsing import check_arguments
-from rl_clarity.threads import in_threads, single_threaded
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import check_arguments
+from rl_clarity.base.threads import in_threads, single_threaded
 
 FIT_ROWS = 20_000
 """Rows used for fitting: the same reconstruction error as with 200,000 in a twentieth of the time."""

@@ -13,7 +13,7 @@ import numpy as np
 from rl_clarity.agents.editing import StateEdit
 from rl_clarity.agents.operations import NUMPY, Operations
 from rl_clarity.agents.protocol import Site, Tensor
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.directions import Directions
 
 

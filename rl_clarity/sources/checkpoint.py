@@ -19,18 +19,18 @@ from rl_clarity import environments, formats
 from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.base.errors import CheckpointError, SamplesError
+from rl_clarity.base.files import write_atomically
+from rl_clarity.base.keys import JsonObject, cache_key, code_version, to_plain
+from rl_clarity.base.parallel import SharedProgress, run_in_threads
+from rl_clarity.base.progress import Report, counted, progress_bar
+from rl_clarity.base.quiet import import_keras
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
-from rl_clarity.errors import CheckpointError, SamplesError
-from rl_clarity.files import write_atomically
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs import Communicator
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.jobs.job import Job
 from rl_clarity.jobs.tasks import Results
-from rl_clarity.keys import JsonObject, cache_key, code_version, to_plain
-from rl_clarity.parallel import SharedProgress, run_in_threads
-from rl_clarity.progress import Report, counted, progress_bar
-from rl_clarity.quiet import import_keras
 from rl_clarity.recordings.arrays import check_observations, check_trajectories, samples_key
 from rl_clarity.recordings.equivalence import find_equivalent_actions
 from rl_clarity.recordings.options import LoadOptions, ObservationsOptions, TrajectoriesOptions

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.base.keys import JsonObject
 from rl_clarity.environments import EnvironmentSpec, make
-from rl_clarity.keys import JsonObject
 from rl_clarity.recordings.blocks import MAX_STEPS, encode_block
 from rl_clarity.recordings.options import ObservationsOptions
 from rl_clarity.recordings.rollouts import Player, collect_observations, collect_trajectories

@@ -8,13 +8,13 @@ from functools import cached_property, partial
 
 from rl_clarity import environments, formats
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.base.keys import JsonObject, code_version
 from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.jobs.job import Job
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
-from rl_clarity.keys import JsonObject, code_version
 from rl_clarity.recordings.agent_play import record_in_directory
 from rl_clarity.recordings.conversion import recorded_episodes
 from rl_clarity.recordings.evaluation import evaluate_agent

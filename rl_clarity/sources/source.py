@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.base.keys import JsonObject
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.jobs.job import Job
 from rl_clarity.jobs.tasks import Results, Task
-from rl_clarity.keys import JsonObject
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.sources.preview import Preview

@@ -14,11 +14,11 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.errors import OptionError, OutputError, SamplesError
-from rl_clarity.files import write_atomically
-from rl_clarity.keys import to_plain
-from rl_clarity.models import load_agent
-from rl_clarity.parsing import parse
+from rl_clarity.base.errors import OptionError, OutputError, SamplesError
+from rl_clarity.base.files import write_atomically
+from rl_clarity.base.keys import to_plain
+from rl_clarity.base.parsing import parse
+from rl_clarity.formats.included import load_agent
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.reduction.directions import Directions
 from rl_clarity.states.data import read_states

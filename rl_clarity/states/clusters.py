@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rl_clarity.errors import DependencyError, OptionError
+from rl_clarity.base.errors import DependencyError, OptionError
 from rl_clarity.reduction.directions import fit_directions
 
 Method = Literal["kmeans", "gaussian_mixture", "ward", "hdbscan", "hmm"]

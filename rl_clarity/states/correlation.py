@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 LEVEL = 0.05
 """Intervals and nulls cover 1 - LEVEL."""

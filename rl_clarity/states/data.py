@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.recording import Recording
 

@@ -10,7 +10,7 @@ import numpy as np
 from rl_clarity.agents.capabilities import initial_state, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.recurrence import split_state
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.directions import Directions
 from rl_clarity.states.data import StateData, read_states

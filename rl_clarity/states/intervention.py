@@ -15,15 +15,15 @@ from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.recurrence import join_state
-from rl_clarity.analyses.behavior.clips import animated_png, first_difference, side_by_side
-from rl_clarity.analyses.behavior.play import Block, blocks, environment_of
-from rl_clarity.analyses.statistics import compare
+from rl_clarity.base.errors import OptionError, OutputError
+from rl_clarity.base.files import write_atomically
+from rl_clarity.base.statistics import compare
 from rl_clarity.environments import make
-from rl_clarity.errors import OptionError, OutputError
-from rl_clarity.files import write_atomically
+from rl_clarity.pages.animations import animated_png, first_difference, side_by_side
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.recordings.evaluation import Evaluation, Measure, known_cause
 from rl_clarity.recordings.options import EvaluationOptions
+from rl_clarity.recordings.paired_play import Block, blocks, environment_of
 from rl_clarity.recordings.rollouts import Transition
 from rl_clarity.states.analysis import StateAnalysis
 
@@ -93,7 +93,7 @@ def intervene(
 ) -> Intervention:
     """Let an agent play the same levels, with the same random numbers, with and without edits, and compare.
 
-    The agents act alike until the edits matter (see `rl_clarity.analyses.behavior.play`). The same arguments give the
+    The agents act alike until the edits matter (see `rl_clarity.recordings.paired_play`). The same arguments give the
     same result.
 
     Args:

@@ -11,7 +11,7 @@ from rl_clarity.agents.capabilities import initial_state, require
 from rl_clarity.agents.protocol import Agent, Score
 from rl_clarity.agents.recurrence import split_state
 from rl_clarity.agents.sites import INPUT
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.states.data import StateData
 
 

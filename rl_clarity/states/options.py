@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rl_clarity.parsing import check_minimum, check_option
+from rl_clarity.base.parsing import check_minimum, check_option
 from rl_clarity.reduction.directions import METHODS
 from rl_clarity.reduction.embedding import Method
 from rl_clarity.states.clusters import METHODS as CLUSTERINGS

@@ -14,8 +14,8 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import has
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.errors import OptionError
-from rl_clarity.keys import to_plain
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.keys import to_plain
 from rl_clarity.reduction.directions import FEWEST_STATES, Directions, fit_directions
 from rl_clarity.reduction.embedding import embed, usable_perplexity
 from rl_clarity.states import cards

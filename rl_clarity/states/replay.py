@@ -12,7 +12,7 @@ import numpy as np
 from rl_clarity.agents.capabilities import initial_state
 from rl_clarity.agents.protocol import Agent, Outputs
 from rl_clarity.agents.recurrence import join_state, split_state
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.directions import Directions
 from rl_clarity.states.data import StateData
 

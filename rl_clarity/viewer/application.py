@@ -19,7 +19,7 @@ from typing import Any
 from werkzeug.exceptions import BadRequest, HTTPException, MethodNotAllowed, NotFound, UnprocessableEntity
 from werkzeug.wrappers import Request, Response
 
-from rl_clarity.errors import ClarityError, printable
+from rl_clarity.base.errors import ClarityError, printable
 from rl_clarity.pages.document import compiled_bundle
 from rl_clarity.viewer.page import MANIFEST, Content, RecordingsPage, content
 

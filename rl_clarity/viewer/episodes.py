@@ -20,7 +20,8 @@ from rl_clarity.analyses.trajectories import (
     recorded_discounts,
     series_arrays,
 )
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.threads import thread_count
 from rl_clarity.pages.files import ChunkName, ImageName, segments
 from rl_clarity.pages.images import film_strips, frames_side_by_side, newest_frames
 from rl_clarity.pages.manifest import AgentInfo, ObservationInfo
@@ -30,7 +31,6 @@ from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import GOING
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Trajectories
-from rl_clarity.threads import thread_count
 
 SCRUB_RANGE = TrajectoryPageOptions().scrub_range
 

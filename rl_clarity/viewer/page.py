@@ -15,9 +15,9 @@ from typing import Any
 from rl_clarity.analyses.saliency import SaliencySection
 from rl_clarity.analyses.state_map import StateMapSection
 from rl_clarity.analyses.trajectories import SCRUB_STEPS
-from rl_clarity.errors import SamplesError, describe_error
-from rl_clarity.files import open_regular
-from rl_clarity.keys import as_json, cache_key, to_plain
+from rl_clarity.base.errors import SamplesError, describe_error
+from rl_clarity.base.files import open_regular
+from rl_clarity.base.keys import as_json, cache_key, to_plain
 from rl_clarity.pages.chunks import encode_chunk, parse_script
 from rl_clarity.pages.files import SEGMENT, ChunkName
 from rl_clarity.pages.images import encode_png

@@ -14,13 +14,14 @@ import numpy as np
 from rl_clarity.analyses.saliency import SaliencySection
 from rl_clarity.analyses.state_map import StateMapSection
 from rl_clarity.analyses.trajectories import SCRUB_STEPS
-from rl_clarity.errors import OptionError, SamplesError, printable
+from rl_clarity.base.errors import OptionError, SamplesError, printable
+from rl_clarity.base.files import open_regular
+from rl_clarity.base.keys import package_versions
+from rl_clarity.base.parsing import parse, path_text
 from rl_clarity.explaining.files import Explanations
-from rl_clarity.files import open_regular
 from rl_clarity.jobs.job import open_job, team
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work, guarded
-from rl_clarity.keys import package_versions
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.pages.files import SEGMENT, ChunkName, PageFiles, segments
 from rl_clarity.pages.manifest import ProvenanceGroup, provenance_group
@@ -28,7 +29,6 @@ from rl_clarity.pages.output import OutputOptions, open_output
 from rl_clarity.pages.results import Page
 from rl_clarity.pages.schema import read
 from rl_clarity.pages.sections import SectionData
-from rl_clarity.parsing import parse, path_text
 from rl_clarity.recordings.layout import GOING
 from rl_clarity.viewer.episodes import ShownEpisode
 from rl_clarity.viewer.manifest import (

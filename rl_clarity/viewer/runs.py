@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import rl_clarity
-from rl_clarity.errors import SamplesError, describe_error
+from rl_clarity.base.errors import SamplesError, describe_error
+from rl_clarity.base.files import local_path
+from rl_clarity.base.keys import cache_key
 from rl_clarity.explaining.files import EXPLAINED, Explanations, read_explanations
-from rl_clarity.files import local_path
 from rl_clarity.jobs.store import DIRECTORY
-from rl_clarity.keys import cache_key
 from rl_clarity.pages.manifest import AgentInfo, ObservationInfo
 from rl_clarity.recordings.layout import BLOCKS, EPISODES, GOING, METADATA, PLUGIN, STOPPED
 from rl_clarity.recordings.recorder import NAME

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rl_clarity.errors import DependencyError, OptionError
+from rl_clarity.base.errors import DependencyError, OptionError
 from rl_clarity.viewer.page import RecordingsPage
 from rl_clarity.viewer.runs import LogDirectory
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 NONE = -1
 """Observation index of an empty cell."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rl_clarity.adam import Adam
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.adam import Adam
+from rl_clarity.base.errors import ClarityError
 
 GradientOfDirection = Callable[[np.ndarray, str, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """`(images (N, H, W, C) float32 in 0..1, layer, directions (N, c))` -> values (N,), the mean over positions of the

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 
 LEVELS = 127
 SMALLEST = 9

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.visualization.colors import channel_hues
 
 Direction = Literal["abs", "pos", "neg"]

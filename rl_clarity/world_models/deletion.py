@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rl_clarity.agents.protocol import Tensor
-from rl_clarity.analyses.statistics import bootstrap_interval
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.statistics import bootstrap_interval
 from rl_clarity.world_models.gradients import Target, saliency_through_time, target_value
 from rl_clarity.world_models.simulation import simulate
 from rl_clarity.world_models.simulator import Simulator, Start

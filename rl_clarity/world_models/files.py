@@ -19,11 +19,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.errors import CheckpointError, OptionError, OutputError
-from rl_clarity.files import write_atomically
+from rl_clarity.base.errors import CheckpointError, OptionError, OutputError
+from rl_clarity.base.files import write_atomically
+from rl_clarity.base.keys import to_plain
+from rl_clarity.base.resources import PREFIX, models_directory
 from rl_clarity.formats.safe_files import Budget, brief, check_size, parse_json
-from rl_clarity.keys import to_plain
-from rl_clarity.resources import PREFIX, models_directory
 from rl_clarity.world_models.options import Size
 from rl_clarity.world_models.simulator import Simulator, agent_fingerprint, check_agent, new_world
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rl_clarity.files import write_atomically
+from rl_clarity.base.files import write_atomically
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.world_models.losses import Batch
 from rl_clarity.world_models.rollouts import MODES, Rollouts

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.adam import Adam
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.protocol import Agent, Tensor
-from rl_clarity.errors import CheckpointError, ClarityError, OptionError
-from rl_clarity.files import UNFINISHED
+from rl_clarity.base.adam import Adam
+from rl_clarity.base.errors import CheckpointError, ClarityError, OptionError
+from rl_clarity.base.files import UNFINISHED
+from rl_clarity.base.parsing import parse
+from rl_clarity.base.progress import progress_bar
 from rl_clarity.jobs import locked
-from rl_clarity.parsing import parse
-from rl_clarity.progress import progress_bar
+from rl_clarity.ppo.logs import CsvLog, EventLog, Log
+from rl_clarity.ppo.session import compute_precision
+from rl_clarity.ppo.trainer import DAMAGED, DivergenceError, TrainingState
 from rl_clarity.recordings.recording import Recording, open_recording
-from rl_clarity.training.logs import CsvLog, EventLog, Log
-from rl_clarity.training.session import compute_precision
-from rl_clarity.training.trainer import DAMAGED, DivergenceError, TrainingState
 from rl_clarity.world_models.files import save_simulator
 from rl_clarity.world_models.films import film_frames, write_film
 from rl_clarity.world_models.losses import Batch, simulator_losses, total_loss

@@ -16,7 +16,7 @@ import numpy as np
 
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Tensor
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.directions import Directions
 from rl_clarity.world_models.networks import normalized

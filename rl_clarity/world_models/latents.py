@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rl_clarity.adam import Adam
-from rl_clarity.errors import OptionError
+from rl_clarity.base.adam import Adam
+from rl_clarity.base.errors import OptionError
 from rl_clarity.world_models.gradients import Target, check_target, differentiate, target_value
 from rl_clarity.world_models.networks import normalized
 from rl_clarity.world_models.simulation import Simulation, simulate

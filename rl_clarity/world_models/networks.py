@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Tensor
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.world_models.options import Size
 
 SMALLEST_SIDE = 4

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from rl_clarity.errors import OptionError
-from rl_clarity.training.options import PRECISIONS
+from rl_clarity.base.errors import OptionError
+from rl_clarity.ppo.options import PRECISIONS
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
-from rl_clarity.keys import to_plain
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.keys import to_plain
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.world_models.deletion import Deletion, deletion_test
 from rl_clarity.world_models.losses import Batch

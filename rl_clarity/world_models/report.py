@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.files import write_atomically
+from rl_clarity.base.files import write_atomically
 from rl_clarity.recordings.recording import open_recording
 from rl_clarity.world_models.files import save_simulator
 from rl_clarity.world_models.fitting import SIMULATOR, fit_simulator

@@ -9,7 +9,7 @@ import numpy as np
 
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Tensor
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.world_models.networks import gumbel, straight_through
 from rl_clarity.world_models.simulator import Simulator, Start
 

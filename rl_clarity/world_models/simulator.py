@@ -12,8 +12,8 @@ import numpy as np
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.protocol import Tensor
-from rl_clarity.errors import OptionError
-from rl_clarity.training.session import require_tensorflow
+from rl_clarity.base.errors import OptionError
+from rl_clarity.ppo.session import require_tensorflow
 from rl_clarity.world_models.networks import WorldModel, gumbel, normalized, straight_through
 
 EDITS = "edits/"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import DONE
 from rl_clarity.recordings.recording import Recording

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import distributions, nn  # noqa: E402
 
 import rl_clarity  # noqa: E402
-from rl_clarity.errors import OptionError  # noqa: E402
+from rl_clarity.base.errors import OptionError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 

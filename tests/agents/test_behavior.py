@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from rl_clarity import TorchAgent  # noqa: E402
-from rl_clarity.errors import OptionError  # noqa: E402
+from rl_clarity.base.errors import OptionError  # noqa: E402
 from tests.agents.torch_modules import SHAPE, Nature, Recurrent, Residual, Towers, loaded  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("single_thread")

@@ -11,7 +11,7 @@ import pytest
 
 from rl_clarity.agents import keras_agent
 from rl_clarity.agents.sites import feature_maps
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from tests.agents.paths import path_gradients
 
 L: Any = keras.layers

@@ -11,8 +11,8 @@ import pytest
 import rl_clarity
 from rl_clarity import Ablate, ChannelReduction, Steer
 from rl_clarity.agents.editing import Edit
+from rl_clarity.base.errors import OptionError
 from rl_clarity.environments.protocol import Step
-from rl_clarity.errors import OptionError
 from rl_clarity.formats import cleanrl
 from rl_clarity.formats.architectures import build
 from tests import state_dicts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rl_clarity.agents.heads import check_heads, find_heads
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 
 @pytest.mark.parametrize(

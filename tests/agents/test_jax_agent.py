@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("flax")

@@ -13,7 +13,7 @@ from rl_clarity.agents.capabilities import before_step
 from rl_clarity.agents.network import Network
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.agents.sites import feature_maps
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.formats import baby_a3c, cleanrl, procgen_pytorch, sb3
 from rl_clarity.formats.architectures import build
 from tests import state_dicts

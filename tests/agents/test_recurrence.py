@@ -10,7 +10,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.agents.recurrence import join_state, split_state
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from tests.light_switch import checkpoint
 
 SHAPE = (44, 44, 4)

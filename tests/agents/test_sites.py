@@ -17,7 +17,7 @@ import rl_clarity
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.protocol import Outputs
 from rl_clarity.analyses.attribution import attribute
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.formats import cleanrl
 from rl_clarity.formats.architectures import build
 from tests import state_dicts

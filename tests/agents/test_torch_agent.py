@@ -17,7 +17,7 @@ import rl_clarity  # noqa: E402
 from rl_clarity.agents import keras_agent, torch_agent  # noqa: E402
 from rl_clarity.agents.protocol import Agent  # noqa: E402
 from rl_clarity.agents.sites import feature_maps  # noqa: E402
-from rl_clarity.errors import OptionError  # noqa: E402
+from rl_clarity.base.errors import OptionError  # noqa: E402
 from rl_clarity.formats import load_agent  # noqa: E402
 from tests import state_dicts  # noqa: E402
 from tests.agents.paths import path_gradients  # noqa: E402

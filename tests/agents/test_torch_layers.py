@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from rl_clarity.agents import torch_agent  # noqa: E402
-from rl_clarity.errors import OptionError  # noqa: E402
+from rl_clarity.base.errors import OptionError  # noqa: E402
 from tests.agents.torch_modules import SHAPE, random_observations  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("single_thread")

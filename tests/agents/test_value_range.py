@@ -9,7 +9,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.agents.batched import BatchedAgent
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 SHAPE = (12, 10, 3)
 OBSERVATIONS = np.random.default_rng(0).integers(0, 256, (3, *SHAPE), np.uint8)

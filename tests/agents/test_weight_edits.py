@@ -10,7 +10,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity import Ablate, ChannelReduction, Steer
-from rl_clarity.errors import ClarityError, OptionError, OutputError
+from rl_clarity.base.errors import ClarityError, OptionError, OutputError
 from tests import state_dicts
 from tests.agents.test_editing import heads, observations_for
 from tests.fakes import TinyAgent

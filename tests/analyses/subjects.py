@@ -8,10 +8,10 @@ import numpy as np
 
 from rl_clarity.analyses import Subject
 from rl_clarity.analyses.analysis import describe_agent
+from rl_clarity.base.parsing import parse
 from rl_clarity.jobs.forecast import CountingDirectory
-from rl_clarity.options import InterfaceOptions
 from rl_clarity.pages.files import PageFiles
-from rl_clarity.parsing import parse
+from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.recordings.samples import Observations, Trajectories
 from tests.fakes import TinyAgent
 

@@ -13,8 +13,8 @@ from rl_clarity.analyses.analysis import action_groups, action_label, describe_a
 from rl_clarity.analyses.attribution.analysis import attributed_outputs, scores_to_compute
 from rl_clarity.analyses.layers import LayerOptions, page_layers
 from rl_clarity.analyses.trajectories import discounts
-from rl_clarity.errors import OptionError
-from rl_clarity.options import InterfaceOptions
+from rl_clarity.base.errors import OptionError
+from rl_clarity.pages.options import InterfaceOptions
 from tests.analyses.subjects import make_subject
 from tests.fakes import TinyAgent
 

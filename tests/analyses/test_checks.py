@@ -12,8 +12,8 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses import checks, sanity
 from rl_clarity.analyses.sanity import MethodReport, sanity_checks
-from rl_clarity.analyses.statistics import Interval
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.statistics import Interval
 from rl_clarity.pages.results import Page
 from tests.analyses import check_pages
 from tests.fakes import TinyAgent

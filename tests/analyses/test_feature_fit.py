@@ -14,11 +14,11 @@ import pytest
 from rl_clarity.analyses import feature_fit
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution
 from rl_clarity.analyses.feature_fit import LayerFeatures, divide_observations, fit_reduction
-from rl_clarity.errors import OptionError
-from rl_clarity.options import ORIGINAL, InterfaceOptions
-from rl_clarity.parsing import parse, select_options
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import parse, select_options
+from rl_clarity.base.threads import in_threads
+from rl_clarity.pages.options import ORIGINAL, InterfaceOptions
 from rl_clarity.reduction import ChannelReduction
-from rl_clarity.threads import in_threads
 
 BLOCKS = np.kron(np.eye(4), np.ones((1, 3))).astype(np.float32)
 """Four components of three channels each."""

@@ -8,10 +8,10 @@ import pytest
 
 from rl_clarity.analyses.feature_names import check_feature_names, layer_feature_names
 from rl_clarity.analyses.layers import PageLayer
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import parse
 from rl_clarity.cli.option_types import parse_feature_names
-from rl_clarity.errors import OptionError
-from rl_clarity.options import InterfaceOptions
-from rl_clarity.parsing import parse
+from rl_clarity.pages.options import InterfaceOptions
 
 LAYERS = (
     PageLayer("input", "input", "input", (8, 8, 3), 3, is_input=True),

@@ -10,8 +10,8 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
 from rl_clarity.analyses.sanity import saliency_methods
-from rl_clarity.analyses.statistics import bootstrap_interval
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.statistics import bootstrap_interval
 from tests.analyses import hint_agents
 
 FRAMES = 48

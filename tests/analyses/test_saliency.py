@@ -12,9 +12,9 @@ import rl_clarity
 from rl_clarity.analyses.analysis import describe_agent
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, perturbation_saliency
 from rl_clarity.analyses.saliency import METHODS, compute_maps, frames_with_map, grid_centers, map_arrays
-from rl_clarity.errors import ClarityError, OptionError
-from rl_clarity.options import InterfaceOptions
-from rl_clarity.parsing import parse
+from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.base.parsing import parse
+from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.recordings.samples import Trajectories
 from tests.fakes import TinyAgent
 

@@ -11,7 +11,7 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses import sanity
 from rl_clarity.analyses.sanity import choose_frames, sanity_checks, structural_similarity
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.formats.architectures import build
 from rl_clarity.recordings.samples import RaggedArray, Trajectories
 from tests.fakes import TinyAgent

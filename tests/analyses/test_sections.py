@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rl_clarity.analyses import Analysis, Subject
-from rl_clarity.errors import SectionError
+from rl_clarity.base.errors import SectionError
+from rl_clarity.base.parsing import NoOptions
 from rl_clarity.jobs.tasks import Results, Task
 from rl_clarity.pages.files import ChunkName
 from rl_clarity.pages.sections import Bar, BarsSection, Line, LinesSection, SectionData
-from rl_clarity.parsing import NoOptions
 
 
 @dataclass(frozen=True)

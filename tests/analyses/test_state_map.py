@@ -11,9 +11,9 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses import state_map
 from rl_clarity.analyses.state_map import find_source, map_colors
-from rl_clarity.errors import ClarityError, OptionError
-from rl_clarity.options import InterfaceOptions
-from rl_clarity.parsing import parse
+from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.base.parsing import parse
+from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.recordings.samples import Trajectories
 from tests.fakes import TinyAgent
 

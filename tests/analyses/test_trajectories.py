@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.analyses.trajectories import episode_entries
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.rollouts import collect_trajectories
 from rl_clarity.recordings.samples import Trajectories
 from tests.analyses.subjects import make_subject

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import rl_clarity
-from rl_clarity.demo import SAMPLES
+from rl_clarity.base.resources import models_directory
+from rl_clarity.commands.demo import SAMPLES
 from rl_clarity.pages.results import ReducedAttribution
-from rl_clarity.resources import models_directory
 from rl_clarity.visualization.colors import channel_hues
 from rl_clarity.visualization.rendering import attribution_scale
 from tests.browser.drawn import SIDE, draw_frame
@@ -80,8 +80,8 @@ class Generated:
 
 def generate_page(directory: Path) -> Generated:
     """Explain a fresh network on frames that are given: no environment is needed."""
+    from rl_clarity.base.quiet import import_keras
     from rl_clarity.formats import architectures
-    from rl_clarity.quiet import import_keras
 
     import_keras()
     parameters = architectures.build("nature", (SIDE, SIDE, 3), len(COMBOS), seed=1).parameters()

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.base.resources import svelte_source_directory
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import Bundle, write_page
-from rl_clarity.resources import svelte_source_directory
 from svelte3 import compile_js
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_synthetic_page
@@ -54,7 +54,7 @@ from dataclasses import dataclass
 
 from rl_clarity.analyses import Analysis
 from rl_clarity.pages.sections import SectionData
-from rl_clarity.parsing import NoOptions
+from rl_clarity.base.parsing import NoOptions
 
 PANEL = '''
 rlClarity.panel("totals", (element, { section, selection, select }) => {

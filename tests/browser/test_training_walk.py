@@ -15,8 +15,8 @@ from PIL import ImageColor
 
 import rl_clarity
 from rl_clarity.analyses.trajectories import softmax
-from rl_clarity.models import path_of
-from rl_clarity.page_builder import RECORDINGS
+from rl_clarity.formats.included import path_of
+from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.results import Results
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.test_training_steps import brush_axis

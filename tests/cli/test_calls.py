@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import rl_clarity
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.cli import main
 from rl_clarity.cli.agents import Evaluate, Inspect, Train
 from rl_clarity.cli.arguments import COMMANDS, parse_arguments
 from rl_clarity.cli.command import CheckpointCommand, Command
 from rl_clarity.cli.recordings import Record
-from rl_clarity.errors import CheckpointError
 from tests.pipeline.small import REPOSITORY
 
 FRAMEWORKS = (

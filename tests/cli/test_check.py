@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import rl_clarity
-from rl_clarity.checking import CheckReport
 from rl_clarity.cli import main
-from rl_clarity.options import CHECKED_TRAJECTORIES
+from rl_clarity.commands.check import CheckReport
+from rl_clarity.pages.options import CHECKED_TRAJECTORIES
 from rl_clarity.pages.results import Page
 from tests.cli.calls import parse_summary
 

@@ -10,7 +10,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.cli import main
-from rl_clarity.models import load_agent
+from rl_clarity.formats.included import load_agent
 from tests.agents.test_editing import heads, observations_for
 
 

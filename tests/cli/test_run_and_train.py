@@ -11,10 +11,10 @@ import pytest
 
 import rl_clarity
 from rl_clarity.cli import main
-from rl_clarity.options import InterfaceOptions, ObservationsOptions
+from rl_clarity.pages.options import InterfaceOptions, ObservationsOptions
 from rl_clarity.pages.results import open_results
 from tests.cli.calls import SMALL, parse_summary
-from tests.training.small import stop_in_update, tiny
+from tests.ppo.small import stop_in_update, tiny
 
 
 def test_run(page: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,7 +154,7 @@ def test_train_without_an_environment(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_demo(
     procgen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rl_clarity import demo
+    from rl_clarity.commands import demo
 
     if procgen:
         pytest.importorskip("procgen", reason="the demonstration plays CoinRun")

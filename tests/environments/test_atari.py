@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments import EnvironmentSpec, Step, VectorEnvironment, make
 from rl_clarity.environments.atari import area_resize, gray, parse_name
 from rl_clarity.environments.protocol import snapshot
-from rl_clarity.errors import EnvironmentSetupError
 
 ale_py = pytest.importorskip("ale_py")
 

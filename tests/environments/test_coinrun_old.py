@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments import EnvironmentSpec, make
-from rl_clarity.errors import EnvironmentSetupError
 
 
 class FakeVecEnv:

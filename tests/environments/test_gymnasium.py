@@ -11,10 +11,10 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make
 from rl_clarity.environments.gymnasium_vector import GymnasiumVectorEnvironment
 from rl_clarity.environments.images import image_layout
-from rl_clarity.errors import EnvironmentSetupError
 
 
 class Counter(gymnasium.Env[np.ndarray, Any]):

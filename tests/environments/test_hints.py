@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.hints import BRIGHT, DIM
 from rl_clarity.environments.protocol import Combo, Step
-from rl_clarity.errors import EnvironmentSetupError
 
 
 class Counter:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments import (
     KINDS,
     EnvironmentKind,
@@ -20,7 +21,6 @@ from rl_clarity.environments import (
 )
 from rl_clarity.environments.kinds import CALLER_ONLY
 from rl_clarity.environments.protocol import Combo
-from rl_clarity.errors import EnvironmentSetupError
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments import EnvironmentSpec, make, spec_from_metadata
 from rl_clarity.environments.light_switch import LAMP, LEFT, LightSwitchEnvironment
 from rl_clarity.environments.protocol import Step
 from rl_clarity.environments.wrappers import unwrapped
-from rl_clarity.errors import EnvironmentSetupError
 
 
 def light_switch(game: str, delay: int = 3, num_envs: int = 8, seed: int = 0) -> LightSwitchEnvironment:

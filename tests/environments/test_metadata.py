@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments import spec_from_metadata
-from rl_clarity.errors import EnvironmentSetupError
 
 
 def test_procgen_is_the_default_and_training_options_are_ignored() -> None:

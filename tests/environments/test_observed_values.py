@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.base.errors import SamplesError
 from rl_clarity.environments.images import image_layout
-from rl_clarity.errors import SamplesError
 from tests.fakes import TinyAgent
 
 SHAPE = (16, 16, 3)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments import EnvironmentSpec, Step, VectorEnvironment, make
 from rl_clarity.environments.procgen import GAMES, timeout
-from rl_clarity.errors import EnvironmentSetupError
 
 procgen = pytest.importorskip("procgen")
 

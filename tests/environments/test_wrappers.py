@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments import EnvironmentSpec, Step, make
 from rl_clarity.environments.protocol import Combo, VectorEnvironment, snapshot
 from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
-from rl_clarity.errors import EnvironmentSetupError
 
 
 class Recorder:

@@ -13,7 +13,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses.saliency import compute_maps
-from rl_clarity.errors import OptionError, OutputError
+from rl_clarity.base.errors import OptionError, OutputError
 from rl_clarity.explaining import recordings, state_maps
 from rl_clarity.explaining.files import EXPLAINED
 from rl_clarity.jobs.store import locked

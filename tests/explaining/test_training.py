@@ -12,7 +12,7 @@ import rl_clarity
 from rl_clarity.explaining import Explanations
 from rl_clarity.recordings.agreement import episode_states
 from rl_clarity.recordings.recording import Recording, open_recording
-from tests.training.small import tiny
+from tests.ppo.small import tiny
 
 pytestmark = pytest.mark.slow
 SIDE = 36

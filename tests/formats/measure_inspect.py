@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.cli.inspection import inspect_checkpoint
-from rl_clarity.errors import ClarityError
-from rl_clarity.models import path_of
+from rl_clarity.formats.included import path_of
 
 SPARE = 4 << 30
 

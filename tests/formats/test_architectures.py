@@ -11,7 +11,7 @@ from rl_clarity import formats
 from rl_clarity.agents import keras_agent
 from rl_clarity.agents.network import Network
 from rl_clarity.analyses.attribution.layers import choose_layers
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats.architectures import ARCHITECTURES, build
 from tests.formats.test_torch_networks import random_observations
 from tests.golden_data import Golden

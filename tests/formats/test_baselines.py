@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rl_clarity import formats
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats import baselines, safe_joblib
 from rl_clarity.formats.architectures import build
 from rl_clarity.formats.safe_files import Budget

@@ -11,7 +11,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity import formats
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from tests import state_dicts
 from tests.formats import torch_writer
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rl_clarity import formats
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from tests import state_dicts
 from tests.formats import hostile_files, hostile_pickles, torch_writer
 from tests.formats.archive_writer import sb3_data, sb3_zip

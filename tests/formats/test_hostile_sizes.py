@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rl_clarity import formats
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats import safe_pickle, torch_file
 from rl_clarity.formats.safe_files import MAX_ITEMS, BoundedReader, Budget, parse_json
 from rl_clarity.formats.safe_joblib import NAMES

@@ -16,7 +16,7 @@ import pytest
 
 from rl_clarity import formats
 from rl_clarity.agents.sites import feature_maps
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from tests.formats.archive_writer import keras_bytes, keras_config, with_members
 
 L: Any = keras.layers

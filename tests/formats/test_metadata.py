@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rl_clarity import formats
+from rl_clarity.base.errors import CheckpointError, OptionError
 from rl_clarity.environments import KINDS, option_names
-from rl_clarity.errors import CheckpointError, OptionError
-from rl_clarity.models import path_of
+from rl_clarity.formats.included import path_of
 from tests.formats.hostile_files import policy_file
 
 

@@ -11,7 +11,7 @@ import pytest
 import safetensors.numpy as safetensors_numpy
 
 from rl_clarity import formats
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats import baselines, native
 from rl_clarity.formats.architectures import build
 from rl_clarity.formats.checkpoint import Checkpoint

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rl_clarity import formats
+from rl_clarity.base.errors import CheckpointError, OptionError
 from rl_clarity.cli import main
-from rl_clarity.errors import CheckpointError, OptionError
 from tests import state_dicts
 from tests.formats import reference as ref
 from tests.formats import torch_writer

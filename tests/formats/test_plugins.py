@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rl_clarity import formats
+from rl_clarity.base.errors import CheckpointError, EnvironmentSetupError
 from rl_clarity.cli import main
 from rl_clarity.environments import KINDS
-from rl_clarity.errors import CheckpointError, EnvironmentSetupError
 from rl_clarity.formats import FORMATS
 from tests.formats.hostile_files import policy_file
 from tests.plugins import install

@@ -10,7 +10,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity import formats
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats.sb3 import NATURE_CNN
 from rl_clarity.integrations import sb3
 

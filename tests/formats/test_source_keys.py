@@ -10,8 +10,8 @@ import pytest
 
 from rl_clarity import formats
 from rl_clarity.formats.architectures import ARCHITECTURES
-from rl_clarity.models import path_of
-from rl_clarity.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.formats.included import path_of
+from rl_clarity.pages.options import LoadOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.sources import checkpoint as source
 
 

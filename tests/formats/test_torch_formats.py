@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rl_clarity import formats
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
-from rl_clarity.errors import EnvironmentSetupError
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile
 from tests import state_dicts
 from tests.formats import torch_writer

@@ -10,7 +10,7 @@ import pytest
 
 from rl_clarity.agents import keras_agent
 from rl_clarity.agents.network import Network
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats import baby_a3c, cleanrl, procgen_pytorch, sb3
 from tests import state_dicts
 from tests.formats import reference as ref

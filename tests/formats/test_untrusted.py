@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rl_clarity import formats
+from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.cli import main
 from rl_clarity.environments import make, spec_from_metadata
-from rl_clarity.errors import EnvironmentSetupError
 from tests import state_dicts
 from tests.formats.archive_writer import sb3_zip
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, MultiDiscrete, Space
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.integrations import sb3
 
 pytest.importorskip("stable_baselines3")

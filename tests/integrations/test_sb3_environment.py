@@ -12,9 +12,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import rl_clarity
+from rl_clarity.base.errors import ClarityError, EnvironmentSetupError
+from rl_clarity.commands.evaluate import AGENT
 from rl_clarity.environments import EnvironmentSpec
-from rl_clarity.errors import ClarityError, EnvironmentSetupError
-from rl_clarity.evaluation import AGENT
 from rl_clarity.integrations import sb3
 from rl_clarity.recordings.evaluation import Evaluation
 

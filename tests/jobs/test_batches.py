@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rl_clarity.analyses.layers import MEMORY_HINT, PageLayer, gradient_bytes
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.jobs.tasks import MAX_FRAMES, Task, TaskResult, slices
 from tests.fakes import TinyAgent
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity.errors import OutputError
+from rl_clarity.base.errors import OutputError
 from rl_clarity.jobs.directory import Directory, LocalDirectory, open_directory
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity import parallel
+from rl_clarity.base import parallel
 from rl_clarity.jobs import SingleProcess, Task, TaskResult, WorkStore, run_tasks, tasks
 from rl_clarity.jobs.directory import open_directory
 from rl_clarity.jobs.tasks import Work
@@ -155,7 +155,7 @@ def test_tasks_that_never_report_are_not_waited_for(
 def test_the_process_ends_while_a_task_runs() -> None:
     program = """
         import threading
-        from rl_clarity import parallel
+        from rl_clarity.base import parallel
 
         parallel.STOP_SECONDS = 0.1
         started = threading.Event()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.errors import OutputError
+from rl_clarity.base.errors import OutputError
 from rl_clarity.jobs import SingleProcess, Task, TaskResult, WorkStore, locked, run_tasks
 from rl_clarity.jobs.directory import Checksum, open_directory
 from rl_clarity.jobs.tasks import Work, waves

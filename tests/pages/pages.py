@@ -47,8 +47,8 @@ from rl_clarity.analyses.trajectories import (
     trajectory_entry,
     write_frames,
 )
+from rl_clarity.base.parsing import select_options
 from rl_clarity.jobs.directory import Directory
-from rl_clarity.options import InterfaceOptions
 from rl_clarity.pages.document import Bundle, write_page
 from rl_clarity.pages.files import SEGMENT, PageFiles, segments
 from rl_clarity.pages.images import film_strips, to_bytes
@@ -61,8 +61,8 @@ from rl_clarity.pages.manifest import (
     ProvenanceGroup,
     RecordingInfo,
 )
+from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.pages.sections import Section
-from rl_clarity.parsing import select_options
 from rl_clarity.visualization.colors import action_colors, page_colors
 from rl_clarity.visualization.dataset_examples import dataset_grids, thumbnail
 from rl_clarity.visualization.feature_facts import feature_facts

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.pages.chunks import DTYPES, Chunk, decode_chunk, encode_chunk, parse_embedded, parse_script
 
 NAME = "attribution/2b/1/value-1.js"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rl_clarity.errors import OptionError, OutputError
+from rl_clarity.base.errors import OptionError, OutputError
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.export import SUFFIXES, export
 from rl_clarity.pages.manifest import section_data

@@ -1,15 +1,16 @@
 import pytest
 
-from rl_clarity.analyses import ablation, saliency
+from rl_clarity.analyses import causal as ablation
+from rl_clarity.analyses import saliency
 from rl_clarity.analyses.attribution.files import chunk_name, rendered_name, rendered_scrub_name, totals_name
 from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
 from rl_clarity.analyses.trajectories import trajectory_entry
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import parse
 from rl_clarity.jobs.directory import is_name
-from rl_clarity.options import InterfaceOptions
 from rl_clarity.pages.files import number_text, path_in, segments, slugs
 from rl_clarity.pages.manifest import file_names
-from rl_clarity.parsing import parse
+from rl_clarity.pages.options import InterfaceOptions
 from tests.pages.pages import PAGE_LAYER
 
 SUBDIRECTORIES = [name for name in InterfaceOptions.__dataclass_fields__ if name.endswith("_subdir")]

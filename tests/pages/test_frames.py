@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.pages.images import film_strips, frames_side_by_side, newest_frames
 
 

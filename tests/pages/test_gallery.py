@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import rl_clarity
+from rl_clarity.base.errors import ClarityError, OutputError
 from rl_clarity.cli import main
-from rl_clarity.errors import ClarityError, OutputError
 from rl_clarity.jobs.directory import LocalDirectory, open_directory
 from rl_clarity.pages.document import read_manifest
 from tests.pages.pages import write_small_page

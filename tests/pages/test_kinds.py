@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.resources import svelte_source_directory
 from rl_clarity.pages.kinds import PAGE_KINDS, RESERVED, PageField, PageKind
-from rl_clarity.resources import svelte_source_directory
 
 
 def test_built_in_kinds_are_drawn_by_the_script() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.cli import main
-from rl_clarity.errors import ClarityError
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.manifest import section_data

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.errors import OutputError
+from rl_clarity.base.errors import OutputError
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.output import check_output_directory
 from tests.pages.pages import write_small_page

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.errors import OutputError
+from rl_clarity.base.errors import OutputError
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages import document as document_module
 from rl_clarity.pages.document import Bundle, compiled_bundle, read_manifest, write_page

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.errors import ClarityError, OptionError
+from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.results import Results, open_results
 from tests.pages.pages import CHANNELS, DENSITIES, FRAME, LAYER, STEPS, Arrays, random_arrays, write_small_page

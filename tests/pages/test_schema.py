@@ -9,7 +9,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 import numpy as np
 import pytest
 
-from rl_clarity.errors import SectionError
+from rl_clarity.base.errors import SectionError
 from rl_clarity.pages.files import ChunkName
 from rl_clarity.pages.schema import as_dicts, check_hints, read
 

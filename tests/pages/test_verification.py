@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
+from rl_clarity.base.keys import as_json
 from rl_clarity.jobs.directory import Directory, LocalDirectory, open_directory
-from rl_clarity.keys import as_json
 from rl_clarity.pages.document import FILES, is_intact
 from rl_clarity.pages.verification import Verification, verify
 from tests.pages.pages import write_small_page

@@ -55,8 +55,8 @@ def write_checkpoint(
     Biases are random, since without them gradients are constant along a path; the policy's weights are large, so that
     its logits differ between frames.
     """
+    from rl_clarity.base.quiet import import_keras
     from rl_clarity.formats import architectures, baselines
-    from rl_clarity.quiet import import_keras
 
     import_keras()
     parameters = architectures.build("nature", shape, actions, seed=1).parameters()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.pages.results import Results
 from rl_clarity.recordings.arrays import as_trajectories
 from tests.fakes import TinyAgent

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from tests import state_dicts
 from tests.formats import torch_writer
 from tests.pipeline.small import SmallRun

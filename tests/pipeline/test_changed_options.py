@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.errors import OutputError
+from rl_clarity.base.errors import OutputError
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import OBSERVATIONS, read_files, record_calls, record_tasks
 

@@ -17,7 +17,7 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses.feature_fit import divide_observations
 from rl_clarity.jobs.store import DIRECTORY
-from rl_clarity.options import InterfaceOptions
+from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.pages.results import Results
 from rl_clarity.visualization.dataset_examples import dataset_grid
 from rl_clarity.visualization.patches import draw_grid

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 from tests.golden_data import load_golden
 from tests.pipeline.small import LAST_LAYER, completeness, write_checkpoint
 

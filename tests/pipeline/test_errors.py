@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.base.errors import CheckpointError, ClarityError, EnvironmentSetupError, OptionError, SamplesError
 from rl_clarity.cli import main
-from rl_clarity.errors import CheckpointError, ClarityError, EnvironmentSetupError, OptionError, SamplesError
 from tests.pipeline.small import ARGS, LAST_LAYER, OBSERVATIONS, REPOSITORY, SmallRun, is_complete, read_files
 
 CONV = "ppo2_model/pi/c1/w:0"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 from tests.failing_files import failing_files
 from tests.small_commands import COMMANDS, prepare_recording, run, written
 

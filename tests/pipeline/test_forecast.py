@@ -16,8 +16,8 @@ import rl_clarity
 from rl_clarity.analyses.attribution.analysis import PATH_SCORES
 from rl_clarity.analyses.features import MEASURED_STEPS
 from rl_clarity.analyses.layers import PageLayer, gradient_bytes
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.cli import main
-from rl_clarity.errors import ClarityError
 from rl_clarity.jobs import machine
 from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.jobs.tasks import BATCH_SHARE

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import OutputError
+from rl_clarity.base.errors import OutputError
 from rl_clarity.jobs.ownership import CLAIMS
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import Task

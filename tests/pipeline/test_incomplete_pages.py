@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.pages import output
 from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.manifest import section_data

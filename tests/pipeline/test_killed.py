@@ -15,14 +15,14 @@ import pytest
 
 from rl_clarity.environments import KINDS
 from rl_clarity.formats import read
-from rl_clarity.training import train
-from rl_clarity.training.logs import read_csv
-from rl_clarity.training.trainer import COLUMNS, TrainingState
+from rl_clarity.ppo import train
+from rl_clarity.ppo.logs import read_csv
+from rl_clarity.ppo.trainer import COLUMNS, TrainingState
 from rl_clarity.world_models import fitting, report
 from tests.failing_files import failing_files
+from tests.ppo.small import STATEFUL, tiny
+from tests.ppo.toys import KIND
 from tests.small_commands import ablate, check, memory, prepare, written
-from tests.training.small import STATEFUL, tiny
-from tests.training.toys import KIND
 from tests.world_models.conftest import SMALLEST
 from tests.world_models.dots import dot_agent, record_dots
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER
 
@@ -36,8 +36,8 @@ def test_residual_blocks_are_named_by_what_they_are(impala: Callable[..., Any]) 
 def impala() -> Callable[..., Any]:
     """Select the layers of a page of an IMPALA network."""
     from rl_clarity.analyses.layers import page_layers
-    from rl_clarity.options import InterfaceOptions
-    from rl_clarity.parsing import parse
+    from rl_clarity.base.parsing import parse
+    from rl_clarity.pages.options import InterfaceOptions
     from tests.golden_data import load_golden
 
     agent = rl_clarity.load_agent(load_golden("impala").checkpoint)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.errors import OutputError
+from rl_clarity.base.errors import OutputError
 from rl_clarity.jobs.job import open_job
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import REPOSITORY, page_files, read_files, record_tasks
@@ -96,7 +96,7 @@ def test_a_second_run_names_the_process_of_the_first(explain: Explain, tmp_path:
 def test_a_page_that_another_run_finishes_first_is_not_replaced(
     explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rl_clarity import page_builder
+    from rl_clarity.pages import builder as page_builder
 
     def run_another_first(*arguments: Any) -> Any:
         monkeypatch.setattr(page_builder, "open_job", open_job)

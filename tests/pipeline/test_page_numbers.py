@@ -12,7 +12,7 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.analyses.feature_fit import divide_observations
-from rl_clarity.options import InterfaceOptions
+from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.pages.results import Results
 from rl_clarity.recordings.advantages import dones_from_firsts
 from rl_clarity.visualization.rendering import attribution_scale

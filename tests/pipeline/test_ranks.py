@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.jobs import SingleProcess, communicator
 from tests.pipeline.small import REPOSITORY, is_complete, read_files, write_checkpoint
 from tests.ranks import find_mpiexec, run_ranks

@@ -13,8 +13,8 @@ import fsspec
 import pytest
 
 import rl_clarity
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.cli import main
-from rl_clarity.errors import CheckpointError
 from rl_clarity.jobs.directory import RemoteDirectory
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun, read_files, record_tasks

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import CheckpointError, ClarityError, OptionError, SamplesError
+from rl_clarity.base.errors import CheckpointError, ClarityError, OptionError, SamplesError
 from rl_clarity.pages.results import Results, open_results
 from rl_clarity.recordings.rollouts import collect_observations
 from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays, to_arrays
@@ -110,7 +110,7 @@ def test_an_error_ends_both_collections_and_leaves_nothing(
             ended.append(True)
 
     record_threads(monkeypatch, 2)
-    monkeypatch.setattr("rl_clarity.page_builder.PageBuilder._forecast", lambda *arguments: None)
+    monkeypatch.setattr("rl_clarity.pages.builder.PageBuilder._forecast", lambda *arguments: None)
     monkeypatch.setattr(source, "collect_trajectories", fail)
     monkeypatch.setattr(source, "collect_observations", endless)
     with pytest.raises(SamplesError, match="the environment failed"):

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.options import InterfaceOptions
 from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.manifest import ViewOptions, section_data
+from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.pages.results import Results
 from tests.pipeline import test_computing_options
 from tests.pipeline.conftest import Explain

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.recordings.advantages import (
     compute_advantages,
     dones_from_firsts,

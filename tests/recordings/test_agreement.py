@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.agreement import Agreement, check_player, output_differences
 from rl_clarity.recordings.episode import Episode
 from tests.fakes import TinyAgent

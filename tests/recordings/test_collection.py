@@ -14,7 +14,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 import rl_clarity
 from rl_clarity.agents.capabilities import before_step
-from rl_clarity.errors import EnvironmentSetupError, OptionError, SamplesError
+from rl_clarity.base.errors import EnvironmentSetupError, OptionError, SamplesError
 from rl_clarity.recordings.samples import to_arrays
 from tests.fakes import TinyAgent, TinyEnvironment
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
 from rl_clarity.recordings import recording_writer
 from rl_clarity.recordings.blocks import MAX_STEPS
 from rl_clarity.recordings.layout import BLOCK, EPISODE

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import StoredRecording, open_recording
 from rl_clarity.recordings.retention import Limits, StoredEpisode, choose_removed

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.cli.inspection import describe_recording
-from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.recordings.metadata import FIELDS
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import open_recording

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import open_recording
 from tests.fakes import TinyAgent

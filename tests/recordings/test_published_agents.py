@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rl_clarity import formats
+from rl_clarity.commands.evaluate import AGENT, evaluate
 from rl_clarity.environments import spec_from_metadata
-from rl_clarity.evaluation import AGENT, evaluate
 
 LOGGED = (150, 205)
 """Mean returns during the last hour of its training log; 400 games here: 150 (standard error 5)."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import open_recording
 from tests.pipeline.small import REPOSITORY

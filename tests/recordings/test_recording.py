@@ -17,7 +17,7 @@ import zstandard
 from hypothesis import strategies
 from PIL import Image
 
-from rl_clarity.errors import ClarityError, OptionError, SamplesError
+from rl_clarity.base.errors import ClarityError, OptionError, SamplesError
 from rl_clarity.recordings import blocks
 from rl_clarity.recordings.layout import BLOCK, EPISODE, encode_episode
 from rl_clarity.recordings.recorder import Recorder

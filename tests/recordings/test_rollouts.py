@@ -11,9 +11,9 @@ import pytest
 import scipy.stats
 
 from rl_clarity.agents.protocol import Outputs
+from rl_clarity.base.errors import SamplesError
 from rl_clarity.environments import EnvironmentSpec, make
-from rl_clarity.errors import SamplesError
-from rl_clarity.options import ORIGINAL, ObservationsOptions
+from rl_clarity.pages.options import ORIGINAL, ObservationsOptions
 from rl_clarity.recordings.array_stores import FileStore
 from rl_clarity.recordings.rollouts import (
     ActionChoice,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.errors import SamplesError
-from rl_clarity.options import LoadOptions
+from rl_clarity.base.errors import SamplesError
+from rl_clarity.pages.options import LoadOptions
 from rl_clarity.recordings.array_stores import release
 from rl_clarity.recordings.rollouts import collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays, to_arrays

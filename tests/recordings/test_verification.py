@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.cli import main
-from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.recordings.layout import BLOCK
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import open_recording

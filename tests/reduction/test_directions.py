@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.directions import METHODS, Directions, Method, fit_directions
 from rl_clarity.reduction.stability import matched_similarity
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.errors import DependencyError, OptionError
+from rl_clarity.base.errors import DependencyError, OptionError
 from rl_clarity.reduction.embedding import embed
 
 PER_GROUP = 40

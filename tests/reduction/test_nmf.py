@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rl_clarity import formats
 from rl_clarity.analyses.attribution import integrated_gradients
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
 from tests.golden_data import Golden
 

@@ -11,7 +11,7 @@ import pytest
 import rl_clarity
 from rl_clarity.agents.edited_agent import EditedAgent
 from rl_clarity.agents.recurrence import join_state
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.directions import Directions, fit_directions
 from rl_clarity.reduction.swapping import SwapDirections
 from tests.fakes import TinyAgent

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.environments.kinds import EnvironmentSpec
-from rl_clarity.errors import OptionError, SamplesError
 from rl_clarity.formats import architectures, native
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.recordings.recording import Recording

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from rl_clarity.errors import DependencyError, OptionError
+from rl_clarity.base.errors import DependencyError, OptionError
 from rl_clarity.states.clusters import METHODS, Method, find_clusters, principal_coordinates
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.states import consistency, correlation_intervals, lagged_correlation
 
 LAGS = (1, 2, 4)

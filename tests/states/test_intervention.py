@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import rl_clarity
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.states.data import read_states
 from tests.light_switch import Game, checkpoint

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.states.data import StateData, read_states
 from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at

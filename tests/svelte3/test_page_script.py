@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_clarity import resources
-from rl_clarity.errors import OutputError
+from rl_clarity.base import resources
+from rl_clarity.base.errors import OutputError
 from rl_clarity.pages import document as page_compiler
 from svelte3 import LintWarning
 from svelte3.compiler import lint

@@ -15,7 +15,7 @@ import fsspec
 import numpy as np
 import pytest
 
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import StoredRecording

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 
+from rl_clarity.base.errors import OptionError, OutputError, SamplesError
 from rl_clarity.cli import main
-from rl_clarity.errors import OptionError, OutputError, SamplesError
 from rl_clarity.jobs.job import Job
 from rl_clarity.pages.results import open_results
 from rl_clarity.pages.verification import verify

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import ndimage
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.visualization.dataset_examples import NONE, dataset_grid, dataset_grids, limit_repeats, thumbnail
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail, grid_opacity, thumbnail_opacity
 from tests.golden_data import Golden

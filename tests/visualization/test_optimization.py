@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.visualization.optimization import OptimizedImages, optimize_images
 
 

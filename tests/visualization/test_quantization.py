@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from rl_clarity.errors import ClarityError
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.visualization.quantization import SMALLEST, dequantize, quantize, written_codes
 from rl_clarity.visualization.rendering import render_attribution
 from tests.golden_data import Golden

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.visualization.rendering import (
     attribution_scale,
     brightness_to_opacity,

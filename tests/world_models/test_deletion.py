@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.world_models.deletion import _block_sums, _mask, deletion_test
 from rl_clarity.world_models.simulation import simulate
 from rl_clarity.world_models.simulator import Simulator, new_world

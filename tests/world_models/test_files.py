@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError
 from rl_clarity.world_models.files import KEY, load_simulator, save_simulator
 from rl_clarity.world_models.simulator import Simulator
 from tests.formats.measure_inspect import status

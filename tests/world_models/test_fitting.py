@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.errors import CheckpointError, OptionError
-from rl_clarity.files import UNFINISHED
+from rl_clarity.base.errors import CheckpointError, OptionError
+from rl_clarity.base.files import UNFINISHED
+from rl_clarity.ppo.logs import read_csv
+from rl_clarity.ppo.trainer import TrainingState
 from rl_clarity.recordings.recording import Recording
-from rl_clarity.training.logs import read_csv
-from rl_clarity.training.trainer import TrainingState
 from rl_clarity.world_models import fitting
 from rl_clarity.world_models.files import load_simulator, save_simulator
 from rl_clarity.world_models.fitting import SIMULATOR, STATE, Fitter, fit_simulator

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.directions import Directions
 from rl_clarity.world_models.gradients import Target, saliency_through_time, simulated_influence, target_value

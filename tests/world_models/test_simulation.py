@@ -11,7 +11,7 @@ import pytest
 import rl_clarity
 from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.world_models.simulation import Simulation, simulate
 from rl_clarity.world_models.simulator import Simulator, check_agent, new_world

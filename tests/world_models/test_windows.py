@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.world_models.windows import Windows
 from tests.world_models.dots import dot_agent, record_dots

@@ -46,12 +46,12 @@ from rl_clarity.analyses.layers import (
     task_size,
 )
 from rl_clarity.analyses.trajectories import TrajectoryPageOptions
+from rl_clarity.base.parsing import select_options
+from rl_clarity.base.progress import subrange
+from rl_clarity.base.threads import prefetch, thread_count
 from rl_clarity.jobs.tasks import MAX_FRAMES, Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.files import segments
-from rl_clarity.parsing import select_options
-from rl_clarity.progress import subrange
 from rl_clarity.reduction import ChannelReduction
-from rl_clarity.threads import prefetch, thread_count
 from rl_clarity.visualization.rendering import full_scale, scale_of_peaks
 from rl_clarity.visualization.totals import channel_totals, magnitudes, peak_positions
 

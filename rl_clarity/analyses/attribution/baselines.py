@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, State
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 Baseline: TypeAlias = str | np.ndarray
 BASELINES = ("zero-layer", "zero-input", "mean")

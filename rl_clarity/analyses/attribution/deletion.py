@@ -22,8 +22,8 @@ from rl_clarity.analyses.attribution.saliency import (
     output_differences,
     results_at,
 )
-from rl_clarity.analyses.statistics import Interval, bootstrap_interval
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.statistics import Interval, bootstrap_interval
 
 STEPS = 16
 

@@ -12,11 +12,11 @@ import numpy as np
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.features import finished_layer
 from rl_clarity.analyses.layers import PageLayer
+from rl_clarity.base.parsing import check_minimum
 from rl_clarity.jobs.tasks import Results
 from rl_clarity.pages.chunks import Chunk, encode_chunk
 from rl_clarity.pages.files import ChunkName, ExtraImageName, PageFiles, check_subdirectories, path_in, segments
 from rl_clarity.pages.sections import SectionData
-from rl_clarity.parsing import check_minimum
 from rl_clarity.visualization.colors import page_colors
 from rl_clarity.visualization.quantization import quantize
 from rl_clarity.visualization.rendering import DIRECTIONS, Direction

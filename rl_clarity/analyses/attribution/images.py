@@ -10,10 +10,10 @@ from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution.files import AttributionOptions, rendered_name, rendered_scrub_name, selections
 from rl_clarity.analyses.layers import PageLayer
 from rl_clarity.analyses.trajectories import TrajectoryPageOptions
+from rl_clarity.base.progress import Report
 from rl_clarity.jobs.spool import Spool
 from rl_clarity.pages.files import segments
 from rl_clarity.pages.images import film_strips, sheet, to_bytes
-from rl_clarity.progress import Report
 from rl_clarity.visualization.rendering import render_attribution
 
 FILM_COLUMNS = 8

@@ -17,7 +17,7 @@ from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Score, State, Tail
 from rl_clarity.analyses.attribution.baselines import Baseline, layer_baseline
 from rl_clarity.analyses.attribution.quadrature import quadrature as quadrature_rule
-from rl_clarity.threads import in_threads
+from rl_clarity.base.threads import in_threads
 
 
 @dataclass(frozen=True)

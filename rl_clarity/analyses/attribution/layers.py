@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Site
 from rl_clarity.agents.sites import Layer, default_layers, feature_maps, layer_kinds, layers_of_kinds
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 
 def select_layers(

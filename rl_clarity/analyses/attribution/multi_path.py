@@ -17,7 +17,7 @@ from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Score, State
 from rl_clarity.analyses.attribution.baselines import Baseline, layer_baseline
 from rl_clarity.analyses.attribution.quadrature import check_count
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 
 @runtime_checkable

@@ -25,8 +25,8 @@ from rl_clarity.analyses.attribution.saliency import (
     results_at,
     unlisted,
 )
-from rl_clarity.errors import OptionError
-from rl_clarity.threads import in_threads
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.threads import in_threads
 
 MODES = ("occlude", "searchlight")
 REFERENCE_HEIGHT = 80

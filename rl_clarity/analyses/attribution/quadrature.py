@@ -7,8 +7,8 @@ from numbers import Real
 
 import numpy as np
 
-from rl_clarity.errors import OptionError
-from rl_clarity.registry import Registry
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.registry import Registry
 
 Rule = Callable[[int], tuple[np.ndarray, np.ndarray]]
 

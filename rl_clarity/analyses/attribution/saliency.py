@@ -11,7 +11,7 @@ from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Outputs, Score, State
 from rl_clarity.agents.scores import select_scores
 from rl_clarity.agents.sites import INPUT
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 SaliencyOutput: TypeAlias = Score
 """"policy" (all logits, or all action values), "value", or any other score: an action's index, a tuple of indices (the

@@ -18,7 +18,7 @@ from rl_clarity.analyses.attribution.saliency import (
     network_input,
     unlisted,
 )
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 
 
 def smooth_gradients(

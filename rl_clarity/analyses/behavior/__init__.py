@@ -1,6 +1,6 @@
 """Behavior: what an agent achieves, and how its episodes end, with and without a feature."""
 
 from rl_clarity.analyses.behavior.analysis import BehaviorAnalysis
-from rl_clarity.analyses.behavior.play import BehaviorOptions
+from rl_clarity.analyses.behavior.options import BehaviorOptions
 
 __all__ = ["BehaviorAnalysis", "BehaviorOptions"]

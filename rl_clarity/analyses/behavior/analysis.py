@@ -15,12 +15,12 @@ from rl_clarity.agents.capabilities import PLAYING, require
 from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.analyses.ablation import AblationAnalysis, AblationOptions, read_changes
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.attribution.analysis import AttributionAnalysis, attributed_outputs, attribution_inputs
 from rl_clarity.analyses.attribution.files import read_totals
 from rl_clarity.analyses.behavior.clips import Clip, write_clips
-from rl_clarity.analyses.behavior.play import BehaviorOptions, Block, blocks, environment_of
+from rl_clarity.analyses.behavior.options import BehaviorOptions
+from rl_clarity.analyses.causal import AblationAnalysis, AblationOptions, read_changes
 from rl_clarity.analyses.features import (
     FeaturesAnalysis,
     feature_layers,
@@ -29,15 +29,16 @@ from rl_clarity.analyses.features import (
     reduction_inputs,
 )
 from rl_clarity.analyses.layers import PageLayer, page_layers
-from rl_clarity.analyses.statistics import MeasuredDifference, compare
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.keys import as_json, to_plain
+from rl_clarity.base.registry import source_hash
+from rl_clarity.base.statistics import MeasuredDifference, compare
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
-from rl_clarity.keys import as_json, to_plain
 from rl_clarity.pages.files import path_in
 from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.pages.sections import SectionData
 from rl_clarity.recordings.evaluation import known_cause
-from rl_clarity.registry import source_hash
+from rl_clarity.recordings.paired_play import Block, blocks, environment_of
 from rl_clarity.visualization.totals import mean_effects
 
 COMPARISON, UNEDITED = "comparison", "unedited"

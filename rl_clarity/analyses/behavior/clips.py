@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,19 +9,15 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Subject
-from rl_clarity.analyses.behavior.play import BehaviorOptions, Block
+from rl_clarity.analyses.behavior.options import BehaviorOptions
 from rl_clarity.analyses.layers import PageLayer
+from rl_clarity.pages.animations import BEFORE, animated_png, first_difference, side_by_side
 from rl_clarity.pages.files import ImageName, path_in
 from rl_clarity.pages.images import newest_frames
+from rl_clarity.recordings.paired_play import Block
 
 CLIPS = 4
 """Clips of a page: of the features without which the most return is lost."""
-BEFORE, AFTER = 8, 40
-"""Frames of a clip before and after the moment where the two ways of playing part."""
-GAP = 4
-"""Pixels between the two sides."""
-MILLISECONDS = 100
-"""Of a frame."""
 
 
 @dataclass(frozen=True)
@@ -74,31 +69,3 @@ def write_clips(
         lost = float(losses[index, episode])
         clips.append(Clip(layer.name, feature + 1, episode + 1, parting + 1, animation, still, lost))
     return clips
-
-
-def first_difference(first: np.ndarray, second: np.ndarray) -> int:
-    """The first step at which two sequences of actions differ; their common length if none does."""
-    common = min(len(first), len(second))
-    different = np.flatnonzero(first[:common] != second[:common])
-    return int(different[0]) if len(different) else common - 1
-
-
-def side_by_side(left: np.ndarray, right: np.ndarray, moment: int) -> np.ndarray:
-    """Frames (n, H, W, C) of two episodes around a moment, side by side: (m, H, 2 W + GAP, C).
-
-    The episode that ends first keeps its last frame.
-    """
-    steps = np.arange(max(0, moment - BEFORE), min(moment + AFTER, max(len(left), len(right))))
-    sides = [frames[np.minimum(steps, len(frames) - 1)] for frames in (left, right)]
-    gap = np.full((*sides[0].shape[:2], GAP, sides[0].shape[3]), 255, np.uint8)
-    return np.concatenate([sides[0], gap, sides[1]], axis=2)
-
-
-def animated_png(frames: np.ndarray) -> bytes:
-    """An animated PNG file of frames (n, H, W, 1 | 3) uint8, which repeats without end."""
-    from PIL import Image
-
-    images = [Image.fromarray(frame[..., 0] if frame.shape[-1] == 1 else frame) for frame in frames]
-    buffer = io.BytesIO()
-    images[0].save(buffer, "PNG", save_all=True, append_images=images[1:], duration=MILLISECONDS, loop=0)
-    return buffer.getvalue()

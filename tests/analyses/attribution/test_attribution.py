@@ -20,7 +20,7 @@ from rl_clarity.analyses.attribution import (
     select_layers,
 )
 from rl_clarity.analyses.attribution.quadrature import RULES, quadrature
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
 from tests.fakes import TinyAgent
 from tests.golden_data import Golden

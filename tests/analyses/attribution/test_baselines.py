@@ -9,7 +9,7 @@ import pytest
 
 from rl_clarity.analyses.attribution import attribute, multi_path_attribution
 from rl_clarity.analyses.attribution.baselines import layer_baseline
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
 from tests.fakes import TinyAgent
 

@@ -15,7 +15,7 @@ from rl_clarity.analyses.attribution.deletion import (
     pixel_ranks,
     random_maps,
 )
-from rl_clarity.errors import SamplesError
+from rl_clarity.base.errors import SamplesError
 
 SQUARE = (slice(2, 8), slice(20, 26))
 OBSERVATIONS = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 1), np.uint8)

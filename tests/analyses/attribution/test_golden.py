@@ -9,7 +9,7 @@ import pytest
 
 from rl_clarity import formats
 from rl_clarity.analyses.attribution import input_gradients, integrated_gradients, multi_path_attribution, select_layers
-from rl_clarity.options import ORIGINAL
+from rl_clarity.pages.options import ORIGINAL
 from rl_clarity.reduction import ChannelReduction
 from tests.golden_data import Golden
 

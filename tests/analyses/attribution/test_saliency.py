@@ -14,7 +14,7 @@ from rl_clarity.analyses.attribution.input_integrated_gradients import input_att
 from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, memory_saliency, perturbation_saliency
 from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
-from rl_clarity.errors import OptionError
+from rl_clarity.base.errors import OptionError
 from tests.fakes import TinyAgent
 
 OBSERVATIONS = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), np.uint8)

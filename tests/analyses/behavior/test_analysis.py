@@ -13,9 +13,9 @@ import PIL.Image
 import pytest
 
 import rl_clarity
-from rl_clarity.ablation import AblationReport
+from rl_clarity.base.errors import ClarityError
+from rl_clarity.commands.ablate import AblationReport
 from rl_clarity.environments import KINDS
-from rl_clarity.errors import ClarityError
 from tests import colors
 
 SIZES: dict[str, Any] = {

@@ -1,0 +1,253 @@
+"""Ablation on frames: how much an output changes when a feature is removed from a layer's activations.
+
+A feature is removed as `rl_clarity.Ablate(layer, component=...)` does it: its part of the activations at each
+position, max(0, a . d / |d|^2) d, is subtracted. Attribution says which part of an output is due to a feature; ablation
+says what becomes of the output without it. Where the network above the layer is linear, and the feature is a channel of
+its own, they are each other's negative; elsewhere their correlation over frames says how far they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import parallel_calls
+from rl_clarity.agents.editing import Ablate
+from rl_clarity.agents.protocol import Agent, Score, State, Tail
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.attribution.analysis import (
+    AttributionAnalysis,
+    attributed_outputs,
+    score_rows,
+    scores_to_compute,
+    sum_rows,
+)
+from rl_clarity.analyses.attribution.files import read_totals
+from rl_clarity.analyses.features import (
+    FeaturesAnalysis,
+    feature_layers,
+    finished_layer,
+    load_features,
+    reduction_inputs,
+)
+from rl_clarity.analyses.layers import (
+    MEMORY_HINT,
+    PageLayer,
+    gradient_bytes,
+    parallel_tasks,
+    sample_frames,
+    task_size,
+)
+from rl_clarity.base.parsing import check_minimum
+from rl_clarity.base.threads import prefetch
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
+from rl_clarity.pages.files import ChunkName, check_subdirectories, path_in
+from rl_clarity.pages.sections import SectionData
+
+MEASURED_FEATURES = 2
+"""Features that are ablated to measure the time."""
+
+
+@dataclass(frozen=True)
+class AblationOptions:
+    """Ablation of features on frames."""
+
+    ablation_every: int | None = 4
+    """Ablate the features on every n-th frame of a trajectory: 1 for all frames, None for no ablation."""
+    ablation_subdir: str = "ablation/"
+    """Directory of changes of outputs by ablation."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "ablation_every")
+        check_subdirectories(self)
+
+
+@dataclass(frozen=True)
+class AblationSummary:
+    """What becomes of an output when each of K features is ablated, over all ablated steps."""
+
+    mean: Sequence[float]
+    """Mean change (K) of the output."""
+    mean_abs: Sequence[float]
+    """Mean absolute change (K)."""
+    correlation: Sequence[float]
+    """Correlation (K) of the *negative* change with the feature's net attribution: 1 where the output loses in
+    proportion to what attribution credits the feature with; 0 where either is constant."""
+
+
+@dataclass(frozen=True)
+class AblatedLayer:
+    """Ablation of the features of a layer."""
+
+    trajectories: Sequence[ChunkName]
+    """One for each trajectory."""
+    outputs: Mapping[str, AblationSummary] | None = None
+    """Absent while results are missing."""
+
+
+@dataclass(frozen=True)
+class AblationSection(SectionData):
+    """What becomes of outputs when a feature is ablated."""
+
+    kind = "ablation"
+    title = "Ablation"
+    every: int
+    """Every n-th step is ablated."""
+    layers: Mapping[str, AblatedLayer]
+    """Every layer but the input, by its `slug` in the section `attribution`."""
+
+
+class AblationAnalysis(Analysis[AblationOptions, AblationSection]):
+    """Changes of outputs when a feature is ablated, along each trajectory."""
+
+    kind = "ablation"
+    needs_all = False
+
+    def tasks(self, subject: Subject, options: AblationOptions) -> Iterable[Task]:
+        if options.ablation_every is None:
+            return
+        count, steps = subject.trajectories.actions.shape
+        frames, outputs = len(range(0, steps, options.ablation_every)), len(attributed_outputs(subject))
+        for layer in feature_layers(subject):
+            for trajectory in range(count):
+                yield self.task(
+                    subject,
+                    self.task_name(layer.name, trajectory + 1),
+                    partial(ablate_trajectory, subject, layer, trajectory),
+                    [
+                        reduction_inputs(subject),
+                        score_rows(subject),
+                        subject.decisive(AblationOptions),
+                        asdict(layer),
+                        trajectory,
+                    ],
+                    size=task_size(layer, frames) * layer.channels,
+                    group=self.task_name(layer.name),
+                    after=(FeaturesAnalysis.task_name(layer.name),),
+                    pieces=partial(_pieces, layer, frames),
+                    frame_bytes=gradient_bytes(subject.agent, layer.shape, 1),
+                    parallel=parallel_tasks(subject.agent, outputs),
+                    memory_hint=MEMORY_HINT,
+                )
+
+    def sections(self, subject: Subject, options: AblationOptions, results: Results) -> Iterable[AblationSection]:
+        if options.ablation_every is not None:
+            layers = {layer.slug: layer_entry(subject, layer, results) for layer in feature_layers(subject)}
+            yield AblationSection(options.ablation_every, layers)
+
+
+def ablation_changes(
+    agent: Agent,
+    observations: np.ndarray,
+    layer: str,
+    components: np.ndarray,
+    scores: Sequence[Score],
+    state: State = None,
+    calls: int = 1,
+) -> np.ndarray:
+    """Return by how much scores change (S, B, K) when each of K components is ablated from a layer's activations.
+
+    Each batch of observations passes the network up to the layer once, and the network above it K + 1 times.
+
+    Args:
+        observations: (B, H, W, C)
+        layer: name of a site (h, w, c)
+        components: (K, c)
+        scores: what is measured, as `Agent.tails` takes it
+        state: of a recurrent agent before the observations
+        calls: threads that call the agent at once
+    """
+    edits = [Ablate(layer, component=component) for component in components]
+    changes = [
+        np.stack([*prefetch(partial(_change, tail, tail.values, tail.scores()), edits, calls)], axis=-1)
+        for tail in agent.tails(observations, layer, scores, state)
+    ]  # (S, n, K)
+    return np.concatenate(changes, axis=1)
+
+
+def _change(tail: Tail, activations: np.ndarray, before: np.ndarray, edit: Ablate) -> np.ndarray:
+    """By how much scores (S, n) change where the edit changes the activations (n, h, w, c) of a layer."""
+    return tail.scores(edit.apply(activations)) - before
+
+
+def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
+    """Write the changes of a trajectory's outputs when each feature of a layer is ablated."""
+    options = subject.options_of(AblationOptions)
+    chosen = np.arange(0, subject.trajectories.actions.shape[1], options.ablation_every or 1)
+    components = load_features(subject.files, layer).reduction.components
+    parts = []
+    for part in slices(len(chosen), work.frames):
+        frames = chosen[part]
+        observations = np.asarray(subject.trajectories.observations[trajectory, frames])
+        state = subject.states(trajectory, frames)
+        scores = scores_to_compute(subject)
+        calls = parallel_calls(subject.agent, work.threads)
+        changes = ablation_changes(subject.agent, observations, layer.full_name, components, scores, state, calls)
+        parts.append(changes)
+        work.report(part.stop / len(chosen))
+    changes = np.concatenate(parts, axis=1)  # (S, n, K)
+    arrays: dict[str, np.ndarray | bytes] = {"frames": chosen.astype(np.int32)}
+    for output, rows in score_rows(subject).items():
+        arrays[f"change.{output}"] = sum_rows(changes, rows).astype(np.float32)
+    name = chunk_name(options, layer, trajectory)
+    subject.files.write_chunk(name, arrays)
+    return TaskResult(files=[name])
+
+
+def chunk_name(options: AblationOptions, layer: PageLayer, trajectory: int) -> ChunkName:
+    return ChunkName(path_in(options.ablation_subdir, f"{layer.slug}/{trajectory + 1}/ablation.js"))
+
+
+def read_changes(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
+    """The ablated frames of a trajectory, and the changes of its outputs there; docs/page-format.md has the names."""
+    return subject.files.read_chunk(chunk_name(subject.options_of(AblationOptions), layer, trajectory))
+
+
+def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> AblatedLayer:
+    """What the section says of a layer; the numbers are absent until all trajectories are finished."""
+    options, trajectories = subject.options_of(AblationOptions), range(len(subject.trajectories.actions))
+    entry = AblatedLayer([chunk_name(options, layer, trajectory) for trajectory in trajectories])
+    analyses = (AblationAnalysis, AttributionAnalysis)
+    needed = [analysis.task_name(layer.name, t + 1) for analysis in analyses for t in trajectories]
+    if any(name not in results for name in needed):
+        return entry
+    outputs, layer = attributed_outputs(subject), finished_layer(layer, results)
+    return replace(entry, outputs={output.id: _summary(subject, layer, output.id) for output in outputs})
+
+
+def _summary(subject: Subject, layer: PageLayer, output: str) -> AblationSummary:
+    """Over all ablated frames and for each feature: mean and mean absolute change, correlation with attribution."""
+    changes, attribution = [], []
+    for trajectory in range(len(subject.trajectories.actions)):
+        arrays = read_changes(subject, layer, trajectory)
+        changes.append(arrays[f"change.{output}"])
+        totals = read_totals(subject, layer, trajectory)[output]
+        attribution.append(totals[arrays["frames"], :-1].sum(axis=-1))
+    return summarize(np.concatenate(changes), np.concatenate(attribution))
+
+
+def summarize(changes: np.ndarray, attribution: np.ndarray) -> AblationSummary:
+    """Mean, mean absolute value, and correlation of changes (n, K) by ablation with attribution (n, K) to features.
+
+    The correlation is that of the negative change: 1 where frames lose in proportion to what attribution says is due to
+    the feature. It is 0 where either is constant.
+    """
+    changes, attribution = changes.astype(np.float64), attribution.astype(np.float64)
+    lost, due = (values - values.mean(axis=0) for values in (-changes, attribution))
+    norms = np.linalg.norm(lost, axis=0) * np.linalg.norm(due, axis=0)
+    correlation = np.divide((lost * due).sum(axis=0), norms, out=np.zeros(len(norms)), where=norms > 0)
+    return AblationSummary(changes.mean(axis=0).tolist(), np.abs(changes).mean(axis=0).tolist(), correlation.tolist())
+
+
+def _pieces(layer: PageLayer, frames: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """Some features, ablated on a batch; `frames` are those of a trajectory."""
+    seen, state = sample_frames(sample, batch)
+    components = np.eye(layer.shape[-1], dtype=np.float32)[: min(MEASURED_FEATURES, layer.channels)]
+    scores = scores_to_compute(sample)
+    calls = parallel_calls(sample.agent)
+    ablate = partial(ablation_changes, sample.agent, seen, layer.full_name, components, scores, state, calls)
+    passes = (layer.channels + 1) / (len(components) + 1)
+    yield Piece(ablate, frames / len(seen) * passes)  # compiled by the pieces of attribution

@@ -1,0 +1,442 @@
+"""Training: what changes from checkpoint to checkpoint, and one trajectory that is shown to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import before_step, initial_state
+from rl_clarity.agents.protocol import Outputs, State
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.saliency import (
+    METHODS,
+    SaliencyAnalysis,
+    SaliencyOptions,
+    chunk_name,
+    compute_maps,
+    frames_with_map,
+    map_arrays,
+    saliency_outputs,
+)
+from rl_clarity.analyses.trajectories import softmax
+from rl_clarity.base.parsing import check_minimum, check_option
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
+from rl_clarity.pages.files import ChunkName, segments
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.sections import Note, SectionData
+
+CURVE, DIVERGENCE = "training/curve.js", "training/divergence.js"
+POINTS = 256
+"""Points of the learning curve at most."""
+MEASURED_STEPS = 4
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What a page of a training knows of it beside what its checkpoints do; in `Subject.metadata["training"]`."""
+
+    names: Sequence[str]
+    steps: Sequence[float | None]
+    """Training step of each checkpoint."""
+    unit: str = "steps"
+    curve: Mapping[str, np.ndarray] | None = None
+    """`steps`, `returns`, `low`, `high` (n,) of the learning curve."""
+    curve_source: str = "returns of the checkpoints"
+    reference_source: str | None = None
+    """What the trajectory that is shown to all is called, if no checkpoint played it."""
+
+
+@dataclass(frozen=True)
+class ReferenceOptions:
+    """The game that is shown to every checkpoint."""
+
+    reference_checkpoint: int | None = None
+    """Number of the checkpoint that plays it, counted from 1 in the order of training; by default the last."""
+    reference_episode: int = 1
+    """Number of the game among those of that checkpoint that the page shows."""
+    reference: str | None = None
+    """Show an episode of a recording instead: its PATH, or PATH:NUMBER, counted from 1; by default the first."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "reference_checkpoint", "reference_episode")
+        other = self.reference_checkpoint is not None or self.reference_episode != 1
+        fits = self.reference is None or not other
+        check_option(self, "reference", fits, "replaces reference_checkpoint and reference_episode: leave them out")
+
+
+@dataclass(frozen=True)
+class MeanReturn:
+    """Mean return of complete games."""
+
+    mean: float
+    error: float | None
+    """Standard error; null for one game."""
+    episodes: int
+
+
+@dataclass(frozen=True)
+class CheckpointEntry:
+    """A checkpoint, and what it did along its trajectories."""
+
+    agent: str
+    recording: str
+    name: str
+    """Name of its file, without its suffix."""
+    step: float | None
+    """Training steps; null if neither metadata nor the name of the file say."""
+    returns: MeanReturn
+    entropy: float | None
+    """Mean entropy of the policy along the trajectories, in nats; null for action values."""
+    action_entropy: float
+    action_shares: Sequence[float]
+    """Shares of the A actions that were taken."""
+    totals: Mapping[str, float]
+    """By output, the mean total of the maps along the trajectories, of the first method."""
+    correlation: Mapping[str, float | None]
+    """By output, the mean correlation of the maps of the reference trajectory with those of the last checkpoint, of the
+    first method; null where all maps are constant."""
+
+
+@dataclass(frozen=True)
+class ReferenceTrajectory:
+    """The trajectory that is shown to every checkpoint, as in the section `trajectories` of its recording.
+
+    A checkpoint played it, or it is the last of `recordings`, which has no other section.
+    """
+
+    agent: str
+    recording: str
+    source: str | None
+    """Name of the recording and number of the episode, if no checkpoint played it."""
+    trajectory: int
+    every: int
+    """Every n-th step has a map."""
+    shown: Sequence[ChunkName]
+    """One for each checkpoint."""
+    divergence: ChunkName
+
+
+@dataclass(frozen=True)
+class TrainingSection(SectionData):
+    """The checkpoints of a training side by side."""
+
+    kind = "training"
+    title = "Training"
+    checkpoints: Sequence[CheckpointEntry]
+    """One for each agent, in the order of training."""
+    unit: str
+    """What `step` and the curve count: `steps` or `frames`."""
+    curve: ChunkName | None
+    """The learning curve; null if there is no log."""
+    curve_source: str
+    """Name of the log, or `returns of the checkpoints`."""
+    reference: ReferenceTrajectory
+
+
+class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
+    """The checkpoints of a training side by side; its subject has one subject for each.
+
+    With the option `reference`, a last one has the trajectory that is shown to all.
+    """
+
+    kind = "training"
+
+    def tasks(self, subject: Subject, options: ReferenceOptions) -> Iterable[Task]:
+        reference, game = _reference(subject)
+        steps, checkpoints = reference.trajectories.steps(game), _checkpoints(subject)
+        for number, one in enumerate(checkpoints, start=1):
+            yield self.task(
+                one,
+                self.task_name("shown", number),
+                partial(_show, subject, one, shown_name(number)),
+                [reference.key, reference.decisive(SaliencyOptions, ReferenceOptions), saliency_outputs(one)],
+                size=steps,
+                group=self.task_name("shown"),
+                after=(SaliencyAnalysis.task_name(one.info.id),) if one is reference else (),
+                pieces=partial(_pieces, steps),
+            )
+        facts = _training_facts(subject)
+        curve = {name: array.tolist() for name, array in (facts.curve or {}).items()}
+        yield self.task(
+            subject,
+            self.task_name("numbers"),
+            partial(_compare, subject),
+            [[one.key for one in subject.subjects], subject.decisive(SaliencyOptions, ReferenceOptions), curve],
+            size=len(checkpoints) * steps,
+            after=(self.task_name("shown"), SaliencyAnalysis.kind),
+            pieces=lambda sample, batch: (),  # it only reads small files
+        )
+
+    def sections(self, subject: Subject, options: ReferenceOptions, results: Results) -> Iterable[TrainingSection]:
+        (reference, game), facts = _reference(subject), _training_facts(subject)
+        numbers = results[self.task_name("numbers")]["checkpoints"]
+        checkpoints = [
+            CheckpointEntry(
+                agent=one.info.id,
+                recording=one.info.id.replace("agent", "recording"),
+                name=facts.names[index],
+                step=facts.steps[index],
+                returns=read(MeanReturn, one.metadata["returns"], "returns"),
+                **numbers[index],
+            )
+            for index, one in enumerate(_checkpoints(subject))
+        ]
+        shown = ReferenceTrajectory(
+            agent=reference.info.id,
+            recording=f"recording-{subject.subjects.index(reference) + 1}",
+            source=facts.reference_source,
+            trajectory=game,
+            every=subject.options_of(SaliencyOptions).saliency_every,
+            shown=[ChunkName(shown_name(number)) for number in range(1, len(checkpoints) + 1)],
+            divergence=ChunkName(DIVERGENCE),
+        )
+        curve = None if facts.curve is None else ChunkName(CURVE)
+        yield TrainingSection(checkpoints, facts.unit, curve, facts.curve_source, shown)
+
+    def notes(self, options: ReferenceOptions) -> Sequence[Note]:
+        return NOTES
+
+
+NOTES = (
+    Note(
+        "One episode, every checkpoint",
+        "Each checkpoint sees the observations of one trajectory, whatever it would have done itself; a "
+        "recurrent one has the state that it gets from seeing them. The divergence of the checkpoints is the "
+        "Jensen-Shannon divergence of their policies: the entropy of the mean policy less the mean entropy (Lin 1991).",
+    ),
+    Note(
+        "Correlation with the last checkpoint",
+        "The mean, over the steps of the trajectory that is shown to all, of the correlation between the "
+        "cells of a checkpoint's saliency map and those of the last checkpoint's.",
+    ),
+)
+
+
+def _training_facts(subject: Subject) -> TrainingFacts:
+    facts: TrainingFacts = subject.metadata["training"]
+    return facts
+
+
+def _checkpoints(subject: Subject) -> Sequence[Subject]:
+    added = subject.options_of(ReferenceOptions).reference is not None
+    return subject.subjects[:-1] if added else subject.subjects
+
+
+def _reference(subject: Subject) -> tuple[Subject, int]:
+    """The subject whose trajectory is shown to all, and the index of the trajectory."""
+    options = subject.options_of(ReferenceOptions)
+    number = options.reference_checkpoint or len(subject.subjects)
+    return subject.subjects[number - 1], options.reference_episode - 1
+
+
+def shown_name(number: int) -> str:
+    """Name of the chunk of what a checkpoint, counted from 1, computes from the reference trajectory."""
+    return f"training/shown-{number}.js"
+
+
+def binned_curve(steps: np.ndarray, returns: np.ndarray, points: int = POINTS) -> dict[str, np.ndarray]:
+    """The learning curve as the page shows it: mean, lowest and highest return (n,) in equal parts of training."""
+    span = float(steps[-1] - steps[0]) or 1.0
+    bins = np.minimum(((steps - steps[0]) / span * points).astype(int), points - 1)
+    starts = np.flatnonzero(np.diff(bins, prepend=-1))
+    counts = np.diff([*starts, len(steps)])
+    arrays = {
+        "steps": np.add.reduceat(steps, starts) / counts,
+        "returns": np.add.reduceat(returns, starts) / counts,
+        "low": np.minimum.reduceat(returns, starts),
+        "high": np.maximum.reduceat(returns, starts),
+    }
+    return {name: array.astype(np.float32) for name, array in arrays.items()}
+
+
+def jensen_shannon(policies: np.ndarray) -> np.ndarray:
+    """Jensen-Shannon divergence (T,) in nats of C distributions at each step (C, T, A) (Lin 1991)."""
+    divergence: np.ndarray = entropy(policies.mean(axis=0)) - entropy(policies).mean(axis=0)
+    return np.maximum(divergence, 0)
+
+
+def entropy(probabilities: np.ndarray) -> np.ndarray:
+    """Entropy (...) in nats of distributions (..., A)."""
+    logarithms = np.log(np.where(probabilities > 0, probabilities, 1))
+    result: np.ndarray = -(probabilities * logarithms).sum(axis=-1)
+    return result
+
+
+def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
+    """Mean correlation of maps (m, gh, gw) with others, frame by frame; None if all are constant."""
+    flat, other = (one.reshape(len(one), -1).astype(np.float64) for one in (maps, others))
+    flat, other = (one - one.mean(axis=1, keepdims=True) for one in (flat, other))
+    norms = np.linalg.norm(flat, axis=1) * np.linalg.norm(other, axis=1)
+    products = (flat * other).sum(axis=1)[norms > 0] / norms[norms > 0]
+    return float(products.mean()) if len(products) else None
+
+
+def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
+    """Write what a checkpoint computes from the reference trajectory, with its own state.
+
+    The maps of the checkpoint that played it are there already.
+    """
+    (reference, game), options = _reference(subject), subject.options_of(SaliencyOptions)
+    trajectories = reference.trajectories
+    steps, every, outputs = trajectories.steps(game), options.saliency_every, list(saliency_outputs(one))
+    method = next(iter(options.saliency), None)
+    seen: list[Outputs] = []
+    maps: list[np.ndarray] = []
+    state = initial_state(one.agent, 1)
+    for part in segments(steps):
+        observations = np.asarray(trajectories.observations[game, slice(part.start, part.stop)])
+        firsts = np.asarray(trajectories.firsts[game, slice(part.start, part.stop)])
+        results, before, state = _follow(one, observations, firsts, state)
+        seen.append(results)
+        chosen = np.array(frames_with_map(part, every), int) - part.start
+        if method is not None and one is not reference:
+            states = None if before is None else tuple(array[chosen] for array in before)
+            maps.append(compute_maps(one.agent, method, observations[chosen], outputs, states))
+        work.report(part.stop / steps)
+    arrays = _output_arrays(seen)
+    if method is not None and maps:
+        values = np.concatenate(maps, axis=1)
+        frames = np.arange(0, steps, every)
+        arrays |= map_arrays(frames, dict(zip(outputs, values, strict=True)), signed=METHODS[method].signed)
+    elif method is not None:
+        chunks = _own_maps(one, game)
+        arrays |= {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
+    subject.files.write_chunk(name, arrays)
+    return TaskResult(files=[name])
+
+
+def _follow(
+    subject: Subject, observations: np.ndarray, firsts: np.ndarray, state: State
+) -> tuple[Outputs, State, State]:
+    """Outputs at consecutive observations (T, H, W, C), the states (T, ...) before them, and the state after."""
+    if state is None:
+        return subject.agent.step(observations, None, firsts)[0], None, None
+    outputs, before = [], []
+    for step in range(len(observations)):
+        now = slice(step, step + 1)
+        state = before_step(subject.agent, state, firsts[now])
+        before.append(state)
+        result, state = subject.agent.step(observations[now], state, firsts[now])
+        outputs.append(result)
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name) for one in outputs])
+        for name in ("policy_logits", "values", "q_values")
+        if getattr(outputs[0], name) is not None
+    }
+    states = tuple(np.concatenate(parts) for parts in zip(*before, strict=True))
+    return Outputs(**joined), states, state
+
+
+def _output_arrays(parts: Sequence[Outputs]) -> dict[str, np.ndarray | bytes]:
+    def joined(name: str) -> np.ndarray | None:
+        arrays = [getattr(one, name) for one in parts]
+        return None if arrays[0] is None else np.concatenate(arrays).astype(np.float32)
+
+    logits, arrays = joined("policy_logits"), {"values": joined("values"), "q_values": joined("q_values")}
+    if logits is not None:
+        probabilities = softmax(logits)
+        arrays |= {"probabilities": probabilities, "entropy": entropy(probabilities).astype(np.float32)}
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _compare(subject: Subject, work: Work) -> TaskResult:
+    """Write divergence and curve. Facts: what the section says of each checkpoint beside names, steps and returns."""
+    files, curve = subject.files, _training_facts(subject).curve
+    checkpoints = _checkpoints(subject)
+    shown = [files.read_chunk(shown_name(number)) for number in range(1, len(checkpoints) + 1)]
+    files.write_chunk(DIVERGENCE, {"jensen_shannon": jensen_shannon(_policies(shown)).astype(np.float32)})
+    if curve is not None:
+        files.write_chunk(CURVE, dict(curve))
+    outputs = list(saliency_outputs(subject)) if subject.options_of(SaliencyOptions).saliency else []
+    facts = [
+        {
+            **_behavior(one),
+            "totals": _mean_totals(one, outputs),
+            "correlation": {
+                output: map_correlation(_maps(own, output), _maps(shown[-1], output)) for output in outputs
+            },
+        }
+        for one, own in zip(checkpoints, shown, strict=True)
+    ]
+    return TaskResult({"checkpoints": facts}, [DIVERGENCE, *([] if curve is None else [CURVE])])
+
+
+def _policies(shown: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
+    """Probabilities (C, T, A) of C checkpoints; those of the greedy policy for action values."""
+    return np.stack(
+        [
+            one["probabilities"]
+            if "probabilities" in one
+            else np.eye(one["q_values"].shape[-1])[one["q_values"].argmax(-1)]
+            for one in shown
+        ]
+    ).astype(np.float64)
+
+
+def _maps(chunk: Mapping[str, np.ndarray], output: str) -> np.ndarray:
+    """Maps (m, gh, gw) of a chunk; they are not in units of saliency, which does not change their correlation."""
+    codes = chunk[f"codes.{output}"]
+    return np.where(chunk[f"scales.{output}"][:, None, None] > 0, codes, 0)
+
+
+def _behavior(subject: Subject) -> dict[str, object]:
+    """What the agent did along its trajectories."""
+    played = subject.trajectories
+    rows = range(len(played))
+    logits = played.policy_logits
+    entropies = None if logits is None else np.concatenate([entropy(softmax(np.asarray(logits[row]))) for row in rows])
+    actions = np.concatenate([np.asarray(played.actions[row]) for row in rows])
+    shares = np.bincount(actions, minlength=subject.info.num_actions) / len(actions)
+    return {
+        "entropy": None if entropies is None else float(entropies.mean()),
+        "action_entropy": float(entropy(shares)),
+        "action_shares": shares.tolist(),
+    }
+
+
+def _own_maps(subject: Subject, trajectory: int) -> list[dict[str, np.ndarray]]:
+    """Chunks of the first method's maps along one of the agent's own trajectories."""
+    options = subject.options_of(SaliencyOptions)
+    count = len(segments(subject.trajectories.steps(trajectory)))
+    names = [chunk_name(options, options.saliency[0], trajectory, segment) for segment in range(count)]
+    return [subject.files.read_chunk(name) for name in names]
+
+
+def _mean_totals(subject: Subject, outputs: Sequence[str]) -> dict[str, float]:
+    """Mean total of the maps along the trajectories, by output."""
+    rows = range(len(subject.trajectories) if outputs else 0)
+    chunks = [chunk for trajectory in rows for chunk in _own_maps(subject, trajectory)]
+    return {output: float(np.concatenate([chunk[f"totals.{output}"] for chunk in chunks]).mean()) for output in outputs}
+
+
+def _pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """Some steps of the reference, and the maps of as many of them as have one."""
+    options = sample.options_of(SaliencyOptions)
+    method = next(iter(options.saliency), None)
+    count = min(MEASURED_STEPS, sample.trajectories.steps(0))
+    now = slice(0, count)
+    observations, firsts = (
+        np.asarray(array[0, now]) for array in (sample.trajectories.observations, sample.trajectories.firsts)
+    )
+    state = initial_state(sample.agent, 1)
+
+    def follow() -> None:
+        _follow(sample, observations, firsts, state)
+
+    yield Piece(follow, steps / count, follow)
+    if method is not None:
+        states = None if state is None else sample.states(0, now)
+        outputs = list(saliency_outputs(sample))
+
+        def maps() -> None:
+            values = compute_maps(sample.agent, method, observations, outputs, states)
+            arrays = map_arrays(
+                np.arange(count), dict(zip(outputs, values, strict=True)), signed=METHODS[method].signed
+            )
+            sample.files.write_chunk("maps.js", arrays)
+
+        yield Piece(maps, -(-steps // options.saliency_every) / count, maps)

@@ -1,0 +1,194 @@
+"""Section `interventions`: the same episodes with and without directions of the state exchanged or collapsed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+import numpy as np
+
+from rl_clarity.agents.edited_agent import edit
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
+from rl_clarity.analyses.memory.sample import sample_states
+from rl_clarity.analyses.memory.source import FIT, FOLDER, PlayOptions, direction_names, fitted_states, read_fit
+from rl_clarity.base.errors import EnvironmentSetupError, OptionError
+from rl_clarity.base.keys import to_plain
+from rl_clarity.base.parsing import check_minimum, check_option, select_options
+from rl_clarity.environments import make
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
+from rl_clarity.pages.files import ImageName
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.sections import SectionData
+from rl_clarity.recordings.paired_play import environment_of
+from rl_clarity.recordings.rollouts import play
+from rl_clarity.reduction.swapping import SwapDirections
+from rl_clarity.states.intervention import BLOCK, intervene
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.parts import FittedStates
+
+MEASURED_STEPS = 8
+"""Steps that are played to measure the time."""
+
+
+@dataclass(frozen=True)
+class InterventionOptions:
+    """Paired episodes with and without directions of the state."""
+
+    interventions: int = 2
+    """Number of directions that are collapsed, one by one: those that the outputs depend on most."""
+    intervention_episodes: int = 20
+    """Pairs of episodes for each; 0 for none."""
+    swap_directions_from: tuple[int, ...] = ()
+    """Directions that are exchanged, or collapsed, together in one more comparison, counted from 0: 10 5."""
+    swap_directions_to: tuple[int | None, ...] = ()
+    """What each is exchanged with, or None to collapse it: 12 None."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 0, "interventions", "intervention_episodes")
+        enough = self.intervention_episodes != 1
+        check_option(self, "intervention_episodes", enough, "must be 0 or at least 2")
+        sources, targets = self.swap_directions_from, self.swap_directions_to
+        paired = len(sources) == len(targets)
+        check_option(self, "swap_directions_to", paired, f"must have as many entries as swap_directions_from={sources}")
+
+    def swaps(self) -> dict[int, int | None]:
+        """What is exchanged or collapsed."""
+        return dict(zip(self.swap_directions_from, self.swap_directions_to, strict=True))
+
+
+@dataclass(frozen=True)
+class InterventionRow:
+    """A measure of paired episodes, as of `rl_clarity.states.Intervention`."""
+
+    measure: str
+    unedited: float | None
+    edited: float | None
+    difference: float | None
+    interval: tuple[float | None, float | None]
+    p: float | None
+    adjusted_p: float | None
+    effect: float | None
+
+
+@dataclass(frozen=True)
+class InterventionEntry:
+    """Episodes with directions exchanged or collapsed."""
+
+    label: str
+    swap: Sequence[tuple[int, int | None]]
+    """Directions, and what each is exchanged with; null for one that is collapsed."""
+    rows: Sequence[InterventionRow]
+    film: ImageName
+    """An animated PNG of a pair, before and after."""
+
+
+@dataclass(frozen=True)
+class InterventionsSection(SectionData):
+    """The same episodes with and without directions of the state exchanged or collapsed."""
+
+    kind = "interventions"
+    title = "Interventions"
+    episodes: int
+    """Pairs of episodes."""
+    interventions: Sequence[InterventionEntry]
+    skipped: str | None
+    """Why there are none."""
+
+
+class InterventionsAnalysis(Analysis[InterventionOptions, InterventionsSection]):
+    """What the agent does without a direction of its state."""
+
+    kind = "interventions"
+    needs_all = False
+
+    def check(self, agent: Agent, options: InterventionOptions, page: SubjectOptions) -> None:
+        known = [one for one in (*options.swaps(), *options.swaps().values()) if one is not None]
+        count = select_options(page, StateOptions).count
+        for one in known:
+            if not 0 <= one < count:
+                raise OptionError(f"swap_directions: {one} is not a direction: 0 to {count - 1}")
+
+    def tasks(self, subject: Subject, options: InterventionOptions) -> Iterable[Task]:
+        if not options.intervention_episodes:
+            return
+        inputs = subject.decisive(StateOptions, InterventionOptions)
+        count = min(options.interventions, subject.options_of(StateOptions).count)
+        size = 100 * subject.options_of(PlayOptions).max_steps
+        for number in range(count + bool(options.swaps())):
+            yield self.task(
+                subject, self.task_name(number + 1), partial(_intervene, subject, number), inputs,
+                after=(FIT, f"{FOLDER}/cards"), size=size, group=self.kind, pieces=_pieces,
+            )  # fmt: skip
+
+    def sections(
+        self, subject: Subject, options: InterventionOptions, results: Results
+    ) -> Iterable[InterventionsSection]:
+        finished = [facts for name, facts in sorted(results.items()) if name.startswith(self.task_name(""))]
+        if finished:
+            played = [facts["intervention"] for facts in finished if "intervention" in facts]
+            entries = [read(InterventionEntry, one, self.kind) for one in played]
+            skipped = next((facts["skipped"] for facts in finished if "skipped" in facts), None)
+            yield InterventionsSection(options.intervention_episodes, entries, skipped)
+
+
+def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
+    """Play one of the comparisons; or say why it is skipped, as where there is no environment."""
+    options, agent = subject.options_of(InterventionOptions), subject.agent
+    fitted, analysis = fitted_states(subject), read_fit(subject)
+    cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
+    strongest = strongest_directions(fitted, cards.get("readout"))
+    count = min(options.interventions, subject.options_of(StateOptions).count)
+    swaps = {int(strongest[number]): None} if number < count else options.swaps()
+    change = SwapDirections(swaps, directions=fitted.directions)
+    try:
+        comparison = intervene(
+            agent, change, analysis=analysis, episodes=options.intervention_episodes, seed=subject.options.seed,
+            max_steps=subject.options_of(PlayOptions).max_steps,
+        )  # fmt: skip
+    except (EnvironmentSetupError, OptionError) as error:
+        return TaskResult({"skipped": str(error)})
+    film = f"interventions/{number + 1}.png"
+    subject.files.write_file(film, comparison.film_bytes())
+    names = direction_names(fitted.directions)
+    label = " and ".join(
+        f"{names[one]} collapsed" if other is None else f"{names[one]} and {names[other]} exchanged"
+        for one, other in swaps.items()
+    )
+    facts = {"label": label, "swap": list(swaps.items()), "rows": comparison.rows, "film": film}
+    return TaskResult(to_plain({"intervention": facts}, finite=True), [film])
+
+
+def strongest_directions(fitted: FittedStates, readout: np.ndarray | None) -> np.ndarray:
+    """Return directions (D,), those that the actions depend on most first.
+
+    By the largest weight on an action, less the mean of all actions', times the standard deviation of the coordinate;
+    without gradients, by how far a standard deviation of the coordinate moves the state. `readout` (D, outputs).
+    """
+    spread = fitted.coordinates.std(axis=0)
+    if readout is None:
+        return np.argsort(-spread * np.linalg.norm(fitted.directions.vectors, axis=1), kind="stable")
+    weights = readout[:, : fitted.agent.num_actions]
+    weights = weights - weights.mean(axis=1, keepdims=True)
+    return np.argsort(-spread * np.abs(weights).max(axis=1), kind="stable")
+
+
+def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
+    """Some steps of all episodes. Both sides of a pair are played, and again for the film; episodes may be shorter."""
+    options, directions = sample.options_of(InterventionOptions), sample_states(sample).directions
+    max_steps, seed = sample.options_of(PlayOptions).max_steps, sample.options.seed
+    episodes = min(BLOCK, options.intervention_episodes)
+    try:
+        edited = edit(sample.agent, SwapDirections({0: None}, directions=directions))
+        environment = make(environment_of(sample.agent), episodes, seed)
+    except (EnvironmentSetupError, OptionError):
+        return
+    with closing(environment):
+        steps = play(edited, environment, np.random.default_rng(seed))
+        yield Piece(partial(next, steps), 1)  # each comparison compiles an edited network
+        times = 2 * (options.intervention_episodes / episodes + 1) * max_steps / MEASURED_STEPS
+        yield Piece(lambda: deque(islice(steps, MEASURED_STEPS), maxlen=0), times)

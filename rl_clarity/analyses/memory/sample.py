@@ -1,0 +1,72 @@
+"""Small recordings to measure the tasks of a page with: while it is planned, the agent has not played yet."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Subject
+from rl_clarity.analyses.memory.source import memory_source
+from rl_clarity.recordings.episode import Episode
+from rl_clarity.recordings.layout import STOPPED
+from rl_clarity.recordings.recording import Recording
+from rl_clarity.recordings.samples import to_arrays
+from rl_clarity.reduction.directions import Directions
+from rl_clarity.states.clusters import Clusters
+from rl_clarity.states.data import StateData, read_states
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.parts import FittedStates
+
+EPISODES = 2
+STEPS = 64
+"""Steps of each episode, without the frames that a simulation starts from."""
+MEASURED_STATES = 500
+"""States that directions and clusters are fitted to, to measure the time."""
+
+
+class SampleRecording(Recording):
+    """The few steps of a sample, over and over, as episodes that are all the same."""
+
+    location = "the sample"
+
+    def __init__(self, sample: Subject) -> None:
+        self.metadata = {}
+        steps = np.arange(STEPS + memory_source(sample).context) % sample.trajectories.steps(0)
+        self._arrays = {name: np.asarray(array[0])[steps] for name, array in to_arrays(sample.trajectories).items()}
+
+    def __len__(self) -> int:
+        return EPISODES
+
+    def table(self) -> list[dict[str, Any]]:
+        steps = len(self._arrays["actions"])
+        return [{"episode": i, "number": i, "end": STOPPED, "steps": steps} for i in range(EPISODES)]
+
+    def _episode(self, index: int) -> Episode:
+        return Episode(self.table()[index], self._arrays)
+
+
+def sample_states(sample: Subject) -> FittedStates:
+    """The states of a `SampleRecording`, with directions and clusters that took no time to fit."""
+    options = sample.options_of(StateOptions)
+    data = read_states(SampleRecording(sample))
+    units = data.states.shape[1]
+    directions = Directions(np.zeros(units), np.ones(units), np.eye(units)[: options.count], "units")
+    labels = np.arange(len(data), dtype=np.int32) % options.clusters
+    clusters = {method: Clusters(method, labels, 1.0) for method in options.clustering}
+    return FittedStates(sample.agent, data, directions, clusters, options)
+
+
+def random_states(sample: Subject, count: int) -> FittedStates:
+    """The same with random states of a single episode, in which fits find what differs."""
+    fitted = sample_states(sample)
+    data: StateData = fitted.data
+    count = max(count, fitted.options.clusters + 1)
+    rows = np.arange(count) % len(data)
+    changes: dict[str, Any] = {name: value[rows] for name, value in vars(data).items() if isinstance(value, np.ndarray)}
+    changes |= {"time": np.arange(count), "length": np.full(count, count), "episode": np.zeros(count, np.int64)}
+    changes["states"] = np.random.default_rng(0).normal(size=(count, data.states.shape[1])).astype(np.float32)
+    labels = np.arange(count, dtype=np.int32) % fitted.options.clusters
+    clusters = {method: Clusters(method, labels, 1.0) for method in fitted.clusters}
+    return dataclasses.replace(fitted, data=dataclasses.replace(data, **changes), clusters=clusters)

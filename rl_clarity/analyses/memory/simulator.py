@@ -1,0 +1,184 @@
+"""Section `simulator`: how good the simulator is, and films of it beside the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.memory.sample import SampleRecording
+from rl_clarity.analyses.memory.source import memory_source
+from rl_clarity.base.keys import to_plain
+from rl_clarity.base.parsing import check_minimum
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
+from rl_clarity.pages.files import ImageName
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.sections import SectionData
+from rl_clarity.world_models.deletion import deletion_test
+from rl_clarity.world_models.films import film_bytes, film_frames
+from rl_clarity.world_models.quality import COMPASS_STEPS, DELETION_AT, WINDOWS_AT_ONCE, action_compass, measure_quality
+from rl_clarity.world_models.rollouts import follow
+from rl_clarity.world_models.windows import Windows
+
+MEASURED_STEPS, MEASURED_WINDOWS = 2, 8
+"""Steps and windows that are simulated to measure the time."""
+
+
+@dataclass(frozen=True)
+class SimulatorPageOptions:
+    """What the page shows of a simulator."""
+
+    quality_windows: int = 64
+    """Windows of the recording that its errors are measured on."""
+    films: int = 4
+    """Films of it beside the truth."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "quality_windows")
+        check_minimum(self, 0, "films")
+
+
+@dataclass(frozen=True)
+class DeletionEntry:
+    """How much the value changes if parts of the frames are removed (`rl_clarity.deletion_test`)."""
+
+    difference: float
+    interval: tuple[float, float]
+    fractions: Sequence[float]
+    """Shares of the parts that are removed."""
+    by_saliency: Sequence[float]
+    random: Sequence[float]
+    at: int
+    starts: int
+
+
+@dataclass(frozen=True)
+class QualityEntry:
+    """Errors of the simulator on windows of the recording."""
+
+    windows: int
+    auc: float | None
+    coverage: float | None
+    latent_dimensions: float | None
+    deletion: DeletionEntry | None
+    errors: Mapping[str, Mapping[str, Sequence[Sequence[float | None]]]]
+    """By kind (`frame`, `state`, `reward`) and prediction (`posterior`, `prior`, `closed_loop`, `last_frame`,
+    `mean_frame`): means by horizon, 10th percentiles, 90th percentiles."""
+
+
+@dataclass(frozen=True)
+class CompassEntry:
+    """Where the agent goes if it always takes one action."""
+
+    actions: Sequence[str]
+    """Labels."""
+    displacements: Sequence[tuple[float, float]]
+    """To the right and up."""
+    expected: Sequence[tuple[float, float]]
+    agreement: Sequence[float | None]
+    """Shares of the starts; null for an action without a direction."""
+
+
+@dataclass(frozen=True)
+class SimulatorSection(SectionData):
+    """How good the simulator is."""
+
+    kind = "simulator"
+    title = "Simulator"
+    quality: QualityEntry
+    compass: CompassEntry | None
+    films: Sequence[ImageName]
+    """Animated PNGs: truth, posterior, prior with the true actions, agent in the loop."""
+    context: int
+    """Steps that simulations start from."""
+    horizon: int
+    fit: Mapping[str, object]
+    """Options of the simulator's training."""
+
+
+class SimulatorAnalysis(Analysis[SimulatorPageOptions, SimulatorSection]):
+    """How good the simulator is."""
+
+    kind = "simulator"
+    needs_all = False
+
+    def tasks(self, subject: Subject, options: SimulatorPageOptions) -> Iterable[Task]:
+        if memory_source(subject).simulator is None:
+            return
+        inputs = [subject.decisive(SimulatorPageOptions), subject.options.seed]
+        for name, run, pieces in (("quality", _quality, _quality_pieces), ("films", _films, _film_pieces)):
+            yield self.task(subject, self.task_name(name), partial(run, subject), inputs, size=1000, pieces=pieces)
+
+    def sections(self, subject: Subject, options: SimulatorPageOptions, results: Results) -> Iterable[SimulatorSection]:
+        quality, films = (results.get(self.task_name(name)) for name in ("quality", "films"))
+        if quality is not None:
+            yield read(SimulatorSection, {"films": (), **quality, **(films or {})}, self.kind)
+
+
+def _quality(subject: Subject, work: Work) -> TaskResult:
+    """Measure the simulator on the recording. Facts: what the section says of it."""
+    source, options = memory_source(subject), subject.options_of(SimulatorPageOptions)
+    simulator = source.required_simulator
+    quality = measure_quality(
+        simulator, source.required_recording, windows=options.quality_windows, horizon=source.horizon,
+        context=source.context, seed=subject.options.seed,
+    ).to_dict()  # fmt: skip
+    compass = quality.pop("compass")
+    facts = {"quality": quality, "compass": compass, "context": source.context, "horizon": source.horizon}
+    return TaskResult(to_plain({**facts, "fit": simulator.metadata.get("fit") or {}}, finite=True))
+
+
+def _films(subject: Subject, work: Work) -> TaskResult:
+    """Write films of windows from all over the recording. Facts: their names."""
+    source, options = memory_source(subject), subject.options_of(SimulatorPageOptions)
+    if not options.films:
+        return TaskResult({"films": []})
+    simulator = source.required_simulator
+    windows = Windows(source.required_recording, subject.agent, source.context, source.horizon)
+    complete = windows.complete()
+    chosen = complete if len(complete) else np.arange(len(windows))
+    numbers = np.unique(chosen[np.linspace(0, len(chosen) - 1, options.films).astype(int)])
+    batch = windows.read(numbers)
+    rollouts = follow(simulator, batch, seed=subject.options.seed)
+    frames = film_frames(batch, rollouts)  # (T, rows, columns, C): a row of images for each window
+    names = []
+    for number, film in enumerate(np.split(frames, len(numbers), axis=1), start=1):
+        names.append(f"simulator/film-{number}.png")
+        subject.files.write_file(names[-1], film_bytes(film))
+    return TaskResult({"films": names}, names)
+
+
+# --- forecast --------------------------------------------------------------------------------------------------------
+
+
+def _quality_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
+    """A few windows and steps of each part of the quality."""
+    source, windows = memory_source(sample), sample.options_of(SimulatorPageOptions).quality_windows
+    simulator, recording = source.required_simulator, SampleRecording(sample)
+    count, steps = min(windows, MEASURED_WINDOWS), MEASURED_STEPS
+    errors = partial(
+        measure_quality, simulator, recording, windows=count, horizon=steps, context=source.context, compass_steps=0,
+        deletion_at=0,
+    )  # fmt: skip
+    yield Piece(errors, windows / count * source.horizon / steps, errors)
+    starts = Windows(recording, sample.agent, source.context, steps).read(np.arange(count)).frames[:, : source.context]
+    compass = partial(action_compass, simulator, starts, steps)
+    yield Piece(compass, min(windows, WINDOWS_AT_ONCE) / count * COMPASS_STEPS / steps)
+    if "values" in simulator.agent.heads:
+        deletion = partial(deletion_test, simulator, starts, at=steps - 1)
+        yield Piece(deletion, windows / count * (DELETION_AT + 1) / steps, partial(deletion, at=0))
+
+
+def _film_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
+    source, films = memory_source(sample), sample.options_of(SimulatorPageOptions).films
+    batch_of_one = Windows(SampleRecording(sample), sample.agent, source.context, MEASURED_STEPS).read([0])
+
+    def film() -> None:
+        frames = film_frames(batch_of_one, follow(source.required_simulator, batch_of_one))
+        sample.files.write_file("film.png", film_bytes(frames))
+
+    if films:
+        yield Piece(film, films * source.horizon / MEASURED_STEPS, film)

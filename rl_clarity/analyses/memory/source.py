@@ -1,0 +1,128 @@
+"""What the analyses of a page about memory share: the recording, the analysis of its states, the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Subject
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.keys import JsonObject
+from rl_clarity.base.parsing import check_minimum, check_option
+from rl_clarity.pages.files import path_in
+from rl_clarity.recordings.recording import Recording
+from rl_clarity.reduction.directions import FEWEST_STATES, Directions
+from rl_clarity.states.analysis import StateAnalysis, read_analysis
+from rl_clarity.states.clusters import Clusters
+from rl_clarity.states.data import read_states
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.parts import FittedStates
+from rl_clarity.world_models.options import FitOptions
+from rl_clarity.world_models.simulator import Simulator
+
+FOLDER = "states"
+"""Folder of the page with what `load_states` reads."""
+SIMULATOR = "simulator"
+"""Name of the simulator, or None, in the subject's metadata."""
+FIT = "states/fit"
+"""The task that writes it."""
+
+
+@dataclass(frozen=True)
+class PlayOptions:
+    """How the agent plays the episodes that the page shows."""
+
+    episodes: int = 60
+    """Number of episodes."""
+    max_steps: int = 160
+    """Play stops after this many steps for each episode, on average."""
+    greedy: bool = False
+    """Take the most likely action instead of sampling one, and no random actions."""
+    full_resolution: bool = False
+    """Also record frames at the environment's full resolution, and show those."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "episodes", "max_steps")
+        check_option(
+            self,
+            "max_steps",
+            self.episodes * self.max_steps >= FEWEST_STATES,
+            f"times episodes={self.episodes} must be at least {FEWEST_STATES} steps, to find directions in",
+        )
+
+
+@dataclass(frozen=True)
+class MemorySource:
+    """The recording that is explained, and the simulator."""
+
+    recording: Recording | None
+    """None while a page is only planned and the agent has not played."""
+    simulator: Simulator | None = None
+
+    @property
+    def required_recording(self) -> Recording:
+        """The recording, for tasks, which run when it is there."""
+        assert self.recording is not None
+        return self.recording
+
+    @property
+    def required_simulator(self) -> Simulator:
+        """The simulator, for tasks of pages that have one."""
+        assert self.simulator is not None
+        return self.simulator
+
+    @property
+    def context(self) -> int:
+        """Frames that simulations start from."""
+        return int(self._fit.get("context", FitOptions.context))
+
+    @property
+    def horizon(self) -> int:
+        """Steps that the simulator was fitted for."""
+        return int(self._fit.get("horizon", FitOptions.horizon))
+
+    @property
+    def _fit(self) -> JsonObject:
+        return {} if self.simulator is None else self.simulator.metadata.get("fit") or {}
+
+
+METHODS = {"pca": "PCA", "ica": "ICA", "nmf": "NMF", "nmf_positive": "NMF", "units": "unit"}
+
+
+def direction_names(directions: Directions) -> list[str]:
+    """Names of directions as the page shows them: `ICA 1`, `ICA 2`, ..."""
+    return [f"{METHODS.get(directions.method, directions.method)} {number + 1}" for number in range(len(directions))]
+
+
+def memory_source(subject: Subject) -> MemorySource:
+    """What a page is made from; raises OptionError for a page that was not made by `explain_memory`."""
+    if SIMULATOR not in subject.metadata:
+        raise OptionError("pages about memory are made by explain_memory (rl-clarity memory)")
+    return MemorySource(subject.recording, subject.metadata[SIMULATOR])
+
+
+def read_fit(subject: Subject) -> StateAnalysis:
+    """Read the directions, coordinates and clusters of the first task."""
+    return read_analysis(lambda name: subject.files.read_file(path_in(FOLDER, name)), FOLDER)
+
+
+def fitted_states(subject: Subject) -> FittedStates:
+    """The states of the recording with the directions and clusters of the first task."""
+    analysis = read_fit(subject)
+    clusters = {
+        one["method"]: Clusters(one["method"], analysis.arrays[f"cluster.{one['method']}"], one["agreement"])
+        for one in analysis.facts["clusters"]
+    }
+    data = read_states(memory_source(subject).required_recording)
+    return FittedStates(subject.agent, data, analysis.directions, clusters, subject.options_of(StateOptions))
+
+
+def places(fitted: FittedStates, rows: np.ndarray) -> np.ndarray:
+    """Trajectories and frames (..., 2) int32 of rows (...) of the states; -1 for -1.
+
+    Trajectories are the episodes that have steps, in order.
+    """
+    trajectory = np.cumsum(fitted.data.time == 0) - 1
+    pairs = np.stack([trajectory[rows], fitted.data.time[rows]], axis=-1)
+    return np.where(np.asarray(rows)[..., None] < 0, -1, pairs).astype(np.int32)

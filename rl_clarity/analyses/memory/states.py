@@ -1,0 +1,365 @@
+"""Section `states`: directions, clusters, behaviours, causes, and how far back memory reaches."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import has, initial_state
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
+from rl_clarity.analyses.memory.sample import MEASURED_STATES, random_states, sample_states
+from rl_clarity.analyses.memory.source import (
+    FIT,
+    FOLDER,
+    MemorySource,
+    direction_names,
+    fitted_states,
+    memory_source,
+    places,
+)
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.keys import to_plain
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
+from rl_clarity.pages.files import ChunkName, path_in
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.sections import SectionData
+from rl_clarity.reduction.directions import FIT_ROWS
+from rl_clarity.states.analysis import StateAnalysis, combined_facts
+from rl_clarity.states.cards import AUTOCORRELATION_LAGS
+from rl_clarity.states.data import read_states
+from rl_clarity.states.influence import memory_jacobians
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.parts import PARTS, FittedStates, Part, fit_states
+from rl_clarity.world_models.gradients import simulated_influence
+
+Arrays = dict[str, np.ndarray]
+Written = tuple[Arrays, dict[str, object]]
+"""The arrays of a chunk, and facts about them."""
+MEASURED_STEPS, MEASURED_SAMPLES = 2, 16
+"""Steps that are replayed, and samples of influence, to measure the time."""
+SHOWN = ("cards", "behaviours", "causes", "memory")
+"""Parts of the analysis that the section shows; the state map is another section."""
+
+
+@dataclass(frozen=True)
+class DirectionEntry:
+    """A direction of the state."""
+
+    name: str
+    """`ICA 1`, ..."""
+    scale: float
+    """Standard deviation of the coordinate."""
+    explained: float | None
+    """Share of the variance; null but for `pca`."""
+    seed_stability: float | None
+    """Cosine with the matching direction of other seeds; null where it was not measured."""
+    half_stability: float | None
+    """Cosine with the matching direction of each half of the data; null where it was not measured."""
+    kurtosis: float | None
+    """Excess kurtosis of the coordinate; null where the coordinate is constant, or while it is not measured."""
+
+
+@dataclass(frozen=True)
+class ClusterEntry:
+    """Clusters of a method."""
+
+    method: str
+    count: int
+    sizes: Sequence[int]
+    agreement: float | None
+    """Mean adjusted Rand index with the clusters of other seeds."""
+
+
+@dataclass(frozen=True)
+class BehavioursEntry:
+    """Clusters of windows of steps."""
+
+    count: int
+    agreement: float | None
+    chunk: ChunkName
+
+
+@dataclass(frozen=True)
+class CausesEntry:
+    """Influence of coordinates on later ones."""
+
+    lags: Sequence[int]
+    """L lags."""
+    clusters: Sequence[int]
+    """Labels of the K clusters of arrays `.by`."""
+    chunk: ChunkName
+
+
+@dataclass(frozen=True)
+class RememberingEntry:
+    """What becomes of outputs when the state is changed."""
+
+    changes: Sequence[str]
+    """C changes: `reset`, `frozen`, `swapped`, `removed ICA 1`, ..."""
+    chunk: ChunkName
+
+
+@dataclass(frozen=True)
+class StatesSection(SectionData):
+    """What the states of a recurrent agent hold, with D directions."""
+
+    kind = "states"
+    title = "States"
+    method: str
+    """`ica`, `pca`, `nmf`, `nmf_positive` or `units`."""
+    directions: Sequence[DirectionEntry]
+    autocorrelation_lags: Sequence[int]
+    outputs: Sequence[str]
+    """Labels of the columns of `readout`: the actions, and `value function` if there is one."""
+    coordinates: Sequence[ChunkName]
+    """One for each trajectory."""
+    clusters: Sequence[ClusterEntry]
+    skipped: Mapping[str, str]
+    """By part (`causes`, ...), why it is left out."""
+    behaviours: BehavioursEntry | None
+    causes: CausesEntry | None
+    memory: RememberingEntry | None
+    cards: ChunkName | None = None
+
+
+class StatesAnalysis(Analysis[StateOptions, StatesSection]):
+    """What the states of a recurrent agent hold."""
+
+    kind = "states"
+    needs_all = False
+
+    def check(self, agent: Agent, options: StateOptions, page: SubjectOptions) -> None:
+        if initial_state(agent, 1) is None:
+            raise OptionError("the agent has no recurrent state: a page about memory needs a recurrent agent")
+
+    def tasks(self, subject: Subject, options: StateOptions) -> Iterable[Task]:
+        inputs = subject.decisive(StateOptions)
+        steps = sum(subject.trajectories.steps(one) for one in range(len(subject.trajectories)))
+        yield self.task(subject, FIT, partial(_fit, subject), inputs, size=steps, pieces=partial(_fit_pieces, steps))
+        yield self.task(
+            subject, f"{FOLDER}/coordinates", partial(_write_coordinates, subject), inputs, size=steps,
+            after=(FIT, f"{FOLDER}/behaviours"),
+            pieces=lambda sample, batch: (),  # it only copies numbers
+            output_bytes=4 * steps * (options.count + 2),
+        )  # fmt: skip
+        for name in SHOWN:
+            yield self.task(
+                subject, f"{FOLDER}/{name}", partial(_write_part, subject, name), inputs, size=steps, after=(FIT,),
+                pieces=partial(_PIECES[name], steps),
+            )  # fmt: skip
+
+    def sections(self, subject: Subject, options: StateOptions, results: Results) -> Iterable[StatesSection]:
+        fit = results.get(FIT)
+        if fit is None:
+            return
+        parts = {name: results.get(f"{FOLDER}/{name}", {}) for name in ("coordinates", *SHOWN)}
+        shown = {name: parts[name].get("section") for name in ("behaviours", "causes", "memory")}
+        kurtosis = parts["cards"].get("kurtosis") or [None] * len(fit["directions"])
+        data = {
+            "method": options.method,
+            "directions": [{**one, "kurtosis": value} for one, value in zip(fit["directions"], kurtosis, strict=True)],
+            "autocorrelation_lags": AUTOCORRELATION_LAGS,
+            "outputs": [action.label for action in subject.info.actions] + ["value function"] * fit["has_value"],
+            "coordinates": parts["coordinates"].get("chunks", ()),
+            "clusters": fit["clusters"],
+            "skipped": {key: text for one in parts.values() for key, text in one.get("skipped", {}).items()},
+            "cards": parts["cards"].get("chunk"),
+            **{name: one and {**one, "chunk": parts[name]["chunk"]} for name, one in shown.items()},
+        }
+        yield read(StatesSection, data, self.kind)
+
+
+def _fit(subject: Subject, work: Work) -> TaskResult:
+    """Write directions, coordinates and clusters as `StateAnalysis.save` does. Facts: what the section says of them."""
+    fitted = fit_states(
+        subject.agent, read_states(memory_source(subject).required_recording), subject.options_of(StateOptions)
+    )
+    directions, facts = fitted.directions, fitted.facts()
+    facts["recording"] = facts["recording"].rstrip("/").rpartition("/")[2]  # the same wherever it is
+    analysis = StateAnalysis(directions, fitted.arrays(), combined_facts(facts, []))
+    names = []
+    for name, content in analysis.files().items():
+        names.append(path_in(FOLDER, name))
+        subject.files.write_file(names[-1], content)
+    spread = fitted.coordinates.std(axis=0)
+    entries = [
+        {
+            "name": name,
+            "scale": spread[i],
+            **{
+                key: None if values is None else values[i]
+                for key in ("explained", "seed_stability", "half_stability")
+                for values in [getattr(directions, key)]
+            },
+        }
+        for i, name in enumerate(direction_names(directions))
+    ]
+    has_value = any(site.name == "values" for site in subject.agent.sites)
+    return TaskResult(
+        to_plain({"directions": entries, "clusters": facts["clusters"], "has_value": has_value}, finite=True), names
+    )
+
+
+def _write_coordinates(subject: Subject, work: Work) -> TaskResult:
+    """Write coordinates, clusters and behaviours of the steps of each trajectory."""
+    fitted = fitted_states(subject)
+    centered = (fitted.coordinates - fitted.coordinates.mean(axis=0)).astype(np.float32)
+    behaviour = np.full(len(centered), -1, np.int32)
+    facts = work.results[f"{FOLDER}/behaviours"]
+    if facts.get("chunk"):
+        arrays = subject.files.read_chunk(facts["chunk"])
+        behaviour[arrays["rows"]] = arrays["labels"]
+    names = []
+    ends = [*fitted.data.starts[1:], len(centered)]
+    for number, (start, end) in enumerate(zip(fitted.data.starts, ends, strict=True), start=1):
+        names.append(path_in(FOLDER, f"coordinates-{number}.js"))
+        now = slice(start, end)
+        arrays = {"coordinates": centered[now], "cluster": fitted.labels[now], "behaviour": behaviour[now]}
+        subject.files.write_chunk(names[-1], arrays)
+    return TaskResult({"chunks": names}, names)
+
+
+def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
+    """Write the chunk of a part. Facts: its name, what the section says of the part, and what was left out."""
+    fitted = fitted_states(subject)
+    part = PARTS[name](fitted)
+    arrays, facts = _WRITERS[name](fitted, part)
+    if name == "causes" and arrays:
+        arrays |= _influence_through_world(memory_source(subject), fitted)
+    skipped = dict(part.skipped)
+    if not arrays:
+        return TaskResult({"skipped": skipped})
+    chunk = path_in(FOLDER, f"{name}.js")
+    subject.files.write_chunk(chunk, {key: _as_stored(array) for key, array in arrays.items()})
+    return TaskResult(to_plain({"chunk": chunk, "skipped": skipped, **facts}, finite=True), [chunk])
+
+
+def _influence_through_world(source: MemorySource, fitted: FittedStates) -> Arrays:
+    """Influence through memory and world, if there is a simulator and an episode is long enough."""
+    options = fitted.options
+    if source.simulator is None or fitted.data.length.max() < source.context + max(options.lags):
+        return {}
+    influence = simulated_influence(
+        source.simulator, source.required_recording, fitted.directions, options.lags, context=source.context,
+        samples=max(1, options.influence_samples), seed=options.seed,
+    )  # fmt: skip
+    return {"influence.world": influence}
+
+
+def _cards(fitted: FittedStates, part: Part) -> Written:
+    arrays = _without_prefix("card", part.arrays)
+    arrays["edges"] = arrays["edges"] - fitted.coordinates.mean(axis=0, dtype=np.float64)[:, None]
+    for end in ("top", "middle", "bottom"):
+        arrays[end] = places(fitted, arrays[end])
+    return arrays, {"kurtosis": arrays.pop("kurtosis")}
+
+
+def _behaviours(fitted: FittedStates, part: Part) -> Written:
+    arrays = _without_prefix("behaviour", part.arrays)
+    if "clips" not in arrays:
+        return {}, {}
+    arrays["clips"] = places(fitted, arrays["clips"])
+    arrays["components"] = arrays["components"] - fitted.coordinates.mean(axis=0, dtype=np.float64)
+    arrays["sizes"] = np.bincount(arrays["labels"], minlength=len(arrays["clips"]))
+    return arrays, {"section": part.facts["behaviours"]}
+
+
+def _causes(fitted: FittedStates, part: Part) -> Written:
+    if not part.arrays:
+        return {}, {}
+    arrays = {key: array for key, array in part.arrays.items() if key != "correlation.labels"}
+    return arrays, {"section": {"lags": fitted.options.lags, "clusters": part.arrays["correlation.labels"]}}
+
+
+def _memory(fitted: FittedStates, part: Part) -> Written:
+    arrays = _without_prefix("replay", part.arrays)
+    if not arrays:
+        return {}, {}
+    names = dict(zip(fitted.directions.names, direction_names(fitted.directions), strict=True))
+    changes = []
+    for change in map(str, arrays.pop("changes")):
+        kind, space, name = change.partition(" ")
+        changes.append(f"{kind}{space}{names.get(name, name)}")
+    return arrays, {"section": {"changes": changes}}
+
+
+_WRITERS: Mapping[str, Callable[[FittedStates, Part], Written]] = {
+    "cards": _cards,
+    "behaviours": _behaviours,
+    "causes": _causes,
+    "memory": _memory,
+}
+
+
+def _without_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    return {name.removeprefix(f"{prefix}."): array for name, array in arrays.items()}
+
+
+def _as_stored(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32 if array.dtype.kind == "f" else np.int32)
+
+
+# --- forecast --------------------------------------------------------------------------------------------------------
+
+
+def _fit_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    fitted, few = (random_states(sample, min(steps, count)).data for count in (MEASURED_STATES, 1))
+    fit = partial(fit_states, sample.agent, options=sample.options_of(StateOptions))
+    yield Piece(partial(fit, fitted), min(steps, FIT_ROWS) / len(fitted), partial(fit, few))
+
+
+def _cards_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    cards = partial(PARTS["cards"], sample_states(sample))
+    yield Piece(cards, 1, cards)
+
+
+def _behaviours_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    fitted = random_states(sample, min(steps, MEASURED_STATES))
+    yield Piece(partial(PARTS["behaviours"], fitted), min(steps, FIT_ROWS) / len(fitted.data))
+
+
+def _causes_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """Correlations; and Jacobians over a single step of a few samples, through memory and through the world."""
+    fitted, source = sample_states(sample), memory_source(sample)
+    options, samples = fitted.options, min(fitted.options.influence_samples, MEASURED_SAMPLES)
+    correlation = dataclasses.replace(fitted, options=dataclasses.replace(options, influence_samples=0))
+    yield Piece(partial(PARTS["causes"], correlation), 1)
+    if fitted.differentiable_agent is None or not has(sample.agent, "state_gradients"):
+        return
+    if samples:
+        times = max(options.lags) * options.influence_samples / samples
+        memory = partial(memory_jacobians, sample.agent, fitted.data, fitted.directions.readout, (1,), samples=samples)
+        yield Piece(memory, times, memory)
+    if source.simulator is not None:
+        times = max(options.lags) * max(1, options.influence_samples) / max(1, samples)
+        world = partial(
+            simulated_influence, source.simulator, fitted.data.recording, fitted.directions, (1,),
+            context=source.context, samples=max(1, samples),
+        )  # fmt: skip
+        yield Piece(world, times, world)
+
+
+def _memory_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    fitted = sample_states(sample)
+    options = fitted.options
+    count = min(options.replay_steps, MEASURED_STEPS)
+    short = dataclasses.replace(options, replay_steps=count)
+    work, warm_up = (
+        partial(PARTS["memory"], dataclasses.replace(fitted, options=one))
+        for one in (short, dataclasses.replace(short, replay_directions=False))
+    )
+    if count:
+        yield Piece(work, options.replay_steps / count, warm_up)
+
+
+_PIECES: Mapping[str, Callable[[int, Subject, int], Iterable[Piece]]] = {
+    "cards": _cards_pieces,
+    "behaviours": _behaviours_pieces,
+    "causes": _causes_pieces,
+    "memory": _memory_pieces,
+}

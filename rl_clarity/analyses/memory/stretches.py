@@ -1,0 +1,398 @@
+"""Section `stretches`: short windows of episodes, whose last step is explained by the steps before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, cast
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import has
+from rl_clarity.agents.protocol import Score, Tensor
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.memory.sample import sample_states
+from rl_clarity.analyses.memory.source import (
+    FIT,
+    FOLDER,
+    MemorySource,
+    direction_names,
+    fitted_states,
+    memory_source,
+    places,
+)
+from rl_clarity.base.parsing import check_minimum
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
+from rl_clarity.pages.files import ChunkName, path_in
+from rl_clarity.pages.schema import as_dicts, read
+from rl_clarity.pages.sections import SectionData
+from rl_clarity.states.data import StateData
+from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.parts import FittedStates
+from rl_clarity.world_models.gradients import Target, flat_state, saliency_through_time
+from rl_clarity.world_models.simulation import Simulation
+
+CHOICE = "stretches/choice"
+"""The task that chooses the windows."""
+TASK_STRETCHES = 10
+"""Windows of a task."""
+AT_ONCE = 4
+"""Windows that are explained at once."""
+End = Literal["top", "middle", "bottom"]
+ENDS: tuple[End, ...] = ("top", "middle", "bottom")
+MEASURED_STEPS = 2
+"""Steps of the windows that are explained to measure the time."""
+NOISE = 0.01
+"""Standard deviation of the noise in latents that gradients are averaged over; see `saliency_through_time`."""
+
+
+@dataclass(frozen=True)
+class StretchOptions:
+    """Windows of steps that are explained through time."""
+
+    stretches: int = 100
+    """Number of windows at most; 0 for none. They end at steps where directions are high, middle and low, at examples
+    of each behaviour, and at steps from all over the episodes."""
+    horizon: int = 16
+    """Steps of a window."""
+    stretch_directions: int = 2
+    """Directions that are explained in each window beside those that it was chosen for: the largest ones there."""
+    stretch_points: int = 4
+    """Points between the mean frame of the recording and each frame that gradients are averaged over; without a
+    simulator only."""
+    stretch_grid: int = 32
+    """Rows and columns of saliency maps at most."""
+    noise_copies: int = 4
+    """Copies of each simulation, with noise in its start, that gradients are averaged over."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 0, "stretches", "stretch_directions")
+        check_minimum(self, 1, "horizon", "stretch_grid", "stretch_points", "noise_copies")
+
+
+@dataclass(frozen=True)
+class StretchTarget:
+    """What is explained."""
+
+    id: str
+    """`value`, `action` or `direction-3`."""
+    kind: Literal["value", "action", "direction"]
+    """The value; the logit of the action that was taken less the mean of the others; a coordinate of the state before
+    the step."""
+    label: str
+    direction: int | None = None
+
+
+@dataclass(frozen=True)
+class StretchReason:
+    """Why a window was chosen."""
+
+    kind: Literal["direction", "behaviour", "episode"]
+    direction: int | None = None
+    end: End | None = None
+    behaviour: int | None = None
+
+
+@dataclass(frozen=True)
+class StretchChoice:
+    """A window of steps, whose last one is explained."""
+
+    trajectory: int
+    frame: int
+    """The step that is explained."""
+    first: int
+    """The first step of the window."""
+    targets: Sequence[str]
+    """Ids of the targets that the chunk has."""
+    why: Sequence[StretchReason]
+
+
+@dataclass(frozen=True)
+class StretchEntry(StretchChoice):
+    """A window that is explained."""
+
+    chunk: ChunkName
+
+
+@dataclass(frozen=True)
+class StretchesSection(SectionData):
+    """Short windows of episodes, whose last step is explained by the steps before it."""
+
+    kind = "stretches"
+    title = "Causes of single steps"
+    targets: Sequence[StretchTarget]
+    paths: Sequence[Literal["memory", "whole"]]
+    """`whole`, with a simulator only, less `memory` goes through the world."""
+    stretches: Sequence[StretchEntry]
+
+
+@dataclass(frozen=True)
+class WrittenChunk:
+    """The chunk of a window, by the window's number."""
+
+    number: int
+    name: str
+
+
+class StretchesAnalysis(Analysis[StretchOptions, StretchesSection]):
+    """Which earlier steps caused what the agent does, by gradients through its memory and through the world."""
+
+    kind = "stretches"
+    needs_all = False
+
+    def tasks(self, subject: Subject, options: StretchOptions) -> Iterable[Task]:
+        if not options.stretches or not has(subject.agent, "state_gradients"):
+            return
+        inputs = subject.decisive(StateOptions, StretchOptions)
+        before = (FIT, f"{FOLDER}/cards", f"{FOLDER}/behaviours")
+        yield self.task(
+            subject, CHOICE, partial(_choose, subject), inputs, after=before, pieces=lambda sample, batch: ()
+        )
+        for number, part in enumerate(slices(options.stretches, TASK_STRETCHES)):
+            yield self.task(
+                subject, self.task_name(number + 1), partial(_explain, subject, part), inputs, after=(CHOICE,),
+                size=100 * options.horizon * (part.stop - part.start), group=self.kind,
+                pieces=partial(_pieces, part.stop - part.start),
+            )  # fmt: skip
+
+    def sections(self, subject: Subject, options: StretchOptions, results: Results) -> Iterable[StretchesSection]:
+        choice = results.get(CHOICE)
+        if choice is None:
+            return
+        finished = (facts for name, facts in results.items() if name.startswith(self.task_name("")))
+        chunk_of = {one["number"]: one["name"] for facts in finished for one in facts.get("chunks", ())}
+        stretches = [
+            {**one, "chunk": chunk_of[number]} for number, one in enumerate(choice["stretches"]) if number in chunk_of
+        ]
+        yield read(StretchesSection, {**choice, "stretches": stretches}, self.kind)
+
+
+def _choose(subject: Subject, work: Work) -> TaskResult:
+    """Choose the windows. Facts: what the section says of them, without chunks."""
+    fitted, source = fitted_states(subject), memory_source(subject)
+    options = subject.options_of(StretchOptions)
+    cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
+    behaviours = work.results[f"{FOLDER}/behaviours"].get("chunk")
+    clips = subject.files.read_chunk(behaviours)["clips"] if behaviours else np.zeros((0, 0, 2), np.int32)
+    context = 0 if source.simulator is None else source.context
+    chosen = choose_stretches(fitted, cards, clips, options.stretches, context)
+    outputs = list(outputs_at(subject.agent, fitted.data, np.zeros(1, int)))
+    scale = np.maximum(fitted.coordinates.std(axis=0), 1e-12)
+    stretches: list[StretchChoice] = []
+    used: set[int] = set()
+    for row, why in chosen.items():
+        trajectory, frame = map(int, places(fitted, np.array([row]))[0])
+        first = max(context, frame - options.horizon + 1)
+        largest = np.argsort(-np.abs(fitted.coordinates[row] / scale), kind="stable")[: options.stretch_directions]
+        directions = sorted({*map(int, largest), *(one.direction for one in why if one.direction is not None)})
+        used.update(directions)
+        targets = [*outputs, *(f"direction-{i}" for i in directions)]
+        stretches.append(StretchChoice(trajectory, frame, first, targets, why))
+    labels = {"value": "value function", "action": "action taken"}
+    names = direction_names(fitted.directions)
+    explained = [{"id": one, "kind": one, "label": labels[one]} for one in outputs]
+    explained += as_dicts([StretchTarget(f"direction-{i}", "direction", names[i], i) for i in sorted(used)])
+    paths = ["memory"] if source.simulator is None else ["memory", "whole"]
+    return TaskResult({"targets": explained, "paths": paths, "stretches": as_dicts(stretches)})
+
+
+def choose_stretches(
+    fitted: FittedStates, cards: Mapping[str, np.ndarray], clips: np.ndarray, count: int, context: int = 0
+) -> dict[int, list[StretchReason]]:
+    """Choose at most `count` steps, as rows of the states, and say why each was chosen.
+
+    Half of them are the steps at the top, in the middle and at the bottom of each direction, a quarter examples of each
+    behaviour (K, n, 2), and the rest at even distances in all episodes. Steps before which there is no other one, and
+    the first `context` ones that a simulation starts from, are left out.
+    """
+    starts, time = fitted.data.starts, fitted.data.time
+    examples: list[tuple[int, StretchReason]] = []
+    for example in range(cards["top"].shape[1]):
+        for direction in range(len(cards["top"])):
+            for end in ENDS:
+                trajectory, frame = cards[end][direction, example]
+                if trajectory >= 0:
+                    reason = StretchReason("direction", direction=direction, end=end)
+                    examples.append((int(starts[trajectory] + frame), reason))
+    of_behaviours = [
+        (int(starts[trajectory] + frame), StretchReason("behaviour", behaviour=behaviour))
+        for example in range(clips.shape[1])
+        for behaviour, (trajectory, frame) in enumerate(clips[:, example])
+        if trajectory >= 0
+    ]
+    chosen: dict[int, list[StretchReason]] = {}
+
+    def take(candidates: Sequence[tuple[int, StretchReason]], most: int) -> None:
+        for row, reason in candidates:
+            if row in chosen:
+                chosen[row].append(reason)
+            elif time[row] > context and len(chosen) < most:
+                chosen[row] = [reason]
+
+    take(examples, count // 2)
+    take(of_behaviours, len(chosen) + count // 4)
+    others = np.setdiff1d(np.flatnonzero(time > context), list(chosen))
+    take([(int(row), StretchReason("episode")) for row in others[_spread(len(others), count - len(chosen))]], count)
+    return chosen
+
+
+def _spread(count: int, most: int) -> np.ndarray:
+    return np.linspace(0, count - 1, min(most, count)).astype(int)
+
+
+def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
+    """Write the chunks of some of the windows."""
+    chosen = [read(StretchChoice, one, CHOICE) for one in work.results[CHOICE]["stretches"]]
+    stretches = list(enumerate(chosen))[part]
+    fitted = fitted_states(subject)
+    baseline = mean_frame(fitted.data)
+    groups: dict[tuple[int, int], list[tuple[int, StretchChoice]]] = {}
+    for number, one in stretches:  # those of a shape are computed together
+        groups.setdefault((one.frame - one.first + 1, len(one.targets)), []).append((number, one))
+    chunks: list[WrittenChunk] = []
+    done = 0
+    for (steps, _), members in sorted(groups.items()):
+        for few in slices(len(members), AT_ONCE):
+            chunks += _write_chunks(subject, fitted, members[few], steps, baseline)
+            done += len(members[few])
+            work.report(done / len(stretches))
+    return TaskResult({"chunks": chunks}, [one.name for one in chunks])
+
+
+def _write_chunks(
+    subject: Subject,
+    fitted: FittedStates,
+    stretches: Sequence[tuple[int, StretchChoice]],
+    steps: int,
+    baseline: np.ndarray,
+) -> list[WrittenChunk]:
+    """Write the chunks of numbered windows of the same number of steps and targets."""
+    paths = stretch_gradients(subject, fitted, [one for _, one in stretches], steps, baseline)
+    chunks = []
+    for i, (number, one) in enumerate(stretches):
+        name = path_in("stretches", f"{number + 1}.js")
+        arrays: dict[str, np.ndarray] = {}
+        for path, (frames, states) in paths.items():
+            row, grid = _row(fitted, one), subject.options_of(StretchOptions).stretch_grid
+            arrays |= stretch_arrays(fitted, path, row, frames[:, i], states[:, i], baseline, grid)
+        subject.files.write_chunk(name, arrays)
+        chunks.append(WrittenChunk(number, name))
+    return chunks
+
+
+def stretch_gradients(
+    subject: Subject, fitted: FittedStates, stretches: Sequence[StretchChoice], steps: int, baseline: np.ndarray
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Gradients of the targets of windows of the same number of steps and targets, by path.
+
+    With respect to frames (G, B, n, height, width, channels) from 0 to 1, and states (G, B, n, H).
+    """
+    source, data, options = memory_source(subject), fitted.data, subject.options_of(StretchOptions)
+    rows = np.array([_row(fitted, one) for one in stretches])
+    outputs = outputs_at(subject.agent, data, rows)
+    numbers = np.array([_directions(one) for one in stretches], int).reshape(len(rows), -1)
+    weights = fitted.directions.readout.T[numbers]  # (B, D, H)
+    if source.simulator is None:
+        scores, points = list(outputs.values()), options.stretch_points
+        gradients = memory_gradients(
+            subject.agent, data, rows, scores, weights, steps, baseline=baseline, points=points
+        )
+        return {"memory": gradients}
+    return {
+        path: _simulated(
+            source, data, rows, outputs, weights, steps, options.noise_copies, through_world=path == "whole"
+        )
+        for path in ("memory", "whole")
+    }
+
+
+def _simulated(
+    source: MemorySource,
+    data: StateData,
+    rows: np.ndarray,
+    outputs: Mapping[str, Score],
+    weights: np.ndarray,
+    steps: int,
+    copies: int,
+    *,
+    through_world: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same in simulations that start from the recorded frames before the window, in which the agent acts."""
+    import tensorflow as tf
+
+    simulator, context = source.required_simulator, source.context
+
+    def action(simulation: Simulation, at: int) -> Tensor:
+        by_action = cast(Mapping[int, np.ndarray], outputs["action"])
+        of_actions = np.stack([by_action[i] for i in range(len(by_action))], axis=1)
+        return tf.reduce_sum(simulation.steps[at].heads[0] * of_actions.astype(np.float32), 1)
+
+    def direction(number: int, simulation: Simulation, at: int) -> Tensor:
+        of_units = weights[:, number].astype(np.float32)
+        return tf.reduce_sum(flat_state(simulation.steps[at].state) * of_units, 1)
+
+    targets: list[Target] = [action if name == "action" else "value" for name in outputs]
+    targets += [partial(direction, number) for number in range(weights.shape[1])]
+    first = rows - steps + 1
+    before = np.stack([data.observations(first - context + i) for i in range(context)], axis=1)
+    state = [np.asarray(part) for part in simulator.split_state(data.states[first])]
+    start = simulator.start(before, state=state, action=data.actions[first - 1])
+    saliency = saliency_through_time(
+        simulator, start, targets, steps - 1, copies, NOISE if copies > 1 else 0.0, world_gradients=through_world
+    )
+    states = [np.reshape(part, (*part.shape[:3], -1)) for part in saliency.states]
+    return saliency.frames, np.concatenate(states, axis=-1)
+
+
+def _row(fitted: FittedStates, stretch: StretchChoice) -> int:
+    return int(fitted.data.starts[stretch.trajectory]) + stretch.frame
+
+
+def _directions(stretch: StretchChoice) -> list[int]:
+    kind = "direction-"
+    return [int(one.removeprefix(kind)) for one in stretch.targets if one.startswith(kind)]
+
+
+def stretch_arrays(
+    fitted: FittedStates, path: str, row: int, frames: np.ndarray, states: np.ndarray, baseline: np.ndarray, grid: int
+) -> dict[str, np.ndarray]:
+    """Arrays of a chunk from gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
+
+    Both are multiplied with what they are gradients of: frames from 0 to 1, less the mean frame of the recording, and
+    centered coordinates.
+    """
+    rows = np.arange(row - frames.shape[1] + 1, row + 1)
+    seen = (fitted.data.observations(rows) - baseline.astype(np.float32)) / 255
+    maps = _cells((frames * seen).sum(axis=-1), grid)  # (G, n, rows, columns)
+    scale = np.abs(maps).max(axis=(1, 2, 3))
+    codes = np.rint(maps / np.where(scale > 0, scale, 1)[:, None, None, None] * 127).astype(np.int8)
+    centered = fitted.coordinates[rows] - fitted.coordinates.mean(axis=0)
+    components = fitted.directions.pull(states) * centered
+    return {
+        path: codes,
+        f"{path}.scale": scale.astype(np.float32),
+        f"{path}.components": components.astype(np.float32),
+    }
+
+
+def _cells(maps: np.ndarray, grid: int) -> np.ndarray:
+    """Sums of maps (..., h, w) over the cells of a grid of at most that many rows and columns."""
+    for axis in (-2, -1):
+        size = maps.shape[axis]
+        edges = np.linspace(0, size, min(grid, size) + 1).astype(int)[:-1]
+        maps = np.add.reduceat(maps, edges, axis=axis)
+    return maps
+
+
+def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """A batch of short windows; `count` are those of a task."""
+    fitted, options = sample_states(sample), sample.options_of(StretchOptions)
+    steps, together = min(options.horizon, MEASURED_STEPS), min(count, AT_ONCE)
+    directions = range(min(options.stretch_directions + 1, len(fitted.directions)))  # one that it is chosen for
+    targets = [*outputs_at(sample.agent, fitted.data, np.zeros(1, int)), *(f"direction-{i}" for i in directions)]
+    first = memory_source(sample).context
+    windows = [(i, StretchChoice(0, first + steps + i, first + 1 + i, targets, ())) for i in range(together)]
+    explain = partial(_write_chunks, sample, fitted, windows, steps, mean_frame(fitted.data))
+    yield Piece(explain, count / together * options.horizon / steps, explain)

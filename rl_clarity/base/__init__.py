@@ -1,0 +1,1 @@
+"""Base modules, which every package may use."""

@@ -1,0 +1,160 @@
+"""Write files in one step, open only regular files, and lock directories."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from rl_clarity.base.errors import OutputError
+
+UNFINISHED = ".unfinished"
+"""Suffix of files that are being written."""
+WINDOWS_LOCK_OFFSET = 2**30
+"""Position of the locked byte, after the file's text: others cannot read what is locked."""
+
+
+def local_path(place: str) -> Path | None:
+    """The path of a local file, given as a path or `file://...`; None for other addresses."""
+    if place.startswith("file://"):
+        return Path(url2pathname(urlsplit(place).path))
+    return None if "://" in place else Path(place)
+
+
+def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Write a temporary file, sync it and rename it, so that readers see the old file or the new one, never a part.
+
+    `data` is the content, whole or in pieces. An error leaves the old file as it was, and no temporary file;
+    an OSError contains the file's name.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
+    try:
+        create_folder(path.parent)
+        with unfinished.open("wb") as file:
+            file.writelines((data,) if isinstance(data, bytes) else data)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError as error:
+        if error.filename is None or error.filename == str(unfinished):
+            error.filename = str(path)
+        raise
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+
+
+def write_output(path: Path, data: bytes, *, overwrite: bool = False) -> None:
+    """Write a file that a user has named, in a folder that exists; the same content may be written again.
+
+    Raises OutputError if there is another file without `overwrite`, or if it cannot be written.
+    """
+    if not path.parent.is_dir():
+        raise OutputError(f"cannot write {path}: there is no folder {path.parent}")
+    try:
+        if os.path.lexists(path) and not overwrite:
+            if path.is_file() and path.read_bytes() == data:
+                return
+            raise OutputError(f"{path} exists: choose another name, or replace it with overwrite=True (--force)")
+        write_atomically(path, data)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def final_path(unfinished: Path) -> Path:
+    """Return the path of the file that `write_atomically` was writing when it left an unfinished one."""
+    return unfinished.with_name(unfinished.name.removeprefix(".").removesuffix(UNFINISHED).rpartition(".")[0])
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder and its parents, if they do not exist.
+
+    Raises OSError; its reason names the file or dangling link that is in the way.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        place = next((one for one in (folder, *folder.parents) if os.path.lexists(one)), folder)
+        target = f"is a link to {place.readlink()}, which does not exist" if place.is_symlink() else "is a file"
+        raise NotADirectoryError(errno.ENOTDIR, f"{place} {target}", str(folder)) from error
+
+
+def open_regular(path: Path, mode: str, buffering: int = -1) -> Any:
+    """Open a regular file, as `open` does; it does not wait for a pipe, and writes through no link.
+
+    Raises OSError, whose reason names the file, for links that would be written through, pipes, devices and folders.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        writes = flags & (os.O_WRONLY | os.O_RDWR)
+        if writes and path.is_symlink():
+            raise OSError(errno.ELOOP, f"{path} is a link: nothing is written through links", name)
+        only = getattr(os, "O_NOFOLLOW", 0) if writes else 0
+        descriptor = os.open(name, flags | only | getattr(os, "O_NONBLOCK", 0), 0o666)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, f"{path} is not a regular file", name)
+        return descriptor
+
+    return open(path, mode, buffering, opener=opener)
+
+
+def lock_file(path: Path) -> TextIO:
+    """Open a file and lock it until it is closed or this process ends, if the file system supports locks.
+
+    Raises BlockingIOError, with the file's text, if another process holds the lock, and OSError for a link.
+    """
+    create_folder(path.parent)
+    file: TextIO = open_regular(path, "a+")
+    try:
+        _lock(file)
+    except BlockingIOError:
+        file.seek(0)
+        with file:
+            text = file.buffer.read().decode(errors="replace").strip()  # a locked file may also hold data
+            raise BlockingIOError(text or "another process") from None
+    except OSError:
+        pass
+    return file
+
+
+def _lock(file: TextIO) -> None:
+    """Lock an open file; raises BlockingIOError if another process has locked it, OSError if it cannot be locked."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        msvcrt = importlib.import_module("msvcrt")
+        os.lseek(file.fileno(), WINDOWS_LOCK_OFFSET, os.SEEK_SET)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError from error
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def unlock_file(file: TextIO) -> None:
+    """Close a locked file, and end its lock even if a process that was forked meanwhile has the file open, too."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)
+    file.close()
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names of a folder's files to disk, not only their contents; Windows has no such operation."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

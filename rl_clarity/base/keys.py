@@ -1,0 +1,96 @@
+"""Cache keys: hashes of everything that decides a result, so that only results that would be the same are reused."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import rl_clarity
+from rl_clarity.base.errors import DependencyError
+from rl_clarity.base.quiet import keras_backend
+
+COMPUTING = (
+    *("keras", "tensorflow", "tensorflow-cpu", "jax", "torch", "numpy", "scikit-learn"),
+    *("gymnasium", "procgen-mirror", "ale-py"),
+)
+"""Packages whose versions can change the numbers on a page."""
+
+JsonObject: TypeAlias = Mapping[str, Any]
+"""An object in JSON from a file: metadata, a manifest. Its values are checked where they are used."""
+
+version = cache(importlib.metadata.version)
+
+
+def cache_key(value: Any) -> str:
+    """SHA-256 of a value that `to_plain` converts; equal values have equal keys."""
+    return hashlib.sha256(as_json(value).encode()).hexdigest()
+
+
+def as_json(value: Any) -> str:
+    """Compact JSON with sorted keys of a value that `to_plain` converts."""
+    return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of this package and of the installed packages that compute."""
+    versions = {"rl-clarity": rl_clarity.__version__}
+    for package in COMPUTING:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
+
+
+def code_version() -> str:
+    """Hash of the package's Python sources, the versions of computing packages and the Keras backend.
+
+    Plug-ins are not part of it: a key includes `Registry.source(name)` for each plug-in that its result depends on.
+    """
+    digest = hashlib.sha256()
+    with contextlib.suppress(DependencyError):  # agents of PyTorch need no Keras
+        digest.update(keras_backend().encode())
+    digest.update(as_json(package_versions()).encode())
+    digest.update(_sources())
+    return digest.hexdigest()
+
+
+@cache
+def _sources() -> bytes:
+    """Hash of the package's Python sources, which are read once in a process."""
+    root = Path(rl_clarity.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.digest()
+
+
+def to_plain(value: Any, *, finite: bool = False) -> Any:
+    """Convert dataclasses, mappings, sequences, paths, NumPy scalars and arrays to values that JSON can represent.
+
+    With `finite`, NaN and infinite numbers become None. Raises TypeError for other types.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) or not finite else None
+    if isinstance(value, Path):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item, finite=finite) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item, finite=finite) for item in value]
+    raise TypeError(f"{type(value).__name__} {value!r} cannot be written as JSON")

@@ -1,0 +1,85 @@
+"""Parts of a job that run at once in threads of one process, and share a progress bar."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from rl_clarity.base.progress import Report
+
+STOP_SECONDS = 2.0
+"""How long an error or an interrupt waits for running tasks to stop at their next report."""
+
+
+class SharedProgress:
+    """The share of all tasks that is done: those listed before one that has started count as done by other ranks."""
+
+    def __init__(self, report: Report, sizes: Sequence[float]) -> None:
+        self._report, self._sizes = report, sizes
+        self._lock, self._left, self._begun = threading.Lock(), dict[int, float](), 0
+        self._stopped = False
+
+    def of(self, index: int) -> Report:
+        """The report of one task, which raises StoppedError after `stop`."""
+
+        def update(share: float) -> None:
+            if self._stopped:
+                raise StoppedError
+            with self._lock:
+                self._begun = max(self._begun, index + 1)
+                self._left[index] = self._sizes[index] * (1 - share)
+                done = sum(self._sizes[: self._begun]) - sum(self._left.values())
+                self._report(done / sum(self._sizes))
+
+        return update
+
+    def stop(self) -> None:
+        """End running tasks at their next report."""
+        self._stopped = True
+
+
+class StoppedError(Exception):
+    """Another task has failed, or the job is interrupted."""
+
+
+def run_in_threads(run: Callable[[int], None], count: int, threads: int, progress: SharedProgress) -> None:
+    """Call `run` for indices below `count` in at most so many threads, or in this one; the first error stops all.
+
+    Neither an error nor an interrupt, nor the end of the process, waits longer than `STOP_SECONDS` for other threads:
+    those whose tasks report nothing meanwhile are left to themselves, and end at their next report.
+    """
+    threads = min(threads, count)
+    if threads < 2:
+        for index in range(count):
+            run(index)
+        return
+    indices, outcomes = iter(range(count)), queue.SimpleQueue[BaseException | None]()
+
+    def run_next() -> None:
+        try:
+            for index in indices:
+                run(index)
+        except BaseException as error:
+            outcomes.put(error)
+        else:
+            outcomes.put(None)
+
+    workers = [threading.Thread(target=run_next, daemon=True) for _ in range(threads)]
+    try:  # an interrupt may come at any time
+        for worker in workers:
+            worker.start()
+        for _ in workers:
+            error = outcomes.get()
+            if error is not None:
+                raise error
+    except BaseException:
+        progress.stop()
+        for _ in indices:  # no task starts any more
+            pass
+        end = time.monotonic() + STOP_SECONDS
+        for worker in workers:
+            if worker.ident is not None:
+                worker.join(max(0.0, end - time.monotonic()))
+        raise

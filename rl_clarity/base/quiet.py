@@ -1,0 +1,121 @@
+"""Import Keras on a backend that is installed, without the notices that TensorFlow writes to the terminal."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from rl_clarity.base.errors import DependencyError
+from rl_clarity.base.threads import limit_heaps
+
+BACKENDS = ("tensorflow", "jax", "torch")
+"""Backends of Keras, which are named like their packages, in order of preference."""
+
+
+ADDRESS_SPACE = {"tensorflow": 2.5e9, "jax": 1.6e9, "torch": 1.6e9}
+"""Bytes of address space with each backend imported and a small network built."""
+
+
+def keras_backend() -> str:
+    """Name of the backend that Keras runs on: KERAS_BACKEND if it is set, else the first of `BACKENDS` installed.
+
+    Raises DependencyError, with the command that installs them, where Keras or its backend is missing.
+    """
+    if "keras" in sys.modules:
+        return str(sys.modules["keras"].backend.backend())
+    chosen = os.environ.get("KERAS_BACKEND")
+    installed = [name for name in BACKENDS if _is_installed(name)]
+    if chosen and chosen in BACKENDS and chosen not in installed:
+        raise DependencyError(f"KERAS_BACKEND={chosen}, but {chosen} is not installed: {_install(chosen)}")
+    if not chosen and not installed:
+        raise DependencyError(f"building this network needs TensorFlow, JAX or PyTorch: {_install('tensorflow')}")
+    if not _is_installed("keras"):
+        raise DependencyError(f"building this network needs Keras: {_install(chosen or installed[0])}")
+    return chosen or installed[0]
+
+
+def import_keras() -> None:
+    """Import Keras and its backend (see `keras_backend`); their notices are shown only if the import fails."""
+    if "keras" in sys.modules:
+        return
+    _check_address_space(keras_backend())
+    limit_heaps()
+    # Both variables are read once, while these packages are imported and run their first operation.
+    variables = {"KERAS_BACKEND": keras_backend(), "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3")}
+    with environment_variables(variables), _held_back():
+        import keras
+
+        keras.ops.zeros(1)  # the rest of the notices come with the first operation
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
+            tf.get_logger().setLevel("ERROR")  # it warns of each new batch size
+    # Otherwise the interpreter looks for garbage among the framework's objects as it exits, which takes a second.
+    atexit.register(gc.freeze)
+
+
+@contextmanager
+def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for as long as the context lasts."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _check_address_space(backend: str) -> None:
+    """Raise DependencyError where `ulimit -v` is too low for a framework, which would abort the process, or hang."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    limit, needed = resource.getrlimit(resource.RLIMIT_AS)[0], ADDRESS_SPACE[backend]
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise DependencyError(
+            f"not enough memory: {backend} needs an address space of {needed / 1e9:.1f} GB, but it is limited to "
+            f"{limit / 1e9:.1f} GB (ulimit -v)"
+        )
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _install(extra: str) -> str:
+    return f'pip install "rl-clarity[{extra}]"'
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Hold back what is written to standard error, by libraries in C too, unless there is an error."""
+    sys.stderr.flush()
+    try:
+        terminal = os.dup(2)
+    except OSError:  # no standard error, as in some services
+        yield
+        return
+    with tempfile.TemporaryFile() as notices:
+        os.dup2(notices.fileno(), 2)
+        try:
+            yield
+        except Exception:  # not where the user stops the import
+            sys.stderr.flush()
+            notices.seek(0)
+            os.write(terminal, notices.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
+            os.close(terminal)

@@ -1,0 +1,227 @@
+"""Names that users may add to: analyses, formats, networks, environment kinds, quadrature rules.
+
+An entry is an object, or a string `module:attribute` that is imported when the entry is first used. Installed packages
+add entries through entry points of the registry's group (plug-ins); programs and notebooks call `register`. Listing
+names imports nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import sys
+import types
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from rl_clarity.base.errors import ClarityError, OptionError
+
+T = TypeVar("T")
+PACKAGE = Path(__file__).resolve().parents[1]
+PLAIN = (str, bytes, int, float, complex, bool, type(None), type(...))
+
+
+class Registry(Generic[T]):
+    """Objects by name: the package's own, those of installed plug-ins, and those that `register` adds.
+
+    A registered entry overrides a built-in one, which overrides an entry point of the same name.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        builtin: Mapping[str, str | T],
+        *,
+        noun: str = "entry",
+        error: type[ClarityError] = OptionError,
+    ) -> None:
+        self.group = group
+        self.noun = noun
+        self._error = error
+        self._builtin = dict(builtin)
+        self._registered: dict[str, str | T] = {}
+        self._loaded: dict[str, T] = {}
+        self._broken: set[str] = set()
+        """Names of entries whose failure `find` has reported."""
+
+    def register(self, name: str, value: str | T) -> None:
+        """Add an entry, or replace one; `value` is the object, or `module:attribute`."""
+        self._registered[name] = value
+        self._forget(name)
+
+    def unregister(self, name: str) -> None:
+        """Remove what `register` added; a built-in entry of the same name is back."""
+        self._registered.pop(name, None)
+        self._forget(name)
+
+    def get(self, name: str) -> T:
+        """Return the object of an entry; raises the registry's error for an unknown name or a broken plug-in."""
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
+
+    def find(self, name: str) -> T | None:
+        """Return the object of an entry; None for an unknown name, and for an entry that cannot be loaded.
+
+        The latter is reported once, in a warning: nobody may have asked for it by name.
+        """
+        if name in self._broken or name not in self:
+            return None
+        try:
+            return self.get(name)
+        except self._error as error:
+            self._broken.add(name)
+            warnings.warn(f"{error}; it is left out", RuntimeWarning, stacklevel=2)
+            return None
+
+    def names(self) -> tuple[str, ...]:
+        """Names of all entries: built-in ones, those that `register` added, plug-ins."""
+        return tuple(dict.fromkeys((*self._builtin, *self._registered, *self.plugins())))
+
+    def plugins(self) -> tuple[str, ...]:
+        """Names of the entries of installed packages."""
+        known = {*self._builtin, *self._registered}
+        return tuple(point.name for point in self._entry_points() if point.name not in known)
+
+    def added(self) -> tuple[str, ...]:
+        """Names of the entries that are not built-in."""
+        return tuple(name for name in self.names() if name not in self._builtin)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._registered or name in self._builtin or name in self.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def source(self, name: str) -> str:
+        """Hash of the code behind an entry, for cache keys; "" for a built-in entry that was not replaced.
+
+        The hash covers the files that define the object, or, without files (a notebook, `exec`), its compiled code,
+        and the functions and plain values that it refers to. It is the same in every process.
+        """
+        if name in self._builtin and name not in self._registered:
+            return ""
+        return source_hash(self.get(name))
+
+    def _forget(self, name: str) -> None:
+        self._loaded.pop(name, None)
+        self._broken.discard(name)
+
+    def _load(self, name: str) -> T:
+        value = self._registered.get(name, self._builtin.get(name))
+        if value is None:
+            plugin = next((point for point in self._entry_points() if point.name == name), None)
+            if plugin is None:
+                raise self._error(self._unknown(name))
+        elif isinstance(value, str):
+            plugin = EntryPoint(name, value, self.group)
+        else:
+            return value
+        try:
+            return cast(T, plugin.load())
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a module can end in SystemExit, too
+            if name in self._builtin and name not in self._registered:
+                raise
+            raise self._error(
+                f"the {self.noun} {name!r} ({plugin.value}) cannot be loaded: {type(error).__name__}: {error}; "
+                "update or uninstall the package that provides it"
+            ) from error
+
+    def _entry_points(self) -> Iterable[EntryPoint]:
+        return _entry_points(self.group, tuple(sys.path))
+
+    def _unknown(self, name: str) -> str:
+        names = self.names()
+        near = difflib.get_close_matches(str(name), names, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"unknown {self.noun} {name!r}; {hint}available: {', '.join(names) or 'none'}"
+
+
+def source_hash(value: Any) -> str:
+    """Hash of a function or another object, and of the code behind it; see `Registry.source`."""
+    digest = hashlib.sha256()
+    for part in _parts(value, {}):
+        digest.update(part.encode("utf-8", "backslashreplace") + b"\0")
+    return digest.hexdigest()
+
+
+@functools.lru_cache
+def _entry_points(group: str, path: tuple[str, ...]) -> Iterable[EntryPoint]:
+    """Entry points of the packages on `path`, which is `sys.path`: searching it takes milliseconds."""
+    return entry_points(group=group)
+
+
+def _parts(value: Any, seen: dict[int, Any]) -> Iterator[str]:
+    """Strings that together change whenever a value, or the code behind it, does."""
+    if isinstance(value, PLAIN):
+        yield f"{type(value).__name__} {value!r}"
+        return
+    if id(value) in seen:
+        return
+    seen[id(value)] = value  # kept alive, so that no other object gets its id
+    yield f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, types.FunctionType):
+        yield from _function_parts(value, seen)
+    elif isinstance(value, types.CodeType):
+        yield from _parts((value.co_code, value.co_names, value.co_consts), seen)
+    elif isinstance(value, type):
+        yield from _class_parts(value, seen)
+    elif isinstance(value, types.ModuleType):
+        yield value.__name__
+        yield from _file_parts(getattr(value, "__file__", None))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _parts(item, seen)
+    elif isinstance(value, set | frozenset):
+        yield from sorted(map(repr, value))
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=repr):
+            yield from _parts(key, seen)
+            yield from _parts(value[key], seen)
+    elif isinstance(value, staticmethod | classmethod | types.MethodType):
+        yield from _parts((value.__func__, getattr(value, "__self__", None)), seen)
+    elif isinstance(value, functools.partial):
+        yield from _parts((value.func, value.args, value.keywords), seen)
+    elif isinstance(value, property):
+        yield from _parts((value.fget, value.fset), seen)
+    elif hasattr(value, "tobytes"):  # an array
+        yield hashlib.sha256(value.tobytes()).hexdigest()
+    else:
+        yield from _parts((type(value), getattr(value, "__dict__", None)), seen)
+
+
+def _function_parts(function: types.FunctionType, seen: dict[int, Any]) -> Iterator[str]:
+    code = function.__code__
+    yield f"{function.__module__}.{function.__qualname__}"
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    yield from _parts([function.__defaults__, function.__kwdefaults__, cells], seen)
+    if Path(code.co_filename).is_file():
+        yield from _file_parts(code.co_filename)
+    else:  # a notebook, or `exec`: the code, and what it uses of the names defined beside it
+        yield from _parts([code, [function.__globals__.get(name) for name in code.co_names]], seen)
+
+
+def _class_parts(value: type, seen: dict[int, Any]) -> Iterator[str]:
+    yield f"{value.__module__}.{value.__qualname__}"
+    if value.__module__ in sys.builtin_module_names:
+        return
+    module = sys.modules.get(value.__module__)
+    path = getattr(module, "__file__", None)
+    if path is not None and getattr(module, value.__qualname__, None) is value:
+        yield from _file_parts(path)
+    else:
+        ignored = ("__dict__", "__weakref__", "__static_attributes__", "__firstlineno__")
+        yield from _parts({name: member for name, member in vars(value).items() if name not in ignored}, seen)
+    yield from _parts(value.__bases__, seen)
+
+
+def _file_parts(path: str | None) -> Iterator[str]:
+    """Hash of a source file; none for the package's own, which the hash of the package covers."""
+    if path is not None and not Path(path).resolve().is_relative_to(PACKAGE):
+        yield hashlib.sha256(Path(path).read_bytes()).hexdigest()

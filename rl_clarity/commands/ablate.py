@@ -1,0 +1,123 @@
+"""`rl_clarity.ablate` and `rl-clarity ablate`: play with and without each feature of a layer."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.layers import LayerOptions
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import parse
+from rl_clarity.commands.run import generate, run
+from rl_clarity.environments import make
+from rl_clarity.pages.results import Page
+from rl_clarity.recordings.collection import collect
+from rl_clarity.recordings.options import ObservationsOptions, TrajectoriesOptions
+from rl_clarity.recordings.paired_play import environment_of
+
+EPISODES = 400
+
+
+@dataclass(frozen=True)
+class AblationReport:
+    """What `rl_clarity.ablate` measured; also in `behavior/report.json` and `behavior/report.csv` of its page."""
+
+    rows: list[dict[str, Any]]
+    """A row for each feature: `layer`; `feature`, counted from 1; `attribution` and `ablation`, the mean attribution of
+    the value to the feature and the value's mean change when it is ablated; `return_difference` with its `interval`
+    (95 %, paired bootstrap) and `adjusted_p` (Holm, for all tests of the report); `return`, `length`, and, by name,
+    `causes` and `actions`: means `unedited` and `ablated`, `difference`, `interval`, `corrected_interval`, `p` and
+    `adjusted_p`."""
+    episodes: int
+    tests: int
+    """Number of tests, of all features and measures, that p-values and corrected intervals are adjusted for."""
+    page: Page
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return "no features"
+        own = self.rows[0]
+        ends = ", ".join(f"{cause} {one['unedited']:.0%}" for cause, one in own["causes"].items())
+        lines = [
+            f"without an edit: return {own['return']['unedited']:.2f}, {own['length']['unedited']:.0f} steps; {ends}",
+            f"with a feature ablated, over {self.episodes} paired episodes (p adjusted for {self.tests} tests):",
+        ]
+        for row in self.rows:
+            low, high = row["interval"]
+            ends = ", ".join(f"{cause} {one['difference']:+.1%}" for cause, one in row["causes"].items())
+            lines.append(
+                f"  {row['layer']}, feature {row['feature']}: return {row['return_difference']:+.2f} "
+                f"({low:+.2f} to {high:+.2f}), p {row['adjusted_p']:.2g}; {ends}"
+            )
+        return "\n".join(lines)
+
+
+def ablate(
+    checkpoint: str | os.PathLike[str] | Agent,
+    output_dir: str | os.PathLike[str],
+    *,
+    layer: str | None = None,
+    episodes: int = EPISODES,
+    seed: int = 0,
+    **options: Any,
+) -> AblationReport:
+    """Let an agent play the same levels with and without each feature of a layer, and compare.
+
+    Features are those of a page of `run`, with the same options; the page is written into `output_dir`, with the report
+    as a section. Episodes are paired: each agent plays the same levels with the same random numbers, so that it plays
+    like the unedited one until the feature matters (see `rl_clarity.recordings.paired_play`). A stopped call is resumed
+    by calling it again, and shares its work under mpiexec. The same arguments give the same report.
+
+    Args:
+        checkpoint: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent whose
+            `metadata` name its environment
+        output_dir: a directory or address for the page
+        layer: name of a layer, as `select_layers` returns it; all layers of the page by default
+        episodes: number of episodes of each agent, at least 2
+        seed: of samples, features and episodes
+        options: further options of `run`: `overwrite`, `trajectories_kwargs`, `layer_kwargs`, `load_kwargs`,
+            `causal_cause`, ...
+
+    Raises OptionError for an unknown layer or invalid options, EnvironmentSetupError if there is no environment to play
+    in, and the errors of `run`.
+    """
+    if episodes < 2:
+        raise OptionError(f"episodes={episodes} must be at least 2")
+    options = {**options, "causal_episodes": episodes, "seed": seed}
+    if layer is not None:
+        layers = parse(LayerOptions, options.get("layer_kwargs"), "layer_kwargs.")
+        if layers.name_contains_one_of is None:
+            layers = dataclasses.replace(layers, name_contains_one_of=(layer,))
+        options |= {"layer_kwargs": layers, "causal_layers": (layer,)}
+    if isinstance(checkpoint, str | os.PathLike):
+        page = run(checkpoint, output_dir, **options)
+    else:
+        page = _explain(checkpoint, output_dir, options)
+    section = page.results().section("behavior")
+    for row in section["rows"]:
+        row["causes"] = {cause: row["causes"][cause] for cause in section["causes"]}  # the most frequent first
+    return AblationReport(section["rows"], section["episodes"], section["tests"], page)
+
+
+def _explain(agent: Agent, output_dir: str | os.PathLike[str], options: Mapping[str, Any]) -> Page:
+    """A page of an agent in memory, which first plays to collect samples."""
+    sizes = {name: options.get(name) for name in ("trajectories_kwargs", "observations_kwargs")}
+    options = {name: value for name, value in options.items() if name not in sizes}
+    played = parse(TrajectoriesOptions, sizes["trajectories_kwargs"], "trajectories_kwargs.")
+    extra = parse(ObservationsOptions, sizes["observations_kwargs"], "observations_kwargs.")
+    seed, num_obs = options["seed"], -(-extra.num_envs * extra.num_obs // played.num_envs)
+    with closing(make(environment_of(agent), played.num_envs, seed)) as environment:
+        samples = collect(agent, environment, played.num_steps, num_obs, obs_every=extra.obs_every, seed=seed)
+    page: Page = generate(agent, *samples, output_dir, **options)
+    return page

@@ -1,0 +1,95 @@
+"""`rl_clarity.check` and `rl-clarity check`: sanity checks of all saliency methods on an agent, as a page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, overload
+
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.checks import ChecksOptions
+from rl_clarity.analyses.sanity import MethodReport, SanityReport
+from rl_clarity.base.parsing import parse
+from rl_clarity.commands.run import run
+from rl_clarity.jobs.forecast import Forecast
+from rl_clarity.pages.options import CHECKED_TRAJECTORIES, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.pages.results import Page
+
+FEWEST = ObservationsOptions(num_envs=1, num_obs=1, obs_every=1)
+"""Extra observations, which the checks do not need."""
+
+
+@dataclass(frozen=True)
+class CheckReport(SanityReport):
+    """What `rl_clarity.check` found; also in `checks/report.json` of its page. `str` gives it in words."""
+
+    page: Page
+
+
+@overload
+def check(
+    checkpoint: str | os.PathLike[str] | Agent, output_dir: str | os.PathLike[str], *, dry_run: Literal[True], **o: Any
+) -> Forecast: ...
+
+
+@overload
+def check(
+    checkpoint: str | os.PathLike[str] | Agent, output_dir: str | os.PathLike[str], *, dry_run: bool, **options: Any
+) -> CheckReport | Forecast: ...
+
+
+@overload
+def check(
+    checkpoint: str | os.PathLike[str] | Agent,
+    output_dir: str | os.PathLike[str],
+    *,
+    dry_run: Literal[False] = False,
+    **options: Any,
+) -> CheckReport: ...
+
+
+def check(
+    checkpoint: str | os.PathLike[str] | Agent,
+    output_dir: str | os.PathLike[str],
+    *,
+    methods: Sequence[str] | None = None,
+    frames: int = 64,
+    output: str = "policy",
+    dry_run: bool = False,
+    trajectories_kwargs: Mapping[str, Any] | TrajectoriesOptions | None = None,
+    **options: Any,
+) -> CheckReport | Forecast:
+    """Check saliency methods on an agent: do their maps depend on its weights, do they show what its outputs depend on?
+
+    Writes a page with the checks that `sanity_checks` explains, and with example maps. A stopped call is resumed by
+    calling it again, and shares its work under mpiexec.
+
+    Args:
+        checkpoint: as for `run`
+        output_dir: a directory or address for the page
+        methods: "perturbation", "jacobian", "smooth_gradients", "input_integrated_gradients" and
+            "integrated_gradients LAYER"; all, with every layer, by default
+        frames: number of frames, spread over the trajectories
+        output: "policy", "value" or "greedy"
+        dry_run: only measure, and return the forecast; nothing is written
+        trajectories_kwargs: how much the agent plays; 8 environments for 128 steps by default
+        options: further options of `run`: `recording`, `seed`, `overwrite`, `load_kwargs`, ...
+
+    Raises OptionError for an unknown method or output, and the errors of `run`.
+    """
+    own = parse(ChecksOptions, {"frames": frames, "methods": methods, "output": output})
+    page = run(
+        checkpoint,
+        output_dir,
+        dry_run=dry_run,
+        trajectories_kwargs=trajectories_kwargs or CHECKED_TRAJECTORIES,
+        observations_kwargs=FEWEST,
+        **{**options, "page_kind": "check", "analyses": {**options.get("analyses", {}), "checks": asdict(own)}},
+    )
+    if isinstance(page, Forecast):
+        return page
+    report = page.results().section("checks")["report"]
+    return CheckReport(
+        report["output"], report["frames"], [MethodReport.from_dict(one) for one in report["methods"]], page
+    )

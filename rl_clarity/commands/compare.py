@@ -1,0 +1,258 @@
+"""`rl_clarity.compare` and `rl-clarity compare`: a page of the checkpoints of a training."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from rl_clarity import formats
+from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, require
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.checkpoints import TrainingFacts, binned_curve
+from rl_clarity.analyses.trajectories import TrajectoriesAnalysis
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import parse
+from rl_clarity.base.quiet import import_keras
+from rl_clarity.environments import override_name, spec_from_metadata
+from rl_clarity.formats.checkpoint import Checkpoint
+from rl_clarity.jobs.forecast import Forecast
+from rl_clarity.jobs.job import team
+from rl_clarity.jobs.tasks import slices
+from rl_clarity.pages.builder import Member, PageBuilder, decisive
+from rl_clarity.pages.files import SEGMENT
+from rl_clarity.pages.options import CompareOptions
+from rl_clarity.pages.output import finished_page
+from rl_clarity.pages.results import Page
+from rl_clarity.recordings.conversion import recorded_episode, recorded_games
+from rl_clarity.recordings.options import GamesOptions, RecordOptions
+from rl_clarity.recordings.recording import Recording, open_recording
+from rl_clarity.recordings.samples import Observations
+from rl_clarity.sources.arrays import ArraysSource
+from rl_clarity.sources.recorded_play import RecordedPlay, play_identity
+from rl_clarity.sources.series import SeriesCheckpoint, find_curve, read_series
+from rl_clarity.sources.source import checkpoint_metadata
+
+Path = str | os.PathLike[str]
+
+
+@overload
+def compare(
+    checkpoints: Path | Sequence[Path], output_dir: Path, *, dry_run: Literal[True], **options: Any
+) -> Forecast: ...
+
+
+@overload
+def compare(
+    checkpoints: Path | Sequence[Path], output_dir: Path, *, dry_run: Literal[False] = False, **options: Any
+) -> Page: ...
+
+
+@overload
+def compare(
+    checkpoints: Path | Sequence[Path], output_dir: Path, *, dry_run: bool, **options: Any
+) -> Page | Forecast: ...
+
+
+def compare(
+    checkpoints: Path | Sequence[Path],
+    output_dir: Path,
+    *,
+    dry_run: bool = False,
+    log: Path | None = None,
+    log_columns: Sequence[str] | None = None,
+    steps_per_number: float | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Page | Forecast:
+    """Compare the checkpoints of a training: what changes in what the agent does and looks at while it learns.
+
+    Each checkpoint plays games of the same seeds, which are recorded in `.rl-clarity/recordings/` of the page and
+    reused by later calls, and further games for its mean return. Saliency maps are computed along its own games, and
+    along one game, by default the first of the last checkpoint, which is shown to every checkpoint.
+
+    Args:
+        checkpoints: files, folders of them, patterns such as `runs/coinrun/checkpoint-*.jd`, addresses, or names of
+            included agents and series (`models:breakout-series`); at least two checkpoints of one environment
+        output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
+        dry_run: only measure, and return the forecast; nothing is written
+        log: log of the training, which the learning curve is read from: `progress.csv` of `train`, logs of
+            Stable-Baselines3 and baby-a3c, TensorBoard event files, or any CSV file with `log_columns`. By default a
+            known log beside the checkpoints; without one, the page shows the mean returns of the checkpoints
+        log_columns: columns of the steps and of the mean return in the log
+        steps_per_number: training steps that the number in a file's name stands for, if the files do not say how long
+            they were trained: 500000 for `model.7.tar` after 3.5 million steps
+        metadata: overrides that of all checkpoints: `env_name`, `num_levels`, ...
+        options: see `CompareOptions`
+
+    A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
+
+    Raises:
+        CheckpointError: A checkpoint cannot be read, or there are fewer than two.
+        OptionError: Invalid options, or checkpoints that do not share an environment, the shape of observations, or
+            the number of actions.
+        ClarityError: A log that cannot be read.
+    """
+    page_options = parse(CompareOptions, options)
+    overrides = override_name(metadata or {}, page_options.env_name)
+    columns = _pair(log_columns)
+    with team() as workers, ExitStack() as files:
+        ranks = workers.ranks
+        series = read_series(checkpoints, overrides, steps_per_number, files)
+        number = page_options.reference_checkpoint
+        if number is not None and number > len(series):
+            raise OptionError(f"reference_checkpoint={number} must be at most {len(series)}, the number of checkpoints")
+        reference = None if page_options.reference is None else _read_reference(page_options.reference)
+        facts = _training_facts(series, log, columns)
+        if reference is not None:
+            facts = dataclasses.replace(facts, reference_source=reference.name)
+
+        def made_from(num_actions: int) -> list[object]:
+            curve = {name: array.tolist() for name, array in (facts.curve or {}).items()}
+            play, seed = dataclasses.asdict(_games(page_options)), page_options.seed
+            identities = [play_identity(one.checkpoint, num_actions, play, seed) for one in series]
+            key = None if reference is None else reference.identity
+            return [identities, facts.names, facts.steps, facts.unit, facts.curve_source, curve, key]
+
+        page = finished_page(output_dir, page_options, made_from, decisive(page_options), ranks)
+        if page is not None:
+            return Forecast.nothing_to_do(ranks.size) if dry_run else page
+        memory = workers.share().memory
+        import_keras()
+        players = _players(series, page_options, facts)
+        _check_agents(players)
+        members = [Member(player) for player in players]
+        last = players[-1].agent
+        if reference is not None:
+            members.append(Member(reference.source(last, series[-1].checkpoint, facts), (TrajectoriesAnalysis.kind,)))
+        return PageBuilder(members, page_options).page(
+            workers, output_dir, made_from(last.num_actions), memory, dry_run
+        )
+
+
+def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts: TrainingFacts) -> list[RecordedPlay]:
+    """The checkpoints, each with its agent; the last one plays for the forecast of all."""
+    record = RecordOptions(
+        episodes=options.episodes,
+        steps=options.episodes * options.max_steps,
+        whole_games=True,
+        seed=options.seed,
+        greedy=options.greedy,
+        full_resolution=options.full_resolution,
+    )
+    players: list[RecordedPlay] = []
+    for number in range(len(series), 0, -1):
+        checkpoint = series[number - 1].checkpoint
+        agent = require(formats.build_agent(checkpoint), *PLAYING, *EXPLAINING, for_=f"compare: {checkpoint.path.name}")
+        player = RecordedPlay(
+            agent,
+            checkpoint,
+            f"agent-{number}",
+            dataclasses.asdict(_games(options)),
+            record,
+            return_episodes=options.return_episodes,
+            read=recorded_games,
+            about={"training": facts},
+            measured=players[0] if players else None,
+        )
+        players.append(player)
+    return players[::-1]
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """An episode of a recording, which is shown to every checkpoint."""
+
+    text: str
+    """The option."""
+    recording: Recording
+    index: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.recording.location.rstrip('/').rpartition('/')[2]}, episode {self.index + 1}"
+
+    @cached_property
+    def identity(self) -> list[object]:
+        """JSON value that identifies what was seen and done."""
+        episode, digest = self.recording[self.index], hashlib.sha256()
+        for part in slices(len(episode), SEGMENT):
+            for field in (episode.observations, episode.actions, episode.rewards):
+                digest.update(np.ascontiguousarray(field[part]).tobytes())
+        return [digest.hexdigest(), len(episode)]
+
+    def source(self, agent: Agent, checkpoint: Checkpoint, facts: TrainingFacts) -> ArraysSource:
+        """The episode; raises OptionError if the agent takes other observations or has fewer actions."""
+        trajectories = recorded_episode(self.recording, self.recording[self.index])
+        seen, expected = trajectories.observations, tuple(agent.observation_shape)
+        if tuple(seen.shape[2:]) != expected or seen.dtype != np.uint8:
+            raise OptionError(
+                f"reference={self.text!r} has observations {seen.dtype} of shape {tuple(seen.shape[2:])}; the "
+                f"checkpoints take uint8 of shape {expected}"
+            )
+        actions = np.asarray(trajectories.actions[0])
+        if actions.ndim != 1 or actions.max() >= agent.num_actions:
+            raise OptionError(
+                f"reference={self.text!r} has action {actions.max()}; the checkpoints have {agent.num_actions} actions"
+            )
+        spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
+        metadata = {**checkpoint_metadata(checkpoint), "environment": dataclasses.asdict(spec), "training": facts}
+        shown = dataclasses.replace(trajectories, action_combos=None)
+        none = Observations.none(agent.observation_shape)
+        return ArraysSource(agent, None, shown, none, metadata, content=self.identity)
+
+
+def _read_reference(text: str) -> _Reference:
+    path, _, number = text.rpartition(":")
+    if not path or not number.isdigit():
+        path, number = text, "1"
+    recording = open_recording(path)
+    if not 1 <= int(number) <= len(recording):
+        raise OptionError(f"reference={text!r}: {path} has {len(recording)} episodes, counted from 1")
+    return _Reference(text, recording, int(number) - 1)
+
+
+def _games(options: CompareOptions) -> GamesOptions:
+    return GamesOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(GamesOptions)})
+
+
+def _check_agents(players: Sequence[RecordedPlay]) -> None:
+    """Raise OptionError for agents with other observations or actions than the first, which could not be compared."""
+    first = players[0]
+    for one in players[1:]:
+        for what, value, other in (
+            ("observations of shape", tuple(first.agent.observation_shape), tuple(one.agent.observation_shape)),
+            ("this number of actions:", first.agent.num_actions, one.agent.num_actions),
+        ):
+            if value != other:
+                raise OptionError(
+                    f"{one.checkpoint.path.name} has {what} {other}, {first.checkpoint.path.name} {value}: compare "
+                    "checkpoints that see and do the same"
+                )
+
+
+def _training_facts(
+    series: Sequence[SeriesCheckpoint], log: Path | None, columns: tuple[str, str] | None
+) -> TrainingFacts:
+    found = find_curve(series, log, columns)
+    facts = TrainingFacts([one.name for one in series], [one.step for one in series])
+    if found is None:
+        return facts
+    curve, name = found
+    arrays = binned_curve(curve.steps, curve.returns)
+    return dataclasses.replace(facts, unit=curve.unit, curve=arrays, curve_source=name)
+
+
+def _pair(columns: Sequence[str] | None) -> tuple[str, str] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str) or len(columns) != 2:
+        raise OptionError(f"log_columns={columns!r} must be two names of columns: of steps and of returns")
+    return columns[0], columns[1]

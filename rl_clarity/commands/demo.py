@@ -1,0 +1,73 @@
+"""The demo: a small page of an included agent, of the checkpoints of an included series, or of an agent's memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any, Literal
+
+import numpy as np
+
+from rl_clarity.base.errors import CheckpointError
+from rl_clarity.base.resources import PREFIX, models_directory
+from rl_clarity.commands import run as pipeline
+from rl_clarity.commands.compare import compare
+from rl_clarity.commands.memory import explain_memory
+from rl_clarity.formats.included import names, path_of, series_names
+from rl_clarity.pages.results import Page
+
+MODEL = "coinrun"
+SAMPLES = "coinrun.samples.npz"
+TRAJECTORIES = {"num_envs": 2, "num_steps": 128}
+OBSERVATIONS = {"num_envs": 32, "num_obs": 16, "obs_every": 32}
+RECURRENT = "coinrun-gru"
+MEMORY: dict[str, Any] = {
+    **{"episodes": 16, "max_steps": 128, "stretches": 16, "stretch_grid": 16, "noise_copies": 1},
+    **{"influence_samples": 32, "replay_directions": False, "interventions": 1, "intervention_episodes": 4},
+    **{"quality_windows": 16, "films": 2},
+}
+SERIES: dict[str, Any] = {"max_steps": 256, "saliency_every": 8, "return_episodes": 8}
+
+
+def demo(output_dir: str | os.PathLike[str], page: Literal["agent", "training", "memory"] = "agent") -> Page:
+    """Explain the included CoinRun agent (without Procgen, on samples that are included with it), compare the
+    checkpoints of the first included series, or explain what the included recurrent agent remembers.
+
+    Raises CheckpointError where no series or no recurrent agent with a simulator is included, EnvironmentSetupError
+    where its environment is not installed.
+    """
+    if page == "memory":
+        return _memory(output_dir)
+    if page == "training":
+        return _training(output_dir)
+    options: dict[str, Any] = {"title": "CoinRun: a small example", "overwrite": True}
+    if importlib.util.find_spec("procgen") is not None:
+        return pipeline.run(
+            path_of(MODEL),
+            output_dir,
+            load_kwargs={"temp_files": True},
+            trajectories_kwargs=TRAJECTORIES,
+            observations_kwargs=OBSERVATIONS,
+            **options,
+        )
+    with np.load(models_directory() / SAMPLES) as samples:
+        trajectories = {name: samples[name] for name in ("observations", "actions", "rewards", "firsts")}
+        combos = [tuple(filter(None, str(combo).split("+"))) for combo in samples["action_combos"]]
+        arrays = {"trajectories": trajectories, "observations": samples["varied"], "action_combos": combos}
+    return pipeline.run(path_of(MODEL), output_dir, **arrays, **options)
+
+
+def _training(output_dir: str | os.PathLike[str]) -> Page:
+    if not series_names():
+        raise CheckpointError("no series of checkpoints is included; `make train-series` trains one")
+    name = series_names()[0]
+    return compare(path_of(name), output_dir, title=f"{name}: a small example", overwrite=True, **SERIES)
+
+
+def _memory(output_dir: str | os.PathLike[str]) -> Page:
+    name = f"{PREFIX}{RECURRENT}"
+    if RECURRENT not in names():
+        raise CheckpointError(f"no agent {name} is included; `rl-clarity memory CHECKPOINT OUT` explains another one")
+    return explain_memory(
+        name, output_dir, simulator=name, title=f"{RECURRENT}: a small example of memory", overwrite=True, **MEMORY
+    )

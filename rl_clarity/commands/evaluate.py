@@ -1,0 +1,129 @@
+"""`rl_clarity.evaluate` and `rl-clarity evaluate`: estimate an agent's mean return."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import PLAYING, require
+from rl_clarity.base.errors import EvaluationError, OptionError
+from rl_clarity.base.parsing import parse
+from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
+from rl_clarity.formats.included import open_agent
+from rl_clarity.recordings.evaluation import Evaluation, evaluate_agent, unseen_levels
+from rl_clarity.recordings.options import EvaluationOptions
+from rl_clarity.recordings.rollouts import Player, RandomPolicyAgent
+
+AGENT, UNSEEN, RANDOM = "agent", "unseen levels", "random policy"
+"""Evaluations: the agent, the agent on levels it was not trained on, a random policy on the training levels."""
+
+
+def evaluate(
+    agent: str | os.PathLike[str] | Player,
+    env: Any = None,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> dict[str, Evaluation]:
+    """Estimate an agent's mean return over complete episodes; return evaluations by name.
+
+    These are `agent`, `unseen levels` (if the agent was trained on some levels of Procgen) and `random policy`. Agents
+    play as in training, except that episodes are whole games and rewards are the game's own. The same arguments give
+    the same episodes.
+
+    Args:
+        agent: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent.
+        env: an `EnvironmentSpec`, or an environment as for `collect`; by default that of the checkpoint, also of an
+            agent that was loaded from one and may be edited (`rl_clarity.edit`).
+        metadata: overrides the checkpoint's.
+        options: see `EvaluationOptions`.
+
+    Raises OptionError for invalid options, EvaluationError if the mean return is not `expect_return`, and the errors of
+    `load_agent` and `collect`.
+    """
+    chosen = parse(EvaluationOptions, options)
+    agent, env = _agent_and_environment(agent, env, metadata)
+    evaluations = {AGENT: evaluate_agent(AGENT, agent, env, chosen)}
+    if chosen.unseen and isinstance(env, EnvironmentSpec) and (unseen := unseen_levels(env)) is not None:
+        evaluations[UNSEEN] = evaluate_agent(UNSEEN, agent, unseen, chosen)
+    if chosen.random:
+        sampled = dataclasses.replace(chosen, deterministic=False)
+        evaluations[RANDOM] = evaluate_agent(RANDOM, RandomPolicyAgent(agent.num_actions), env, sampled)
+    if chosen.expect_return is not None:
+        _check_return(evaluations[AGENT], chosen.expect_return, chosen.tolerance)
+    return evaluations
+
+
+def _agent_and_environment(agent: Any, env: Any, metadata: Mapping[str, Any] | None) -> tuple[Player, Any]:
+    has_checkpoint = env is None and getattr(agent, "checkpoint", None) is not None
+    if isinstance(agent, str | os.PathLike) or has_checkpoint:
+        checkpoint, agent = open_agent(agent, metadata)
+        if env is None:
+            env = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
+    elif env is None or metadata:
+        raise OptionError("an agent that is not from a checkpoint needs env, an environment, and takes no metadata")
+    return require(agent, *PLAYING, for_="evaluate"), env
+
+
+def _check_return(evaluation: Evaluation, expected: float, tolerance: float) -> None:
+    numbers = summary(evaluation)
+    low, high = numbers["interval"]
+    if not low - tolerance <= expected <= high + tolerance:
+        margin = f", extended by {tolerance:g}," if tolerance else ""
+        raise EvaluationError(
+            f"the 95 % interval of the mean return, {low:.2f} to {high:.2f}{margin} does not contain "
+            f"expect_return={expected:g} (mean {evaluation.mean:.2f} over {numbers['episodes']} episodes). The agent "
+            "may not play as it was trained: compare env_name, frame_stack and the other metadata, and deterministic"
+        )
+
+
+class Summary(TypedDict):
+    """An evaluation in numbers, for programs."""
+
+    mean_return: float
+    standard_error: float
+    interval: tuple[float, float]
+    episodes: int
+    mean_length: float
+    lengths: tuple[int, int]
+    cut: int
+    sampled: bool
+
+
+def summary(evaluation: Evaluation) -> Summary:
+    """Summary of an evaluation, for programs."""
+    low, high = evaluation.bootstrap_interval(np.random.default_rng(0))
+    return {
+        "mean_return": evaluation.mean,
+        "standard_error": evaluation.standard_error,
+        "interval": (low, high),
+        "episodes": len(evaluation.returns),
+        "mean_length": float(evaluation.lengths.mean()),
+        "lengths": (int(evaluation.lengths.min()), int(evaluation.lengths.max())),
+        "cut": evaluation.cut,
+        "sampled": evaluation.sampled,
+    }
+
+
+def text(evaluations: Mapping[str, Evaluation]) -> str:
+    """Text for people; the first line is `mean return R +- S over N episodes`."""
+    lines = []
+    for name, evaluation in evaluations.items():
+        numbers = summary(evaluation)
+        low, high = numbers["interval"]
+        shortest, longest = numbers["lengths"]
+        prefix = "" if name == AGENT else f"{name}: "
+        lines += [
+            f"{prefix}mean return {evaluation.mean:.2f} +- {evaluation.standard_error:.2f} "
+            f"over {len(evaluation.returns)} episodes",
+            f"  95 % interval {low:.2f} to {high:.2f} (bootstrap); "
+            f"length {numbers['mean_length']:.0f} steps on average, {shortest} to {longest}; "
+            f"actions {'sampled' if evaluation.sampled else 'greedy (the most likely, or of the highest value)'}",
+        ]
+        if evaluation.cut:
+            lines.append(f"  {evaluation.cut} episodes were cut off after {longest} steps")
+    return "\n".join(lines)

@@ -1,0 +1,180 @@
+"""`rl_clarity.explain_memory` and `rl-clarity memory`: a page of what a recurrent agent remembers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from rl_clarity import formats
+from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, initial_state, require
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.memory.source import SIMULATOR, PlayOptions
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.keys import as_json, to_plain
+from rl_clarity.base.parsing import parse
+from rl_clarity.environments import override_name
+from rl_clarity.formats import Checkpoint
+from rl_clarity.formats.included import open_agent
+from rl_clarity.jobs.forecast import Forecast
+from rl_clarity.jobs.job import team
+from rl_clarity.pages.builder import Member, PageBuilder
+from rl_clarity.pages.memory_options import MemoryOptions
+from rl_clarity.pages.results import Page
+from rl_clarity.recordings.agreement import describe_recording
+from rl_clarity.recordings.conversion import recorded_episodes
+from rl_clarity.recordings.options import RecordOptions
+from rl_clarity.recordings.recording import Recording, open_recording
+from rl_clarity.recordings.samples import Observations
+from rl_clarity.sources.arrays import ArraysSource
+from rl_clarity.sources.recorded_play import RecordedPlay
+from rl_clarity.sources.source import Source, checkpoint_metadata
+from rl_clarity.states.data import read_states
+from rl_clarity.states.parts import check_states
+from rl_clarity.world_models.files import load_simulator
+from rl_clarity.world_models.simulator import Simulator, agent_fingerprint, check_agent
+
+Path = str | os.PathLike[str]
+
+PLAY = "play"
+"""Name of the recording in the page's directory."""
+
+
+@overload
+def explain_memory(
+    checkpoint: Path | Agent, output_dir: Path, *, dry_run: Literal[True], **options: Any
+) -> Forecast: ...
+
+
+@overload
+def explain_memory(
+    checkpoint: Path | Agent, output_dir: Path, *, dry_run: Literal[False] = False, **options: Any
+) -> Page: ...
+
+
+@overload
+def explain_memory(checkpoint: Path | Agent, output_dir: Path, *, dry_run: bool, **options: Any) -> Page | Forecast: ...
+
+
+def explain_memory(
+    checkpoint: Path | Agent,
+    output_dir: Path,
+    *,
+    simulator: Path | Simulator | None = None,
+    recording: Path | Recording | None = None,
+    other_agent: bool = False,
+    dry_run: bool = False,
+    metadata: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Page | Forecast:
+    """Explain what a recurrent agent remembers, and which earlier steps its outputs depend on, as a page.
+
+    The agent plays episodes, which are recorded with its states in `.rl-clarity/recordings/` of the page and reused by
+    later calls. The page shows them with directions, clusters, behaviours and maps of the states (`analyse_states`),
+    causes of single steps by gradients through memory (with a simulator also through the world), paired episodes with
+    and without directions (`intervene`), and how good the simulator is (`measure_quality`).
+
+    Args:
+        checkpoint: a checkpoint of any supported format, local or at an address, an included agent (`models:NAME`), or
+            an agent that was loaded from one
+        simulator: of this agent (`rl_clarity.fit_simulator`), its file, or an included one (`models:NAME`)
+        output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
+        recording: explain the episodes of this recording, which has the agent's states (`rl_clarity.record`), instead
+            of new ones
+        other_agent: another agent than this one played the recording, on purpose
+        dry_run: only measure, and return the forecast; nothing is written
+        metadata: overrides the checkpoint's: `env_name`, `num_levels`, ...
+        options: see `MemoryOptions`
+
+    A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
+
+    Raises:
+        OptionError: Invalid options, an agent without a state, a recording without states, a recording or a simulator
+            of another agent.
+        CheckpointError: The checkpoint or the simulator cannot be read.
+        EnvironmentSetupError: Its environment cannot be made, and there is no recording.
+    """
+    page_options = parse(MemoryOptions, options)
+    overrides = override_name(metadata or {}, page_options.env_name)
+    with team() as workers:
+        read, agent = open_agent(checkpoint, overrides)
+        require(agent, *PLAYING, *EXPLAINING, for_="explain_memory")
+        if initial_state(agent, 1) is None:
+            raise OptionError(
+                f"{_name(checkpoint)} has no recurrent state; explain_memory needs a recurrent agent (rl_clarity.run "
+                "explains others)"
+            )
+        world = None if simulator is None else _read_simulator(simulator, agent)
+        source: Source
+        if recording is None:
+            source = _play(agent, read, world, page_options)
+        else:
+            source = _recorded(agent, read, world, recording, other_agent=other_agent)
+        made_from = [source.identity, None if world is None else _simulator_key(world)]
+        return PageBuilder([Member(source)], page_options).page(
+            workers, output_dir, made_from, workers.share().memory, dry_run
+        )
+
+
+def _play(agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, options: MemoryOptions) -> RecordedPlay:
+    """Episodes that the agent plays for the page."""
+    record = RecordOptions(
+        episodes=options.episodes,
+        steps=options.episodes * options.max_steps,
+        seed=options.seed,
+        greedy=options.greedy,
+        full_resolution=options.full_resolution,
+    )
+    play = {name: getattr(options, name) for name in PlayOptions.__dataclass_fields__}
+    return RecordedPlay(agent, checkpoint, PLAY, play, record, about={SIMULATOR: simulator})
+
+
+def _recorded(
+    agent: Agent,
+    checkpoint: Checkpoint,
+    simulator: Simulator | None,
+    recording: Path | Recording,
+    *,
+    other_agent: bool,
+) -> ArraysSource:
+    """Episodes of a recording, which their states, actions and rewards identify."""
+    opened = recording if isinstance(recording, Recording) else open_recording(recording)
+    data = read_states(opened)
+    check_states(agent, data)
+    about = {"recording": describe_recording(agent, opened, other_agent=other_agent)}
+    digest = hashlib.sha256()
+    for array in (data.states, data.episode, data.actions, data.rewards):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    played = {name: opened.metadata[name] for name in ("environment", "sampling") if name in opened.metadata}
+    return ArraysSource(
+        agent,
+        checkpoint,
+        recorded_episodes(opened),
+        Observations.none(agent.observation_shape),
+        {**checkpoint_metadata(checkpoint), **played, **about, SIMULATOR: simulator},
+        opened,
+        [checkpoint.sha256, checkpoint.metadata, formats.source_key(checkpoint), digest.hexdigest()],
+    )
+
+
+def _read_simulator(simulator: Path | Simulator, agent: Agent) -> Simulator:
+    if not isinstance(simulator, Simulator):
+        return load_simulator(simulator, agent)
+    if agent_fingerprint(simulator.agent) != agent_fingerprint(check_agent(agent)):
+        raise OptionError("simulator is of another agent: its parameters differ from this agent's")
+    return simulator
+
+
+def _simulator_key(simulator: Simulator) -> str:
+    """Hash of what decides a simulation, and of what the page says of the simulator."""
+    digest = hashlib.sha256(as_json(to_plain([simulator.metadata, simulator.world.size])).encode())
+    for name, array in simulator.world.parameters().items():
+        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _name(checkpoint: Path | Agent) -> str:
+    return os.fspath(checkpoint) if isinstance(checkpoint, str | os.PathLike) else repr(checkpoint)

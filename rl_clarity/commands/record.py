@@ -1,0 +1,56 @@
+"""`rl_clarity.record` and `rl-clarity record`: let the agent of a checkpoint play, and record it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import parse
+from rl_clarity.formats.included import open_agent
+from rl_clarity.recordings.agent_play import record_agent
+from rl_clarity.recordings.options import RecordOptions
+from rl_clarity.recordings.recording import Recording, is_recording, open_recording
+
+
+def record(
+    checkpoint: str | os.PathLike[str] | Agent,
+    directory: str | os.PathLike[str],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Recording:
+    """Let the agent of a checkpoint play in its environment, and record it; return the recording.
+
+    Episodes are appended to a recording of the same agent, environment and options with another seed. The same
+    arguments give the same episodes. Rewards are the game's own; where training scaled them, `training_rewards` are
+    what the agent was trained with.
+
+    Args:
+        checkpoint: A checkpoint of any supported format, an included agent (`models:coinrun`), or an agent that was
+            loaded from one and may be edited (`rl_clarity.edit`).
+        directory: A directory, or an address such as `s3://bucket/recording`.
+        metadata: Overrides the checkpoint's: `env_name`, `num_levels`, ...
+        options: See `RecordOptions`: `episodes`, `steps`, `whole_games`, `seed`, `temperature`, `greedy`,
+            `action_noise`, `full_resolution`.
+
+    Raises:
+        OptionError: Invalid options, or a recording that has episodes with this seed.
+        SamplesError: The directory cannot be written, or holds a recording with other metadata.
+        CheckpointError: The checkpoint cannot be read.
+        EnvironmentSetupError: Its environment cannot be made.
+    """
+    chosen = parse(RecordOptions, options)
+    _check_new(directory, chosen.seed)
+    read, agent = open_agent(checkpoint, metadata)
+    return record_agent(agent, read, directory, chosen)
+
+
+def _check_new(directory: str | os.PathLike[str], seed: int) -> None:
+    if is_recording(directory) and any(row["seed"] == seed for row in open_recording(directory).table()):
+        raise OptionError(
+            f"seed={seed}: {os.fspath(directory)} has episodes with this seed already; use another seed to add "
+            "different ones, or another directory"
+        )

@@ -1,0 +1,232 @@
+"""From a checkpoint, or an agent and samples, to a page."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, overload
+
+import numpy as np
+
+from rl_clarity import formats
+from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, has, require
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.files import local_path
+from rl_clarity.base.parsing import parse, path_text
+from rl_clarity.environments import override_name
+from rl_clarity.formats import Checkpoint
+from rl_clarity.formats.included import fetched, open_agent
+from rl_clarity.jobs.forecast import Forecast
+from rl_clarity.jobs.job import team
+from rl_clarity.pages.builder import Member, PageBuilder, decisive
+from rl_clarity.pages.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.pages.output import finished_page
+from rl_clarity.pages.results import Page
+from rl_clarity.recordings.agreement import describe_recording
+from rl_clarity.recordings.arrays import as_observations, as_trajectories
+from rl_clarity.recordings.recording import Recording, open_recording
+from rl_clarity.recordings.samples import Observations, Trajectories
+from rl_clarity.sources.arrays import ArraysSource
+from rl_clarity.sources.checkpoint import SamplingPlan, open_source, predict_identity
+
+Path = str | os.PathLike[str]
+Arrays: TypeAlias = tuple[Any, Any, np.ndarray | None]
+"""Trajectories, extra observations and full-resolution images of these, as they are passed to `run` and `generate`."""
+
+
+@overload
+def run(checkpoint_path: Path | Agent, output_dir: Path, *, dry_run: Literal[True], **options: Any) -> Forecast: ...
+
+
+@overload
+def run(
+    checkpoint_path: Path | Agent, output_dir: Path, *, dry_run: Literal[False] = False, **options: Any
+) -> Page: ...
+
+
+@overload
+def run(checkpoint_path: Path | Agent, output_dir: Path, *, dry_run: bool, **options: Any) -> Page | Forecast: ...
+
+
+def run(
+    checkpoint_path: Path | Agent,
+    output_dir: Path,
+    *,
+    dry_run: bool = False,
+    load_kwargs: Mapping[str, Any] | LoadOptions | None = None,
+    trajectories_kwargs: Mapping[str, Any] | TrajectoriesOptions | None = None,
+    observations_kwargs: Mapping[str, Any] | ObservationsOptions | None = None,
+    trajectories: Trajectories | Recording | Mapping[str, Any] | None = None,
+    observations: Observations | Recording | np.ndarray | None = None,
+    observations_full: np.ndarray | None = None,
+    recording: Path | Recording | None = None,
+    other_agent: bool = False,
+    **options: Any,
+) -> Page | Forecast:
+    """Collect samples of the agent in a checkpoint, explain it, and write a page into `output_dir`.
+
+    Args:
+        checkpoint_path: a file of any supported format, local or at an address, an included agent (`models:coinrun`),
+            or an agent that was loaded from one and may be edited (`rl_clarity.edit`)
+        output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
+        dry_run: only measure, and return the forecast; nothing is written
+        load_kwargs: where samples are stored and whether they are reused; see `LoadOptions`
+        trajectories_kwargs: how much the agent plays; see `TrajectoriesOptions`
+        observations_kwargs: how many more observations are collected; see `ObservationsOptions`
+        trajectories: samples to explain instead, as for `generate`
+        observations: extra observations, with `trajectories`, as for `generate`
+        observations_full: images to show instead of `observations`, as for `generate`
+        recording: a recording or Minari dataset, or its path or address, whose episodes are explained instead; the
+            options above say how much of it
+        other_agent: another agent than this one played the recording, on purpose; without it, OptionError is raised if
+            the agent's outputs are not the recorded ones
+        options: see `InterfaceOptions`
+
+    A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
+    Raises ClarityError (a ValueError) for invalid input; nothing is written then.
+    """
+    load = parse(LoadOptions, load_kwargs, "load_kwargs.")
+    page_options = parse(InterfaceOptions, options)
+    load = replace(load, metadata=override_name(load.metadata, page_options.env_name))
+    plan = SamplingPlan(
+        parse(TrajectoriesOptions, trajectories_kwargs, "trajectories_kwargs."),
+        parse(ObservationsOptions, observations_kwargs, "observations_kwargs.").resolved(),
+        load.full_resolution,
+        page_options.seed,
+    )
+    samples: Arrays = (trajectories, observations, observations_full)
+    played = None
+    if any(array is not None for array in samples):
+        _check_arrays(*samples, trajectories_kwargs, recording)
+    elif recording is not None:
+        played = recording if isinstance(recording, Recording) else open_recording(recording)
+        samples = (*_from_recording(played, plan), None)
+    if samples[0] is not None:
+        checkpoint, loaded = open_agent(checkpoint_path, load.metadata, name="checkpoint_path", check=load.check)
+        return _explain_arrays(
+            loaded, samples, output_dir, page_options, dry_run, checkpoint, played, other_agent=other_agent
+        )
+    with team() as workers, _fetched(checkpoint_path) as (path, agent):
+        ranks = workers.ranks
+        page_decisive = decisive(page_options)
+        if (
+            agent is None and load.resample and load.check is None
+        ):  # a finished page is recognized without importing a framework
+            page = finished_page(
+                output_dir,
+                page_options,
+                lambda actions: predict_identity(path, load, plan, actions),
+                page_decisive,
+                ranks,
+            )
+            if page is not None:
+                return Forecast.nothing_to_do(ranks.size) if dry_run else page
+        memory = workers.share().memory
+        with open_source(path, load, plan, ranks, _address(checkpoint_path), agent) as source:
+            return PageBuilder([Member(source)], page_options).page(
+                workers, output_dir, source.identity, memory, dry_run
+            )
+
+
+def generate(
+    agent: Agent,
+    trajectories: Trajectories | Recording | Mapping[str, Any],
+    observations: Observations | Recording | np.ndarray,
+    output_dir: Path,
+    *,
+    dry_run: bool = False,
+    observations_full: np.ndarray | None = None,
+    observations_kwargs: Any = None,
+    other_agent: bool = False,
+    **options: Any,
+) -> Any:
+    """Explain what an agent did, from samples as arrays, and write a page into `output_dir`; returns a `Page`.
+
+    Args:
+        agent: an object that implements the protocol `rl_clarity.Agent`
+        trajectories: `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T), `firsts` or `dones` (N, T),
+            and optionally `observations_full` (N, T, H', W', 3); or what `collect` returned, or a recording
+        observations: (M, H, W, C) uint8, varied, to compute features from; or a recording
+        dry_run: only measure, and return the forecast; nothing is written
+        observations_full: (M, H', W', 3) uint8, to show instead of the observations
+        observations_kwargs: ignored, so that `**ORIGINAL` can be passed
+        other_agent: another agent than this one played a recording, on purpose
+        options: see `InterfaceOptions`
+    """
+    require(agent, *PLAYING, *EXPLAINING, for_="generate")
+    samples = (trajectories, observations, observations_full)
+    chosen = parse(InterfaceOptions, options)
+    return _explain_arrays(agent, samples, output_dir, chosen, dry_run, None, other_agent=other_agent)
+
+
+def _from_recording(recording: Recording, plan: SamplingPlan) -> tuple[Trajectories, Observations]:
+    trajectories = recording.to_trajectories(plan.trajectories.num_envs, plan.trajectories.num_steps)
+    return trajectories, recording.to_observations(plan.observations.num_envs * plan.observations.num_obs)
+
+
+def _check_arrays(
+    trajectories: object,
+    observations: object,
+    observations_full: object,
+    trajectories_kwargs: object,
+    recording: object,
+) -> None:
+    if recording is not None:
+        raise OptionError("recording cannot be combined with trajectories and observations")
+    missing = [name for name, one in (("trajectories", trajectories), ("observations", observations)) if one is None]
+    if missing:
+        raise OptionError(
+            f"samples are passed without {' and '.join(missing)}: pass both trajectories and observations, or neither "
+            "(rl_clarity.collect returns both)"
+        )
+    if trajectories_kwargs:
+        raise OptionError("trajectories_kwargs cannot be combined with trajectories: the agent does not play")
+
+
+def _explain_arrays(
+    agent: Agent,
+    arrays: Arrays,
+    output_dir: Path,
+    options: InterfaceOptions,
+    dry_run: bool,
+    checkpoint: Checkpoint | None,
+    recording: Recording | None = None,
+    *,
+    other_agent: bool,
+) -> Page | Forecast:
+    """A page of samples that are passed as arrays, or were taken from a recording."""
+    if isinstance(arrays[0], Recording):
+        recording = arrays[0]
+    with team() as workers:
+        memory = workers.share().memory
+        metadata = {**agent.metadata, **({} if checkpoint is None else checkpoint.metadata)}
+        if recording is not None:
+            metadata["recording"] = describe_recording(agent, recording, other_agent=other_agent)
+        source = ArraysSource(
+            agent, checkpoint, as_trajectories(agent, arrays[0]), as_observations(agent, *arrays[1:]), metadata
+        )
+        return PageBuilder([Member(source)], options).page(workers, output_dir, source.identity, memory, dry_run)
+
+
+@contextmanager
+def _fetched(checkpoint_path: Path | Agent) -> Iterator[tuple[pathlib.Path, Agent | None]]:
+    """The local path of a checkpoint, or of that which an agent was loaded from, and the agent."""
+    if isinstance(checkpoint_path, str | os.PathLike):
+        with fetched(path_text(checkpoint_path, "checkpoint_path")) as path:
+            yield path, None
+    else:
+        if not has(checkpoint_path, "step"):
+            raise OptionError(f"checkpoint_path={checkpoint_path!r:.80} must be a path or an agent")
+        yield formats.checkpoint_of(checkpoint_path).path, checkpoint_path
+
+
+def _address(checkpoint_path: Path | Agent) -> str | None:
+    """The address that a checkpoint was fetched from; None for a local one, and for an agent."""
+    if not isinstance(checkpoint_path, str | os.PathLike):
+        return None
+    text = os.fspath(checkpoint_path)
+    return text if local_path(text) is None else None

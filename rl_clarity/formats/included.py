@@ -1,0 +1,156 @@
+"""The agents included in the package, by name: `models:coinrun`."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rl_clarity import formats
+from rl_clarity.base.errors import CheckpointError
+from rl_clarity.base.files import local_path
+from rl_clarity.base.parsing import path_text
+from rl_clarity.base.resources import PREFIX, SAMPLES_FOLDER, models_directory
+
+if TYPE_CHECKING:
+    from rl_clarity.agents.protocol import Agent
+    from rl_clarity.formats import Checkpoint
+
+SUFFIX = ".jd"
+
+
+def names() -> list[str]:
+    """Names of the included agents."""
+    return sorted(path.stem for path in models_directory().glob(f"*{SUFFIX}"))
+
+
+def series_names() -> list[str]:
+    """Names of the included series of checkpoints of one training."""
+    return sorted({path.parent.name for path in _series_checkpoints()})
+
+
+def path_of(name: str) -> Path:
+    """Return the checkpoint of an included agent, the folder of a series, or one of its checkpoints (`SERIES/NAME`).
+
+    Raises CheckpointError, with the nearest name, for an unknown one.
+    """
+    available = [*names(), *series_names()]
+    if name in series_names():
+        return models_directory() / name
+    if name not in available and name not in [f"{path.parent.name}/{path.stem}" for path in _series_checkpoints()]:
+        near = difflib.get_close_matches(name, available, n=1)
+        hint = f"did you mean {PREFIX}{near[0]}?" if near else f"available: {', '.join(available) or 'none'}"
+        raise CheckpointError(f"unknown agent {PREFIX}{name}; {hint}")
+    return models_directory() / f"{name}{SUFFIX}"
+
+
+def _series_checkpoints() -> list[Path]:
+    return [path for path in models_directory().glob(f"*/*{SUFFIX}") if path.parent.name != SAMPLES_FOLDER]
+
+
+def load_agent(
+    checkpoint: str | os.PathLike[str],
+    *,
+    check: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    **metadata: Any,
+) -> Agent:
+    """Load the agent of a checkpoint of any supported format, or an included one (`models:coinrun`).
+
+    No code in the file is run.
+
+    Args:
+        checkpoint: path, address, or name of an included agent.
+        check: what the network's own program computed, as arrays or an `.npz` file: `observations` (B, H, W, C) or
+            (B, C, H, W) from 0 to 255, and `logits` (B, A), `values` (B,) or `q_values` (B, A).
+        metadata: overrides the file's: `env_name="coinrun"`, `gamma=0.99`, ...
+
+    Warns of what the file does not record, such as activation functions, and is assumed; unless `check` is given.
+
+    Raises CheckpointError for a file that is missing, damaged, of an unknown format, or does not fit its network, and
+    for an agent whose outputs are not those of `check`.
+    """
+    with fetched(checkpoint) as path:
+        read = formats.read(path, **metadata)
+        agent = formats.build_agent(read, check)
+    for note in read.notes if check is None else ():
+        warnings.warn(f"{os.fspath(checkpoint)}: {note}", stacklevel=3)  # of the caller: options are parsed between
+    return agent
+
+
+def open_agent(
+    checkpoint: str | os.PathLike[str] | Agent,
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    name: str = "checkpoint",
+    check: Any = None,
+) -> tuple[Checkpoint, Agent]:
+    """Read a checkpoint, and build its agent; of an agent, return the checkpoint it was loaded from.
+
+    Args:
+        checkpoint: path, address, name of an included agent, or an agent
+        metadata: override the checkpoint's
+        name: what an error calls the argument
+        check: as in `load_agent`, of an agent that is built
+
+    Raises OptionError for an agent that was not loaded from a checkpoint, and the errors of `load_agent`.
+    """
+    metadata = metadata or {}
+    if isinstance(checkpoint, str | os.PathLike):
+        with fetched(path_text(checkpoint, name)) as path:
+            read = formats.read(path, **metadata)
+            return read, formats.build_agent(read, check)
+    return formats.checkpoint_of(checkpoint, **metadata), checkpoint
+
+
+def convert(
+    checkpoint: str | os.PathLike[str], out_path: str | os.PathLike[str], *, overwrite: bool = False, **metadata: Any
+) -> Checkpoint:
+    """Convert a checkpoint of any supported format, or an included one, to the package's own format, safetensors.
+
+    `metadata` as in `load_agent`; it is written, too. The agent is built first, so that a file that was written is
+    known to work.
+
+    Raises OutputError if `out_path` does not end in `.safetensors`, cannot be written, or exists without `overwrite`;
+    CheckpointError as `load_agent`.
+    """
+    with fetched(checkpoint) as path:
+        return formats.convert(path, Path(out_path), overwrite=overwrite, **metadata)
+
+
+def resolve(checkpoint: str | os.PathLike[str]) -> Path:
+    """Return the path of a checkpoint from a path, `file://...` or `models:NAME`."""
+    text = os.fspath(checkpoint)
+    return path_of(text.removeprefix(PREFIX)) if text.startswith(PREFIX) else local_path(text) or Path(text)
+
+
+@contextmanager
+def fetched(checkpoint: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield the path of a checkpoint; a remote one (`s3://bucket/agent.jd`) is copied while the context is open.
+
+    Raises CheckpointError if it cannot be fetched.
+    """
+    address = os.fspath(checkpoint)
+    if local_path(address) is not None:
+        path = resolve(address)
+        if address in names() and not path.exists():
+            raise CheckpointError(f"there is no file {address}; the included agent is called {PREFIX}{address}")
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="rl-clarity-") as folder:
+        path = Path(folder) / (address.rstrip("/").rsplit("/", 1)[-1] or "checkpoint")
+        try:
+            from fsspec.core import url_to_fs
+
+            files, place = url_to_fs(address)
+            path.write_bytes(files.cat_file(place))
+        except ImportError as error:
+            raise CheckpointError(f"cannot reach {address}: {error} (pip install rl-clarity[remote])") from error
+        except Exception as error:  # stores have their own classes of errors, as for credentials
+            reason = "no such file" if isinstance(error, FileNotFoundError) else error
+            raise CheckpointError(f"cannot read the checkpoint {address}: {reason}") from error
+        yield path

@@ -1,0 +1,367 @@
+"""Plan a page of one or several agents, say what it will take, and build it. All kinds of page are built this way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+from rl_clarity import formats
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses import ANALYSES, Analysis, Subject
+from rl_clarity.analyses.analysis import action_combos, action_groups, describe_agent, equivalent_actions
+from rl_clarity.analyses.attribution.quadrature import RULES
+from rl_clarity.analyses.trajectories import discounts
+from rl_clarity.base.keys import cache_key, code_version, package_versions
+from rl_clarity.base.parsing import parse, path_text, select_options
+from rl_clarity.formats import Checkpoint
+from rl_clarity.jobs.directory import Directory, open_directory
+from rl_clarity.jobs.forecast import Cost, CountingDirectory, Forecast, forecast
+from rl_clarity.jobs.job import Job, Team, open_job
+from rl_clarity.jobs.store import DIRECTORY, WorkStore
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.pages.files import PageFiles, path_in
+from rl_clarity.pages.kinds import PAGE_KINDS
+from rl_clarity.pages.manifest import Manifest, ProvenanceGroup, RecordingInfo, ViewOptions, provenance_group
+from rl_clarity.pages.options import CompareOptions, InterfaceOptions, PageOptions, options_as_data
+from rl_clarity.pages.output import Decisive, PageOutput, open_output
+from rl_clarity.pages.results import Page
+from rl_clarity.pages.sections import Section, SectionData
+from rl_clarity.sources.preview import Preview
+from rl_clarity.sources.source import Samples, Source
+
+AnyOptions = InterfaceOptions | CompareOptions | PageOptions
+RECORDINGS = f"{DIRECTORY}/recordings"
+"""Where the episodes that agents play for a page are recorded, inside its directory."""
+NOT_DECISIVE = ("overwrite", "analyses", "reference")
+"""Options that do not decide the page; those of further analyses enter its id with their code, a reference with its
+identity."""
+UNLISTED = {
+    "overwrite",
+    "page_kind",
+    "analyses",
+    "action_combos",
+    "equivalent_actions",
+    "title",
+    "env_name",
+    *ViewOptions.__dataclass_fields__,
+}
+"""Options that the page's provenance leaves out, and all names of subdirectories."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """An agent of a page, with the source of its samples."""
+
+    source: Source
+    kinds: Sequence[str] | None = None
+    """Analyses of these samples, if not all of the page's: further samples of an agent are only shown."""
+
+    @property
+    def agent(self) -> Agent:
+        return self.source.agent
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Analyses of one subject, with a directory for the files of an agent if the page has several."""
+
+    subject: Subject
+    analyses: Sequence[tuple[Analysis[Any, SectionData], Any]]
+    folder: str = ""
+    recording: str = ""
+
+    def tasks(self) -> list[Task]:
+        tasks = [task for analysis, options in self.analyses for task in analysis.tasks(self.subject, options)]
+        return [self._in_folder(task) for task in tasks] if self.folder else tasks
+
+    def sections(self, results: Results, *, complete: bool) -> list[Section]:
+        """Sections from the facts of finished tasks: of all, if the page is `complete`."""
+        own = _OwnResults(results, self.folder) if self.folder else results
+        place = {"agent": self.subject.info.id, "recording": self.recording, "folder": self.folder}
+        sections = []
+        for analysis, options in self.analyses:
+            if complete or not analysis.needs_all:
+                notes = analysis.notes(options)
+                for section in analysis.sections(self.subject, options, own):
+                    sections.append(Section(analysis.checked(section), notes, **place))
+                    notes = ()
+        return sections
+
+    def _in_folder(self, task: Task) -> Task:
+        def run(work: Work) -> TaskResult:
+            result = task.run(replace(work, results=_OwnResults(work.results, self.folder)))
+            return replace(result, files=[f"{self.folder}/{name}" for name in result.files])
+
+        after = tuple(_name_in(self.folder, name) for name in task.after)
+        return replace(task, name=_name_in(self.folder, task.name), run=run, after=after)
+
+
+class _OwnResults(Mapping[str, Mapping[str, Any]]):
+    """The facts of one agent's tasks, by the names that its analyses gave them."""
+
+    def __init__(self, results: Results, folder: str) -> None:
+        self._results, self._folder = results, folder
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        return self._results[_name_in(self._folder, name)]
+
+    def __iter__(self) -> Iterator[str]:
+        for name in self._results:
+            stage, _, rest = name.partition("/")
+            folder, slash, rest = rest.partition("/")
+            if folder == self._folder:
+                yield f"{stage}{slash}{rest}"
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _name_in(folder: str, name: str) -> str:
+    """A task's name on a page of several agents: `saliency/agent-2/1` for `saliency/1`."""
+    stage, slash, rest = name.partition("/")
+    return f"{stage}/{folder}{slash}{rest}"
+
+
+class PageBuilder:
+    """Plans the page of one or several agents, says what it will take, and builds it."""
+
+    def __init__(self, members: Sequence[Member], options: AnyOptions) -> None:
+        """Raise OptionError for options that do not fit an agent, before anything is sampled or computed."""
+        self._members, self._options = members, options
+        self._analyses = _analyses(options, _agent_kinds(options))
+        self._joint = _analyses(options, PAGE_KINDS.get(options.page_kind).joint)
+        for member in members:
+            if options.action_combos is not None:
+                action_combos(member.agent, options.action_combos)
+            equivalent_actions(member.agent, options.equivalent_actions)
+            for analysis, own_options in [*self._analyses, *self._joint]:
+                analysis.check(member.agent, own_options, options)
+
+    def page(
+        self, workers: Team, output_dir: Any, made_from: Any, memory: Callable[[], int], dry_run: bool
+    ) -> Page | Forecast:
+        """Forecast the job, do it, and return the page; with `dry_run`, only forecast it.
+
+        `made_from` (JSON) identifies the agents and all samples; `memory` returns
+        the bytes that this rank may use now.
+        """
+        ranks, options = workers.ranks, self._options
+        output = open_output(output_dir, options, made_from, decisive(options), self._folders(), ranks)
+        if output.finished:
+            return Forecast.nothing_to_do(ranks.size) if dry_run else output.page()
+        recordings = open_directory(f"{path_text(output_dir, 'output_dir')}/{RECORDINGS}")
+        available = memory()
+        expected = self._forecast(output, recordings, ranks.size, available) if workers.leads else None
+        if dry_run:
+            return cast(Forecast, ranks.broadcast(expected))
+        with open_job(workers, output.directory, expected) as job:
+            self._build(job, output, self._collect(job, recordings, available), available)
+        return output.page()
+
+    def _forecast(self, output: PageOutput, recordings: Directory, ranks: int, memory: int) -> Forecast:
+        previews = [member.source.preview(recordings) for member in self._members]
+        parts = self._parts(output, [Samples(*preview.whole(), preview.metadata) for preview in previews])
+        written = CountingDirectory()
+        sample = replace(
+            parts[0].subject,
+            trajectories=previews[0].trajectories,
+            observations=previews[0].observations,
+            files=PageFiles(written),
+        )
+        expected = forecast(
+            _tasks(parts),
+            output.reusable,
+            sample,
+            written,
+            ranks=ranks,
+            memory=memory,
+            playing=_playing_cost(previews, ranks),
+            single_file=self._options.is_single_file,
+        )
+        checkpoints = [member.source.checkpoint for member in self._members]
+        notes = [note for checkpoint in checkpoints if checkpoint is not None for note in checkpoint.notes]
+        return replace(expected, notes=(*expected.notes, *(f"Note: {note}." for note in dict.fromkeys(notes))))
+
+    def _collect(self, job: Job, recordings: Directory, memory: int) -> list[Samples]:
+        """The samples of all members; what must be recorded first is shared by the ranks."""
+        sources = [member.source for member in self._members]
+        tasks = [task for source in sources for task in source.tasks(recordings)]
+        results = job.run(tasks, WorkStore(recordings), memory)
+        return [source.samples(recordings, job, results) for source in sources]
+
+    def _build(self, job: Job, output: PageOutput, samples: Sequence[Samples], memory: int) -> None:
+        parts = self._parts(output, samples)
+        tasks = _tasks(parts)
+        page_id = output.page_id([action.combo for action in parts[0].subject.info.actions])
+        if job.team.leads:
+            output.begin(page_id)
+            job.begin()
+            job.update = output.updater(lambda results: self._manifest(parts, page_id, results), tasks)
+            job.update()
+        results = job.run(tasks, output.store, memory)
+        with job.stage("page"):
+            if job.team.leads:
+                output.write(self._manifest(parts, page_id, results, complete=True), results)
+            job.team.ranks.barrier()
+
+    def _folders(self) -> list[str]:
+        """The folders that all analyses write into."""
+        agents = [_agent_folder(number, len(self._members)) for number in range(1, len(self._members) + 1)]
+        own = [folder for analysis, options in self._analyses for folder in analysis.folders(options)]
+        joint = [folder for analysis, options in self._joint for folder in analysis.folders(options)]
+        return [path_in(agent, folder) for agent in agents for folder in own] + joint
+
+    def _parts(self, output: PageOutput, samples: Sequence[Samples]) -> list[_Part]:
+        """The analyses of each member, and those of all together, whose subject is the last one."""
+        files = output.files
+        parts = []
+        for number, (member, one) in enumerate(zip(self._members, samples, strict=True), start=1):
+            folder = _agent_folder(number, len(samples))
+            info = describe_agent(member.agent, one.trajectories, one.metadata, self._options)
+            owner = next(k for k, other in enumerate(self._members, start=1) if other.agent is member.agent)
+            analyses = [pair for pair in self._analyses if member.kinds is None or pair[0].kind in member.kinds]
+            subject = Subject(
+                agent=member.agent,
+                info=replace(info, id=f"agent-{owner}"),
+                trajectories=one.trajectories,
+                observations=one.observations,
+                metadata=one.metadata,
+                recording=one.recording,
+                options=self._options,
+                files=replace(files, folder=folder),
+                key=cache_key([member.source.identity, code_version()]),
+                analyses=tuple(analysis.kind for analysis, _ in self._analyses),
+                analysis_options=tuple(own for _, own in [*self._analyses, *self._joint]),
+                plugin_keys=_plugin_keys(self._options),
+            )
+            parts.append(_Part(subject, analyses, folder, f"recording-{number}"))
+        if self._joint:
+            subjects = tuple(part.subject for part in parts)
+            joint = replace(subjects[-1], subjects=subjects, files=files, key=output.key)
+            parts.append(_Part(joint, self._joint, recording=parts[-1].recording))
+        return parts
+
+    def _manifest(self, parts: Sequence[_Part], page_id: str, results: Results, *, complete: bool = False) -> Manifest:
+        """The manifest from the facts of finished tasks: of all, if the page is `complete`."""
+        options = self._options
+        subjects = [part.subject for part in parts[: len(self._members)]]
+        metadata = subjects[0].metadata
+        played = metadata.get("environment") or {}  # of samples that were collected for this page or an earlier one
+        names = (options.env_name, played.get("name"), metadata.get("env_name"), metadata.get("env_id"))
+        env_name = str(next(filter(None, names), "unknown"))
+        kind = PAGE_KINDS.get(options.page_kind)
+        return Manifest(
+            id=page_id,
+            kind=options.page_kind,
+            title=options.title or kind.title.format(env_name=env_name, network=subjects[-1].info.network),
+            agents=list({subject.info.id: subject.info for subject in reversed(subjects)}.values())[::-1],
+            recordings=[
+                RecordingInfo(env_name, subject.info.id, f"recording-{number}")
+                for number, subject in enumerate(subjects, start=1)
+            ],
+            sections=[section for part in parts for section in part.sections(results, complete=complete)],
+            view=options.view(),
+            numpy_precision=options.numpy_precision,
+            provenance=_provenance(subjects, [member.source.checkpoint for member in self._members], options),
+            complete=complete,
+            page=kind.page(),
+        )
+
+
+def decisive(options: AnyOptions) -> Decisive:
+    """What decides the page beside agents and samples, as a function of the buttons of each action."""
+    values = {name: value for name, value in options_as_data(options).items() if name not in NOT_DECISIVE}
+    # Predicates have no value: they stand for the groups that they select.
+    predicates = options.action_group_fns
+    plugins = _plugin_keys(options)
+    kinds = _kinds(options)
+    page = PAGE_KINDS.get(options.page_kind).page()
+    if page is not None:
+        values["page"] = page
+    return lambda combos: [values, kinds, plugins, None if predicates is None else action_groups(combos, predicates)]
+
+
+def _playing_cost(previews: Sequence[Preview], ranks: int) -> Cost:
+    """Time and space that collecting samples takes, where ranks share what is recorded for several agents."""
+    shared = [preview.seconds for preview in previews if preview.shared]
+    alone = [preview.seconds for preview in previews if not preview.shared]
+    seconds = sum(alone) + sum(shared) / max(1, min(ranks, len(shared)))
+    return Cost(seconds, sum(preview.sample_bytes for preview in previews))
+
+
+def _agent_folder(number: int, count: int) -> str:
+    """Folder of the files of an agent; a page of one agent has none."""
+    return f"agent-{number}" if count > 1 else ""
+
+
+def _tasks(parts: Sequence[_Part]) -> list[Task]:
+    return [task for part in parts for task in part.tasks()]
+
+
+def _agent_kinds(options: AnyOptions) -> list[str]:
+    """Kinds of the analyses of each agent, in order."""
+    return list(dict.fromkeys([*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses]))
+
+
+def _kinds(options: AnyOptions) -> list[str]:
+    """Kinds of the page's analyses, in order."""
+    return [*_agent_kinds(options), *PAGE_KINDS.get(options.page_kind).joint]
+
+
+def _analyses(options: AnyOptions, kinds: Sequence[str]) -> list[tuple[Analysis[Any, SectionData], Any]]:
+    """Analyses, and the options of each: those of the page for built-in ones, its own for others."""
+    analyses: list[tuple[Analysis[Any, SectionData], Any]] = []
+    for kind in kinds:
+        analysis = ANALYSES.get(kind)()
+        if isinstance(options, analysis.Options):
+            analyses.append((analysis, select_options(options, analysis.Options)))
+        else:
+            own = parse(analysis.Options, options.analyses.get(kind), f"analyses.{kind}.")
+            analyses.append((analysis, own))
+    return analyses
+
+
+def _plugin_keys(options: AnyOptions) -> dict[str, str]:
+    """A hash of code and options of each analysis, and of the quadrature rule, that is not part of the package.
+
+    Options that `analyses` gives to an analysis of the package are hashed, too.
+    """
+    sources = {kind: ANALYSES.source(kind) for kind in _kinds(options)}
+    if isinstance(options, InterfaceOptions):
+        sources["quadrature"] = RULES.source(options.attr_quadrature)
+    own = {kind: (source, options.analyses.get(kind)) for kind, source in sources.items()}
+    return {kind: cache_key(list(pair)) for kind, pair in own.items() if any(pair)}
+
+
+def _provenance(
+    subjects: Sequence[Subject], checkpoints: Sequence[Checkpoint | None], page: AnyOptions
+) -> list[ProvenanceGroup]:
+    """Groups of facts about what made the page."""
+    groups, subject = [], subjects[-1]
+    for number, checkpoint in enumerate(checkpoints, start=1):
+        if checkpoint is not None:
+            reading = {name: checkpoint.metadata.get(name) for name in formats.READING}
+            notes = " ".join(f"{note}." for note in checkpoint.notes) or None
+            name = "Checkpoint" if len(checkpoints) == 1 else f"Checkpoint {number}"
+            groups.append(provenance_group(name, {**checkpoint.identity, **reading, "notes": notes}))
+    environment: Mapping[str, Any] = subject.metadata.get("environment") or {}
+    if environment:
+        shown = {"kind": environment.get("kind"), "name": environment.get("name"), **environment.get("options", {})}
+        for key, default in (("epsilon_greedy", 0), ("reward_scale", 1)):
+            if environment.get(key, default) != default:
+                shown[key] = environment[key]
+        groups.append(provenance_group("Environment", shown))
+    if subject.metadata.get("sampling"):
+        groups.append(provenance_group("Sampling", subject.metadata["sampling"]))
+    if subject.metadata.get("recording"):
+        groups.append(provenance_group("Recording", subject.metadata["recording"]))
+    info = {name: getattr(subject.info, name) for name in ("network", "kind", "recurrent", "num_actions")}
+    gamma, lam = discounts(subject)
+    observation = {name: value for name, value in asdict(subject.info.observation).items() if value is not None}
+    groups.append(provenance_group("Agent", {**info, "observation": observation, "gamma": gamma, "lambda": lam}))
+    options = options_as_data(page)
+    listed = {k: v for k, v in options.items() if k not in UNLISTED and not k.endswith("_subdir")}
+    groups.append(provenance_group("Options", listed))
+    groups.append(provenance_group("Versions", package_versions()))
+    return groups

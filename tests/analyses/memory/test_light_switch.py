@@ -1,0 +1,203 @@
+"""Pages of the light switch's agent: the cue of the first frame is found in memory; interventions and simulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.base.errors import OptionError
+from rl_clarity.pages.builder import RECORDINGS
+from rl_clarity.pages.results import Results
+from rl_clarity.states.data import StateData, read_states
+from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at
+from rl_clarity.world_models.files import save_simulator
+from rl_clarity.world_models.gradients import saliency_through_time
+from rl_clarity.world_models.options import Size
+from rl_clarity.world_models.quality import measure_quality
+from rl_clarity.world_models.simulator import Simulator, new_world
+from tests.light_switch import checkpoint
+
+SIZE = Size(latent=6, deterministic=12, variables=3, classes=4, hidden=10, channels=(4, 4))
+LAMP = (slice(2, 6), slice(6, 10))
+SWITCHES = 9
+"""The step with the switches."""
+STATES: dict[str, Any] = {
+    **{"count": 3, "method": "pca", "clusters": 3, "lags": (1, 2), "maps": ("pca",), "replay_steps": 0},
+    **{"influence_samples": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def agent() -> Any:
+    return rl_clarity.load_agent(checkpoint("memory"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """12 episodes, whose last step is in a window; two directions are exchanged."""
+    directory = tmp_path_factory.mktemp("page") / "page"
+    swap: dict[str, Any] = {
+        "swap_directions_from": (0,),
+        "swap_directions_to": (1,),
+        "interventions": 1,
+        "intervention_episodes": 6,
+    }
+    rl_clarity.explain_memory(checkpoint("memory"), directory, episodes=12, stretches=40, **STATES, **swap)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def results(page: Path) -> Results:
+    return rl_clarity.open_results(page)
+
+
+@pytest.fixture(scope="module")
+def data(page: Path) -> StateData:
+    return read_states(rl_clarity.open_recording(page / RECORDINGS / "play"))
+
+
+@pytest.fixture(scope="module")
+def simulator(agent: Any) -> Simulator:
+    """An untrained one, of the smallest size."""
+    return Simulator(agent, new_world(agent, SIZE), {"fit": {"context": 2, "horizon": 4}})
+
+
+@pytest.fixture(scope="module")
+def simulated(page: Path, simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("simulated")
+    path = save_simulator(simulator, folder / "simulator.safetensors")
+    options: dict[str, Any] = {"intervention_episodes": 0, "stretches": 6, "noise_copies": 1, "quality_windows": 8}
+    return rl_clarity.explain_memory(
+        checkpoint("memory"), folder / "page", simulator=path, recording=page / RECORDINGS / "play", films=2,
+        horizon=5, **STATES, **options,
+    ).results()  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_action_at_the_switches_is_caused_by_the_lamp_in_the_first_frame(results: Results) -> None:
+    numbers = [n for n, one in enumerate(results.section("stretches")["stretches"]) if one["frame"] == SWITCHES]
+    assert len(numbers) >= 3
+    for number in numbers:
+        stretch = results.stretch(number)
+        assert stretch.frames == range(SWITCHES + 1)
+        earlier = np.abs(stretch.maps["memory"][stretch.targets.index("action"), :SWITCHES])
+        assert earlier[0].sum() > 10 * earlier[1:].sum(axis=(1, 2)).max()
+        assert earlier[0][LAMP].sum() > 0.6 * earlier[0].sum()
+
+
+@pytest.mark.slow
+def test_stretches_hold_gradients_times_frames_and_coordinates(results: Results, agent: Any, data: StateData) -> None:
+    directions = rl_clarity.load_states(Path(results._directory.location) / "states").directions
+    number = next(n for n, one in enumerate(results.section("stretches")["stretches"]) if one["frame"] == SWITCHES)
+    stretch = results.stretch(number)
+    row = int(data.starts[stretch.trajectory]) + SWITCHES
+    rows, baseline = np.array([row]), mean_frame(data)
+    weights = directions.readout.T[[int(one.removeprefix("direction-")) for one in stretch.targets[2:]]][None]
+    scores = list(outputs_at(agent, data, rows).values())
+    frames, states = memory_gradients(agent, data, rows, scores, weights, SWITCHES + 1, baseline=baseline)
+    window = np.arange(row - SWITCHES, row + 1)
+    maps = (frames[:, 0] * (data.observations(window) / 255 - baseline / 255)).sum(axis=-1)
+    coordinates = directions.to(data.states)
+    components = directions.pull(states[:, 0]) * (coordinates - coordinates.mean(axis=0))[window]
+    np.testing.assert_allclose(stretch.components["memory"], components, rtol=1e-3, atol=1e-5)
+    scale = np.abs(maps).max(axis=(1, 2, 3), keepdims=True)
+    np.testing.assert_allclose(stretch.maps["memory"] / scale, maps / scale, atol=1 / 127)
+
+
+@pytest.mark.slow
+def test_windows_are_chosen_for_directions_behaviours_and_episodes(results: Results) -> None:
+    stretches = results.section("stretches")["stretches"]
+    assert len(stretches) == 40
+    reasons = [reason for one in stretches for reason in one["why"]]
+    ends = {(reason["direction"], reason["end"]) for reason in reasons if reason["kind"] == "direction"}
+    extremes = {(direction, end) for direction in range(3) for end in ("top", "middle", "bottom")}
+    assert extremes - ends == {(0, "bottom")}  # the initial state, before which there is no step
+    assert {reason["kind"] for reason in reasons} == {"direction", "behaviour", "episode"}
+    places = [(one["trajectory"], one["frame"]) for one in stretches]
+    assert len(set(places)) == 40
+    for one in stretches:
+        named = {f"direction-{reason['direction']}" for reason in one["why"] if reason["kind"] == "direction"}
+        assert named <= set(one["targets"])
+
+
+@pytest.mark.slow
+def test_interventions_are_those_of_intervene(results: Results, agent: Any, page: Path) -> None:
+    section = results.section("interventions")
+    assert section["episodes"] == 6
+    collapsed, exchanged = section["interventions"]
+    assert collapsed["swap"][0][1] is None
+    assert (exchanged["swap"], exchanged["label"]) == ([[0, 1]], "PCA 1 and PCA 2 exchanged")
+    analysis = rl_clarity.load_states(page / "states")
+    swap = rl_clarity.SwapDirections({0: 1}, directions=analysis.directions)
+    expected = rl_clarity.intervene(agent, swap, analysis=analysis, episodes=6, max_steps=256)
+    for row, other in zip(exchanged["rows"], expected, strict=True):
+        assert row["measure"] == other["measure"]
+        assert row["difference"] == pytest.approx(other["difference"], rel=1e-4)
+    assert results.image(exchanged["film"]).shape[2] == 3
+
+
+@pytest.mark.slow
+def test_the_simulator_and_the_path_through_the_world(simulated: Results, simulator: Simulator, page: Path) -> None:
+    recording = rl_clarity.open_recording(page / RECORDINGS / "play")
+    section = simulated.section("simulator")
+    quality = measure_quality(simulator, recording, windows=8, horizon=4, context=2).to_dict()
+    assert section["quality"]["errors"]["frame"]["prior"][0] == pytest.approx(
+        quality["errors"]["frame"]["prior"][0], rel=1e-4
+    )
+    assert section["compass"]["actions"] == quality["compass"]["actions"]
+    assert len(section["films"]) == 2
+    assert simulated.section("stretches")["paths"] == ["memory", "whole"]
+    causes = simulated.chunk(simulated.section("states")["causes"]["chunk"])
+    assert causes["influence.world"].shape == causes["influence"].shape == (2, 3, 3)
+    data = read_states(recording)
+    directions = rl_clarity.load_states(Path(simulated._directory.location) / "states").directions
+    stretch = simulated.stretch(0)
+    steps = len(stretch.frames)
+    first = int(data.starts[stretch.trajectory]) + stretch.frames[0]
+    frames = np.stack([data.observations(np.array([first - 2 + i])) for i in range(2)], axis=1)
+    state = [np.asarray(part) for part in simulator.split_state(data.states[[first]])]
+    start = simulator.start(frames, state=state, action=data.actions[[first - 1]])
+    window = np.arange(first, first + steps)
+    coordinates = directions.to(data.states)
+    for path in ("memory", "whole"):
+        found = saliency_through_time(simulator, start, ["value"], steps - 1, 1, 0, world_gradients=path == "whole")
+        expected = directions.pull(found.states[0][0, 0]) * (coordinates - coordinates.mean(axis=0))[window]
+        np.testing.assert_allclose(stretch.components[path][0], expected, rtol=1e-2, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_simulator_of_another_agent_is_refused(simulator: Simulator, page: Path, tmp_path: Path) -> None:
+    for given in (simulator, save_simulator(simulator, tmp_path / "simulator.safetensors")):
+        with pytest.raises(OptionError, match="another agent"):
+            rl_clarity.explain_memory(checkpoint("world"), tmp_path / "page", simulator=given)
+    assert not (tmp_path / "page").exists()
+
+
+@pytest.mark.slow
+def test_recurrent_agent_of_procgen_is_explained(shared_formats: Path, tmp_path: Path) -> None:
+    pytest.importorskip("procgen")
+    (path,) = (shared_formats / "procgen-pytorch-recurrent").glob("*.pth")
+    metadata = {"env_name": "coinrun", "distribution_mode": "easy", "use_backgrounds": False}
+    page = rl_clarity.explain_memory(
+        path, tmp_path / "page", metadata=metadata, episodes=2, max_steps=64, stretches=4, horizon=4,
+        intervention_episodes=2, interventions=1, **STATES,
+    )  # fmt: skip
+    kinds = [section["kind"] for section in page.results().manifest["sections"]]
+    assert kinds == ["trajectories", "states", "state_map", "stretches", "interventions"]
+    assert page.results().stretch(0).maps["memory"].shape[2:] == (32, 32)
+
+
+@pytest.mark.slow
+def test_directions_of_all_parts_of_a_state_are_collapsed(tmp_path: Path) -> None:
+    pytest.importorskip("procgen")
+    page = rl_clarity.explain_memory(
+        "models:starpilot-lstm", tmp_path / "page", episodes=2, max_steps=24, stretches=0, intervention_episodes=2,
+        interventions=1, **{**STATES, "influence_samples": 0},
+    )  # fmt: skip
+    section = page.results().section("interventions")
+    assert section["skipped"] is None
+    assert section["interventions"][0]["label"].endswith("collapsed")

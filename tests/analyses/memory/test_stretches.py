@@ -1,0 +1,69 @@
+"""Which windows are explained, and how gradients become what a chunk contains."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from rl_clarity.analyses.memory.stretches import choose_stretches, stretch_arrays
+from rl_clarity.reduction.directions import Directions
+
+EPISODES, STEPS = 5, 20
+
+
+def fitted(**fields: Any) -> Any:
+    data = SimpleNamespace(
+        time=np.tile(np.arange(STEPS), EPISODES),
+        starts=np.arange(0, EPISODES * STEPS, STEPS),
+        observations=lambda rows: np.full((len(rows), 4, 6, 3), 51, np.uint8),
+    )
+    return cast(Any, SimpleNamespace(data=data, **fields))
+
+
+def cards() -> dict[str, np.ndarray]:
+    """Examples of two directions; the top of the first is the first step of an episode, before which there is none."""
+    places = {"top": [[[0, 0], [1, 5]], [[2, 3], [3, 3]]], "middle": [[[1, 7], [-1, -1]], [[2, 9], [-1, -1]]]}
+    places["bottom"] = [[[2, 3], [4, 4]], [[0, 8], [0, 9]]]
+    return {end: np.array(steps, np.int32) for end, steps in places.items()}
+
+
+CLIPS = np.array([[[3, 10]], [[4, 11]]], np.int32)
+
+
+def test_windows_are_chosen_for_directions_behaviours_and_episodes() -> None:
+    chosen = choose_stretches(fitted(), cards(), CLIPS, 16)
+    assert len(chosen) == 16
+    kinds = [reason.kind for why in chosen.values() for reason in why]
+    assert kinds.count("behaviour") == 2
+    shared = chosen[2 * STEPS + 3]
+    assert [(one.direction, one.end) for one in shared] == [(0, "bottom"), (1, "top")]
+    assert 0 not in chosen  # the first step of an episode
+    assert {row // STEPS for row, why in chosen.items() if why[0].kind == "episode"} == set(range(EPISODES))
+
+
+def test_windows_leave_room_for_the_frames_that_a_simulation_starts_from() -> None:
+    chosen = choose_stretches(fitted(), cards(), CLIPS, 200, context=8)
+    assert min(row % STEPS for row in chosen) == 9
+    assert len(chosen) == EPISODES * (STEPS - 9)
+
+
+def test_few_windows_are_as_many_as_asked_for() -> None:
+    assert [len(choose_stretches(fitted(), cards(), CLIPS, count)) for count in (1, 2, 7)] == [1, 2, 7]
+
+
+def test_a_chunk_holds_gradients_times_frames_and_coordinates() -> None:
+    rng = np.random.default_rng(0)
+    directions = Directions(np.zeros(3), np.ones(3), np.eye(3)[:2])
+    coordinates = rng.normal(size=(EPISODES * STEPS, 2))
+    frames, states = rng.normal(size=(1, 2, 4, 6, 3)), rng.normal(size=(1, 2, 3))
+    baseline = np.zeros((4, 6, 3), np.uint8)
+    one = fitted(coordinates=coordinates, directions=directions)
+    arrays = stretch_arrays(one, "memory", 7, frames, states, baseline, 2)
+    maps = (frames.sum(axis=-1) * 51 / 255).reshape(1, 2, 2, 2, 2, 3).sum(axis=(3, 5))
+    assert arrays["memory"].dtype == np.int8
+    stored = arrays["memory"] / 127 * arrays["memory.scale"][:, None, None, None]
+    np.testing.assert_allclose(stored, maps, atol=np.abs(maps).max() / 250)
+    expected = states[..., :2] * (coordinates - coordinates.mean(axis=0))[6:8]
+    np.testing.assert_allclose(arrays["memory.components"], expected, rtol=1e-5)

@@ -1,0 +1,35 @@
+"""Messages of errors: one line that shows no control characters of a file."""
+
+from __future__ import annotations
+
+import pytest
+
+from rl_clarity.base.errors import MAX_LENGTH, CheckpointError, ClarityError, printable
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text: \N{GREEK SMALL LETTER ALPHA} 1 \\n", "plain text: \N{GREEK SMALL LETTER ALPHA} 1 \\n"),
+        ("clear\x1b[2J", "clear\\x1b[2J"),
+        ("a\nsha256 0", "a\\nsha256 0"),
+        ("a\r\x85\u2028b", "a\\r\\x85\\u2028b"),
+        ("\u202etxt\u2066", "\\u202etxt\\u2066"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
+    assert printable(text) == shown
+    assert str(CheckpointError(text)) == shown
+
+
+def test_scripts_keep_their_lines() -> None:
+    error = ClarityError("run\nthis:", "\n    import torch\n")
+    assert str(error) == "run\\nthis:\n    import torch\n"
+
+
+def test_long_messages_lose_their_middle() -> None:
+    error = ClarityError("start " + "x" * 10 * MAX_LENGTH + " end")
+    assert str(error).startswith("start x")
+    assert str(error).endswith("x end")
+    assert len(str(error)) < 1.1 * MAX_LENGTH
