@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from rl_clarity.base.errors import MAX_LENGTH, CheckpointError, ClarityError, printable
@@ -33,3 +36,8 @@ def test_long_messages_lose_their_middle() -> None:
     assert str(error).startswith("start x")
     assert str(error).endswith("x end")
     assert len(str(error)) < 1.1 * MAX_LENGTH
+
+
+def test_errors_are_found_under_their_public_name() -> None:
+    program = "import rl_clarity, rl_clarity.errors as e; assert e.ClarityError is rl_clarity.ClarityError"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -34,9 +34,9 @@ def test_errors_are_raised() -> None:
 
 
 def test_threads_of_linear_algebra_are_restored() -> None:
-    before = threads.thread_count()
-    assert threads.in_threads(lambda _: threads.thread_count(), range(3)) == [1, 1, 1]
-    assert threads.thread_count() == before
+    before = threads._current_threads()
+    assert threads.in_threads(lambda _: threads._current_threads(), range(3)) == [1, 1, 1]
+    assert threads._current_threads() == before
 
 
 def test_reductions_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_errors_of_prefetched_results_are_raised_in_their_place() -> None:
 
 
 def test_linear_algebra_has_one_thread_until_all_threads_that_ask_for_it_are_done() -> None:
-    before = threads.thread_count()
+    before = threads._current_threads()
     inside, leave = threading.Event(), threading.Event()
 
     def wait(_: int) -> None:
@@ -102,10 +102,10 @@ def test_linear_algebra_has_one_thread_until_all_threads_that_ask_for_it_are_don
     other.start()
     assert inside.wait(10)
     threads.in_threads(str, [0])
-    assert threads.thread_count() == 1
+    assert threads._current_threads() == 1
     leave.set()
     other.join()
-    assert threads.thread_count() == before
+    assert threads._current_threads() == before
 
 
 def test_the_number_of_threads_does_not_depend_on_other_threads() -> None:
