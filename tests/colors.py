@@ -98,14 +98,14 @@ def torch_agent(kind: str = "policy") -> Any:
         def forward(self, images: torch.Tensor, state: torch.Tensor | None = None) -> Any:
             x = self.features(self.conv(images)).permute(0, 2, 3, 1).flatten(1)
             logits, value = x @ weights["logits"], x @ weights["value"]
-            if kind == "q":
+            if kind in ("q", "logits"):
                 return logits
             if kind == "recurrent":
                 assert state is not None
                 return logits, value + state, 0.5 * state + value
             return logits, value
 
-    heads: Any = {"q": ("q_values",)}.get(kind, ("policy_logits", "values"))
+    heads: Any = {"q": ("q_values",), "logits": ("policy_logits",)}.get(kind, ("policy_logits", "values"))
     more: dict[str, Any] = {"initial_state": np.zeros(1, np.float32)} if kind == "recurrent" else {}
     return rl_clarity.TorchAgent(Network(), (SIZE, SIZE, 3), metadata=METADATA, heads=heads, **more)
 

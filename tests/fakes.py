@@ -13,15 +13,15 @@ from rl_clarity.agents.scores import select_scores
 from rl_clarity.agents.sites import find_site, layer_shapes
 from rl_clarity.environments.protocol import Combo, Step
 
-KINDS = ("policy", "recurrent", "q")
+KINDS = ("policy", "recurrent", "logits", "q")
 
 
 @dataclass(frozen=True)
 class TinyAgent:
     """patches @ kernel -> relu `1a` -> @ kernel -> relu `2a` -> @ dense (+ state @ recurrent) -> tanh -> heads.
 
-    `kind` is "policy" (logits and values), "recurrent" (the same with a state) or "q" (action values). Its weights
-    are sampled with `seed`. It computes in float64 and returns float32.
+    `kind` is "policy" (logits and values), "recurrent" (the same with a state), "logits" (without values) or "q"
+    (action values). Its weights are sampled with `seed`. It computes in float64 and returns float32.
     """
 
     kind: str = "policy"
@@ -55,7 +55,7 @@ class TinyAgent:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        return ("q_values",) if self.kind == "q" else ("policy_logits", "values")
+        return {"q": ("q_values",), "logits": ("policy_logits",)}.get(self.kind, ("policy_logits", "values"))
 
     def initial_state(self, n: int) -> State:
         return (np.zeros((n, 6), np.float32),) if self.kind == "recurrent" else None
@@ -99,7 +99,7 @@ class TinyAgent:
         after = (hidden.astype(np.float32),) if self.kind == "recurrent" else None
         if self.kind == "q":
             return Outputs(q_values=logits, sites=sites, state=after)
-        return Outputs(policy_logits=logits, values=others[0][:, 0], sites=sites, state=after)
+        return Outputs(policy_logits=logits, values=others[0][:, 0] if others else None, sites=sites, state=after)
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
         return frames
@@ -193,7 +193,7 @@ class TinyAgent:
 
     def _head(self) -> np.ndarray:
         weights = self._weights()
-        return weights["policy"] if self.kind == "q" else np.hstack([weights["policy"], weights["value"]])
+        return weights["policy"] if self.kind in ("q", "logits") else np.hstack([weights["policy"], weights["value"]])
 
     def _patches(self, pixels: np.ndarray) -> np.ndarray:
         count, height, width, channels = pixels.shape

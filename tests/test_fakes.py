@@ -42,7 +42,7 @@ def test_states_are_reset_with_each_episode(observations: np.ndarray) -> None:
 def test_gradients_equal_finite_differences(kind: str, layer: str, observations: np.ndarray) -> None:
     agent = make_agent(kind)
     state = agent.initial_state(3)
-    output = "greedy" if kind == "q" else "value"
+    output = "value" if "values" in agent.heads else "greedy"
     (tail,) = agent.tails(observations, layer, [output], state)
     at = tail.values.astype(np.float64)
     (gradient,) = agent.gradients(observations, layer, [output], values=at, state=state)

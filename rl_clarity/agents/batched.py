@@ -45,7 +45,8 @@ class BatchedAgent(ABC):
 
     Args:
         observation_shape: (H, W, C)
-        heads: names of the network's first outputs: `policy_logits` (B, A) and `values` (B, 1), or `q_values` (B, A)
+        heads: names of the network's first outputs: `policy_logits` (B, A) and `values` (B, 1), `policy_logits` alone,
+            or `q_values` (B, A)
         num_actions: A
         metadata: where the agent comes from: `env_name`, `gamma`, ...
         initial_state: parts of a recurrent state, without the batch axis

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,13 +20,15 @@ PROBABILITIES = ("softmax", "log_softmax", "logsoftmax")
 PROBABILITY_NAMES = r"(.*[_/.])?(probs?|probabilit(y|ies))|.*_probs?(_.*)?"
 """Names of outputs that are probabilities instead of logits."""
 ACTOR_CRITIC = {"policy_logits", "values"}
+AGENTS = (ACTOR_CRITIC, {"policy_logits"}, {"q_values"})
+"""The heads that an agent may have."""
 
 
 def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tuple[str, ...]:
     """Return the head of each output, from its name or else its width; the width of an output (B,) is None.
 
-    Two outputs are logits and a value, a single one is action values: warns of that unless it has such a name, because
-    it may also be a policy's logits. Raises OptionError if it is ambiguous what the outputs are.
+    Two outputs are logits and a value; a single one is action values if it has such a name. Raises OptionError if it is
+    ambiguous what the outputs are.
     """
     for name in names:
         if re.fullmatch(PROBABILITY_NAMES, (name or "").lower()):
@@ -37,25 +38,24 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
         return tuple(head for head in by_name if head)
     if len(widths) == 2 and sum(_is_value(width) for width in widths) == 1:
         return tuple("values" if _is_value(width) else "policy_logits" for width in widths)
-    if len(widths) == 1 and not _is_value(widths[0]) and by_name[0] is None:
-        warnings.warn(
-            f"the network's only output, {widths[0]} columns, is taken as action values, the largest of which is "
-            "played: confirm it with heads=('q_values',). If it is the logits of a policy, return a value with them, "
-            "constant if there is none: forward=lambda module, x, state: (module(x), torch.zeros(len(x)))",
-            stacklevel=2,
-        )
-        return ("q_values",)
     outputs = ", ".join(f"{name or 'unnamed'} of width {width or 1}" for name, width in zip(names, widths, strict=True))
     if widths and all(_is_value(width) for width in widths):
         hint = "For a value alone, return it as (batch, 1) and name it heads=('q_values',): the value of the one action"
+    elif len(widths) == 1:
+        hint = (
+            "Name it: heads=('q_values',) for action values, the largest of which is played, or "
+            "heads=('policy_logits',) for the logits of a policy without a value. If the network has a value, too, "
+            "return both"
+        )
     else:
         hint = (
-            "Name them with heads=('policy_logits', 'values') or heads=('q_values',), and None for others. Means of "
-            "continuous actions may take the place of logits, and several choices' logits be joined (batch, n)"
+            "Name them with heads=('policy_logits', 'values'), heads=('policy_logits',) or heads=('q_values',), and "
+            "None for others. Means of continuous actions may take the place of logits, and several choices' logits be "
+            "joined (batch, n)"
         )
     raise OptionError(
-        f"the network's outputs are {outputs or 'none'}; policy logits and a value, or action values alone, are "
-        f"needed. {hint}"
+        f"the network's outputs are {outputs or 'none'}; policy logits and a value, logits alone, or action values "
+        f"alone are needed. {hint}"
     )
 
 
@@ -66,10 +66,10 @@ def check_heads(heads: Sequence[str | None], count: int) -> tuple[str | None, ..
     """
     heads = (heads,) if isinstance(heads, str) else tuple(heads)
     named = [head for head in heads if head is not None]
-    if sorted(named) not in (sorted(ACTOR_CRITIC), ["q_values"]):
+    if set(named) not in AGENTS or len(named) > len({*named}):
         raise OptionError(
-            f"heads={heads!r}: must be 'policy_logits' and 'values', in the network's order, or 'q_values', and None "
-            "for every output to leave out"
+            f"heads={heads!r}: must be 'policy_logits' and 'values', in the network's order, 'policy_logits' alone or "
+            "'q_values', and None for every output to leave out"
         )
     if len(heads) != count:
         raise OptionError(f"heads={heads!r} has {len(heads)} entries; the network has {count} outputs")

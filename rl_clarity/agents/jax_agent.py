@@ -34,13 +34,14 @@ class JaxAgent(BatchedAgent):
     that evaluates: with `train=False`, without dropout.
 
     Args:
-        apply: `apply(parameters, observations)` returns a policy's logits (B, A) and a value (B,) or (B, 1), or action
-            values (B, A): as a tuple, a dict, or with a categorical distribution for the policy
+        apply: `apply(parameters, observations)` returns a policy's logits (B, A) and a value (B,) or (B, 1), logits
+            alone, or action values (B, A): as a tuple, a dict, or with a categorical distribution for the policy
         parameters: first argument of `apply`, any pytree of arrays
         observation_shape: (H, W, C) of one observation
         metadata: where the agent comes from: `env_name`, `gamma`, ...
-        heads: names of the function's outputs, `policy_logits` and `values`, or `q_values`, in its order, with None for
-            what to leave out; by default found by names or widths
+        heads: names of the function's outputs, `policy_logits` and `values`, `policy_logits` alone, or `q_values`, in
+            its order, with None for what to leave out; by default found by names or widths. Required for a single
+            output, unless it is named as action values are
         initial_state: of a recurrent function, without the batch axis: an array or a tuple of arrays. The function is
             then called with `(parameters, observations, state)`, an array or a tuple as here, and returns the state
             after as the last of its results

@@ -32,11 +32,12 @@ class KerasAgent(BatchedAgent):
 
     Args:
         model: a functional or sequential model from observations, and the parts of a recurrent state if there is one,
-            to a policy's logits and a value, or action values, and then the state after. The observations are its only
-            input of images, (H, W, C), or gray (H, W). Or a `Network`, whose outputs have names
+            to a policy's logits and a value, logits alone, or action values, and then the state after. The observations
+            are its only input of images, (H, W, C), or gray (H, W). Or a `Network`, whose outputs have names
         metadata: where the agent comes from: `env_name`, `gamma`, ...
-        heads: what the model's outputs before the state are, `policy_logits` and `values`, or `q_values`, in its order,
-            with None for those to leave out; found by the outputs' names or widths if not given
+        heads: what the model's outputs before the state are, `policy_logits` and `values`, `policy_logits` alone, or
+            `q_values`, in its order, with None for those to leave out; found by the outputs' names or widths if not
+            given. Required for a single output, unless it is named as action values are
         initial_state: arrays without the batch axis, one per state input; zeros if not given
         input_divisor: the model's input is the observations divided by it, in float32. By default 1 if the model takes
             integers, or scales its input before its first layer with weights (a `Rescaling`, a `Normalization`, a

@@ -28,7 +28,7 @@ class Network:
     model: keras.Model
     """Inputs: observations, then the state. Outputs: the heads, then the state after."""
     heads: tuple[str, ...]
-    """Names of the first outputs: `policy_logits` (B, A) and `values` (B, 1), or `q_values` (B, A)."""
+    """Names of the first outputs: `policy_logits` (B, A), with or without `values` (B, 1), or `q_values` (B, A)."""
     tensors: Mapping[str, Tensor]
     """By name in a checkpoint, in the order of construction."""
     initial_state: tuple[np.ndarray, ...] = ()

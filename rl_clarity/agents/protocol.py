@@ -25,8 +25,9 @@ FrameRegion: TypeAlias = tuple[float, float, float, float]
 
 Score: TypeAlias = str | int | Sequence[int] | Mapping[str | int, Any]
 """A number per observation that gradients explain: "value", an action's index (its logit or action value), "greedy"
-(the highest action value), a sequence of action indices (their sum), or weights by "value" or action index (a linear
-combination; each weight is a number, or an array (B,) with one number per observation)."""
+(the highest action value, or the largest logit of an agent without a value), a sequence of action indices (their sum),
+or weights by "value" or action index (a linear combination; each weight is a number, or an array (B,) with one number
+per observation)."""
 
 Written: TypeAlias = np.ndarray | Callable[[np.ndarray], np.ndarray]
 """Values (B, *shape) that replace those of a site, or a function that computes them from the site's own."""
@@ -37,7 +38,8 @@ class Site:
     """A named tensor of a network.
 
     Sites are the input ("input": observations / 255), the parts of a recurrent state before the step ("state/0", ...),
-    the results of the network's operations, and the heads ("policy_logits" and "values", or "q_values").
+    the results of the network's operations, and the heads ("policy_logits" and "values", "policy_logits" alone, or
+    "q_values").
     """
 
     name: str
@@ -54,7 +56,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs for B observations: logits and values, or action values."""
+    """Outputs for B observations: logits and values, logits alone, or action values."""
 
     policy_logits: np.ndarray | None = None  # (B, A) float32
     values: np.ndarray | None = None  # (B,) float32

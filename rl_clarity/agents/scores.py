@@ -21,7 +21,7 @@ def select_scores(
 
     Args:
         scores: see `protocol.Score`
-        heads: columns of `policy_logits` and `values`, or of `q_values`, in the network's order
+        heads: columns of `policy_logits` and `values`, `policy_logits` alone, or `q_values`, in the network's order
         results: computes those at the observations (B, n); "greedy" is the action that is best there, held fixed
             elsewhere
 
@@ -84,7 +84,7 @@ def _columns(term: Any, heads: Mapping[str, int], results: Callable[[], np.ndarr
         return [start + index for index in indices]
     if term == "value" and "values" in heads:
         return [starts["values"]]
-    if term == "greedy" and "q_values" in heads:
+    if term == "greedy" and "values" not in heads:
         return [start + np.argmax(results()[:, start : start + num_actions], axis=1)]
     known = "'value'" if "values" in heads else "'greedy'"
     raise OptionError(f"unknown output {term!r}; this agent has {known}, an action's index, or a sequence of indices")

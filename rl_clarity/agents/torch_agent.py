@@ -41,13 +41,14 @@ class TorchAgent(BatchedAgent):
     range. Those that reach only from 0 to 1 are refused, except where `input_divisor` is 1.
 
     Args:
-        module: returns a policy's logits (B, A) and a value (B,) or (B, 1), or action values (B, A): as a tuple, a
-            dict, or with a categorical distribution for the policy. The original of a module from `torch.compile` is
-            used
+        module: returns a policy's logits (B, A) and a value (B,) or (B, 1), logits alone, or action values (B, A): as a
+            tuple, a dict, or with a categorical distribution for the policy. The original of a module from
+            `torch.compile` is used
         observation_shape: (H, W, C) of one observation
         metadata: where the agent comes from: `env_name`, `gamma`, ...
-        heads: names of the module's outputs, `policy_logits` and `values`, or `q_values`, in its order, with None for
-            what to leave out; by default found by names or widths
+        heads: names of the module's outputs, `policy_logits` and `values`, `policy_logits` alone, or `q_values`, in its
+            order, with None for what to leave out; by default found by names or widths. Required for a single output,
+            unless it is named as action values are
         initial_state: of a recurrent module, without the batch axis: an array or a tuple of arrays. The module is then
             called with the observations and the state, a tensor or a tuple as here, and returns the state after as the
             last of its results

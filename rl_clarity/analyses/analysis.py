@@ -98,8 +98,8 @@ class Subject:
 
     @property
     def output_kind(self) -> str:
-        """The output that stands for the agent's judgment: "value", or "greedy" for action values."""
-        return "greedy" if self.info.kind == "action_values" else "value"
+        """The output that stands for the agent's judgment: "value", or "greedy" for an agent without one."""
+        return "value" if self.info.has_value else "greedy"
 
     @property
     def stack(self) -> int:
@@ -254,6 +254,7 @@ def describe_agent(
     return AgentInfo(
         network=str(metadata.get("network") or metadata.get("cnn") or type(agent).__name__),
         kind="policy" if kind == "policy" else "action_values",
+        has_value=trajectories.values is not None,
         recurrent=initial_state(agent, 1) is not None,
         num_actions=agent.num_actions,
         observation=_observation(agent, trajectories, metadata),

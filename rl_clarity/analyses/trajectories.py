@@ -80,11 +80,11 @@ class Series:
     rewards: np.ndarray  # (T,)
     firsts: np.ndarray  # (T,) bool
     actions: np.ndarray | None = None  # (T,), None where they are continuous
-    advantages: np.ndarray | None = None  # (T,)
+    advantages: np.ndarray | None = None  # (T,), None without values and action values
     probabilities: np.ndarray | None = None  # (T, A)
     logits: np.ndarray | None = None  # (T, A), or action values
     groups: np.ndarray | None = None  # (T, G), sums of logits
-    values: np.ndarray | None = None  # (T,), None for action values
+    values: np.ndarray | None = None  # (T,), None for action values and for an agent without a value
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,6 @@ class Bookmarks:
     low: Sequence[Bookmark] = ()
 
 
-NO_BOOKMARKS = Bookmarks()
-
-
 @dataclass(frozen=True)
 class TrajectoriesSection(SectionData):
     """What happened along each trajectory."""
@@ -165,7 +162,8 @@ class TrajectoriesSection(SectionData):
     scrub: Scrub
     film: FrameSheets
     trajectories: Sequence[TrajectoryEntry]
-    bookmarks: Bookmarks = NO_BOOKMARKS
+    bookmarks: Bookmarks | None = None
+    """None where there are no advantages: for an agent without a value, and on pages of recordings."""
 
 
 class TrajectoriesAnalysis(Analysis[TrajectoryPageOptions, TrajectoriesSection]):
@@ -232,13 +230,16 @@ def recorded_discounts(metadata: JsonObject) -> tuple[float, float]:
     return GAMMA if gamma is None else float(gamma), LAMBDA if lam is None else float(lam)
 
 
-def compute_advantages(subject: Subject) -> list[np.ndarray]:
-    """Advantages (T,) of the actions taken, of each trajectory."""
+def compute_advantages(subject: Subject) -> list[np.ndarray | None]:
+    """Advantages (T,) of the actions taken, of each trajectory; None for an agent without a value."""
     played, factors = subject.trajectories, discounts(subject)
-    return [estimates.compute_advantages(played.select(one), *factors)[0] for one in range(len(played))]
+    estimated = (estimates.compute_advantages(played.select(one), *factors) for one in range(len(played)))
+    return [None if advantages is None else advantages[0] for advantages in estimated]
 
 
-def write_trajectory(subject: Subject, advantages: list[np.ndarray], trajectory: int, work: Work) -> TaskResult:
+def write_trajectory(
+    subject: Subject, advantages: Sequence[np.ndarray | None], trajectory: int, work: Work
+) -> TaskResult:
     """Write one trajectory's frames, film strips and series; `advantages` (T,) of each trajectory."""
     options, files = subject.options_of(TrajectoryPageOptions), subject.files
     steps = subject.trajectories.steps(trajectory)
@@ -384,8 +385,10 @@ def _end(played: Trajectories, trajectory: int, step: int) -> Literal["done", "t
     return "time limit" if truncated else "done"
 
 
-def _bookmarks(subject: Subject) -> Bookmarks:
-    advantages = compute_advantages(subject)
+def _bookmarks(subject: Subject) -> Bookmarks | None:
+    advantages = [one for one in compute_advantages(subject) if one is not None]
+    if not advantages:
+        return None
     count = subject.options_of(AdvantageOptions).trajectory_bookmarks
     high, low = (
         [Bookmark(int(t), int(s), float(advantages[t][s])) for t, s in moments]

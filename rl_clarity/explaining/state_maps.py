@@ -172,10 +172,9 @@ class StateMaps:
     def _colors(self, episode: Episode) -> dict[str, np.ndarray]:
         played = recorded_episode(self.recording, episode)
         gamma, lam = recorded_discounts(self.recording.metadata)
-        advantages = None
-        if played.values is not None or played.q_values is not None:
-            advantages = compute_advantages(played, gamma, lam)[0]
-        colors = map_colors(played, advantages) | {"episode": np.full(len(episode), episode.number)}
+        advantages = compute_advantages(played, gamma, lam)
+        colors = map_colors(played, None if advantages is None else advantages[0])
+        colors["episode"] = np.full(len(episode), episode.number)
         step = episode.facts["training_step"]
         return colors if step is None else colors | {"training_step": np.full(len(episode), step)}
 

@@ -237,8 +237,9 @@ def _columns(results: Results, trajectory: int, layer: str, output: str) -> list
         ("new episode", series["firsts"].astype(int)),
         ("action", [labels[action] if action < len(labels) else int(action) for action in series["actions"]]),
         ("reward", series["rewards"]),
-        ("advantage", series["advantages"]),
     ]
+    if "advantages" in series:
+        columns.append(("advantage", series["advantages"]))
     outputs = ((_name(shown), _numbers(series, shown)) for shown in results.section("attribution")["outputs"])
     columns += [(name, numbers) for name, numbers in outputs if numbers is not None]
     if "probabilities" in series:

@@ -58,6 +58,8 @@ class AgentInfo:
 
     network: str
     kind: Literal["policy", "action_values"]
+    has_value: bool
+    """Whether it has a value function."""
     recurrent: bool
     num_actions: int
     observation: ObservationInfo

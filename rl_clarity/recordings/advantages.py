@@ -77,11 +77,11 @@ def firsts_from_dones(dones: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ones_like(dones[:, :1]), dones[:, :-1]], axis=1)
 
 
-def compute_advantages(trajectories: Trajectories, gamma: float, lam: float) -> np.ndarray:
-    """Compute advantages (N, T) float32 of the actions taken.
+def compute_advantages(trajectories: Trajectories, gamma: float, lam: float) -> np.ndarray | None:
+    """Compute advantages (N, T) float32 of the actions taken; None without values and action values.
 
     Trajectories with values use generalized advantage estimation; with action values, the advantage is Q(a) - max Q,
-    which is never positive. Raises SamplesError if they have neither.
+    which is never positive.
     """
     if trajectories.values is not None:
         return generalized_advantage_estimation(
@@ -97,7 +97,7 @@ def compute_advantages(trajectories: Trajectories, gamma: float, lam: float) -> 
         q_values = np.asarray(trajectories.q_values, np.float32)  # (N, T, A)
         actions = np.asarray(trajectories.actions)[..., None]
         return np.take_along_axis(q_values, actions, axis=-1)[..., 0] - q_values.max(-1)
-    raise SamplesError("the trajectories have neither values nor action values; complete them with as_trajectories")
+    return None
 
 
 def find_bookmarks(

@@ -57,6 +57,7 @@ def describe_recorded_agent(metadata: Mapping[str, Any], episode: Episode, id: s
     return AgentInfo(
         network=str((metadata.get("checkpoint") or {}).get("network") or ""),
         kind="policy" if is_policy else "action_values",
+        has_value="values" in fields,
         recurrent=episode.states is not None,
         num_actions=len(actions),
         observation=_describe_observation(metadata, fields),
@@ -154,9 +155,10 @@ class ShownEpisode:
     def advantages(self) -> np.ndarray | None:
         """Advantages (T,) of the actions taken; None where neither values nor action values were recorded."""
         played = self._played
-        if played.values is None and (played.q_values is None or played.actions[0].ndim > 1):
+        if played.values is None and played.actions[0].ndim > 1:
             return None
-        return compute_advantages(played, *recorded_discounts(self._recording.metadata))[0]
+        advantages = compute_advantages(played, *recorded_discounts(self._recording.metadata))
+        return None if advantages is None else advantages[0]
 
     def frames(self, part: slice) -> dict[str, np.ndarray | bytes]:
         """The arrays of a segment's chunk."""

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rl_clarity.analyses.trajectories import (
-    NO_BOOKMARKS,
     SHEETS,
-    Bookmarks,
     FrameSheets,
     Scrub,
     TrajectoriesSection,
@@ -101,7 +99,6 @@ class ListedTrajectoriesSection(SectionData):
     film: FrameSheets
     trajectories: Sequence[ListedTrajectory]
     """Indices are those of the episodes in the recording."""
-    bookmarks: Bookmarks = NO_BOOKMARKS
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ IDLE_SECONDS = 600.0
 ATTEMPTS = 20
 """A recording that seems to be damaged is read again if it has changed meanwhile: its writer may have removed episodes,
 and the files that these were in, while it was read."""
-UNKNOWN_AGENT = AgentInfo("", "policy", False, 0, ObservationInfo(0, 0, 0, 0, 0), (), ())
+UNKNOWN_AGENT = AgentInfo("", "policy", False, False, 0, ObservationInfo(0, 0, 0, 0, 0), (), ())
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@ import { numberRanges } from "../kit/shell/format.js";
 
 const FORMAT = "rl-clarity-page";
 const VERSION = 2;
-/** What a page without attribution shows of an agent: its value function, or the largest action value. */
-const OUTPUTS = {
-  policy: [{ id: "value", kind: "value", label: "value function" }],
-  action_values: [{ id: "greedy", kind: "greedy", label: "largest action value" }],
+const VALUE = { id: "value", kind: "value", label: "value function" };
+/** What a page without attribution shows of an agent without a value function. */
+const GREEDY = {
+  policy: { id: "greedy", kind: "greedy", label: "largest logit" },
+  action_values: { id: "greedy", kind: "greedy", label: "largest action value" },
 };
 
 /** Why a page cannot be shown, in a sentence for the reader; null if it can. */
@@ -44,7 +45,7 @@ export function readManifest(manifest, placed = []) {
     actions: agent.actions ?? [],
     trajectories: [],
     ...trajectories?.data,
-    outputs: attribution?.data.outputs ?? OUTPUTS[agent.kind] ?? [],
+    outputs: attribution?.data.outputs ?? [agent.has_value ? VALUE : GREEDY[agent.kind]].filter(Boolean),
     baseline: attribution?.data.baseline,
     layers: [
       ...(attribution?.data.layers ?? []).map((layer) => ({

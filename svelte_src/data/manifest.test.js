@@ -35,7 +35,13 @@ test("other sections that miss files are named by their titles", () => {
   assert.equal(missingParts({ ...manifest(["n.js", "f1"]), others }), "frames of trajectory 2; Novelty");
 });
 
-const AGENT = { id: "agent-1", kind: "policy", observation: { height: 8 }, actions: [{ label: "left" }] };
+const AGENT = {
+  id: "agent-1",
+  kind: "policy",
+  has_value: true,
+  observation: { height: 8 },
+  actions: [{ label: "left" }],
+};
 const page = (...sections) => ({
   format: "rl-clarity-page",
   version: 2,
@@ -50,6 +56,14 @@ const TRAJECTORIES = {
   recording: "recording-1",
   data: { segment: 64, trajectories: [{ steps: 3 }] },
 };
+
+test("an agent without a value function shows its largest logit or action value", () => {
+  const shown = (agent) => readManifest({ ...page(TRAJECTORIES), agents: [{ ...AGENT, ...agent }] }).outputs;
+  assert.deepEqual(shown({}), [{ id: "value", kind: "value", label: "value function" }]);
+  assert.deepEqual(shown({ has_value: false }), [{ id: "greedy", kind: "greedy", label: "largest logit" }]);
+  const actionValues = { has_value: false, kind: "action_values" };
+  assert.deepEqual(shown(actionValues), [{ id: "greedy", kind: "greedy", label: "largest action value" }]);
+});
 
 test("a manifest says what stores and components need, features merged into layers", () => {
   const features = {

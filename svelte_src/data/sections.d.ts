@@ -61,7 +61,8 @@ export interface TrajectoriesSection {
   scrub: Scrub;
   film: FrameSheets;
   trajectories: TrajectoryEntry[];
-  bookmarks: Bookmarks;
+  /** None where there are no advantages: for an agent without a value, and on pages of recordings. */
+  bookmarks?: Bookmarks;
 }
 
 /** How good a channel reduction is. */
@@ -158,7 +159,7 @@ export interface FeaturesSection {
 export interface OutputInfo {
   /** `value`, `action-3`, `group-0` or `greedy`. */
   id: string;
-  /** `greedy`, the best action value, replaces the value for agents with action values. */
+  /** `greedy`, the best action value or the largest logit, replaces the value for agents without a value. */
   kind: "value" | "action" | "group" | "greedy";
   label: string;
   action?: number;
@@ -762,7 +763,6 @@ export interface ListedTrajectoriesSection {
   film: FrameSheets;
   /** Indices are those of the episodes in the recording. */
   trajectories: ListedTrajectory[];
-  bookmarks: Bookmarks;
 }
 
 /** A line of the generic panel `lines`. */
@@ -875,6 +875,8 @@ export interface ActionGroup {
 export interface AgentInfo {
   network: string;
   kind: "policy" | "action_values";
+  /** Whether it has a value function. */
+  has_value: boolean;
   recurrent: boolean;
   num_actions: number;
   observation: ObservationInfo;

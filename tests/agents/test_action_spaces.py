@@ -108,7 +108,7 @@ def test_gray_and_large_float_observations(shape: tuple[int, int, int]) -> None:
     module = nn.Sequential(nn.Conv2d(shape[2], 2, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(4))
     with torch.no_grad():
         expected = module.eval()(torch.tensor(np.moveaxis(observations, -1, 1))).numpy()
-    outputs = rl_clarity.TorchAgent(module, shape, input_divisor=1).forward(observations)
+    outputs = rl_clarity.TorchAgent(module, shape, heads=("q_values",), input_divisor=1).forward(observations)
     assert outputs.q_values is not None
     assert np.allclose(outputs.q_values, expected, atol=1e-6)
 

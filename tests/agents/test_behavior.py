@@ -122,6 +122,6 @@ def test_ordinary_networks_pass_in_silence(convert: str, seed: int) -> None:
     torch.manual_seed(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for module in (Nature(), Deep()):
-            TorchAgent(getattr(module, convert)(), SHAPE)
+        TorchAgent(getattr(Nature(), convert)(), SHAPE)
+        TorchAgent(getattr(Deep(), convert)(), SHAPE, heads=("q_values",))
         TorchAgent(getattr(Recurrent(), convert)(), SHAPE, initial_state=torch.zeros(8))

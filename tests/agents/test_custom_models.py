@@ -37,7 +37,7 @@ def two_heads(inputs: Any, first: Any, second: Any) -> list[Any]:
 def duplicate_names(inputs: Any) -> Any:
     """Two models whose layers have the same name."""
     towers = [keras.Sequential([L.Conv2D(2, 3, name="conv"), L.Flatten()], name=name) for name in "ab"]
-    return L.Dense(4)(L.Concatenate()([tower(inputs) for tower in towers]))
+    return L.Dense(4, name="q_values")(L.Concatenate()([tower(inputs) for tower in towers]))
 
 
 class TestKerasModels:
@@ -53,7 +53,9 @@ class TestKerasModels:
             assert np.allclose(actual.values, expected[1][:, 0], atol=1e-6)
 
     def test_the_model_is_not_changed(self) -> None:
-        model = keras.Sequential([keras.Input(SHAPE), L.Conv2D(4, 3, activation="relu"), L.Flatten(), L.Dense(6)])
+        model = keras.Sequential(
+            [keras.Input(SHAPE), L.Conv2D(4, 3, activation="relu"), L.Flatten(), L.Dense(6, name="q_values")]
+        )
         names, before = [layer.name for layer in model.layers], model.predict(random_observations(1), verbose=0)
         agent = KerasAgent(model)
         agent.forward(random_observations(1))
@@ -73,10 +75,10 @@ class TestKerasModels:
             ({"dtype": "uint8"}, L.Rescaling(1.0)),
         ):
             inputs = keras.Input(SHAPE, **options)
-            model = keras.Model(inputs, L.Dense(4)(body(first(inputs))))
+            model = keras.Model(inputs, L.Dense(4, name="q_values")(body(first(inputs))))
             expected = model.predict(random_observations(2), verbose=0)
             assert np.allclose(KerasAgent(model).forward(random_observations(2)).q_values, expected, atol=1e-5)
-        model = keras.Model(inputs, L.Dense(4)(body(inputs)))
+        model = keras.Model(inputs, L.Dense(4, name="q_values")(body(inputs)))
         assert not np.allclose(KerasAgent(model, input_divisor=255).forward(random_observations(2)).q_values, expected)
 
     def test_nested_models_are_flattened(self) -> None:
@@ -85,7 +87,7 @@ class TestKerasModels:
         block = keras.Model(block_input, L.Add()([block_input, y]), name="block")
         inputs = keras.Input(SHAPE)
         x = block(L.Conv2D(4, 3, strides=2, activation="relu", name="c1")(inputs))
-        model = keras.Model(inputs, L.Dense(5)(L.Flatten()(x)))
+        model = keras.Model(inputs, L.Dense(5, name="q_values")(L.Flatten()(x)))
         agent = KerasAgent(model)
         assert list(agent.layers) == ["c1", "block1"]
         assert {o.name: o.after_bottleneck for o in feature_maps(agent.sites)}["inner_relu"] is False
@@ -124,7 +126,10 @@ class TestKerasModels:
                 ),
                 "probabilities.*returns the logits",
             ),
-            (lambda x: keras.Model(x, L.Dense(4, activation="softmax")(body(x))), "probabilities.*returns the logits"),
+            (
+                lambda x: keras.Model(x, L.Dense(4, activation="softmax", name="q")(body(x))),
+                "probabilities.*returns the logits",
+            ),
             (lambda x: keras.Model(x, duplicate_names(x)), '"conv" is used 2 times'),
             (lambda _: keras.Sequential([L.Dense(3)]), "no graph"),
             (lambda _: L.Dense(3), "Dense has no graph.*TorchAgent"),
@@ -148,7 +153,7 @@ class TestKerasModels:
 
 def model_with_preprocessing(first: Any, shape: tuple[int, ...] = SHAPE, **options: Any) -> Any:
     inputs = keras.Input(shape, **options)
-    return keras.Model(inputs, L.Dense(4)(body(first(inputs))))
+    return keras.Model(inputs, L.Dense(4, name="q_values")(body(first(inputs))))
 
 
 class TestScaleOfTheInput:
@@ -175,7 +180,7 @@ class TestScaleOfTheInput:
         inputs = keras.Input(SHAPE)
         x = L.Conv2D(4, 3, strides=2, activation="relu")(inputs)
         x = L.Rescaling(0.01)(L.Normalization(mean=[0.5] * 4, variance=[9.0] * 4)(x))
-        model = keras.Model(inputs, L.Dense(4)(L.Flatten()(x / 30.0)))
+        model = keras.Model(inputs, L.Dense(4, name="q_values")(L.Flatten()(x / 30.0)))
         expected = model.predict(random_observations(2) / np.float32(255), verbose=0)
         assert np.allclose(KerasAgent(model).forward(random_observations(2)).q_values, expected, atol=1e-6)
 
@@ -245,7 +250,7 @@ class TestInputsOfOtherShapes:
 
     def test_grayscale_observations_without_a_channel_axis(self) -> None:
         inputs = keras.Input((20, 16))
-        model = keras.Model(inputs, L.Dense(4)(body(L.Reshape((20, 16, 1))(inputs))))
+        model = keras.Model(inputs, L.Dense(4, name="q_values")(body(L.Reshape((20, 16, 1))(inputs))))
         agent = KerasAgent(model)
         assert agent.observation_shape == (20, 16, 1)
         expected = model.predict(random_observations(2, (20, 16)) / np.float32(255), verbose=0)
@@ -253,7 +258,7 @@ class TestInputsOfOtherShapes:
 
     def test_models_with_channels_first(self) -> None:
         inputs = keras.Input((3, 20, 16))
-        model = keras.Model(inputs, L.Dense(4)(body(L.Permute((2, 3, 1))(inputs))))
+        model = keras.Model(inputs, L.Dense(4, name="q_values")(body(L.Permute((2, 3, 1))(inputs))))
         with pytest.raises(OptionError, match=r"\(3, 20, 16\).*channels_first=True"):
             KerasAgent(model)
         agent = KerasAgent(model, channels_first=True)
@@ -265,7 +270,8 @@ class TestInputsOfOtherShapes:
 
     def test_layers_with_channels_first_are_rejected(self) -> None:
         inputs = keras.Input((3, 20, 16))
-        model = keras.Model(inputs, L.Dense(4)(L.Flatten()(L.Conv2D(4, 3, data_format="channels_first")(inputs))))
+        x = L.Flatten()(L.Conv2D(4, 3, data_format="channels_first")(inputs))
+        model = keras.Model(inputs, L.Dense(4, name="q_values")(x))
         with pytest.raises(OptionError, match=r"data_format='channels_first'.*channels_last"):
             KerasAgent(model, channels_first=True)
 
@@ -282,8 +288,20 @@ class TestOutputs:
         expected = model.predict(random_observations(2) / np.float32(255), verbose=0)
         assert np.allclose(actual.policy_logits, expected[1], atol=1e-6)
         assert np.allclose(actual.values, expected[3][:, 0], atol=1e-6)
+        assert KerasAgent(model, heads=(None, "policy_logits", None, None)).heads == ("policy_logits",)
         with pytest.raises(OptionError, match="None for every output to leave out"):
-            KerasAgent(model, heads=(None, "policy_logits", None, None))
+            KerasAgent(model, heads=(None, None, None, "values"))
+
+    def test_a_single_output_is_refused_until_it_is_named(self) -> None:
+        inputs = keras.Input(SHAPE)
+        model = keras.Model(inputs, L.Dense(5)(body(inputs)))
+        with pytest.raises(OptionError, match=r"heads=\('policy_logits',\) for the logits of a policy") as caught:
+            KerasAgent(model)
+        assert "forward=" not in str(caught.value), "KerasAgent has no such argument"
+        expected = model.predict(random_observations(2) / np.float32(255), verbose=0)
+        outputs = KerasAgent(model, heads=("policy_logits",)).forward(random_observations(2))
+        assert np.allclose(outputs.policy_logits, expected, atol=1e-6)
+        assert (outputs.values, outputs.q_values) == (None, None)
 
     def test_outputs_named_probabilities_are_rejected(self) -> None:
         inputs = keras.Input(SHAPE)

@@ -43,13 +43,19 @@ def test_error_for_ambiguous_outputs_names_the_option(names: list[str | None], w
         find_heads(names, widths)
 
 
-def test_a_single_output_without_a_name_is_taken_as_action_values_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match=r"6 columns, is taken as action values.*heads=\('q_values',\)"):
-        assert find_heads(["dense_3"], [6]) == ("q_values",)
+@pytest.mark.parametrize("name", [None, "dense_3", "policy"])
+def test_a_single_output_is_refused_with_the_choices_unless_it_is_named_as_action_values_are(name: str | None) -> None:
+    choices = r"of width 6;.*heads=\('q_values',\) for action values.*heads=\('policy_logits',\) for .* without a value"
+    with pytest.raises(OptionError, match=choices):
+        find_heads([name], [6])
 
 
 def test_explicit_heads_are_checked() -> None:
     assert check_heads(["values", "policy_logits"], 2) == ("values", "policy_logits")
-    for wrong, count in ((["policy_logits"], 1), (["q_values", "values"], 2), ([], 0), (["q_values"], 2)):
+    assert check_heads(["policy_logits", None], 2) == ("policy_logits", None)
+    for wrong, count in (
+        *((["values"], 1), (["q_values", "values"], 2), (["policy_logits"] * 2, 2)),
+        *(([], 0), (["q_values"], 2), (["policy_logits"], 2)),
+    ):
         with pytest.raises(OptionError, match="heads="):
             check_heads(wrong, count)

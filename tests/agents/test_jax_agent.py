@@ -81,7 +81,11 @@ def test_modules_of_nnx(observations: np.ndarray) -> None:
 
     network = Network(nnx.Rngs(0))
     definition, parameters = nnx.split(network)
-    agent = rl_clarity.JaxAgent(lambda parameters, x: nnx.merge(definition, parameters)(x), parameters, SHAPE)
+
+    def apply(parameters: Any, x: Any) -> Any:
+        return nnx.merge(definition, parameters)(x)
+
+    agent = rl_clarity.JaxAgent(apply, parameters, SHAPE, heads=("q_values",))
     q_values = agent.forward(observations).q_values
     assert q_values is not None
     assert np.allclose(q_values, network(observations / np.float32(255)), atol=1e-6)
@@ -118,7 +122,18 @@ def test_a_page_of_a_flax_agent(network: Any, observations: np.ndarray, tmp_path
 )
 def test_unusable_functions_are_rejected(apply: Any, words: str) -> None:
     with pytest.raises(OptionError, match=words):
+        rl_clarity.JaxAgent(apply, {}, SHAPE, heads=("q_values",))
+
+
+def test_a_single_output_is_refused_until_it_is_named(observations: np.ndarray) -> None:
+    def apply(_: Any, x: Any) -> Any:
+        return x.reshape(len(x), -1) @ jnp.ones((768, 4))
+
+    with pytest.raises(OptionError, match=r"heads=\('policy_logits',\) for the logits of a policy"):
         rl_clarity.JaxAgent(apply, {}, SHAPE)
+    outputs = rl_clarity.JaxAgent(apply, {}, SHAPE, heads=("policy_logits",)).forward(observations)
+    assert outputs.policy_logits is not None
+    assert (outputs.values, outputs.q_values) == (None, None)
 
 
 LINEAR: dict[str, tuple[Any, str | None, str | None]] = {
@@ -158,7 +173,7 @@ def test_linear_prefixes(follows: str, from_zero: bool, observations: np.ndarray
         x = function(jax.nn.relu(x.reshape(len(x), -1) @ first - 0.1), jnp.asarray(weights))
         return jnp.tanh(x) @ heads
 
-    agent: Any = rl_clarity.JaxAgent(apply, {}, SHAPE, gradient_batch_size=16, check=False)
+    agent: Any = rl_clarity.JaxAgent(apply, {}, SHAPE, heads=("q_values",), gradient_batch_size=16, check=False)
     site, end = agent.site("relu"), expected[not from_zero]
     assert (agent._linear_prefix_end(site.name, from_zero) or "none").startswith(end or "none")
     if end is not None:
@@ -171,7 +186,7 @@ def test_linear_prefixes(follows: str, from_zero: bool, observations: np.ndarray
     [
         ("Residual", {}, "Residual/relu_2", "Residual/Dense_0/add"),
         ("Recurrent", {"initial_state": (np.zeros(8),) * 2}, "input", "Recurrent/Conv_0/add"),
-        ("ChannelsFirst", {"channels_first": True}, "input", "conv2d"),
+        ("ChannelsFirst", {"channels_first": True, "heads": ("q_values",)}, "input", "conv2d"),
     ],
 )
 def test_linear_prefixes_of_networks(name: str, options: dict[str, Any], site: str, end: str) -> None:

@@ -50,7 +50,7 @@ AGENTS: dict[str, Callable[[], Any]] = {
     "torch recurrent": lambda: torch_agent("Recurrent", initial_state=np.full(8, 0.25)),
     "jax": lambda: jax_agent("Residual"),
     "jax recurrent": lambda: jax_agent("Recurrent", initial_state=(np.full(8, 0.25), np.zeros(8))),
-    "jax channels first": lambda: jax_agent("ChannelsFirst", channels_first=True),
+    "jax channels first": lambda: jax_agent("ChannelsFirst", channels_first=True, heads=("q_values",)),
 }
 
 
@@ -260,7 +260,7 @@ class Module(torch.nn.Module):
     def forward(self, x):
         return self.dense(self.relu(self.conv(x)).flatten(1))
 
-agent = rl_clarity.TorchAgent(Module(), (12, 12, 3))
+agent = rl_clarity.TorchAgent(Module(), (12, 12, 3), heads=("q_values",))
 observations = np.random.default_rng(0).integers(0, 256, (3, 12, 12, 3), np.uint8)
 assert agent.forward(observations, read=["dense"]).q_values.shape == (3, 5)
 assert agent.activations(observations, "relu").shape == (3, 10, 10, 4)

@@ -144,8 +144,7 @@ def test_layers_inside_residual_blocks_are_not_bottlenecks() -> None:
         def forward(self, x: Any) -> Any:
             return self.q(self.flat(self.last(self.block(self.pool(self.stem(x))))))
 
-    agent = TorchAgent(Net(), SHAPE)
-    assert agent.heads == ("q_values",)
+    agent = TorchAgent(Net(), SHAPE, heads=("q_values",))
     assert {o.name: (o.kind, o.after_bottleneck) for o in feature_maps(agent.sites)} == {
         "stem": ("conv2d", True),
         "pool": ("maxpool", True),

@@ -174,7 +174,7 @@ def test_modules_that_keep_results_in_attributes_are_computed_again() -> None:
             return self.q((self.block(self.stem(x)) + self.stem.features).flatten(1))
 
     torch.manual_seed(0)
-    agent = TorchAgent(Net(), SHAPE)
+    agent = TorchAgent(Net(), SHAPE, heads=("q_values",))
     observations = random_observations(6)
     tails = [next(iter(agent.tails(part, "block.relu1", [1]))) for part in (observations[:3], observations[3:])]
     expected = agent.forward(observations).q_values[:, 1]

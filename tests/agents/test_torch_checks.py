@@ -84,7 +84,30 @@ def test_probabilities_without_a_value_are_rejected() -> None:
             return super().forward(x)[0].softmax(-1)
 
     with pytest.raises(OptionError, match="is probabilities"):
-        TorchAgent(loaded(Alone()), SHAPE)
+        TorchAgent(loaded(Alone()), SHAPE, heads=("policy_logits",))
+
+
+def test_a_single_output_is_refused_until_it_is_named() -> None:
+    class Alone(Nature):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x)[0]
+
+    module = loaded(Alone())
+    choices = (
+        r"unnamed of width \d+;.*heads=\('q_values',\) for action values.*heads=\('policy_logits',\) for the logits"
+    )
+    with pytest.raises(OptionError, match=choices):
+        TorchAgent(module, SHAPE)
+    agent = TorchAgent(module, SHAPE, heads=("policy_logits",))
+    outputs = agent.forward(random_observations())
+    assert np.array_equal(
+        outputs.policy_logits, TorchAgent(loaded(Nature()), SHAPE).forward(random_observations()).policy_logits
+    )
+    assert (outputs.values, outputs.q_values) == (None, None)
+    (tail,) = agent.tails(random_observations(), "network.1", ["greedy"])
+    assert np.allclose(tail.scores()[0], outputs.policy_logits.max(1), atol=1e-5)
+    with pytest.raises(OptionError, match="unknown output 'value'; this agent has 'greedy'"):
+        agent.gradients(random_observations(), "network.1", ["value"])
 
 
 def test_outputs_named_probabilities_are_rejected() -> None:

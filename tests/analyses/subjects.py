@@ -20,7 +20,7 @@ def make_subject(agent: TinyAgent | None = None, metadata: dict[str, Any] | None
     agent = agent or TinyAgent()
     shape = (1, 2, *agent.observation_shape)
     scores = np.zeros((1, 2, agent.num_actions), np.float32)
-    heads: dict[str, Any] = {"q_values": scores} if agent.kind == "q" else {"policy_logits": scores}
+    heads: dict[str, Any] = {name: scores[..., 0] if name == "values" else scores for name in agent.heads}
     observations = np.zeros(shape, np.uint8)
     zeros = np.zeros((1, 2))
     trajectories = Trajectories(observations, zeros, zeros, zeros.astype(bool), **heads)

@@ -71,6 +71,14 @@ def test_outputs_of_action_values() -> None:
     assert subject.output_kind == "greedy"
 
 
+def test_outputs_of_a_policy_without_a_value() -> None:
+    subject = make_subject(TinyAgent("logits", num_actions=2), attr_policy=True)
+    outputs = attributed_outputs(subject)
+    assert [output.id for output in outputs] == ["greedy", "action-0", "action-1", "group-0"]
+    assert outputs[0].label == "largest logit"
+    assert (subject.info.kind, subject.info.has_value, subject.output_kind) == ("policy", False, "greedy")
+
+
 def test_metadata_and_options_override_defaults() -> None:
     default = make_subject()
     assert (default.info.network, discounts(default)) == ("TinyAgent", (0.999, 0.95))

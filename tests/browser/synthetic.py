@@ -122,7 +122,8 @@ class _Writer:
 
     def _agent(self) -> dict[str, Any]:
         return {
-            "id": "agent-1", "network": "clear", "kind": "policy", "recurrent": False, "num_actions": len(LABELS),
+            "id": "agent-1", "network": "clear", "kind": "policy", "has_value": True, "recurrent": False,
+            "num_actions": len(LABELS),
             "observation": {
                 "height": SIDE, "width": SIDE, "channels": 3, "frame_height": SIDE, "frame_width": SIDE, "stack": 1,
             },

@@ -78,7 +78,8 @@ def write_training_page(directory: Path, lengths: Lengths = LENGTHS) -> Training
 def describe_agent(name: str) -> dict[str, Any]:
     size = {"height": SIDE, "width": SIDE, "channels": 3, "frame_height": SIDE, "frame_width": SIDE, "stack": 1}
     return {
-        "id": name, "network": "clear", "kind": "policy", "recurrent": False, "num_actions": len(LABELS),
+        "id": name, "network": "clear", "kind": "policy", "has_value": True, "recurrent": False,
+        "num_actions": len(LABELS),
         "observation": {**size, "aligned": True},
         "actions": [
             {"label": label, "combo": [label], "color": color} for label, color in zip(LABELS, COLORS, strict=True)

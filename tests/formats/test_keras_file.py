@@ -60,7 +60,8 @@ def nested() -> Any:
 
 
 def sequential() -> Any:
-    return keras.Sequential([keras.Input(SHAPE), L.Conv2D(4, 3, activation="relu"), L.Flatten(), L.Dense(6)])
+    layers = [L.Conv2D(4, 3, activation="relu"), L.Flatten(), L.Dense(6, name="q_values")]
+    return keras.Sequential([keras.Input(SHAPE), *layers])
 
 
 def outputs_by_name() -> Any:

@@ -160,6 +160,7 @@ def write_parts(files: PageFiles, arrays: Arrays, images: bool = False) -> Manif
             AgentInfo(
                 "clear",
                 "policy",
+                True,
                 False,
                 ACTIONS,
                 ObservationInfo(*FRAME, 3, *FRAME),

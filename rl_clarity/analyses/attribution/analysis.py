@@ -130,10 +130,11 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
 
 def attributed_outputs(subject: Subject) -> list[OutputInfo]:
     """The outputs that are attributed, in order."""
-    if subject.info.kind == "policy":
+    if subject.info.has_value:
         outputs = [OutputInfo("value", "value", "value function")]
     else:
-        outputs = [OutputInfo("greedy", "greedy", "best action value")]
+        label = "largest logit" if subject.info.kind == "policy" else "best action value"
+        outputs = [OutputInfo("greedy", "greedy", label)]
     if subject.options_of(AttributionOptions).attr_policy:
         info = subject.info
         outputs += [OutputInfo(f"action-{i}", "action", a.label, action=i) for i, a in enumerate(info.actions)]

@@ -56,7 +56,7 @@ class OutputInfo:
     id: str
     """`value`, `action-3`, `group-0` or `greedy`."""
     kind: Literal["value", "action", "group", "greedy"]
-    """`greedy`, the best action value, replaces the value for agents with action values."""
+    """`greedy`, the best action value or the largest logit, replaces the value for agents without a value."""
     label: str
     action: int | None = None
     group: int | None = None

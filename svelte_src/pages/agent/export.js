@@ -22,7 +22,7 @@ export const filesOf = ({ manifest, selection }) =>
     const layer = manifest.layers[index].name;
     const stem = `trajectory-${trajectory + 1}`;
     const tables =
-      `Every step of trajectory ${trajectory + 1}: action, reward, advantage, outputs, probabilities, and totals of ` +
+      `Every step of trajectory ${trajectory + 1}: action, reward, ${manifest.bookmarks ? "advantage, " : ""}outputs, probabilities, and totals of ` +
       `the first row's features, at layer ${layer}.`;
     return {
       word: "frame",
@@ -53,13 +53,16 @@ async function timelineCsv({ manifest, selection, chunks, names }) {
     .filter(([, values]) => values);
   const parts = await rowParts({ manifest, chunks, names }, { layer, output, trajectory }, arrays);
   const count = manifest.actions.length;
-  const header = ["trajectory", "frame", "new episode", "action", "reward", "advantage"];
+  const header = ["trajectory", "frame", "new episode", "action", "reward"];
+  if (arrays.advantages) header.push("advantage");
   header.push(...outputs.map(([label]) => label));
   if (arrays.probabilities) header.push(...manifest.actions.map(({ label }) => `probability of ${label}`));
   header.push(...parts.map(({ name }) => name));
   const lines = Array.from(arrays.actions.data, (action, t) => {
     const line = [trajectory + 1, t + 1, arrays.firsts.data[t], manifest.actions[action]?.label ?? action];
-    line.push(arrays.rewards.data[t], arrays.advantages.data[t], ...outputs.map(([, values]) => values[t]));
+    line.push(arrays.rewards.data[t]);
+    if (arrays.advantages) line.push(arrays.advantages.data[t]);
+    line.push(...outputs.map(([, values]) => values[t]));
     if (arrays.probabilities) line.push(...arrays.probabilities.data.subarray(t * count, (t + 1) * count));
     return [...line, ...parts.map(({ valueAt }) => valueAt(t))];
   });

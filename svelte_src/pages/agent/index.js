@@ -84,7 +84,7 @@ export const AGENT = {
       "Features",
       "Examples of what activates each feature. Hover over one to see it alone; click it for more examples.",
     ],
-    ["outputs", "Outputs", "The probability of each action, and the value that the agent expects."],
+    ["outputs", "Outputs", "The probability of each action, and the value or other outputs that are explained."],
     [
       "bookmarks",
       "Bookmarks",
@@ -122,8 +122,9 @@ function extend(page) {
       const parts = [`frame ${frame + 1}`];
       const arrays = trajectory === selection.now.trajectory && get(series).chunk?.arrays;
       if (arrays && frame < arrays.actions.data.length) {
-        const [action, advantage, reward] = ["actions", "advantages", "rewards"].map((key) => arrays[key].data[frame]);
-        parts.push(`action ${actionLabel(manifest.actions, action)}`, `advantage ${formatNumber(advantage, 3)}`);
+        const [action, advantage, reward] = ["actions", "advantages", "rewards"].map((key) => arrays[key]?.data[frame]);
+        parts.push(`action ${actionLabel(manifest.actions, action)}`);
+        if (advantage !== undefined) parts.push(`advantage ${formatNumber(advantage, 3)}`);
         if (reward) parts.push(`reward ${formatNumber(reward, 3)}`);
       }
       return parts.join(" \u00b7 ");
@@ -136,7 +137,8 @@ function extend(page) {
       ...(manifest.explanations.length || !manifest.layers.length ? manifest.explanations : EXPLANATIONS),
       ...manifest.methods,
     ],
-    hasPanel: (name) => manifest.layers.length > 0 || !OF_LAYERS.includes(name),
+    hasPanel: (name) =>
+      name === "bookmarks" ? Boolean(manifest.bookmarks) : manifest.layers.length > 0 || !OF_LAYERS.includes(name),
     actions: {
       match(key) {
         const { trajectory, frame } = selection.now;

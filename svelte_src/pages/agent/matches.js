@@ -45,6 +45,7 @@ async function contextOf({ manifest, chunks }, condition, trajectory) {
 }
 
 function bookmarksOf({ bookmarks }, which, trajectory) {
+  if (!bookmarks) return null;
   const own = bookmarks[which].filter((mark) => mark.trajectory === trajectory);
   return new Map(own.map(({ frame, advantage }) => [frame, advantage]));
 }

@@ -1,0 +1,84 @@
+"""The page of a policy without a value: no value, no advantages, no bookmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.pages.results import open_results
+from tests.browser.pages import Visitor
+from tests.fakes import TinyAgent
+
+Open = Callable[..., Visitor]
+STEPS, ACTIONS, SIDE = 40, 4, 16
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("without_value")
+    rng = np.random.default_rng(0)
+    trajectories = {
+        "observations": rng.integers(0, 256, (1, STEPS, SIDE, SIDE, 3), np.uint8),
+        "actions": rng.integers(0, ACTIONS, (1, STEPS)),
+        "rewards": rng.integers(0, 2, (1, STEPS)),
+        "firsts": np.arange(STEPS)[None] % 20 == 0,
+    }
+    agent = TinyAgent("logits", (SIDE, SIDE, 3), ACTIONS)
+    varied = rng.integers(0, 256, (32, SIDE, SIDE, 3), np.uint8)
+    rl_clarity.generate(agent, trajectories, varied, directory, nmf_features=3)
+    return directory
+
+
+def test_the_largest_logit_takes_the_place_of_the_value(page: Path, open_page: Open) -> None:
+    visitor = open_page(page, "?frame=5")  # its messages on the console fail the test
+    assert visitor.attribution("pos").max() > 0
+    logits = open_results(page).series(0)["logits"]
+    shown = visitor.track("greedy").locator(".value")
+    shown.wait_for()
+    assert float(shown.inner_text().replace("−", "-")) == pytest.approx(logits[4].max(), rel=6e-3)
+    assert visitor.by("policy").is_visible()
+    assert visitor.by("policy").locator("[data-action]").count() == ACTIONS
+    assert visitor.track("value").count() == 0
+    assert visitor.track("advantage").count() == 0
+
+
+def test_what_needs_advantages_is_left_out(page: Path, open_page: Open) -> None:
+    visitor = open_page(page, "?frame=5")
+    assert visitor.page.locator("[data-panel=bookmarks]").count() == 0
+    assert "advantage" not in visitor.page.locator("[data-panel=timeline]").inner_text().lower()
+    visitor.press("f")
+    kinds = (
+        visitor.by("find-condition")
+        .locator("select")
+        .first.locator("option")
+        .evaluate_all("all => all.map(e => e.value)")
+    )
+    assert {"reward", "output"} <= {*kinds}
+    assert not {"advantage", "bookmark"} & {*kinds}
+    visitor.click("find-go")
+    visitor.by("find-count").wait_for()
+    for key in ("ArrowRight", "g", "e", "n", "t", "?"):
+        visitor.press(key)
+    assert visitor.by("drawer").get_attribute("data-panel") == "help"
+
+
+@pytest.mark.parametrize("search", ["advantage~above~-9", "bookmark~high"])
+def test_searches_of_an_address_that_need_advantages_find_nothing(page: Path, open_page: Open, search: str) -> None:
+    visitor = open_page(page, f"?find={search}")
+    visitor.press("f")
+    visitor.by("find-count").wait_for()
+    assert visitor.text("find-count") == "No frames match."
+
+
+def test_tables_have_no_advantages(page: Path, open_page: Open) -> None:
+    visitor = open_page(page, "?frame=5")
+    visitor.press("e")
+    with visitor.page.expect_download() as download:
+        visitor.click("export-csv")
+    header = Path(download.value.path()).read_text().splitlines()[0]
+    assert "advantage" not in header
+    assert "largest logit" in header
