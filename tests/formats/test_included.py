@@ -15,7 +15,7 @@ import rl_clarity
 from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats import included as models
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = ("rl_clarity", "svelte3", "svelte_src", "models")
 PROJECT_FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "NOTICE")
 MAX_BYTES, SIMULATOR_BYTES = 4_000_000, 12_000_000
@@ -56,7 +56,7 @@ def test_included_simulators_have_a_measured_quality() -> None:
 
 
 def test_models_are_available_after_import() -> None:
-    code = "import rl_clarity; print(*rl_clarity.formats.included.names())"
+    code = "import rl_clarity; print(*rl_clarity.models.names())"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, capture_output=True, text=True)
     assert done.stdout.split() == models.names()
 
@@ -77,7 +77,7 @@ def test_unknown_names_suggest_the_nearest() -> None:
 
 LOAD_ALL = """
 import rl_clarity
-from rl_clarity.formats import included as models
+from rl_clarity import models
 print(rl_clarity.__file__, *models.names())
 for name in models.names():
     agent = rl_clarity.load_agent(f"models:{name}")

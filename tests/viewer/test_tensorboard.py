@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, FrameLocator, Locator, Page, expect
 
+from rl_clarity.recordings.layout import EPISODE
 from rl_clarity.recordings.recorder import Recorder
 from tests.explaining.recordings import explain, record
 from tests.pipeline.small import REPOSITORY
@@ -154,7 +155,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     explain(location)
     for name in ("damaged", "newer"):
         make_recording(directory / name, (3,), name="training")
-    (directory / "damaged/plugins/rl_clarity/training/episodes.bin").write_bytes(b"x" * 176)
+    (directory / "damaged/plugins/rl_clarity/training/episodes.bin").write_bytes(b"x" * 2 * EPISODE.itemsize)
     metadata = directory / "newer/plugins/rl_clarity/training/recording.json"
     metadata.write_text(metadata.read_text().replace('"version": 2', '"version": 3'))
     return directory
