@@ -65,12 +65,17 @@ class Block:
 
 
 def intact_blocks(files: RecordingFiles, records: np.ndarray) -> np.ndarray:
-    """Records of blocks in the order of writing, without the last one if its block is not all there.
+    """Records of blocks in the order of writing, without the last ones if their blocks did not reach the disk.
 
     Blocks at an address are uploaded before the records that list them, and not checked.
     """
-    if not len(records) or not files.is_local or files.state(data_file(int(records["file"][-1]))) is None:
+    if not len(records) or not files.is_local:
         return records
+    last = int(records["file"][-1])
+    if files.state(data_file(last)) is None:
+        # Where space was freed, there is a later file. Otherwise the creation of this one did not reach the disk.
+        freed = files.state(data_file(last + 1)) is not None
+        return records if freed else records[records["file"] != last]
     try:
         is_intact = Block(files, records[-1]).is_intact()
     except SamplesError:

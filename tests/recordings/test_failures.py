@@ -94,6 +94,7 @@ def test_last_writes_that_did_not_reach_the_disk_cost_one_block(tmp_path: Path, 
     if is_going:
         for step in range(LENGTHS[1], 100):
             recorder.add(**step_values(1, step), terminated=False)
+    recorder._thread.submit(lambda: None).result()  # all blocks are written
     shutil.copytree(tmp_path / "running", tmp_path / "before")
     recorder.close()
     records = np.frombuffer((tmp_path / "before" / "blocks.bin").read_bytes(), BLOCK)
@@ -118,6 +119,21 @@ def test_last_writes_that_did_not_reach_the_disk_cost_one_block(tmp_path: Path, 
         for read in open_recording(directory):
             expected = [step_values(read.index, step)["observation"] for step in range(len(read))]
             np.testing.assert_array_equal(read.observations, expected)
+
+
+def test_a_data_file_that_did_not_reach_the_disk_costs_its_blocks(tmp_path: Path) -> None:
+    record(tmp_path)
+    newest = sorted(tmp_path.glob("data-*.bin"))[-1]
+    newest.unlink()
+    (tmp_path / "episodes.bin").write_bytes((tmp_path / "episodes.bin").read_bytes()[: -EPISODE.itemsize])
+    with Recorder(tmp_path, name=None) as continued:
+        add_episode(continued, 2, LENGTHS[2])
+    lengths = {row["episode"]: row["steps"] for row in open_recording(tmp_path).table()}
+    assert lengths[0] == LENGTHS[0]
+    assert lengths[max(lengths)] == LENGTHS[2]
+    np.testing.assert_array_equal(
+        open_recording(tmp_path)[-1].observations, [step_values(2, step)["observation"] for step in range(LENGTHS[2])]
+    )
 
 
 def test_nothing_is_added_after_an_incomplete_write(tmp_path: Path) -> None:
