@@ -53,9 +53,7 @@ def test_the_classes_of_options_and_sections_are_known() -> None:
 
 def test_an_analysis_must_declare_its_sections() -> None:
     with pytest.raises(SectionError, match=r"class Bare\(Analysis\[NoOptions, "):
-
-        class Bare(Analysis):
-            kind = "bare"
+        type("Bare", (Analysis,), {"kind": "bare"})
 
 
 def test_a_section_needs_a_kind() -> None:
