@@ -2,9 +2,9 @@
 
 For small pages of the included agents:
 
-- the largest deviation of baseline + features + rest + memory + gap from the output, in units of the output's range,
-  over all frames, layers and outputs: in Python, and as the page computes it on some frames;
-- the share of an output's variance over frames that features and rest of a layer account for;
+- the largest deviation of baseline + features + residual + memory + completeness error from the output, in units of the
+  output's range, over all frames, layers and outputs: in Python, and as the page computes it on some frames;
+- the share of an output's variance over frames that features and residual of a layer explain;
 - the share of the attribution that the features cover, and their error on held-out observations;
 - the share of visible positions whose hue is nearest to that of another feature than the strongest, in the default
   view, with mixed hues, and with mixed hues in the palette for color-blind readers; and the share above the scale.
@@ -39,7 +39,8 @@ VISIBLE = 0.1
 """Opacity from which a position counts as visible."""
 VIEWS = {"default": (False, "standard"), "mixed": (True, "standard"), "mixed, color-blind": (True, "safe")}
 """Whether hues are mixed, and the palette."""
-PARTS = ("baseline", "rest", "memory", "gap")
+TERMS = ("baseline", "residual", "memory", "completeness_error")
+TERMS_ON_PAGE = ("baseline", "rest", "memory", "gap")
 
 
 def measure() -> dict[str, Any]:
@@ -78,15 +79,15 @@ def deviation(results: Results, layers: list[str]) -> float:
     """Largest deviation of the sum from the output, in units of the output's range, over all layers and outputs."""
     count = len(results.section("trajectories")["trajectories"])
     return max(
-        float(np.abs(_sum(account) - account["output"]).max() / max(np.ptp(account["output"]), 1e-9))
+        float(np.abs(_sum(terms, TERMS) - terms["output"]).max() / max(np.ptp(terms["output"]), 1e-9))
         for layer in layers
         for output in results.outputs
-        for account in (results.account(trajectory, layer, output) for trajectory in range(count))
+        for terms in (results.decomposition(trajectory, layer, output) for trajectory in range(count))
     )
 
 
-def _sum(account: dict[str, Any]) -> np.ndarray:
-    return np.asarray(sum(np.asarray(account[part]) for part in PARTS) + np.sum(account["features"], axis=-1))
+def _sum(terms: dict[str, Any], names: tuple[str, ...]) -> np.ndarray:
+    return np.asarray(sum(np.asarray(terms[name]) for name in names) + np.sum(terms["features"], axis=-1))
 
 
 def in_browser(results: Results, layers: list[str], folder: Path) -> dict[str, Any]:
@@ -127,11 +128,11 @@ def deviation_on_page(page: Page, results: Results, layers: list[str]) -> float:
     largest = 0.0
     for layer in layers:
         for output in {results.outputs[0], results.outputs[-1]}:
-            known = results.account(0, layer, output)["output"]
+            known = results.decomposition(0, layer, output)["output"]
             for frame in FRAMES:
                 _select(page, results.layers.index(layer), frame, output)
-                account = page.evaluate("rlClarity.account()")
-                off = max(abs(float(_sum(account)) - account["output"]), abs(account["output"] - known[frame]))
+                shown = page.evaluate("rlClarity.account()")
+                off = max(abs(float(_sum(shown, TERMS_ON_PAGE)) - shown["output"]), abs(shown["output"] - known[frame]))
                 largest = max(largest, off / max(float(np.ptp(known)), 1e-9))
     return largest
 

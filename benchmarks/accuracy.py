@@ -69,7 +69,7 @@ def integration(agent: Agent, layer: str, samples: Observations) -> None:
     for rule, steps, once in RULES:
         result = _attribution(agent, layer, samples, chosen, rule, steps, linear_prefix=once)
         error = np.sqrt(np.square(result.values[0] - reference).sum(axis=(1, 2, 3)))
-        gap = np.abs(result.completeness_gap[0]) / np.abs(result.scores - result.scores_at_baseline).mean()
+        gap = np.abs(result.completeness_error[0]) / np.abs(result.scores - result.scores_at_baseline).mean()
         prefix = "once" if once else "each point"
         numbers = f"{np.median(error / length):7.1%}  {np.median(gap):7.1%}"
         print(f"{layer:8}{rule:>18} {steps:3}  {prefix:>10}  {numbers}", flush=True)

@@ -18,7 +18,7 @@ from rl_clarity.formats.architectures import build
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.reduction.embedding import embed
-from rl_clarity.states.analysis import analyse_states
+from rl_clarity.states.analysis import analyze_states
 
 STEPS, EPISODE, MAPPED = 100_000, 400, 20_000
 UNITS, ACTIONS, SIDE = 64, 15, 64
@@ -33,7 +33,7 @@ def measure(steps: int = STEPS) -> dict[str, float]:
         recording = write_recording(Path(folder) / "recording", steps)
         reset_peak_memory()
         start, processor = time.perf_counter(), time.process_time()
-        analysis = analyse_states(KerasAgent(network), recording)
+        analysis = analyze_states(KerasAgent(network), recording)
         seconds, processor = time.perf_counter() - start, time.process_time() - processor
     states = np.random.default_rng(0).normal(size=(min(steps, MAPPED), UNITS)).astype(np.float32)
     start = time.perf_counter()

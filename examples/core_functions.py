@@ -70,8 +70,8 @@ for value, probabilities in zip(values, policy, strict=True):
 # ## Attribution and completeness
 #
 # Integrated gradients attribute the value to the positions and channels of a layer. Their sum should be the difference
-# between the value and its value when the layer is zero: s(a) - s(0). The difference is the completeness gap; it
-# decreases with the number of steps, faster for a better quadrature rule. Here: the mean gap relative to the mean of
+# between the value and its value when the layer is zero: s(a) - s(0). The difference is the completeness error; it
+# decreases with the number of steps, faster for a better quadrature rule. Here: the mean error relative to the mean of
 # |s(a) - s(0)|.
 
 # %%
@@ -82,11 +82,11 @@ layer = layers[2]
 print("layers", ", ".join(layers), "- from here on layer", layer)
 print("steps  riemann  midpoint  gauss-legendre  graded-midpoint")
 for steps in (1, 2, 5, 10, 20):
-    gaps = []
+    errors = []
     for rule in ("riemann", "midpoint", "gauss-legendre", "graded-midpoint"):
         found = attribute(agent, frames, layer, steps=steps, quadrature=rule)
-        gaps.append(np.abs(found.completeness_gap).mean() / np.abs(found.scores - found.scores_at_baseline).mean())
-    print(f"{steps:5d}  {gaps[0]:7.2%}  {gaps[1]:8.2%}  {gaps[2]:14.2%}  {gaps[3]:15.2%}")
+        errors.append(np.abs(found.completeness_error).mean() / np.abs(found.scores - found.scores_at_baseline).mean())
+    print(f"{steps:5d}  {errors[0]:7.2%}  {errors[1]:8.2%}  {errors[2]:14.2%}  {errors[3]:15.2%}")
 
 # %% [markdown]
 # ## Fewer channels
@@ -102,7 +102,7 @@ for features in (2, 4, 8, 16):
 reduction = rl_clarity.ChannelReduction.fit(many, features=8)
 
 # %% [markdown]
-# `signed_transform` gives each feature in units of attribution, so that features and rest together still sum to the
+# `signed_transform` gives each feature in units of attribution, so that features and residual together still sum to the
 # attribution.
 
 # %%
@@ -195,8 +195,9 @@ page = rl_clarity.generate(
     action_combos=make(spec, num_envs=1, seed=0).action_combos,
     overwrite=True,
 )
-gap = page.results().totals(layer, 0)["value"].gap
-print("frames", len(gap), "- mean completeness gap", f"{np.abs(gap[:, 0] - gap[:, 1]).mean():.3f}")
+completeness = page.results().totals(layer, 0)["value"].completeness
+errors = completeness[:, 0] - completeness[:, 1]
+print("frames", len(errors), "- mean completeness error", f"{np.abs(errors).mean():.3f}")
 
 # %% [markdown]
 # In a notebook, the value of `page` shows it in a frame; `page.open()` opens it in the browser:

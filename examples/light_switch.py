@@ -124,7 +124,7 @@ def main(game: str, output_dir: Path, size: str) -> None:
     episodes = SIZES[size]["episodes"]
     agent: Any = rl_clarity.load_agent(checkpoint)
     recording = rl_clarity.record(checkpoint, output_dir / f"{game}-recording", episodes=episodes)
-    analysis = rl_clarity.analyse_states(
+    analysis = rl_clarity.analyze_states(
         agent, recording, count=4, clusters=4, lags=(1, 2, 4), maps=("pca",), replay_steps=9, replay_samples=episodes
     )
     print("How far the policy changes when the state after the cue is that of another episode:")
@@ -136,7 +136,7 @@ def main(game: str, output_dir: Path, size: str) -> None:
     print(f"The cue can be read from later states: AUC {directions.auc[0]:.3f}")
     report = rl_clarity.intervene(agent, rl_clarity.SwapDirections({0: None}, directions=directions), episodes=episodes)
     print(report)
-    report.film(output_dir / f"{game}.png")
+    report.write_clip(output_dir / f"{game}.png")
 
 
 if __name__ == "__main__":

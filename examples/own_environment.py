@@ -78,7 +78,7 @@ def main(output_dir: Path, size: str) -> None:
         trajectories_kwargs=chosen["play"],
         observations_kwargs={**chosen["varied"], "obs_every": 4},
         layer_kwargs={"discard_first_n": 1},
-        scrub_range=(0.0, 1.0),  # whole frames in the film strip, instead of the column for CoinRun
+        scrub_range=(0.0, 1.0),  # whole frames in the filmstrip, instead of the column for CoinRun
         title="Catch",
     )
     print(f"open {page.path}")

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from rl_clarity.reduction.embedding import embed as embed
     from rl_clarity.reduction.swapping import SwapDirections as SwapDirections
     from rl_clarity.states.analysis import StateAnalysis as StateAnalysis
-    from rl_clarity.states.analysis import analyse_states as analyse_states
+    from rl_clarity.states.analysis import analyze_states as analyze_states
     from rl_clarity.states.analysis import load_states as load_states
     from rl_clarity.states.correlation import consistency as consistency
     from rl_clarity.states.correlation import lagged_correlation as lagged_correlation
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from rl_clarity.world_models.gradients import saliency_through_time as saliency_through_time
     from rl_clarity.world_models.gradients import simulated_influence as simulated_influence
     from rl_clarity.world_models.latents import interpolate_latents as interpolate_latents
-    from rl_clarity.world_models.latents import maximise as maximise
+    from rl_clarity.world_models.latents import maximize as maximize
     from rl_clarity.world_models.quality import action_compass as action_compass
     from rl_clarity.world_models.quality import measure_quality as measure_quality
     from rl_clarity.world_models.simulation import simulate as simulate
@@ -107,7 +107,7 @@ _PUBLIC = {
     "SwapDirections": "rl_clarity.reduction.swapping",
     "TorchAgent": "rl_clarity.agents.torch_agent",
     "ablate": "rl_clarity.commands.ablate",
-    "analyse_states": "rl_clarity.states.analysis",
+    "analyze_states": "rl_clarity.states.analysis",
     "check": "rl_clarity.commands.check",
     "collect": "rl_clarity.recordings.collection",
     "compare": "rl_clarity.commands.compare",
@@ -153,13 +153,16 @@ _PUBLIC = {
     "deletion_test": "rl_clarity.world_models.deletion",
     "interpolate_latents": "rl_clarity.world_models.latents",
     "load_simulator": "rl_clarity.world_models.files",
-    "maximise": "rl_clarity.world_models.latents",
+    "maximize": "rl_clarity.world_models.latents",
     "measure_quality": "rl_clarity.world_models.quality",
     "saliency_through_time": "rl_clarity.world_models.gradients",
     "save_simulator": "rl_clarity.world_models.files",
     "simulate": "rl_clarity.world_models.simulation",
     "simulated_influence": "rl_clarity.world_models.gradients",
 }
+
+_RENAMED = {"analyse_states": "analyze_states", "maximise": "maximize"}
+"""Old names of public functions."""
 
 _MODULES = {"errors": "rl_clarity.base.errors", "models": "rl_clarity.formats.included"}
 
@@ -171,6 +174,11 @@ sys.modules[f"{__name__}.errors"] = importlib.import_module(_MODULES["errors"])
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        from rl_clarity.base.renamed import warn_renamed
+
+        warn_renamed(f"rl_clarity.{name}", f"rl_clarity.{_RENAMED[name]}")
+        return getattr(sys.modules[__name__], _RENAMED[name])
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
     if name not in _PUBLIC:

@@ -169,7 +169,7 @@ def take_training(browser: Browser, directory: Path) -> None:
 
 
 def take_memory(browser: Browser, directory: Path) -> None:
-    """The page of a recurrent agent, at the stretch that is explained first."""
+    """The page of a recurrent agent, at the window that is explained first."""
     page = open_large(browser, directory, "")
     page.get_by_test_id("stretches").locator("button").first.click()
     page.mouse.move(0, 0)

@@ -23,7 +23,7 @@ ANALYSES: Registry[type[Analysis[Any, Any]]] = Registry(
         "training": "rl_clarity.analyses.checkpoints:TrainingAnalysis",
         "checks": "rl_clarity.analyses.checks:ChecksAnalysis",
         "states": "rl_clarity.analyses.memory.states:StatesAnalysis",
-        "stretches": "rl_clarity.analyses.memory.stretches:StretchesAnalysis",
+        "stretches": "rl_clarity.analyses.memory.windows:WindowsAnalysis",
         "interventions": "rl_clarity.analyses.memory.interventions:InterventionsAnalysis",
         "simulator": "rl_clarity.analyses.memory.simulator:SimulatorAnalysis",
         "memory_map": "rl_clarity.analyses.memory.maps:MemoryMapAnalysis",

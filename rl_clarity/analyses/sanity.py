@@ -397,7 +397,7 @@ def structural_similarity(a: np.ndarray, b: np.ndarray) -> float:
 def _relative_gap(attribution: Attribution) -> float:
     """Mean of |completeness gap|, relative to the mean |difference from the baseline|."""
     difference = np.abs(attribution.scores - attribution.scores_at_baseline).mean()
-    return float(np.abs(attribution.completeness_gap).mean() / difference) if difference else 0.0
+    return float(np.abs(attribution.completeness_error).mean() / difference) if difference else 0.0
 
 
 def hint_share(maps: np.ndarray, region: np.ndarray) -> np.ndarray:

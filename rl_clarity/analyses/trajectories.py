@@ -1,4 +1,4 @@
-"""Trajectories: frames, film strips, the numbers of every step, and bookmarks."""
+"""Trajectories: frames, filmstrips, the numbers of every step, and bookmarks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rl_clarity.pages.files import (
     path_in,
     segments,
 )
-from rl_clarity.pages.images import encode_pngs, film_strips, frames_side_by_side, sheet
+from rl_clarity.pages.images import encode_pngs, filmstrips, frames_side_by_side, sheet
 from rl_clarity.pages.sections import SectionData
 from rl_clarity.recordings import advantages as estimates
 from rl_clarity.recordings.samples import Trajectories
@@ -33,21 +33,21 @@ from rl_clarity.recordings.samples import Trajectories
 Name = TypeVar("Name", bound=str)
 GAMMA, LAMBDA = 0.999, 0.95
 SCRUB_STEPS = 512
-"""Steps in an image of the film strip."""
+"""Steps in an image of the filmstrip."""
 FILM_COLUMNS = 8
 """Frames per row of the images that people can open."""
 
 
 @dataclass(frozen=True)
 class TrajectoryPageOptions:
-    """Frames, film strips and numbers along trajectories."""
+    """Frames, filmstrips and numbers along trajectories."""
 
     scrub_range: tuple[float, float] = (42 / 64, 44 / 64)
-    """Part of each frame that the film strip shows, as fractions of the width."""
+    """Part of each frame that the filmstrip shows, as fractions of the width."""
     trajectories_subdir: str = "trajectories/"
     """Directory of frames and numbers."""
     trajectories_scrub_subdir: str = "trajectories_scrub/"
-    """Directory of film strips."""
+    """Directory of filmstrips."""
 
     def __post_init__(self) -> None:
         ordered = len(self.scrub_range) == 2 and 0 <= self.scrub_range[0] < self.scrub_range[1] <= 1
@@ -211,7 +211,7 @@ SHEETS = FrameSheets(FILM_COLUMNS)
 
 def scrub_images(frame_size: tuple[int, int], scrub_range: tuple[float, float]) -> Scrub:
     """The sizes of filmstrips of frames of a height and width."""
-    height, width, _ = film_strips(np.zeros((1, *frame_size, 1), np.uint8), scrub_range).shape
+    height, width, _ = filmstrips(np.zeros((1, *frame_size, 1), np.uint8), scrub_range).shape
     return Scrub(SCRUB_STEPS, height, width)
 
 
@@ -240,7 +240,7 @@ def compute_advantages(subject: Subject) -> list[np.ndarray | None]:
 def write_trajectory(
     subject: Subject, advantages: Sequence[np.ndarray | None], trajectory: int, work: Work
 ) -> TaskResult:
-    """Write one trajectory's frames, film strips and series; `advantages` (T,) of each trajectory."""
+    """Write one trajectory's frames, filmstrips and series; `advantages` (T,) of each trajectory."""
     options, files = subject.options_of(TrajectoryPageOptions), subject.files
     steps = subject.trajectories.steps(trajectory)
     entry = trajectory_entry(options, trajectory, steps)
@@ -257,7 +257,7 @@ def write_trajectory(
         work.report((segment + 1) / len(segments(steps)))
     for name, part in zip(entry.scrub, segments(steps, SCRUB_STEPS), strict=True):
         frames = subject.trajectory_frames(trajectory, slice(part.start, part.stop))
-        files.write_image(name, film_strips(frames, options.scrub_range))
+        files.write_image(name, filmstrips(frames, options.scrub_range))
     return TaskResult(files=[entry.series, *entry.frames, *entry.images, *entry.scrub])
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 import numpy as np
 
 from rl_clarity.base.errors import OptionError
+from rl_clarity.base.renamed import current_option
 
 Options = TypeVar("Options")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -49,9 +50,10 @@ def parse(kind: type[Options], values: Mapping[str, Any] | Options | None, where
     hints = get_type_hints(kind)
     known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
     converted = {}
-    for key, value in values.items():
+    for given, value in values.items():
+        key = current_option(str(given), known)
         if key not in known:
-            raise unknown_option(where + str(key), known)
+            raise unknown_option(where + key, known)
         converted[key] = _convert(value, hints[key], where + key)
     return kind(**converted)
 

@@ -14,6 +14,7 @@ import tyro
 
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.base.parsing import parse
+from rl_clarity.base.renamed import RENAMED_OPTIONS
 from rl_clarity.cli.agents import Convert, Edit, Evaluate, Inspect, Train
 from rl_clarity.cli.command import Command
 from rl_clarity.cli.option_types import TYPES
@@ -29,6 +30,7 @@ DESCRIPTION = (
 )
 
 RENAMED = {
+    **{f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in RENAMED_OPTIONS.items()},
     "--load.metadata": "--metadata",
     "--load.check": "--check",
     "--lambda-": "--lambda",

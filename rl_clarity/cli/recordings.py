@@ -80,7 +80,7 @@ class Explain(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class States(CheckpointCommand):
-    """Analyse what the states of a recurrent agent hold: directions, clusters, behaviours, influence through memory,
+    """Analyze what the states of a recurrent agent hold: directions, clusters, behaviors, influence through memory,
     and how far back memory reaches. Writes arrays and facts, and prints the directions.
     """
 
@@ -93,7 +93,7 @@ class States(CheckpointCommand):
     def execute(self) -> Result:
         self.check_outputs()
         agent = rl_clarity.load_agent(self.checkpoint, **self.overrides())
-        analysis = rl_clarity.analyse_states(agent, self.recording, **asdict(self.options))
+        analysis = rl_clarity.analyze_states(agent, self.recording, **asdict(self.options))
         analysis.save(self.output_dir)
         lines = [f"{analysis.facts['steps']} states of {analysis.facts['episodes']} episodes"]
         for row in analysis.table():
@@ -114,7 +114,7 @@ class Simulate(CheckpointCommand):
     recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
     """Recording of this agent with some noise in the actions (rl-clarity record --action-noise 0.1)."""
     directory: DirectoryPath
-    """Directory of simulator.safetensors, quality.json, logs and films."""
+    """Directory of simulator.safetensors, quality.json, logs and clips (in `films/`)."""
     options: Annotated[FitOptions, tyro.conf.arg(name="")] = field(default_factory=FitOptions)
     check_recording: str | None = None
     """Recording of other episodes to measure the quality on; by default the same."""

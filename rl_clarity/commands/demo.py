@@ -22,9 +22,9 @@ TRAJECTORIES = {"num_envs": 2, "num_steps": 128}
 OBSERVATIONS = {"num_envs": 32, "num_obs": 16, "obs_every": 32}
 RECURRENT = "coinrun-gru"
 MEMORY: dict[str, Any] = {
-    **{"episodes": 16, "max_steps": 128, "stretches": 16, "stretch_grid": 16, "noise_copies": 1},
+    **{"episodes": 16, "max_steps": 128, "windows": 16, "window_grid": 16, "noise_copies": 1},
     **{"influence_samples": 32, "replay_directions": False, "interventions": 1, "intervention_episodes": 4},
-    **{"quality_windows": 16, "films": 2},
+    **{"quality_windows": 16, "clips": 2},
 }
 SERIES: dict[str, Any] = {"max_steps": 256, "saliency_every": 8, "return_episodes": 8}
 

@@ -73,7 +73,7 @@ def explain_memory(
     """Explain what a recurrent agent remembers, and which earlier steps its outputs depend on, as a page.
 
     The agent plays episodes, which are recorded with its states in `.rl-clarity/recordings/` of the page and reused by
-    later calls. The page shows them with directions, clusters, behaviours and maps of the states (`analyse_states`),
+    later calls. The page shows them with directions, clusters, behaviors and maps of the states (`analyze_states`),
     causes of single steps by gradients through memory (with a simulator also through the world), paired episodes with
     and without directions (`intervene`), and how good the simulator is (`measure_quality`).
 

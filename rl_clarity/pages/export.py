@@ -18,7 +18,7 @@ from rl_clarity.base.files import write_output
 from rl_clarity.pages.results import Page, Results, Steps, open_results
 from rl_clarity.pages.section_types import OutputInfo
 from rl_clarity.visualization.rendering import Direction, over_observations, render_attribution
-from rl_clarity.visualization.totals import output_account
+from rl_clarity.visualization.totals import output_decomposition
 
 Column = np.ndarray | list[str | int]
 """Numbers (T,), or labels."""
@@ -216,7 +216,8 @@ def timeline_csv(results: Results, trajectory: int, steps: Sequence[int], layer:
     """A table with the columns of the page's own (`timelineCsv` in svelte_src), and a row per step.
 
     Trajectory and frame are counted from 1, as on the page; actions are labels; totals are sums over positions of the
-    positive and of the negative part of each feature, in units of attribution; `Results.account` explains the others.
+    positive and of the negative part of each feature, in units of attribution; `Results.decomposition` explains the
+    others.
     """
     columns = _columns(results, trajectory, layer, output)
     digits = int(results.manifest["numpy_precision"])
@@ -271,9 +272,10 @@ def _totals(results: Results, trajectory: int, layer: str, output: str) -> list[
     channels, label = entry["channels"], entry.get("label", layer)
     word = "channel" if entry["kind"] == "input" else "feature"
     columns: list[tuple[str, Column]] = []
-    if totals.gap is not None:
-        account = output_account(totals.totals, totals.gap, totals.memory)
-        columns += [(f"{label} {part}", account[part]) for part in ("baseline", "memory", "gap")]
+    if totals.completeness is not None:
+        terms = output_decomposition(totals.totals, totals.completeness, totals.memory)
+        named = {"baseline": "baseline", "memory": "memory", "gap": "completeness_error"}
+        columns += [(f"{label} {name}", terms[term]) for name, term in named.items()]
     given = {number - 1: f"{name} ({number})" for number, name in results.feature_names(layer).items()}
     for index in range(totals.totals.shape[1]):
         name = given.get(index, f"{word} {index + 1}") if index < channels else "rest"

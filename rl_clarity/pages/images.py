@@ -1,4 +1,4 @@
-"""Images of a page: frames of stacked observations, film strips, sheets, and PNG files.
+"""Images of a page: frames of stacked observations, filmstrips, sheets, and PNG files.
 
 Frames of games have flat areas and repeated sprites, which deflate compresses best in unfiltered rows; photographs and
 gradients are smaller as differences. Both are tried on a part (W3C, Portable Network Graphics, third edition).
@@ -92,7 +92,7 @@ def frames_side_by_side(observations: np.ndarray, stack: int) -> np.ndarray:
     )
 
 
-def film_strips(frames: np.ndarray, scrub_range: tuple[float, float]) -> np.ndarray:
+def filmstrips(frames: np.ndarray, scrub_range: tuple[float, float]) -> np.ndarray:
     """Columns of frames (n, H, W, C) between two fractions of the width, side by side in time: (h, n * w, C).
 
     Frames taller than 128 pixels are subsampled.

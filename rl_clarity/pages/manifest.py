@@ -130,11 +130,11 @@ class ViewOptions:
     navigator_width: str = "24em"
     """Width of the playback buttons."""
     scrubber_height: str = "4em"
-    """Height of the film strip."""
+    """Height of the filmstrip."""
     scrubber_width: str = "48em"
-    """Width of the film strip."""
+    """Width of the filmstrip."""
     scrubber_visible_duration: int = 256
-    """Frames that the film strip shows at once."""
+    """Frames that the filmstrip shows at once."""
     legend_item_height: str = "6em"
     """Height of a thumbnail."""
     legend_item_width: str = "6em"
@@ -151,7 +151,7 @@ class ViewOptions:
     graph_colors: Mapping[str, str] = field(
         default_factory=lambda: {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"}
     )
-    """Colors of the graphs below the film strip."""
+    """Colors of the graphs below the filmstrip."""
     trajectory_color: str = "blue"
     """Color of the selected trajectory."""
     attr_single_channels: bool = True

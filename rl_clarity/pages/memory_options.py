@@ -8,7 +8,7 @@ from rl_clarity.analyses.analysis import SubjectOptions
 from rl_clarity.analyses.memory.interventions import InterventionOptions
 from rl_clarity.analyses.memory.simulator import SimulatorPageOptions
 from rl_clarity.analyses.memory.source import PlayOptions
-from rl_clarity.analyses.memory.stretches import StretchOptions
+from rl_clarity.analyses.memory.windows import WindowOptions
 from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOptions
 from rl_clarity.base.parsing import check_option
 from rl_clarity.pages.manifest import ViewOptions
@@ -16,7 +16,7 @@ from rl_clarity.pages.options import AnalysesOptions, PageOptions
 from rl_clarity.pages.output import OutputOptions
 from rl_clarity.states.options import StateOptions
 
-OWN_PARTS = (PlayOptions, StateOptions, StretchOptions, InterventionOptions, SimulatorPageOptions)
+OWN_PARTS = (PlayOptions, StateOptions, WindowOptions, InterventionOptions, SimulatorPageOptions)
 """The classes that `MemoryOptions` adds to those of all pages, in the order of the documentation."""
 MEMORY_PARTS = (
     *(SubjectOptions, *OWN_PARTS, AnalysesOptions, AdvantageOptions, TrajectoryPageOptions),
@@ -25,7 +25,7 @@ MEMORY_PARTS = (
 
 
 @dataclass(frozen=True)
-class MemoryOptions(PageOptions, SimulatorPageOptions, InterventionOptions, StretchOptions, StateOptions, PlayOptions):
+class MemoryOptions(PageOptions, SimulatorPageOptions, InterventionOptions, WindowOptions, StateOptions, PlayOptions):
     """Options of a page about what a recurrent agent remembers."""
 
     page_kind: str = "memory"

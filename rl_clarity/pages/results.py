@@ -22,6 +22,7 @@ import numpy as np
 from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.base.keys import JsonObject
 from rl_clarity.base.parsing import path_text
+from rl_clarity.base.renamed import RenamedAttribute, warn_renamed
 from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.pages.chunks import Chunk, decode_chunk, parse_embedded, parse_script
 from rl_clarity.pages.document import PAGE, embedded_files, read_manifest
@@ -37,13 +38,13 @@ from rl_clarity.pages.section_types import (
     LayerFeaturesEntry,
     SaliencySection,
     StateMapSection,
-    StretchesSection,
     TrajectoriesSection,
     TrajectoryEntry,
+    WindowsSection,
 )
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.visualization.quantization import dequantize
-from rl_clarity.visualization.totals import output_account
+from rl_clarity.visualization.totals import output_decomposition
 
 Data = TypeVar("Data")
 KINDS = {form: kind for kind, form in SECTION_TYPES.items()}
@@ -67,8 +68,10 @@ class Totals:
     """Attribution summed over positions along a trajectory of T steps."""
 
     totals: np.ndarray  # (T, K + 1, 2) float32: positive and negative parts; the residual last, if there is one
-    gap: np.ndarray | None  # (T, 3) float32: sum of the unreduced attribution, s(a) - s(0), s(a)
+    completeness: np.ndarray | None  # (T, 3) float32: sum of the unreduced attribution, s(a) - s(0), s(a)
     memory: np.ndarray | None = None  # (T,) float32: s(0) less s(0) in the initial state; None without a state
+
+    gap = RenamedAttribute("completeness")
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ class SaliencyMaps:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Window:
     """A window of n steps of a trajectory, whose last one is explained, as precise as the page stores it."""
 
     trajectory: int
@@ -291,12 +294,14 @@ class Results:
             for output in outputs
         }
 
-    def account(self, trajectory: int, layer: str, output: str = "value") -> dict[str, np.ndarray]:
-        """Parts of an output along a trajectory: baseline + features + rest + memory + gap = output.
+    def decomposition(self, trajectory: int, layer: str, output: str = "value") -> dict[str, np.ndarray]:
+        """Decompose an output along a trajectory into the terms that it is the sum of.
 
-        `baseline`, `rest`, `memory` (zeros without a recurrent state), `gap` and `output` are (T,), `features` is
-        (T, K), all float64; docs/reading-the-page.md explains them. Raises OptionError for an unknown trajectory, layer
-        or output, and for the input layer, whose gradients do not add up to an output.
+        output = baseline + sum of features + residual + memory + completeness_error. `features` is (T, K), the others
+        are (T,), all float64; `memory` is 0 without a recurrent state. docs/reading-the-page.md explains the terms.
+
+        Raises OptionError for an unknown trajectory, layer or output, and for the input layer, whose gradients do not
+        add up to an output.
         """
         entry = self._layer(layer)
         if entry["kind"] == "input":
@@ -304,10 +309,17 @@ class Results:
         totals = self.totals(layer, trajectory)
         if output not in totals:
             raise OptionError(f"unknown output {output!r}; the page has {', '.join(totals)}")
-        one = totals[output]
-        if one.gap is None:
+        sums = totals[output]
+        if sums.completeness is None:
             raise ClarityError(f"chunk {entry['totals'][trajectory]} is damaged: it has no gap.{output}")
-        return output_account(one.totals, one.gap, one.memory)
+        return output_decomposition(sums.totals, sums.completeness, sums.memory)
+
+    def account(self, trajectory: int, layer: str, output: str = "value") -> dict[str, np.ndarray]:
+        """Return `decomposition` with the names of version 0.1, `rest` and `gap`; deprecated."""
+        warn_renamed("Results.account", "Results.decomposition, whose terms are named residual and completeness_error")
+        terms = self.decomposition(trajectory, layer, output)
+        terms["rest"], terms["gap"] = terms.pop("residual"), terms.pop("completeness_error")
+        return terms
 
     def saliency(self, trajectory: int, method: str = "perturbation", output: str = "policy") -> SaliencyMaps:
         """Saliency maps of an output along a trajectory.
@@ -343,20 +355,22 @@ class Results:
         positions = np.stack([arrays[axis] for axis in "xyz" if axis in arrays], axis=1)
         return StateMap(positions, arrays["trajectory"], arrays["frame"], colors, entry["source"], entry["perplexity"])
 
-    def stretch(self, number: int) -> Stretch:
-        """A window of steps whose last one is explained, on a page of the kind `memory`, counted from 0.
+    def window(self, number: int) -> Window:
+        """Return a window of steps whose last step is explained, on a page of the kind `memory`.
+
+        Windows are counted from 0.
 
         Raises OptionError for a number that is out of range; ClarityError for a page without such windows.
         """
-        section = self._data(StretchesSection)
+        section = self._data(WindowsSection)
         entries = section["stretches"]
         if not 0 <= number < len(entries):
-            raise OptionError(f"stretch {number} is out of range: the page has {len(entries)}, counted from 0")
+            raise OptionError(f"window {number} is out of range: the page has {len(entries)}, counted from 0")
         entry = entries[number]
         arrays = self.chunk(entry["chunk"])
         paths = [path for path in section["paths"] if path in arrays]
         scales = {path: arrays[f"{path}.scale"][:, None, None, None] for path in paths}
-        return Stretch(
+        return Window(
             entry["trajectory"],
             range(entry["first"], entry["frame"] + 1),
             tuple(entry["targets"]),
@@ -364,11 +378,13 @@ class Results:
             {path: arrays[f"{path}.components"] for path in paths},
         )
 
+    stretch = RenamedAttribute("window")
+
     def layer_facts(self, layer: str) -> dict[str, Any]:
         """What the features of a layer account for, and what they are worth.
 
-        - `variance_share` {output: share}: of the output's variance over frames, by features and rest together
-          (1 - var(output - features - rest) / var(output); None if the output does not vary)
+        - `variance_share` {output: share}: of the output's variance over frames, by features and residual together
+          (1 - var(output - features - residual) / var(output); None if the output does not vary)
         - `coverage` {output: share}: of the magnitudes of the attribution at all positions, by the features
         - `error_held_out`: relative error of the features' reconstruction on observations that they were not fitted to
         - `next_feature`: what one more feature would add to the coverage

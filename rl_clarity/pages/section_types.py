@@ -370,7 +370,7 @@ class ClusterEntry(TypedDict):
     agreement: float | None
 
 
-class BehavioursEntry(TypedDict):
+class BehaviorsEntry(TypedDict):
     count: int
     agreement: float | None
     chunk: str
@@ -396,40 +396,40 @@ class StatesSection(TypedDict):
     coordinates: Sequence[str]
     clusters: Sequence[ClusterEntry]
     skipped: Mapping[str, str]
-    behaviours: BehavioursEntry | None
+    behaviours: BehaviorsEntry | None
     causes: CausesEntry | None
     memory: RememberingEntry | None
     cards: NotRequired[str]
 
 
-class StretchTarget(TypedDict):
+class WindowTarget(TypedDict):
     id: str
     kind: Literal["value", "action", "direction"]
     label: str
     direction: NotRequired[int]
 
 
-class StretchReason(TypedDict):
+class WindowReason(TypedDict):
     kind: Literal["direction", "behaviour", "episode"]
     direction: NotRequired[int]
     end: NotRequired[Literal["top", "middle", "bottom"]]
     behaviour: NotRequired[int]
 
 
-class StretchEntry(TypedDict):
+class WindowEntry(TypedDict):
     trajectory: int
     frame: int
     first: int
     targets: Sequence[str]
-    why: Sequence[StretchReason]
+    why: Sequence[WindowReason]
     chunk: str
 
 
-class StretchesSection(TypedDict):
+class WindowsSection(TypedDict):
     caption: NotRequired[str]
-    targets: Sequence[StretchTarget]
+    targets: Sequence[WindowTarget]
     paths: Sequence[Literal["memory", "whole"]]
-    stretches: Sequence[StretchEntry]
+    stretches: Sequence[WindowEntry]
 
 
 class InterventionRow(TypedDict):
@@ -538,7 +538,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "check_deletion": CheckDeletion,
     "check_insertion": CheckInsertion,
     "states": StatesSection,
-    "stretches": StretchesSection,
+    "stretches": WindowsSection,
     "interventions": InterventionsSection,
     "simulator": SimulatorSection,
     "episodes": EpisodesSection,

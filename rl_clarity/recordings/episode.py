@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.renamed import RenamedAttribute
 from rl_clarity.recordings.layout import TIME_LIMIT
 from rl_clarity.recordings.step_arrays import StepArray
 
@@ -89,9 +90,11 @@ class Episode:
         return self._arrays.get("policy_logits")
 
     @property
-    def behaviour_logits(self) -> Field | None:
+    def behavior_logits(self) -> Field | None:
         """(T, A) logits of the distribution that actions were sampled from, where noise was added to the policy."""
         return self._arrays.get("behaviour_logits")
+
+    behaviour_logits = RenamedAttribute("behavior_logits")
 
     @property
     def q_values(self) -> Field | None:

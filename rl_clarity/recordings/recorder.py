@@ -16,6 +16,7 @@ import numpy as np
 
 from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.base.parsing import path_text
+from rl_clarity.base.renamed import renamed_arguments
 from rl_clarity.environments.images import ImageLayout
 from rl_clarity.recordings.blocks import check_type
 from rl_clarity.recordings.episode_buffer import EpisodeBuffer, to_array
@@ -144,6 +145,7 @@ class Recorder:
         """
         self._new_agent = checkpoint
 
+    @renamed_arguments(behaviour_logits="behavior_logits")
     def add(
         self,
         *,
@@ -156,7 +158,7 @@ class Recorder:
         logits: Any = None,
         q_values: Any = None,
         value: Any = None,
-        behaviour_logits: Any = None,
+        behavior_logits: Any = None,
         training_reward: Any = None,
         state: Any = None,
         info: Mapping[str, Any] | None = None,
@@ -184,7 +186,7 @@ class Recorder:
             logits: (A,) of the policy, for the observation.
             q_values: (A,) action values for the observation.
             value: The value of the observation.
-            behaviour_logits: (A,) logits of the distribution that the action was sampled from, if noise was added.
+            behavior_logits: (A,) logits of the distribution that the action was sampled from, if noise was added.
             training_reward: What a wrapper made of the reward.
             state: Recurrent state before the step, reset where an episode begins: an array or a tuple of arrays.
             info: More numbers or arrays by name.
@@ -224,7 +226,7 @@ class Recorder:
             "policy_logits": logits,
             "q_values": q_values,
             "values": value,
-            "behaviour_logits": behaviour_logits,
+            "behaviour_logits": behavior_logits,
             "training_rewards": training_reward,
             **_parts("states", state),
         }

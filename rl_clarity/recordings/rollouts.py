@@ -114,7 +114,7 @@ class ActionChoice:
         probabilities, uniform = (part / part.sum(-1, keepdims=True) for part in (weights, valid))
         return (1 - self.action_noise) * probabilities + self.action_noise * uniform
 
-    def behaviour_logits(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray | None:
+    def behavior_logits(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray | None:
         """Logarithms (B, A) float32 of the probabilities of actions; None for the policy's own, and without a choice.
 
         Those of invalid actions are -inf.

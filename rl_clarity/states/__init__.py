@@ -1,6 +1,6 @@
-"""What recurrent agents remember: directions, clusters and behaviours of states, influence through memory."""
+"""What recurrent agents remember: directions, clusters and behaviors of states, influence through memory."""
 
-from rl_clarity.states.analysis import StateAnalysis, analyse_states, load_states
+from rl_clarity.states.analysis import StateAnalysis, analyze_states, load_states
 from rl_clarity.states.correlation import Consistency, consistency, correlation_intervals, lagged_correlation
 from rl_clarity.states.data import StateData, read_states
 from rl_clarity.states.influence import influence
@@ -13,7 +13,7 @@ __all__ = [
     "ReplayCurves",
     "StateAnalysis",
     "StateData",
-    "analyse_states",
+    "analyze_states",
     "consistency",
     "correlation_intervals",
     "influence",

@@ -1,4 +1,4 @@
-"""`rl_clarity.analyse_states`: what the states of a recurrent agent hold, from a recording of its play."""
+"""`rl_clarity.analyze_states`: what the states of a recurrent agent hold, from a recording of its play."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rl_clarity.base.errors import OptionError, OutputError, SamplesError
 from rl_clarity.base.files import write_atomically
 from rl_clarity.base.keys import to_plain
 from rl_clarity.base.parsing import parse
+from rl_clarity.base.renamed import warn_renamed
 from rl_clarity.formats.included import load_agent
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.reduction.directions import Directions
@@ -31,7 +32,7 @@ VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class StateAnalysis:
-    """What `analyse_states` found: arrays by name, and facts as JSON.
+    """What `analyze_states` found: arrays by name, and facts as JSON.
 
     Arrays, of n steps, D directions, K clusters and L lags:
 
@@ -51,17 +52,20 @@ class StateAnalysis:
     """`recording`, `steps`, `episodes`, `options`, `clusters`, `behaviours`, `skipped`: what was left out, and why."""
 
     def table(self, name: str = "directions") -> list[dict[str, Any]]:
-        """Return rows of plain values: `directions`, `clusters`, `behaviours`, `causes` or `memory`.
+        """Return rows of plain values: `directions`, `clusters`, `behaviors`, `causes` or `memory`.
 
         Raises OptionError for another name.
         """
         tables = {
             "directions": self._direction_rows,
             "clusters": lambda: list(self.facts["clusters"]),
-            "behaviours": self._behaviour_rows,
+            "behaviors": self._behavior_rows,
             "causes": self._cause_rows,
             "memory": self._memory_rows,
         }
+        if name == "behaviours":
+            warn_renamed("table('behaviours')", "table('behaviors')")
+            name = "behaviors"
         if name not in tables:
             raise OptionError(f"table {name!r} must be one of {', '.join(tables)}")
         return [dict(to_plain(row, finite=True)) for row in tables[name]()]
@@ -79,12 +83,12 @@ class StateAnalysis:
             for i, name in enumerate(directions.names)
         ]
 
-    def _behaviour_rows(self) -> list[dict[str, Any]]:
+    def _behavior_rows(self) -> list[dict[str, Any]]:
         if "behaviour.components" not in self.arrays:
             return []
         sizes = np.bincount(self.arrays["behaviour.labels"])
         return [
-            {"behaviour": k, "steps": int(sizes[k]), "components": components, "actions": actions, "clips": clips}
+            {"behavior": k, "steps": int(sizes[k]), "components": components, "actions": actions, "clips": clips}
             for k, (components, actions, clips) in enumerate(
                 zip(*(self.arrays[f"behaviour.{key}"] for key in ("components", "actions", "clips")), strict=True)
             )
@@ -159,12 +163,12 @@ def read_analysis(read: Callable[[str], bytes], place: str) -> StateAnalysis:
     return StateAnalysis(Directions.from_arrays(own), rest, facts)
 
 
-def analyse_states(
+def analyze_states(
     agent: Agent | str | os.PathLike[str], recording: Recording | str | os.PathLike[str], **options: Any
 ) -> StateAnalysis:
-    """Analyse the recurrent states of an agent's recorded play.
+    """Analyze the recurrent states of an agent's recorded play.
 
-    Fits directions and measures their stability; finds clusters and behaviours; draws maps; relates earlier
+    Fits directions and measures their stability; finds clusters and behaviors; draws maps; relates earlier
     coordinates to later ones by correlation and by influence through memory; and replays frames from changed states.
     Frames are read from disk where they are needed. The same arguments give the same results.
 
@@ -181,7 +185,7 @@ def analyse_states(
     chosen = parse(StateOptions, options)
     opened = recording if isinstance(recording, Recording) else open_recording(recording)
     loaded = load_agent(agent) if isinstance(agent, str | os.PathLike) else agent
-    require(loaded, "initial_state", "forward", for_="analyse_states")
+    require(loaded, "initial_state", "forward", for_="analyze_states")
     fitted = fit_states(loaded, read_states(opened, part=chosen.part), chosen)
     parts = [compute(fitted) for compute in PARTS.values()]
     return StateAnalysis(

@@ -21,7 +21,7 @@ TAIL = 0.01
 AUTOCORRELATION_LAGS = (1, 2, 4, 8, 16)
 READOUT_FRAMES = 128
 """Frames that weights on outputs are averaged over."""
-BEHAVIOUR_LAGS = (2, 4, 6)
+BEHAVIOR_LAGS = (2, 4, 6)
 GROUP = 20_000
 """Behaviours' feature vectors that are computed at once."""
 
@@ -134,15 +134,15 @@ def _autocorrelation(data: StateData, centered: np.ndarray, lag: int) -> np.ndar
     return np.divide(products, scale, out=np.zeros_like(products), where=scale > 1e-12)
 
 
-# --- behaviours ------------------------------------------------------------------------------------------------------
+# --- behaviors -------------------------------------------------------------------------------------------------------
 
 
-def find_behaviours(
+def find_behaviors(
     data: StateData, coordinates: np.ndarray, count: int = 8, seed: int = 0
 ) -> tuple[np.ndarray, Clusters, dict[str, np.ndarray]]:
-    """Return steps (m,), their behaviours, and a card of each behaviour as arrays by name.
+    """Return steps (m,), their behaviors, and a card of each behavior as arrays by name.
 
-    A behaviour is a cluster (k-means) of the principal components of standardized feature vectors
+    A behavior is a cluster (k-means) of the principal components of standardized feature vectors
 
         [v(t), v(t) - v(t + 2), v(t) - v(t + 4), v(t) - v(t + 6)],    v the states,
 
@@ -150,23 +150,23 @@ def find_behaviours(
     (K, actions), how often each is taken there; `clips` (K, 8), rows of the steps nearest to the center, each of
     another episode, -1 where there are not as many.
     """
-    rows = np.flatnonzero(data.length - data.time > max(BEHAVIOUR_LAGS))
+    rows = np.flatnonzero(data.length - data.time > max(BEHAVIOR_LAGS))
     if len(rows) <= count:
         return rows[:0], Clusters("kmeans", np.zeros(0, np.int32), float("nan")), {}
 
     def vectors(steps: np.ndarray) -> np.ndarray:
         now = data.states[steps]
-        return np.concatenate([now, *(now - data.states[steps + lag] for lag in BEHAVIOUR_LAGS)], axis=1)
+        return np.concatenate([now, *(now - data.states[steps + lag] for lag in BEHAVIOR_LAGS)], axis=1)
 
     sample = np.sort(np.random.default_rng(seed).choice(rows, min(GROUP, len(rows)), replace=False))
     directions = fit_directions(vectors(sample), "pca", 0.95, seed)
     groups = [rows[start : start + GROUP] for start in range(0, len(rows), GROUP)]
     points = np.concatenate([directions.to(vectors(group))[:, :16] for group in groups])
     clusters = find_clusters(points, "kmeans", count, seed)
-    return rows, clusters, _behaviour_cards(data, rows, points, clusters, coordinates)
+    return rows, clusters, _behavior_cards(data, rows, points, clusters, coordinates)
 
 
-def _behaviour_cards(
+def _behavior_cards(
     data: StateData, rows: np.ndarray, points: np.ndarray, clusters: Clusters, coordinates: np.ndarray
 ) -> dict[str, np.ndarray]:
     actions = 0 if data.logits is None or data.actions.ndim > 1 else data.logits.shape[1]

@@ -17,6 +17,7 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.recurrence import join_state
 from rl_clarity.base.errors import OptionError, OutputError
 from rl_clarity.base.files import write_atomically
+from rl_clarity.base.renamed import RenamedAttribute
 from rl_clarity.base.statistics import compare
 from rl_clarity.environments import make
 from rl_clarity.pages.animations import animated_png, first_difference, side_by_side
@@ -45,6 +46,9 @@ class Intervention:
     played: tuple[Block, ...]
     max_steps: int
 
+    film = RenamedAttribute("write_clip")
+    film_bytes = RenamedAttribute("clip_bytes")
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows)
 
@@ -58,19 +62,19 @@ class Intervention:
             )
         return "\n".join(lines)
 
-    def film(self, path: str | os.PathLike[str], episode: int | None = None) -> None:
+    def write_clip(self, path: str | os.PathLike[str], episode: int | None = None) -> None:
         """Write an animated PNG of an episode, without the edit | with it, around the first action that differs.
 
         By default it is the pair with the largest difference of returns. Raises OutputError if it cannot be written.
         """
-        content = self.film_bytes(episode)
+        content = self.clip_bytes(episode)
         try:
             write_atomically(Path(path), content)
         except OSError as error:
             raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
-    def film_bytes(self, episode: int | None = None) -> bytes:
-        """Return what `film` writes."""
+    def clip_bytes(self, episode: int | None = None) -> bytes:
+        """Return the bytes of the animated PNG that `write_clip` writes."""
         if episode is None:
             episode = int(np.abs(self.returns[:, 1] - self.returns[:, 0]).argmax())
         if not 0 <= episode < len(self.returns):

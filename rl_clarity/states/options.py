@@ -1,4 +1,4 @@
-"""Options of `analyse_states`."""
+"""Options of `analyze_states`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rl_clarity.states.clusters import METHODS as CLUSTERINGS
 
 @dataclass(frozen=True)
 class StateOptions:
-    """How the states of a recurrent agent are analysed."""
+    """How the states of a recurrent agent are analyzed."""
 
     method: str = "ica"
     """Directions: `pca`, `ica`, `nmf`, `nmf_positive` or `units`."""
@@ -41,7 +41,7 @@ class StateOptions:
     replay_directions: bool = True
     """Also remove each direction."""
     part: int | None = None
-    """Analyse one part of the state; by default all of them, side by side."""
+    """Analyze one part of the state; by default all of them, side by side."""
     seed: int = 0
     """Of all random choices."""
 

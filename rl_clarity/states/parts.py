@@ -1,6 +1,6 @@
 """The parts of an analysis of states, which depend on its directions and clusters but not on one another.
 
-`analyse_states` computes all of them at once; a page makes each a task of its own.
+`analyze_states` computes all of them at once; a page makes each a task of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rl_clarity.states.replay import replay
 
 Arrays = dict[str, np.ndarray]
 LONGEST = 256
-"""Steps of a stretch that correlations over time are computed in; longer episodes are cut."""
+"""Steps of a window that correlations over time are computed in; longer episodes are cut."""
 PERPLEXITY = 30
 
 
@@ -60,7 +60,7 @@ class FittedStates:
 
     @property
     def differentiable_agent(self) -> Agent | None:
-        """The agent, unless only a part of its state is analysed: gradients and replays need the state as a whole."""
+        """The agent, unless only a part of its state is analyzed: gradients and replays need the state as a whole."""
         is_whole = self.options.part is None or len(self.agent.initial_state(1) or ()) == 1
         return self.agent if is_whole else None
 
@@ -133,11 +133,11 @@ def _cards(fitted: FittedStates) -> Part:
     return Part(_named("card", arrays))
 
 
-def _behaviours(fitted: FittedStates) -> Part:
+def _behaviors(fitted: FittedStates) -> Part:
     options = fitted.options
-    rows, behaviours, arrays = cards.find_behaviours(fitted.data, fitted.coordinates, options.clusters, options.seed)
-    facts = {"count": len(arrays.get("clips", ())), "agreement": behaviours.agreement}
-    return Part(_named("behaviour", {"rows": rows, "labels": behaviours.labels, **arrays}), {"behaviours": facts})
+    rows, behaviors, arrays = cards.find_behaviors(fitted.data, fitted.coordinates, options.clusters, options.seed)
+    facts = {"count": len(arrays.get("clips", ())), "agreement": behaviors.agreement}
+    return Part(_named("behaviour", {"rows": rows, "labels": behaviors.labels, **arrays}), {"behaviours": facts})
 
 
 def _maps(fitted: FittedStates) -> Part:
@@ -211,7 +211,7 @@ def _memory(fitted: FittedStates) -> Part:
 
 PARTS: Mapping[str, Callable[[FittedStates], Part]] = {
     "cards": _cards,
-    "behaviours": _behaviours,
+    "behaviours": _behaviors,
     "maps": _maps,
     "causes": _causes,
     "memory": _memory,

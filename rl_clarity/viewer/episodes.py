@@ -23,7 +23,7 @@ from rl_clarity.analyses.trajectories import (
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.base.threads import thread_count
 from rl_clarity.pages.files import ChunkName, ImageName, segments
-from rl_clarity.pages.images import film_strips, frames_side_by_side, newest_frames
+from rl_clarity.pages.images import filmstrips, frames_side_by_side, newest_frames
 from rl_clarity.pages.manifest import AgentInfo, ObservationInfo
 from rl_clarity.recordings.advantages import compute_advantages
 from rl_clarity.recordings.conversion import recorded_episode
@@ -104,7 +104,7 @@ class EpisodeNames:
         return [f"{self.folder}/frames-{i}-{len(part)}.js" for i, part in enumerate(segments(self.steps), start=1)]
 
     @property
-    def film_strips(self) -> list[str]:
+    def filmstrips(self) -> list[str]:
         parts = segments(self.steps, SCRUB_STEPS)
         return [f"{self.folder}/scrub-{i}-{len(part)}.png" for i, part in enumerate(parts, start=1)]
 
@@ -133,7 +133,7 @@ class ShownEpisode:
         return TrajectoryEntry(
             names.steps,
             ChunkName(names.series),
-            [ImageName(name) for name in names.film_strips] if shown else [],
+            [ImageName(name) for name in names.filmstrips] if shown else [],
             [ChunkName(name) for name in names.frames] if shown else [],
             episodes=episode_entries(self._played, 0),
         )
@@ -168,9 +168,9 @@ class ShownEpisode:
             stacks = frames_side_by_side(np.asarray(self._episode.observations[part]), stack)
         return frame_arrays(self._shown(part), stacks, thread_count())
 
-    def film_strip(self, part: slice) -> np.ndarray:
-        """A part of the film strip (h, n * w, 1 | 3) uint8."""
-        return film_strips(self._shown(part), SCRUB_RANGE)
+    def filmstrip(self, part: slice) -> np.ndarray:
+        """A part of the filmstrip (h, n * w, 1 | 3) uint8."""
+        return filmstrips(self._shown(part), SCRUB_RANGE)
 
     def _shown(self, part: slice) -> np.ndarray:
         """Frames (n, H, W, 1 | 3) uint8: those that were rendered, else the newest of the observations."""

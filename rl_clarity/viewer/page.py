@@ -224,7 +224,7 @@ def _read_episode(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Ma
     shown = ShownEpisode(recording, recording.episode(index), run.agent)
     if match["kind"] == "frames":
         return content(encode_chunk(name, shown.frames(slice(start, stop))).script(), SCRIPT)
-    return content(encode_png(shown.film_strip(slice(start, stop))), IMAGE)
+    return content(encode_png(shown.filmstrip(slice(start, stop))), IMAGE)
 
 
 def _saliency(run: Snapshot, index: int) -> dict[str, Any] | None:

@@ -158,7 +158,7 @@ class _ChosenRun:
             files.write_chunk(name, shown.frames(slice(part.start, part.stop)))
             work.report(part.stop / entry.steps)
         for image, part in zip(entry.scrub, segments(entry.steps, SCRUB_STEPS), strict=False):
-            files.write_image(image, shown.film_strip(slice(part.start, part.stop)))
+            files.write_image(image, shown.filmstrip(slice(part.start, part.stop)))
         maps = [name for one in self.saliency(index).values() for name in one["maps"]]
         for name in maps:
             files.write_chunk(self._explained(name), self._read(name))

@@ -1,4 +1,4 @@
-"""Total attribution of each channel, where it is largest, and the account of an output."""
+"""Total attribution of each channel, its peaks, and the decomposition of an output into what contributed to it."""
 
 from __future__ import annotations
 
@@ -39,40 +39,47 @@ def peak_positions(channels: np.ndarray) -> np.ndarray:
     return np.stack([values.argmax(axis=1), values.argmin(axis=1)], axis=-1).astype(np.int32)
 
 
-def output_account(totals: np.ndarray, gap: np.ndarray, memory: np.ndarray | None = None) -> dict[str, np.ndarray]:
-    """Return the parts that an output is the sum of, float64: baseline + features + rest + memory + gap = output.
+def output_decomposition(
+    totals: np.ndarray, completeness: np.ndarray, memory: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    """Decompose an output into the terms that it is the sum of.
 
-    `baseline` (T,) is the output at the layer's baseline in the initial state, `features` (T, K) and `rest` (T,) are
-    attribution, `memory` (T,) is what the state changes at the baseline, and `gap` (T,) what the attribution misses.
+    output = baseline + sum of features + residual + memory + completeness_error, each float64:
+
+    - `baseline` (T,) is the output at the layer's baseline in the initial state
+    - `features` (T, K) is the attribution to the features, and `residual` (T,) that to what the features omit
+    - `memory` (T,) is the change of the output at the baseline when the initial state is replaced by the current one
+    - `completeness_error` (T,) is the difference of the outputs at the activations and at the baseline, less the sum
+      of the attribution
 
     Args:
         totals: (T, K + 1, 2), as `channel_totals` returns them with a residual
-        gap: (T, 3): sum of the unreduced attribution, s(a) less s at the baseline, and s(a)
+        completeness: (T, 3): sum of the unreduced attribution, s(a) less s at the baseline, and s(a)
         memory: (T,); None without a recurrent state
     """
     net = totals.sum(axis=-1, dtype=np.float64)
-    attribution, difference, output = np.asarray(gap, np.float64).T
+    attribution, difference, output = np.asarray(completeness, np.float64).T
     from_state = np.zeros(len(net)) if memory is None else np.asarray(memory, np.float64)
     return {
         "baseline": output - difference - from_state,
         "features": net[:, :-1],
-        "rest": net[:, -1],
+        "residual": net[:, -1],
         "memory": from_state,
-        "gap": difference - attribution,
+        "completeness_error": difference - attribution,
         "output": output,
     }
 
 
-def variance_share(accounts: Sequence[Mapping[str, np.ndarray]]) -> float | None:
-    """Return the share of an output's variance over all frames that features and rest together account for.
+def variance_share(decompositions: Sequence[Mapping[str, np.ndarray]]) -> float | None:
+    """Return the share of an output's variance over all frames that features and residual together explain.
 
-    It is 1 - var(output - features - rest) / var(output): 1 if they differ from the output by a constant, 0 if they say
-    no more than a constant, and below 0 if less. None if the output does not vary.
+    It is 1 - var(output - features - residual) / var(output): 1 if their sum differs from the output by a constant, 0
+    if it explains no more than a constant would, and negative if it explains less. None if the output does not vary.
     """
-    output = np.concatenate([one["output"] for one in accounts])
-    left = [one["output"] - one["features"].sum(axis=1) - one["rest"] for one in accounts]
+    output = np.concatenate([terms["output"] for terms in decompositions])
+    unexplained = [terms["output"] - terms["features"].sum(axis=1) - terms["residual"] for terms in decompositions]
     variance = float(output.var())
-    return 1 - float(np.concatenate(left).var()) / variance if variance else None
+    return 1 - float(np.concatenate(unexplained).var()) / variance if variance else None
 
 
 def mean_effects(totals: Sequence[np.ndarray]) -> np.ndarray:

@@ -24,8 +24,8 @@ from rl_clarity.ppo.logs import CsvLog, EventLog, Log
 from rl_clarity.ppo.session import compute_precision
 from rl_clarity.ppo.trainer import DAMAGED, DivergenceError, TrainingState
 from rl_clarity.recordings.recording import Recording, open_recording
+from rl_clarity.world_models.clips import clip_frames, write_clip
 from rl_clarity.world_models.files import save_simulator
-from rl_clarity.world_models.films import film_frames, write_film
 from rl_clarity.world_models.losses import Batch, simulator_losses, total_loss
 from rl_clarity.world_models.networks import gumbel
 from rl_clarity.world_models.options import LOSSES, SIZES, FitOptions
@@ -35,9 +35,9 @@ from rl_clarity.world_models.windows import Windows
 
 SIMULATOR = "simulator.safetensors"
 STATE = "training-state.npz"
-FILM_WINDOWS = 4
+CLIP_WINDOWS = 4
 COLUMNS = ("update", "timesteps", "seconds", *LOSSES, "loss", "gradient_norm")
-BATCHES, NOISE, FILM = 1, 2, 3
+BATCHES, NOISE, CLIP = 1, 2, 3
 """Streams of random numbers; each step has its own, so that resumed training needs no state of a generator."""
 
 
@@ -51,7 +51,7 @@ def fit_simulator(
 ) -> Simulator:
     """Train a simulator of the agent and its environment on a recording.
 
-    With a directory, `simulator.safetensors`, the state of training, `progress.csv`, TensorBoard event files and films
+    With a directory, `simulator.safetensors`, the state of training, `progress.csv`, TensorBoard event files and clips
     (truth, posterior, prior with the true actions, agent in the loop, from left to right) are written there, and the
     same call resumes training that was interrupted, as if it had not been. The agent is frozen: it is no part of the
     optimizer and of the gradient's norm.
@@ -163,11 +163,11 @@ class Fitter:
         facts = {"fit": asdict(self.options), "fitted_steps": self.steps, **self._facts}
         return Simulator(self.agent, self.world, facts)
 
-    def film(self) -> np.ndarray:
-        """Frames of a film of a few windows, always the same ones."""
-        rng = np.random.default_rng([self.options.seed, FILM])
-        batch = self.windows.batch(rng, FILM_WINDOWS)
-        return film_frames(batch, follow(self.simulator(), batch))
+    def clip(self) -> np.ndarray:
+        """Return the frames of a clip of a few windows, which are the same at every call."""
+        rng = np.random.default_rng([self.options.seed, CLIP])
+        batch = self.windows.batch(rng, CLIP_WINDOWS)
+        return clip_frames(batch, follow(self.simulator(), batch))
 
     def state(self) -> TrainingState:
         """Everything that the next step depends on."""
@@ -251,11 +251,11 @@ def _resume(fitter: Fitter, path: Path, overwrite: bool) -> None:
 
 
 def _write(fitter: Fitter, state: TrainingState, folder: Path) -> None:
-    """Write what is due after a step: a film, the simulator, the state of training."""
+    """Write what is due after a step: a clip, the simulator, the state of training."""
     options, steps = fitter.options, fitter.steps
     last = steps == options.steps
-    if last or (options.film_interval and steps % options.film_interval == 0):
-        write_film(folder / "films" / f"{steps:07}.apng", fitter.film())
+    if last or (options.clip_interval and steps % options.clip_interval == 0):
+        write_clip(folder / "films" / f"{steps:07}.apng", fitter.clip())
     if last or steps % options.save_interval == 0:
         save_simulator(fitter.simulator(), folder / SIMULATOR, overwrite=True)
         state.save(folder / STATE)  # last: what is written before it is not written again

@@ -1,4 +1,4 @@
-"""Latents that drive a simulation to something: `maximise`, and the way between two of them: `interpolate_latents`."""
+"""Latents that drive a simulation to something: `maximize`, and the way between two of them: `interpolate_latents`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rl_clarity.world_models.simulator import Simulator
 
 @dataclass(frozen=True)
 class Maximum:
-    """What `maximise` found, best first."""
+    """What `maximize` found, best first."""
 
     latents: np.ndarray  # (B, n)
     values: np.ndarray  # (B,): the target's
@@ -26,7 +26,7 @@ class Maximum:
     history: np.ndarray  # (iterations, B)
 
 
-def maximise(
+def maximize(
     simulator: Simulator,
     target: Target,
     starts: int | np.ndarray,

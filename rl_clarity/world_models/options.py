@@ -81,8 +81,8 @@ class FitOptions:
     """Weight of the loss of the last action before a simulation."""
     save_interval: int = 200
     """Steps between two saved states of training."""
-    film_interval: int = 2000
-    """Steps between two films; 0 for one at the end only."""
+    clip_interval: int = 2000
+    """Steps between two clips; 0 for a clip at the end only."""
     log_interval: int = 20
     """Steps between two rows of the logs, which hold means over these steps."""
     tensorboard: bool = True
@@ -101,7 +101,7 @@ class FitOptions:
         for name in ("learning_rate", "max_grad_norm"):
             if not 0 < getattr(self, name) < math.inf:
                 raise OptionError(f"{name}={getattr(self, name)!r} must be above 0 and finite")
-        for name in (*LOSSES, "film_interval", "seed"):
+        for name in (*LOSSES, "clip_interval", "seed"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise OptionError(f"{name}={getattr(self, name)!r} must be finite and not negative")
         if not 0 <= self.kl_balance <= 1:
@@ -117,6 +117,6 @@ class FitOptions:
         return {name: value for name, value in asdict(self).items() if name not in CHANGEABLE}
 
 
-CHANGEABLE = frozenset(("film_interval", "learning_rate", "save_interval", "steps", "tensorboard"))
+CHANGEABLE = frozenset(("clip_interval", "learning_rate", "save_interval", "steps", "tensorboard"))
 """Options that may change when training is resumed."""
 OPTION_NAMES = tuple(field.name for field in fields(FitOptions))

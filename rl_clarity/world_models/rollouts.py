@@ -1,4 +1,4 @@
-"""The three ways in which a simulator follows a window of a recording: what quality and films compare."""
+"""The three ways in which a simulator follows a window of a recording: what quality and clips compare."""
 
 from __future__ import annotations
 

@@ -535,7 +535,7 @@ export interface ClusterEntry {
 }
 
 /** Clusters of windows of steps. */
-export interface BehavioursEntry {
+export interface BehaviorsEntry {
   count: number;
   agreement: number | null;
   chunk: string;
@@ -572,14 +572,14 @@ export interface StatesSection {
   clusters: ClusterEntry[];
   /** By part (`causes`, ...), why it is left out. */
   skipped: Record<string, string>;
-  behaviours: BehavioursEntry | null;
+  behaviours: BehaviorsEntry | null;
   causes: CausesEntry | null;
   memory: RememberingEntry | null;
   cards?: string;
 }
 
 /** What is explained. */
-export interface StretchTarget {
+export interface WindowTarget {
   /** `value`, `action` or `direction-3`. */
   id: string;
   /** The value; the logit of the action that was taken less the mean of the others; a coordinate of the state before the step. */
@@ -589,7 +589,7 @@ export interface StretchTarget {
 }
 
 /** Why a window was chosen. */
-export interface StretchReason {
+export interface WindowReason {
   kind: "direction" | "behaviour" | "episode";
   direction?: number;
   end?: "top" | "middle" | "bottom";
@@ -597,7 +597,7 @@ export interface StretchReason {
 }
 
 /** A window that is explained. */
-export interface StretchEntry {
+export interface WindowEntry {
   trajectory: number;
   /** The step that is explained. */
   frame: number;
@@ -605,18 +605,18 @@ export interface StretchEntry {
   first: number;
   /** Ids of the targets that the chunk has. */
   targets: string[];
-  why: StretchReason[];
+  why: WindowReason[];
   chunk: string;
 }
 
 /** Short windows of episodes, whose last step is explained by the steps before it. */
-export interface StretchesSection {
+export interface WindowsSection {
   /** Text above a generic or custom panel. */
   caption?: string;
-  targets: StretchTarget[];
+  targets: WindowTarget[];
   /** `whole`, with a simulator only, less `memory` goes through the world. */
   paths: ("memory" | "whole")[];
-  stretches: StretchEntry[];
+  stretches: WindowEntry[];
 }
 
 /** A measure of paired episodes, as of `rl_clarity.states.Intervention`. */
@@ -935,7 +935,7 @@ export type Section =
   | SectionOf<"check_deletion", CheckDeletion>
   | SectionOf<"check_insertion", CheckInsertion>
   | SectionOf<"states", StatesSection>
-  | SectionOf<"stretches", StretchesSection>
+  | SectionOf<"stretches", WindowsSection>
   | SectionOf<"interventions", InterventionsSection>
   | SectionOf<"simulator", SimulatorSection>
   | SectionOf<"episodes", EpisodesSection>

@@ -261,7 +261,9 @@ def test_file_keras_model_and_module_give_the_same_page(same_network: tuple[Any,
         (layer,) = page.layers
         totals = page.totals(layer, 0)
         series = page.series(0)
-        results.append([series["values"], series["logits"], series["advantages"], *(t.gap for t in totals.values())])
+        results.append(
+            [series["values"], series["logits"], series["advantages"], *(t.completeness for t in totals.values())]
+        )
     for other in results[1:]:
         for array, same in zip(results[0], other, strict=True):
             np.testing.assert_allclose(array, same, rtol=1e-3, atol=1e-4 * np.abs(same).max())

@@ -123,7 +123,7 @@ def _directions(page: MemoryPage) -> list[dict[str, Any]]:
 def _states(page: MemoryPage, files: LocalDirectory, rng: np.random.Generator, with_simulator: bool) -> dict[str, Any]:
     page.chunks = {
         "cards": _cards(page, rng),
-        "behaviours": _behaviours(page, rng),
+        "behaviours": _behaviors(page, rng),
         "causes": _causes(rng, with_simulator),
         "memory": _memory(),
     }
@@ -171,7 +171,7 @@ def _cards(page: MemoryPage, rng: np.random.Generator) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _behaviours(page: MemoryPage, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _behaviors(page: MemoryPage, rng: np.random.Generator) -> dict[str, np.ndarray]:
     values = np.concatenate([one["coordinates"] for one in page.coordinates])
     labels = np.concatenate([one["behaviour"] for one in page.coordinates])
     actions = np.concatenate([one["actions"] for one in page.series])

@@ -76,13 +76,14 @@ def written(visitor: Visitor) -> list[float]:
 
 def expected(account: dict[str, np.ndarray], frame: int) -> dict[str, float]:
     features = {f"feature-{k + 1}": value for k, value in enumerate(account["features"][frame])}
-    others = {name: account[name][frame] for name in account if name != "features"}
+    shown = {"residual": "rest", "completeness_error": "gap"}
+    others = {shown.get(name, name): account[name][frame] for name in account if name != "features"}
     return {name: float(value) for name, value in {**features, **others}.items()}
 
 
 def combined(page: Path, trajectory: int, layer: str, weights: np.ndarray) -> dict[str, np.ndarray]:
     """The account of a combination of logits with weights (T, A)."""
-    accounts = [open_results(page).account(trajectory, layer, f"action-{action}") for action in range(ACTIONS)]
+    accounts = [open_results(page).decomposition(trajectory, layer, f"action-{action}") for action in range(ACTIONS)]
     return {
         name: sum(
             (weights[:, a].reshape(-1, *[1] * (one[name].ndim - 1)) * one[name] for a, one in enumerate(accounts)),
@@ -97,7 +98,7 @@ def test_the_waterfall_is_the_account(page_of: Pages, open_page: Open, kind: str
     page = page_of(kind)
     visitor = open_page(page, "?layer=1a&trajectory=2&frame=41&rows=value~2a,action-2")
     for row, (layer, output) in enumerate((("2a", "value"), ("1a", "action-2"))):
-        account = open_results(page).account(1, layer, output)
+        account = open_results(page).decomposition(1, layer, output)
         wanted = expected(account, 40)
         if kind == "policy":
             assert wanted.pop("memory") == 0, "only a recurrent agent has memory"
@@ -113,14 +114,16 @@ def test_the_numbers_that_are_written_add_up(page_of: Pages, open_page: Open) ->
     page = page_of("recurrent")
     visitor = open_page(page, "?layer=2a&frame=30")
     *parts, output = written(visitor)
-    values = open_results(page).account(0, "2a")["output"]
+    values = open_results(page).decomposition(0, "2a")["output"]
     assert len(parts) == FEATURES + 4
     assert sum(parts) == pytest.approx(output, abs=1e-3 * max(1.0, np.ptp(values)) * len(parts))
     visitor.page.evaluate(_COUNT_DRAWN)
     visitor.press("ArrowRight")
     visitor.settle()
     assert visitor.page.evaluate("window.drawn") == {"pos": 1, "neg": 1}, "each image is drawn once"
-    assert waterfall(visitor) == pytest.approx(expected(open_results(page).account(0, "2a"), 30), rel=1e-6, abs=1e-7)
+    assert waterfall(visitor) == pytest.approx(
+        expected(open_results(page).decomposition(0, "2a"), 30), rel=1e-6, abs=1e-7
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,7 @@ def test_questions_about_actions_are_combinations_of_logits(page_of: Pages, open
     visitor = open_page(page, f"?layer=1a&frame=20&rows={question}")
     account = combined(page, 0, "1a", weights)
     wanted = expected(account, 19)
-    left = account["output"] - account["rest"] - account["features"].sum(1)
+    left = account["output"] - account["residual"] - account["features"].sum(1)
     share = 1 - left.var() / account["output"].var()
     said = visitor.text("layer-share" if share >= 0.5 else "layer-warning")
     assert float(re.findall(r"([\d.]+)\s*%", said)[0]) == pytest.approx(100 * max(0, share), abs=0.51)

@@ -114,10 +114,10 @@ def test_noise_is_apart_from_the_policy(tmp_path: Path) -> None:
     agent = tiny_agent("policy")
     recording = record_tiny(tmp_path, agent, ActionChoice(temperature=2, action_noise=0.25), episodes=30)
     logits = np.concatenate([np.asarray(episode.policy_logits) for episode in recording]).astype(np.float64)
-    behaviour = np.concatenate([np.asarray(episode.behaviour_logits) for episode in recording])
+    behavior = np.concatenate([np.asarray(episode.behavior_logits) for episode in recording])
     weights = np.exp(logits / 2)
     expected = 0.75 * weights / weights.sum(1, keepdims=True) + 0.25 / 3
-    np.testing.assert_allclose(np.exp(behaviour), expected, rtol=1e-5)
+    np.testing.assert_allclose(np.exp(behavior), expected, rtol=1e-5)
     check_replay(agent, recording[0])
     actions = np.concatenate([np.asarray(episode.actions) for episode in recording])
     frequency = (np.arange(3) == actions[:, None]).mean(0)
@@ -127,7 +127,7 @@ def test_noise_is_apart_from_the_policy(tmp_path: Path) -> None:
 def test_greedy_play_takes_the_most_likely_actions(tmp_path: Path) -> None:
     for episode in record_tiny(tmp_path, tiny_agent("policy"), ActionChoice(greedy=True), episodes=3):
         np.testing.assert_array_equal(episode.actions, np.argmax(episode.policy_logits, axis=1))  # type: ignore[arg-type]
-        assert episode.behaviour_logits is None
+        assert episode.behavior_logits is None
 
 
 @pytest.mark.parametrize("option", [{"temperature": 0.0}, {"temperature": float("nan")}, {"action_noise": 1.5}])

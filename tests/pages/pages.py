@@ -51,7 +51,7 @@ from rl_clarity.base.parsing import select_options
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.pages.document import Bundle, write_page
 from rl_clarity.pages.files import SEGMENT, PageFiles, segments
-from rl_clarity.pages.images import film_strips, to_bytes
+from rl_clarity.pages.images import filmstrips, to_bytes
 from rl_clarity.pages.manifest import (
     ActionGroup,
     ActionInfo,
@@ -144,7 +144,7 @@ def write_parts(files: PageFiles, arrays: Arrays, images: bool = False) -> Manif
             names = (entry.frames[segment], entry.images[segment])
             write_frames(files, *names, frames[steps.start : steps.stop])
         for name, steps in zip(entry.scrub, segments(len(frames), SCRUB_STEPS), strict=True):
-            files.write_image(name, film_strips(frames[steps.start : steps.stop], SCRUB_RANGE))
+            files.write_image(name, filmstrips(frames[steps.start : steps.stop], SCRUB_RANGE))
     bookmarks = Bookmarks([Bookmark(0, 3, 0.123456789)])
     trajectories = TrajectoriesSection(SEGMENT, scrub_images(FRAME, SCRUB_RANGE), SHEETS, entries, bookmarks)
     layers = [

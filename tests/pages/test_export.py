@@ -76,7 +76,7 @@ def test_a_table_has_a_row_for_each_frame_and_the_columns_of_the_page(results: R
     assert series.actions is not None
     assert series.values is not None
     assert series.probabilities is not None
-    account = results.account(1, "2b")
+    terms = results.decomposition(1, "2b")
     for step, row in enumerate(rows, start=2):
         assert row["action"] == str(series.actions[step])
         assert row["new episode"] == str(int(series.firsts[step]))
@@ -85,8 +85,8 @@ def test_a_table_has_a_row_for_each_frame_and_the_columns_of_the_page(results: R
         assert float(row["probability of 3"]) == pytest.approx(series.probabilities[step, 3], rel=1e-5)
         for name, part in (("positive", channel.clip(0)), ("negative", channel.clip(max=0))):
             assert float(row[f"2b feature 1 {name}"]) == pytest.approx(part[step].sum(), rel=1e-4, abs=1e-5)
-        for name in ("baseline", "memory", "gap"):
-            assert float(row[f"2b {name}"]) == pytest.approx(account[name][step], rel=1e-5)
+        for name, term in (("baseline", "baseline"), ("memory", "memory"), ("gap", "completeness_error")):
+            assert float(row[f"2b {name}"]) == pytest.approx(terms[term][step], rel=1e-5)
     assert path.read_bytes().count(b"\r\n") == 5
 
 

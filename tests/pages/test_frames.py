@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.base.errors import OptionError
-from rl_clarity.pages.images import film_strips, frames_side_by_side, newest_frames
+from rl_clarity.pages.images import filmstrips, frames_side_by_side, newest_frames
 
 
 @pytest.fixture
@@ -29,17 +29,17 @@ def test_a_stack_must_fit(stacked: np.ndarray) -> None:
 
 def test_film_strips_show_the_same_columns_of_each_frame() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (9, 64, 64, 3), np.uint8)
-    strip = film_strips(frames, (42 / 64, 44 / 64))
+    strip = filmstrips(frames, (42 / 64, 44 / 64))
     assert strip.shape == (64, 18, 3)
     np.testing.assert_array_equal(strip[:, 6:8], frames[3, :, 42:44])
 
 
 def test_sizes_of_film_strips() -> None:
-    assert film_strips(np.zeros((3, 7, 7, 4), np.uint8), (42 / 64, 44 / 64)).shape == (7, 3, 4)
-    assert film_strips(np.zeros((3, 512, 512, 3), np.uint8), (42 / 64, 44 / 64)).shape == (128, 12, 3)
+    assert filmstrips(np.zeros((3, 7, 7, 4), np.uint8), (42 / 64, 44 / 64)).shape == (7, 3, 4)
+    assert filmstrips(np.zeros((3, 512, 512, 3), np.uint8), (42 / 64, 44 / 64)).shape == (128, 12, 3)
 
 
 @pytest.mark.parametrize("scrub_range", [(0.5, 0.4), (0.5, 0.5), (-0.1, 0.5), (0.9, 1.1)])
 def test_invalid_ranges(scrub_range: tuple[float, float]) -> None:
     with pytest.raises(OptionError, match="scrub_range="):
-        film_strips(np.zeros((1, 8, 8, 3), np.uint8), scrub_range)
+        filmstrips(np.zeros((1, 8, 8, 3), np.uint8), scrub_range)

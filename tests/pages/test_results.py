@@ -75,8 +75,8 @@ def test_frames_and_series_are_exact(results: Results, arrays: Arrays) -> None:
 
 def test_totals_are_sums_of_the_attribution(results: Results, arrays: Arrays) -> None:
     totals = results.totals("2b", 0)["value"]
-    assert totals.gap is not None
-    assert totals.gap.shape == (STEPS[0], 3)
+    assert totals.completeness is not None
+    assert totals.completeness.shape == (STEPS[0], 3)
     np.testing.assert_allclose(
         totals.totals[:, :CHANNELS].sum(axis=-1), arrays.channels[0].sum(axis=(1, 2)), rtol=1e-4, atol=1e-4
     )
@@ -169,14 +169,14 @@ def test_a_directory_without_a_page_is_named(tmp_path: Path) -> None:
         open_results(tmp_path)
 
 
-def test_an_account_adds_up_to_the_output(results: Results, arrays: Arrays) -> None:
-    account = results.account(1, "2b")
-    assert account["features"].shape == (STEPS[1], CHANNELS)
-    np.testing.assert_allclose(account["features"], arrays.channels[1].sum(axis=(1, 2)), atol=1e-5)
-    np.testing.assert_allclose(account["rest"], arrays.residual[1].sum(axis=(1, 2, 3)), atol=1e-5)
-    np.testing.assert_array_equal(account["memory"], np.zeros(STEPS[1]))
-    for name, expected in (("baseline", 0), ("gap", 0), ("output", 1)):  # each part of the gap in the file is 1
-        np.testing.assert_array_equal(account[name], np.full(STEPS[1], expected))
+def test_a_decomposition_adds_up_to_the_output(results: Results, arrays: Arrays) -> None:
+    terms = results.decomposition(1, "2b")
+    assert terms["features"].shape == (STEPS[1], CHANNELS)
+    np.testing.assert_allclose(terms["features"], arrays.channels[1].sum(axis=(1, 2)), atol=1e-5)
+    np.testing.assert_allclose(terms["residual"], arrays.residual[1].sum(axis=(1, 2, 3)), atol=1e-5)
+    np.testing.assert_array_equal(terms["memory"], np.zeros(STEPS[1]))
+    for name, expected in (("baseline", 0), ("completeness_error", 0), ("output", 1)):  # the chunk contains ones
+        np.testing.assert_array_equal(terms[name], np.full(STEPS[1], expected))
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,11 @@ def test_an_account_adds_up_to_the_output(results: Results, arrays: Arrays) -> N
         ((0, "9z"), "unknown layer '9z'"),
     ],
 )
-def test_wrong_accounts_are_refused(results: Results, arguments: tuple[int, str], message: str) -> None:
+def test_decompositions_of_unknown_outputs_are_refused(
+    results: Results, arguments: tuple[int, str], message: str
+) -> None:
     with pytest.raises(OptionError, match=message):
-        results.account(*arguments)
+        results.decomposition(*arguments)
 
 
 def test_facts_of_a_layer(tmp_path: Path) -> None:
@@ -226,3 +228,16 @@ def test_facts_that_an_older_page_lacks_are_none(results: Results) -> None:
     assert facts["error_held_out"] is None
     assert facts["next_feature"] is None
     assert facts["variance_share"] == facts["coverage"] == facts["ablation"] == {}
+
+
+def test_the_names_of_version_0_1_give_the_same_arrays(results: Results) -> None:
+    terms = results.decomposition(1, "2b")
+    with pytest.warns(DeprecationWarning, match="Results.decomposition"):
+        account = results.account(1, "2b")
+    assert account.keys() == {"baseline", "features", "rest", "memory", "gap", "output"}
+    np.testing.assert_array_equal(account["rest"], terms["residual"])
+    np.testing.assert_array_equal(account["gap"], terms["completeness_error"])
+    totals = results.totals("2b", 1)["value"]
+    assert totals.completeness is not None
+    with pytest.warns(DeprecationWarning, match=r"Totals\.completeness"):
+        np.testing.assert_array_equal(totals.gap, totals.completeness)

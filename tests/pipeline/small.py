@@ -136,6 +136,6 @@ def failing_write_trajectory(error: type[BaseException]) -> Callable[..., Any]:
 
 def completeness(results: Results, layer: str, trajectory: int, output: str) -> np.ndarray:
     """Sum of the attribution, difference of the scores and score of each step (T, 3)."""
-    gap = results.totals(layer, trajectory)[output].gap
+    gap = results.totals(layer, trajectory)[output].completeness
     assert gap is not None
     return gap

@@ -264,7 +264,7 @@ def as_few_features_as_cover_enough(results: Results, small_run: SmallRun) -> No
     assert 1 <= count < 16
     assert len(layer["hues"]) == len(layer["features"]["thumbnails"]) == count
     assert results.attribution(LAYER, 0).channels.shape[-1] == count
-    assert results.account(0, LAYER)["features"].shape[-1] == count
+    assert results.decomposition(0, LAYER)["features"].shape[-1] == count
     assert results.features(LAYER)["components"].shape[0] == count
     assert facts["ablation"]["value"].shape == (count,)
     assert facts["next_feature"] >= 0

@@ -223,9 +223,9 @@ def test_less_memory_makes_the_same_page(
     # On some machines, the last bits depend on how many rows a product of matrices has.
     assert read_files(tmp_path / "small").keys() == read_files(tmp_path / "ample").keys()
     for output in ("value", "action-3"):
-        accounts = [results.account(0, "Relu_1", output) for results in (small, ample)]
-        for name, values in accounts[0].items():
-            np.testing.assert_allclose(values, accounts[1][name], rtol=1e-4, atol=1e-5)
+        decompositions = [results.decomposition(0, "Relu_1", output) for results in (small, ample)]
+        for name, values in decompositions[0].items():
+            np.testing.assert_allclose(values, decompositions[1][name], rtol=1e-4, atol=1e-5)
 
 
 def test_less_memory_makes_the_same_page_of_several_paths(

@@ -29,7 +29,7 @@ from tests.world_models.dots import dot_agent, record_dots
 KILLS = 20
 FIT: dict[str, Any] = {
     **{"size": "tiny", "steps": 4, "batch_size": 2, "horizon": 2},
-    **{"log_interval": 2, "save_interval": 2, "film_interval": 2},
+    **{"log_interval": 2, "save_interval": 2, "clip_interval": 2},
 }
 TIMED = {name for name in COLUMNS if "second" in name}
 

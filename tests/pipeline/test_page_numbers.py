@@ -104,7 +104,7 @@ def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None
         "group-0": outputs.policy_logits[:, right].sum(axis=1),
     }
     expected = attribute(small_run.agent, frames, layer, ["value", 4, right], steps=5, quadrature="graded-midpoint")
-    for name, at_zero, gap in zip(scores, expected.scores_at_baseline, expected.completeness_gap, strict=True):
+    for name, at_zero, gap in zip(scores, expected.scores_at_baseline, expected.completeness_error, strict=True):
         total, difference, score = completeness(results, layer, 0, name).T
         np.testing.assert_allclose(score, scores[name], rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(difference, scores[name] - at_zero, rtol=1e-4, atol=1e-3)

@@ -1,4 +1,4 @@
-"""`analyse_states` on the light switch: what its states hold, and how far back memory reaches."""
+"""`analyze_states` on the light switch: what its states hold, and how far back memory reaches."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rl_clarity.environments.kinds import EnvironmentSpec
 from rl_clarity.formats import architectures, native
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.recordings.recording import Recording
-from rl_clarity.states.analysis import StateAnalysis, analyse_states, load_states
-from rl_clarity.states.cards import direction_cards, find_behaviours
+from rl_clarity.states.analysis import StateAnalysis, analyze_states, load_states
+from rl_clarity.states.cards import direction_cards, find_behaviors
 from rl_clarity.states.data import StateData, read_states
 from rl_clarity.states.replay import replay
 from tests.fakes import TinyAgent
@@ -50,7 +50,7 @@ def agent() -> Any:
 
 @pytest.fixture(scope="module")
 def analysis(agent: Any, recording: Recording) -> StateAnalysis:
-    return analyse_states(agent, recording, **OPTIONS)
+    return analyze_states(agent, recording, **OPTIONS)
 
 
 def test_recorded_states_are_those_of_a_replay(agent: Any, recording: Recording, data: StateData) -> None:
@@ -79,7 +79,7 @@ def test_each_part_of_the_state_of_an_lstm_is_that_of_a_replay(tmp_path: Path) -
             for t, row in enumerate(np.flatnonzero(data.episode == number)):
                 np.testing.assert_allclose(data.states[row], state[part][0], atol=1e-5)
                 state = agent.forward(np.asarray(recording[number].observations[t])[None], state).state
-        analysis = analyse_states(agent, recording, part=part, **OPTIONS)
+        analysis = analyze_states(agent, recording, part=part, **OPTIONS)
         expected = analysis.directions.to(data.states)
         np.testing.assert_allclose(analysis.arrays["coordinates"], expected, atol=1e-5)
         assert "influence" not in analysis.arrays  # gradients need both parts
@@ -100,7 +100,7 @@ def test_sequences_are_episodes_or_parts_of_them(data: StateData) -> None:
 
 
 def test_analysis_is_complete_and_repeatable(analysis: StateAnalysis, agent: Any, recording: Recording) -> None:
-    again = analyse_states(agent, recording, **OPTIONS)
+    again = analyze_states(agent, recording, **OPTIONS)
     assert set(again.arrays) == set(analysis.arrays)
     for name, array in analysis.arrays.items():
         np.testing.assert_array_equal(array, again.arrays[name], err_msg=name)
@@ -115,7 +115,7 @@ def test_analysis_is_complete_and_repeatable(analysis: StateAnalysis, agent: Any
 def test_analysis_is_saved_and_loaded(analysis: StateAnalysis, tmp_path: Path) -> None:
     analysis.save(tmp_path / "states")
     loaded = load_states(tmp_path / "states")
-    for name in ("directions", "clusters", "behaviours", "causes", "memory"):
+    for name in ("directions", "clusters", "behaviors", "causes", "memory"):
         assert loaded.table(name) == analysis.table(name)
     np.testing.assert_array_equal(loaded.directions.basis, analysis.directions.basis)
     (tmp_path / "states" / "states.json").write_text('{"version": 99}')
@@ -161,9 +161,9 @@ def test_cards_correlate_with_what_is_known_of_a_step(agent: Any, data: StateDat
     assert "readout" not in cards
 
 
-def test_behaviours_are_statistics_of_their_own_steps(data: StateData) -> None:
+def test_behaviors_are_statistics_of_their_own_steps(data: StateData) -> None:
     coordinates = rl_clarity.fit_directions(data.states, "pca", 2).to(data.states)
-    rows, clusters, cards = find_behaviours(data, coordinates, 3)
+    rows, clusters, cards = find_behaviors(data, coordinates, 3)
     assert (data.time[rows] < 4).all()  # 6 steps come after
     for label in range(clusters.count):
         members = rows[clusters.labels == label]
@@ -196,16 +196,16 @@ def test_an_unchanged_state_has_the_same_outputs(agent: Any, data: StateData) ->
 
 def test_what_does_not_fit_is_refused(agent: Any, recording: Recording, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="method='tsne' must be one of pca, ica"):
-        analyse_states(agent, recording, method="tsne")
+        analyze_states(agent, recording, method="tsne")
     with pytest.raises(OptionError, match="unknown option"):
-        analyse_states(agent, recording, counts=3)
+        analyze_states(agent, recording, counts=3)
     other: Any = TinyAgent("recurrent")
     with pytest.raises(OptionError, match=r"parts of the sizes \(16,\), those of the agent \(6,\)"):
-        analyse_states(other, recording)
+        analyze_states(other, recording)
     with rl_clarity.Recorder(tmp_path / "plain", name=None) as recorder:
         recorder.add(observation=np.zeros((16, 16, 3), np.uint8), action=0, reward=0.0, terminated=True)
     with pytest.raises(OptionError, match="has no recurrent states: record a recurrent agent"):
-        analyse_states(agent, tmp_path / "plain")
+        analyze_states(agent, tmp_path / "plain")
     with pytest.raises(OptionError, match="table 'cards' must be one of directions"):
         StateAnalysis(rl_clarity.fit_directions(np.random.default_rng(0).normal(size=(9, 3)), "pca", 1), {}).table(
             "cards"

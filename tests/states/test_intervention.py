@@ -31,7 +31,7 @@ def test_clusters_of_states_are_visited_more_or_less_often(light_switch_recordin
     recording = light_switch_recordings["memory"]
     agent: Any = rl_clarity.load_agent(checkpoint("memory"))
     options: dict[str, Any] = {"count": 16, "clusters": 5, "lags": (1,), "maps": (), "replay_steps": 0}
-    analysis = rl_clarity.analyse_states(agent, recording, method="units", influence_samples=0, **options)
+    analysis = rl_clarity.analyze_states(agent, recording, method="units", influence_samples=0, **options)
     collapsed = rl_clarity.SwapDirections(dict.fromkeys(range(16)), directions=analysis.directions)
     report = rl_clarity.intervene(agent, collapsed, analysis=analysis, episodes=48)
     rows = [row for row in report if row["measure"].startswith("cluster ")]
@@ -56,7 +56,7 @@ def test_the_cue_is_cut_out_of_memory_but_not_of_the_world(
         lost[game] = rows["return"]
         assert rows["length"]["difference"] == 0
         assert rows["return"]["unedited"] > 0.9
-        report.film(tmp_path / f"{game}.png")
+        report.write_clip(tmp_path / f"{game}.png")
         assert Image.open(tmp_path / f"{game}.png").size == (2 * 16 + 4, 16)
     assert lost["memory"]["interval"][1] < -0.2
     assert lost["memory"]["adjusted_p"] < 0.01

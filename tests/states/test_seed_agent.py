@@ -1,4 +1,4 @@
-"""An agent of train-procgen-pytorch with a GRU, as other programs save it, is recorded and analysed."""
+"""An agent of train-procgen-pytorch with a GRU, as other programs save it, is recorded and analyzed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl_clarity.states.data import read_states
 
 
 @pytest.mark.slow
-def test_recurrent_agent_of_procgen_is_analysed(shared_formats: Path, tmp_path: Path) -> None:
+def test_recurrent_agent_of_procgen_is_analyzed(shared_formats: Path, tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     (path,) = (shared_formats / "procgen-pytorch-recurrent").glob("*.pth")
     metadata: dict[str, Any] = {"env_name": "coinrun", "distribution_mode": "easy", "use_backgrounds": False}
@@ -29,7 +29,7 @@ def test_recurrent_agent_of_procgen_is_analysed(shared_formats: Path, tmp_path: 
         outputs = agent.forward(np.asarray(episode.observations[t])[None], state)
         np.testing.assert_allclose(episode.policy_logits[t], outputs.policy_logits[0], atol=1e-4)  # type: ignore[index]
         state = outputs.state  # type: ignore[assignment]
-    analysis = rl_clarity.analyse_states(
+    analysis = rl_clarity.analyze_states(
         agent, recording, count=4, clusters=3, lags=(1, 2), maps=("pca",), influence_samples=8, replay_steps=2,
         replay_samples=4,
     )  # fmt: skip

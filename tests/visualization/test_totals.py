@@ -37,11 +37,11 @@ def test_positions_of_peaks() -> None:
 
 def test_features_that_follow_an_output_account_for_its_variance() -> None:
     output = np.array([1.0, 4.0, 2.0, 5.0])
-    account = {"features": output[:, None] * [0.5, 0.75], "rest": -0.25 * output - 3, "output": output}
+    account = {"features": output[:, None] * [0.5, 0.75], "residual": -0.25 * output - 3, "output": output}
     half = {**account, "features": account["features"] * [1, 0]}
     assert variance_share([account]) == 1
     assert variance_share([half]) == pytest.approx(1 - 0.75**2)
-    against = {**account, "features": -account["features"], "rest": 0 * output}
+    against = {**account, "features": -account["features"], "residual": 0 * output}
     assert variance_share([against]) == pytest.approx(1 - 2.25**2)
     constant = {**account, "output": np.full(4, 2.0)}
     assert variance_share([constant]) is None

@@ -66,7 +66,7 @@ def record_dots(directory: Path, agent: KerasAgent, episodes: int = 6, steps: in
                     reward=float(position == SIDE - 1),
                     terminated=t == steps - 1,
                     logits=None if outputs.policy_logits is None else outputs.policy_logits[0],
-                    behaviour_logits=np.zeros(ACTIONS, np.float32),
+                    behavior_logits=np.zeros(ACTIONS, np.float32),
                     value=None if outputs.values is None else outputs.values[0],
                     state=None if before is None else tuple(part[0] for part in before),
                     final_observation=dot_image(position),

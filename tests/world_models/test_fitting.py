@@ -37,7 +37,7 @@ OPTIONS: dict[str, Any] = {
     "horizon": 3,
     "log_interval": 2,
     "save_interval": 3,
-    "film_interval": 0,
+    "clip_interval": 0,
 }
 
 

@@ -12,7 +12,7 @@ from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.directions import Directions
 from rl_clarity.world_models.gradients import Target, saliency_through_time, simulated_influence, target_value
-from rl_clarity.world_models.latents import interpolate_latents, maximise
+from rl_clarity.world_models.latents import interpolate_latents, maximize
 from rl_clarity.world_models.rollouts import follow
 from rl_clarity.world_models.simulation import simulate
 from rl_clarity.world_models.simulator import Simulator
@@ -122,7 +122,7 @@ def test_influence_by_labels_is_that_of_its_members(simulator: Simulator, record
 
 
 def test_maximise_climbs(simulator: Simulator) -> None:
-    result = maximise(simulator, "value", 3, at=1, iterations=8)
+    result = maximize(simulator, "value", 3, at=1, iterations=8)
     assert result.values[0] > result.best_of_data
     assert (np.diff(result.values) <= 0).all()
     np.testing.assert_allclose(np.linalg.norm(result.latents, axis=1), 1, atol=1e-5)

@@ -20,7 +20,7 @@ from rl_clarity.pages.sections import SectionData
 from rl_clarity.visualization.colors import page_colors
 from rl_clarity.visualization.quantization import quantize
 from rl_clarity.visualization.rendering import DIRECTIONS, Direction
-from rl_clarity.visualization.totals import effect_spread, mean_effects, output_account, variance_share
+from rl_clarity.visualization.totals import effect_spread, mean_effects, output_decomposition, variance_share
 
 Name = TypeVar("Name", bound=str)
 
@@ -40,7 +40,7 @@ class AttributionOptions:
     attribution_subdir: str = "attribution/"
     """Directory of attribution."""
     attribution_scrub_subdir: str = "attribution_scrub/"
-    """Directory of film strips of rendered images."""
+    """Directory of filmstrips of rendered images."""
     attribution_totals_subdir: str = "attribution_totals/"
     """Directory of attribution summed over positions."""
 
@@ -160,7 +160,10 @@ def _read_sums(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str,
 def _variance_share(sums: Sequence[Mapping[str, np.ndarray]], output: str) -> float | None:
     """Of an output along all trajectories."""
     return variance_share(
-        [output_account(one[f"totals.{output}"], one[f"gap.{output}"], one.get(f"memory.{output}")) for one in sums]
+        [
+            output_decomposition(one[f"totals.{output}"], one[f"gap.{output}"], one.get(f"memory.{output}"))
+            for one in sums
+        ]
     )
 
 

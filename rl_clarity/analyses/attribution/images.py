@@ -13,7 +13,7 @@ from rl_clarity.analyses.trajectories import TrajectoryPageOptions
 from rl_clarity.base.progress import Report
 from rl_clarity.jobs.spool import Spool
 from rl_clarity.pages.files import segments
-from rl_clarity.pages.images import film_strips, sheet, to_bytes
+from rl_clarity.pages.images import filmstrips, sheet, to_bytes
 from rl_clarity.visualization.rendering import render_attribution
 
 FILM_COLUMNS = 8
@@ -30,7 +30,7 @@ def write_attribution_images(
     residual: np.ndarray | None,
     scale: float,
 ) -> list[str]:
-    """Write a segment's images, of every direction and selection, and their film strips; returns the names."""
+    """Write a segment's images, of every direction and selection, and their filmstrips; returns the names."""
     names: list[str] = []
     for name, direction, channel in selections(channels.shape[-1], residual is not None):
         rendered = render_attribution(
@@ -40,7 +40,7 @@ def write_attribution_images(
         place = (subject.options_of(AttributionOptions), layer, output, name, trajectory, segment)
         sheets, strip = rendered_name(*place), rendered_scrub_name(*place)
         subject.files.write_image(sheets, sheet(images, FILM_COLUMNS))
-        subject.files.write_image(strip, film_strips(images, subject.options_of(TrajectoryPageOptions).scrub_range))
+        subject.files.write_image(strip, filmstrips(images, subject.options_of(TrajectoryPageOptions).scrub_range))
         names += [sheets, strip]
     return names
 

@@ -17,6 +17,7 @@ from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Score, State, Tail
 from rl_clarity.analyses.attribution.baselines import Baseline, layer_baseline
 from rl_clarity.analyses.attribution.quadrature import quadrature as quadrature_rule
+from rl_clarity.base.renamed import RenamedAttribute
 from rl_clarity.base.threads import in_threads
 
 
@@ -37,9 +38,11 @@ class Attribution:
         return np.asarray(sums, np.float32)
 
     @property
-    def completeness_gap(self) -> np.ndarray:
+    def completeness_error(self) -> np.ndarray:
         """(S, B): sum of the attribution less s(a) - s(b)."""
         return self.totals - (self.scores - self.scores_at_baseline)
+
+    completeness_gap = RenamedAttribute("completeness_error")
 
 
 def attribute(

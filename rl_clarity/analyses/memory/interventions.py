@@ -152,15 +152,15 @@ def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
         )  # fmt: skip
     except (EnvironmentSetupError, OptionError) as error:
         return TaskResult({"skipped": str(error)})
-    film = f"interventions/{number + 1}.png"
-    subject.files.write_file(film, comparison.film_bytes())
+    clip = f"interventions/{number + 1}.png"
+    subject.files.write_file(clip, comparison.clip_bytes())
     names = direction_names(fitted.directions)
     label = " and ".join(
         f"{names[one]} collapsed" if other is None else f"{names[one]} and {names[other]} exchanged"
         for one, other in swaps.items()
     )
-    facts = {"label": label, "swap": list(swaps.items()), "rows": comparison.rows, "film": film}
-    return TaskResult(to_plain({"intervention": facts}, finite=True), [film])
+    facts = {"label": label, "swap": list(swaps.items()), "rows": comparison.rows, "film": clip}
+    return TaskResult(to_plain({"intervention": facts}, finite=True), [clip])
 
 
 def strongest_directions(fitted: FittedStates, readout: np.ndarray | None) -> np.ndarray:
@@ -178,7 +178,7 @@ def strongest_directions(fitted: FittedStates, readout: np.ndarray | None) -> np
 
 
 def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
-    """Some steps of all episodes. Both sides of a pair are played, and again for the film; episodes may be shorter."""
+    """Some steps of all episodes. Both sides of a pair are played, and again for the clip; episodes may be shorter."""
     options, directions = sample.options_of(InterventionOptions), sample_states(sample).directions
     max_steps, seed = sample.options_of(PlayOptions).max_steps, sample.options.seed
     episodes = min(BLOCK, options.intervention_episodes)

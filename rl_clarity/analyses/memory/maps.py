@@ -1,4 +1,4 @@
-"""Section `state_map` of a page about memory: the maps and colors of `analyse_states`."""
+"""Section `state_map` of a page about memory: the maps and colors of `analyze_states`."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def _write_maps(subject: Subject, work: Work) -> TaskResult:
     prefix = "map.color."
     colors = {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
     colors |= {"episode": trajectory, "cluster": fitted.labels[rows]}
-    behaviours = work.results[f"{FOLDER}/behaviours"]
-    if behaviours.get("chunk"):
-        behaviour = subject.files.read_chunk(behaviours["chunk"])
+    behaviors = work.results[f"{FOLDER}/behaviours"]
+    if behaviors.get("chunk"):
+        behavior = subject.files.read_chunk(behaviors["chunk"])
         labels = np.full(len(fitted.data), -1)
-        labels[behaviour["rows"]] = behaviour["labels"]
+        labels[behavior["rows"]] = behavior["labels"]
         colors["behaviour"] = labels[rows]
     names = {
         "action": [action.label for action in subject.info.actions],

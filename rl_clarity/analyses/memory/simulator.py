@@ -1,4 +1,4 @@
-"""Section `simulator`: how good the simulator is, and films of it beside the truth."""
+"""Section `simulator`: how good the simulator is, and clips of it beside the truth."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import ImageName
 from rl_clarity.pages.schema import read
 from rl_clarity.pages.sections import SectionData
+from rl_clarity.world_models.clips import clip_bytes, clip_frames
 from rl_clarity.world_models.deletion import deletion_test
-from rl_clarity.world_models.films import film_bytes, film_frames
 from rl_clarity.world_models.quality import COMPASS_STEPS, DELETION_AT, WINDOWS_AT_ONCE, action_compass, measure_quality
 from rl_clarity.world_models.rollouts import follow
 from rl_clarity.world_models.windows import Windows
@@ -33,12 +33,12 @@ class SimulatorPageOptions:
 
     quality_windows: int = 64
     """Windows of the recording that its errors are measured on."""
-    films: int = 4
-    """Films of it beside the truth."""
+    clips: int = 4
+    """Number of animated clips that show the simulator beside the recorded frames."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "quality_windows")
-        check_minimum(self, 0, "films")
+        check_minimum(self, 0, "clips")
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,13 @@ class SimulatorAnalysis(Analysis[SimulatorPageOptions, SimulatorSection]):
         if memory_source(subject).simulator is None:
             return
         inputs = [subject.decisive(SimulatorPageOptions), subject.options.seed]
-        for name, run, pieces in (("quality", _quality, _quality_pieces), ("films", _films, _film_pieces)):
+        for name, run, pieces in (("quality", _quality, _quality_pieces), ("films", _clips, _clip_pieces)):
             yield self.task(subject, self.task_name(name), partial(run, subject), inputs, size=1000, pieces=pieces)
 
     def sections(self, subject: Subject, options: SimulatorPageOptions, results: Results) -> Iterable[SimulatorSection]:
-        quality, films = (results.get(self.task_name(name)) for name in ("quality", "films"))
+        quality, clips = (results.get(self.task_name(name)) for name in ("quality", "films"))
         if quality is not None:
-            yield read(SimulatorSection, {"films": (), **quality, **(films or {})}, self.kind)
+            yield read(SimulatorSection, {"films": (), **quality, **(clips or {})}, self.kind)
 
 
 def _quality(subject: Subject, work: Work) -> TaskResult:
@@ -131,23 +131,23 @@ def _quality(subject: Subject, work: Work) -> TaskResult:
     return TaskResult(to_plain({**facts, "fit": simulator.metadata.get("fit") or {}}, finite=True))
 
 
-def _films(subject: Subject, work: Work) -> TaskResult:
-    """Write films of windows from all over the recording. Facts: their names."""
+def _clips(subject: Subject, work: Work) -> TaskResult:
+    """Write clips of windows at even distances in the recording, and return their names."""
     source, options = memory_source(subject), subject.options_of(SimulatorPageOptions)
-    if not options.films:
+    if not options.clips:
         return TaskResult({"films": []})
     simulator = source.required_simulator
     windows = Windows(source.required_recording, subject.agent, source.context, source.horizon)
     complete = windows.complete()
     chosen = complete if len(complete) else np.arange(len(windows))
-    numbers = np.unique(chosen[np.linspace(0, len(chosen) - 1, options.films).astype(int)])
+    numbers = np.unique(chosen[np.linspace(0, len(chosen) - 1, options.clips).astype(int)])
     batch = windows.read(numbers)
     rollouts = follow(simulator, batch, seed=subject.options.seed)
-    frames = film_frames(batch, rollouts)  # (T, rows, columns, C): a row of images for each window
+    frames = clip_frames(batch, rollouts)  # (T, rows, columns, C): a row of images for each window
     names = []
-    for number, film in enumerate(np.split(frames, len(numbers), axis=1), start=1):
+    for number, clip in enumerate(np.split(frames, len(numbers), axis=1), start=1):
         names.append(f"simulator/film-{number}.png")
-        subject.files.write_file(names[-1], film_bytes(film))
+        subject.files.write_file(names[-1], clip_bytes(clip))
     return TaskResult({"films": names}, names)
 
 
@@ -172,13 +172,13 @@ def _quality_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
         yield Piece(deletion, windows / count * (DELETION_AT + 1) / steps, partial(deletion, at=0))
 
 
-def _film_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
-    source, films = memory_source(sample), sample.options_of(SimulatorPageOptions).films
+def _clip_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
+    source, clips = memory_source(sample), sample.options_of(SimulatorPageOptions).clips
     batch_of_one = Windows(SampleRecording(sample), sample.agent, source.context, MEASURED_STEPS).read([0])
 
-    def film() -> None:
-        frames = film_frames(batch_of_one, follow(source.required_simulator, batch_of_one))
-        sample.files.write_file("film.png", film_bytes(frames))
+    def write_one_clip() -> None:
+        frames = clip_frames(batch_of_one, follow(source.required_simulator, batch_of_one))
+        sample.files.write_file("film.png", clip_bytes(frames))
 
-    if films:
-        yield Piece(film, films * source.horizon / MEASURED_STEPS, film)
+    if clips:
+        yield Piece(write_one_clip, clips * source.horizon / MEASURED_STEPS, write_one_clip)

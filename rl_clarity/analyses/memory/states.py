@@ -1,4 +1,4 @@
-"""Section `states`: directions, clusters, behaviours, causes, and how far back memory reaches."""
+"""Section `states`: directions, clusters, behaviors, causes, and how far back memory reaches."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ClusterEntry:
 
 
 @dataclass(frozen=True)
-class BehavioursEntry:
+class BehaviorsEntry:
     """Clusters of windows of steps."""
 
     count: int
@@ -121,7 +121,7 @@ class StatesSection(SectionData):
     clusters: Sequence[ClusterEntry]
     skipped: Mapping[str, str]
     """By part (`causes`, ...), why it is left out."""
-    behaviours: BehavioursEntry | None
+    behaviours: BehaviorsEntry | None
     causes: CausesEntry | None
     memory: RememberingEntry | None
     cards: ChunkName | None = None
@@ -206,20 +206,20 @@ def _fit(subject: Subject, work: Work) -> TaskResult:
 
 
 def _write_coordinates(subject: Subject, work: Work) -> TaskResult:
-    """Write coordinates, clusters and behaviours of the steps of each trajectory."""
+    """Write coordinates, clusters and behaviors of the steps of each trajectory."""
     fitted = fitted_states(subject)
     centered = (fitted.coordinates - fitted.coordinates.mean(axis=0)).astype(np.float32)
-    behaviour = np.full(len(centered), -1, np.int32)
+    behavior = np.full(len(centered), -1, np.int32)
     facts = work.results[f"{FOLDER}/behaviours"]
     if facts.get("chunk"):
         arrays = subject.files.read_chunk(facts["chunk"])
-        behaviour[arrays["rows"]] = arrays["labels"]
+        behavior[arrays["rows"]] = arrays["labels"]
     names = []
     ends = [*fitted.data.starts[1:], len(centered)]
     for number, (start, end) in enumerate(zip(fitted.data.starts, ends, strict=True), start=1):
         names.append(path_in(FOLDER, f"coordinates-{number}.js"))
         now = slice(start, end)
-        arrays = {"coordinates": centered[now], "cluster": fitted.labels[now], "behaviour": behaviour[now]}
+        arrays = {"coordinates": centered[now], "cluster": fitted.labels[now], "behaviour": behavior[now]}
         subject.files.write_chunk(names[-1], arrays)
     return TaskResult({"chunks": names}, names)
 
@@ -259,7 +259,7 @@ def _cards(fitted: FittedStates, part: Part) -> Written:
     return arrays, {"kurtosis": arrays.pop("kurtosis")}
 
 
-def _behaviours(fitted: FittedStates, part: Part) -> Written:
+def _behaviors(fitted: FittedStates, part: Part) -> Written:
     arrays = _without_prefix("behaviour", part.arrays)
     if "clips" not in arrays:
         return {}, {}
@@ -290,7 +290,7 @@ def _memory(fitted: FittedStates, part: Part) -> Written:
 
 _WRITERS: Mapping[str, Callable[[FittedStates, Part], Written]] = {
     "cards": _cards,
-    "behaviours": _behaviours,
+    "behaviours": _behaviors,
     "causes": _causes,
     "memory": _memory,
 }
@@ -318,7 +318,7 @@ def _cards_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     yield Piece(cards, 1, cards)
 
 
-def _behaviours_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
+def _behaviors_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     fitted = random_states(sample, min(steps, MEASURED_STATES))
     yield Piece(partial(PARTS["behaviours"], fitted), min(steps, FIT_ROWS) / len(fitted.data))
 
@@ -359,7 +359,7 @@ def _memory_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
 
 _PIECES: Mapping[str, Callable[[int, Subject, int], Iterable[Piece]]] = {
     "cards": _cards_pieces,
-    "behaviours": _behaviours_pieces,
+    "behaviours": _behaviors_pieces,
     "causes": _causes_pieces,
     "memory": _memory_pieces,
 }

@@ -40,7 +40,7 @@ def observations(golden: Golden) -> np.ndarray:
 def test_completeness_gap_vanishes_as_steps_increase(agent: Any, observations: np.ndarray, output: Any) -> None:
     layer = select_layers(agent, bottleneck_only=False)[-2]
     gaps = [
-        np.abs(attribute(agent, observations, layer, (output,), steps=steps).completeness_gap).max()
+        np.abs(attribute(agent, observations, layer, (output,), steps=steps).completeness_error).max()
         for steps in (2, 16, 128)
     ]
     scale = np.abs(attribute(agent, observations, layer, (output,), steps=1).scores).max()

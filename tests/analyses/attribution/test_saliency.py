@@ -175,7 +175,7 @@ class TestGradients:
         outputs: list[Any] = ["policy", "value"]
         result = input_attribution(agent, OBSERVATIONS, outputs, baseline=baseline, steps=300, state=state)
         difference = np.abs(result.scores - result.scores_at_baseline).max()
-        assert np.abs(result.completeness_gap).max() < 0.02 * difference
+        assert np.abs(result.completeness_error).max() < 0.02 * difference
         alone = input_integrated_gradients(agent, OBSERVATIONS, "value", baseline=baseline, steps=300, state=state)
         np.testing.assert_allclose(result.values[1], alone, atol=1e-6)
 

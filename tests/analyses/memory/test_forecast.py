@@ -47,12 +47,12 @@ def test_windows_interventions_and_the_simulator_are_measured(tmp_path: Path) ->
     path = checkpoint("memory")
     agent: Any = rl_clarity.load_agent(path)
     simulator = Simulator(agent, new_world(agent, SIZE), {"fit": {"context": 2, "horizon": 4}})
-    options: dict[str, Any] = {"stretches": 10, "quality_windows": 16, "influence_samples": 16, "films": 0}
+    options: dict[str, Any] = {"windows": 10, "quality_windows": 16, "influence_samples": 16, "clips": 0}
     plain, more = (
         forecast(path, tmp_path, simulator=simulator, interventions=1, **chosen)
         for chosen in (
             {**options, "intervention_episodes": 10},
-            {"stretches": 20, "quality_windows": 32, "influence_samples": 32, "films": 1, "intervention_episodes": 100},
+            {"windows": 20, "quality_windows": 32, "influence_samples": 32, "clips": 1, "intervention_episodes": 100},
         )
     )
     assert plain.notes == ()

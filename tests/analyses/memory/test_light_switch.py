@@ -46,7 +46,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "interventions": 1,
         "intervention_episodes": 6,
     }
-    rl_clarity.explain_memory(checkpoint("memory"), directory, episodes=12, stretches=40, **STATES, **swap)
+    rl_clarity.explain_memory(checkpoint("memory"), directory, episodes=12, windows=40, **STATES, **swap)
     return directory
 
 
@@ -70,9 +70,9 @@ def simulator(agent: Any) -> Simulator:
 def simulated(page: Path, simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("simulated")
     path = save_simulator(simulator, folder / "simulator.safetensors")
-    options: dict[str, Any] = {"intervention_episodes": 0, "stretches": 6, "noise_copies": 1, "quality_windows": 8}
+    options: dict[str, Any] = {"intervention_episodes": 0, "windows": 6, "noise_copies": 1, "quality_windows": 8}
     return rl_clarity.explain_memory(
-        checkpoint("memory"), folder / "page", simulator=path, recording=page / RECORDINGS / "play", films=2,
+        checkpoint("memory"), folder / "page", simulator=path, recording=page / RECORDINGS / "play", clips=2,
         horizon=5, **STATES, **options,
     ).results()  # fmt: skip
 
@@ -82,44 +82,44 @@ def test_the_action_at_the_switches_is_caused_by_the_lamp_in_the_first_frame(res
     numbers = [n for n, one in enumerate(results.section("stretches")["stretches"]) if one["frame"] == SWITCHES]
     assert len(numbers) >= 3
     for number in numbers:
-        stretch = results.stretch(number)
-        assert stretch.frames == range(SWITCHES + 1)
-        earlier = np.abs(stretch.maps["memory"][stretch.targets.index("action"), :SWITCHES])
+        window = results.window(number)
+        assert window.frames == range(SWITCHES + 1)
+        earlier = np.abs(window.maps["memory"][window.targets.index("action"), :SWITCHES])
         assert earlier[0].sum() > 10 * earlier[1:].sum(axis=(1, 2)).max()
         assert earlier[0][LAMP].sum() > 0.6 * earlier[0].sum()
 
 
 @pytest.mark.slow
-def test_stretches_hold_gradients_times_frames_and_coordinates(results: Results, agent: Any, data: StateData) -> None:
+def test_windows_hold_gradients_times_frames_and_coordinates(results: Results, agent: Any, data: StateData) -> None:
     directions = rl_clarity.load_states(Path(results._directory.location) / "states").directions
     number = next(n for n, one in enumerate(results.section("stretches")["stretches"]) if one["frame"] == SWITCHES)
-    stretch = results.stretch(number)
-    row = int(data.starts[stretch.trajectory]) + SWITCHES
+    window = results.window(number)
+    row = int(data.starts[window.trajectory]) + SWITCHES
     rows, baseline = np.array([row]), mean_frame(data)
-    weights = directions.readout.T[[int(one.removeprefix("direction-")) for one in stretch.targets[2:]]][None]
+    weights = directions.readout.T[[int(one.removeprefix("direction-")) for one in window.targets[2:]]][None]
     scores = list(outputs_at(agent, data, rows).values())
     frames, states = memory_gradients(agent, data, rows, scores, weights, SWITCHES + 1, baseline=baseline)
-    window = np.arange(row - SWITCHES, row + 1)
-    maps = (frames[:, 0] * (data.observations(window) / 255 - baseline / 255)).sum(axis=-1)
+    steps = np.arange(row - SWITCHES, row + 1)
+    maps = (frames[:, 0] * (data.observations(steps) / 255 - baseline / 255)).sum(axis=-1)
     coordinates = directions.to(data.states)
-    components = directions.pull(states[:, 0]) * (coordinates - coordinates.mean(axis=0))[window]
-    np.testing.assert_allclose(stretch.components["memory"], components, rtol=1e-3, atol=1e-5)
+    components = directions.pull(states[:, 0]) * (coordinates - coordinates.mean(axis=0))[steps]
+    np.testing.assert_allclose(window.components["memory"], components, rtol=1e-3, atol=1e-5)
     scale = np.abs(maps).max(axis=(1, 2, 3), keepdims=True)
-    np.testing.assert_allclose(stretch.maps["memory"] / scale, maps / scale, atol=1 / 127)
+    np.testing.assert_allclose(window.maps["memory"] / scale, maps / scale, atol=1 / 127)
 
 
 @pytest.mark.slow
-def test_windows_are_chosen_for_directions_behaviours_and_episodes(results: Results) -> None:
-    stretches = results.section("stretches")["stretches"]
-    assert len(stretches) == 40
-    reasons = [reason for one in stretches for reason in one["why"]]
+def test_windows_are_chosen_for_directions_behaviors_and_episodes(results: Results) -> None:
+    windows = results.section("stretches")["stretches"]
+    assert len(windows) == 40
+    reasons = [reason for one in windows for reason in one["why"]]
     ends = {(reason["direction"], reason["end"]) for reason in reasons if reason["kind"] == "direction"}
     extremes = {(direction, end) for direction in range(3) for end in ("top", "middle", "bottom")}
     assert extremes - ends == {(0, "bottom")}  # the initial state, before which there is no step
     assert {reason["kind"] for reason in reasons} == {"direction", "behaviour", "episode"}
-    places = [(one["trajectory"], one["frame"]) for one in stretches]
+    places = [(one["trajectory"], one["frame"]) for one in windows]
     assert len(set(places)) == 40
-    for one in stretches:
+    for one in windows:
         named = {f"direction-{reason['direction']}" for reason in one["why"] if reason["kind"] == "direction"}
         assert named <= set(one["targets"])
 
@@ -155,18 +155,18 @@ def test_the_simulator_and_the_path_through_the_world(simulated: Results, simula
     assert causes["influence.world"].shape == causes["influence"].shape == (2, 3, 3)
     data = read_states(recording)
     directions = rl_clarity.load_states(Path(simulated._directory.location) / "states").directions
-    stretch = simulated.stretch(0)
-    steps = len(stretch.frames)
-    first = int(data.starts[stretch.trajectory]) + stretch.frames[0]
+    window = simulated.window(0)
+    steps = len(window.frames)
+    first = int(data.starts[window.trajectory]) + window.frames[0]
     frames = np.stack([data.observations(np.array([first - 2 + i])) for i in range(2)], axis=1)
     state = [np.asarray(part) for part in simulator.split_state(data.states[[first]])]
     start = simulator.start(frames, state=state, action=data.actions[[first - 1]])
-    window = np.arange(first, first + steps)
     coordinates = directions.to(data.states)
+    coordinates = (coordinates - coordinates.mean(axis=0))[first : first + steps]
     for path in ("memory", "whole"):
         found = saliency_through_time(simulator, start, ["value"], steps - 1, 1, 0, world_gradients=path == "whole")
-        expected = directions.pull(found.states[0][0, 0]) * (coordinates - coordinates.mean(axis=0))[window]
-        np.testing.assert_allclose(stretch.components[path][0], expected, rtol=1e-2, atol=1e-5)
+        expected = directions.pull(found.states[0][0, 0]) * coordinates
+        np.testing.assert_allclose(window.components[path][0], expected, rtol=1e-2, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -183,19 +183,19 @@ def test_recurrent_agent_of_procgen_is_explained(shared_formats: Path, tmp_path:
     (path,) = (shared_formats / "procgen-pytorch-recurrent").glob("*.pth")
     metadata = {"env_name": "coinrun", "distribution_mode": "easy", "use_backgrounds": False}
     page = rl_clarity.explain_memory(
-        path, tmp_path / "page", metadata=metadata, episodes=2, max_steps=64, stretches=4, horizon=4,
+        path, tmp_path / "page", metadata=metadata, episodes=2, max_steps=64, windows=4, horizon=4,
         intervention_episodes=2, interventions=1, **STATES,
     )  # fmt: skip
     kinds = [section["kind"] for section in page.results().manifest["sections"]]
     assert kinds == ["trajectories", "states", "state_map", "stretches", "interventions"]
-    assert page.results().stretch(0).maps["memory"].shape[2:] == (32, 32)
+    assert page.results().window(0).maps["memory"].shape[2:] == (32, 32)
 
 
 @pytest.mark.slow
 def test_directions_of_all_parts_of_a_state_are_collapsed(tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     page = rl_clarity.explain_memory(
-        "models:starpilot-lstm", tmp_path / "page", episodes=2, max_steps=24, stretches=0, intervention_episodes=2,
+        "models:starpilot-lstm", tmp_path / "page", episodes=2, max_steps=24, windows=0, intervention_episodes=2,
         interventions=1, **{**STATES, "influence_samples": 0},
     )  # fmt: skip
     section = page.results().section("interventions")

@@ -57,7 +57,7 @@ def results(page: Path) -> Results:
 
 @pytest.fixture(scope="module")
 def analysis(page: Path, checkpoint: Path) -> rl_clarity.StateAnalysis:
-    return rl_clarity.analyse_states(rl_clarity.load_agent(checkpoint), page / RECORDINGS / "play", **STATES)
+    return rl_clarity.analyze_states(rl_clarity.load_agent(checkpoint), page / RECORDINGS / "play", **STATES)
 
 
 def test_a_page_has_what_an_agent_without_gradients_allows(results: Results) -> None:
@@ -92,8 +92,8 @@ def test_numbers_are_those_of_analyse_states(results: Results, analysis: rl_clar
     expected = analysis.arrays["coordinates"] - analysis.arrays["coordinates"].mean(axis=0)
     np.testing.assert_allclose(coordinates, expected, atol=1e-5)
     np.testing.assert_array_equal(np.concatenate([c["cluster"] for c in chunks]), analysis.arrays["cluster.kmeans"])
-    behaviour = np.concatenate([chunk["behaviour"] for chunk in chunks])
-    np.testing.assert_array_equal(behaviour[analysis.arrays["behaviour.rows"]], analysis.arrays["behaviour.labels"])
+    behavior = np.concatenate([chunk["behaviour"] for chunk in chunks])
+    np.testing.assert_array_equal(behavior[analysis.arrays["behaviour.rows"]], analysis.arrays["behaviour.labels"])
     cards, causes = results.chunk(states["cards"]), results.chunk(states["causes"]["chunk"])
     np.testing.assert_allclose(cards["correlation.time"], analysis.arrays["card.correlation.time"], rtol=1e-5)
     np.testing.assert_allclose(causes["correlation"], analysis.arrays["correlation"], atol=1e-6)
@@ -118,7 +118,7 @@ def test_examples_of_directions_are_steps_of_trajectories(results: Results, anal
 
 def test_a_page_without_windows_says_so(results: Results) -> None:
     with pytest.raises(ClarityError, match="no section 'stretches'"):
-        results.stretch(0)
+        results.window(0)
 
 
 def test_the_map_has_the_colors_of_states(results: Results, analysis: rl_clarity.StateAnalysis) -> None:

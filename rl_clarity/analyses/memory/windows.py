@@ -36,7 +36,7 @@ from rl_clarity.world_models.simulation import Simulation
 
 CHOICE = "stretches/choice"
 """The task that chooses the windows."""
-TASK_STRETCHES = 10
+TASK_WINDOWS = 10
 """Windows of a task."""
 AT_ONCE = 4
 """Windows that are explained at once."""
@@ -49,31 +49,31 @@ NOISE = 0.01
 
 
 @dataclass(frozen=True)
-class StretchOptions:
+class WindowOptions:
     """Windows of steps that are explained through time."""
 
-    stretches: int = 100
+    windows: int = 100
     """Number of windows at most; 0 for none. They end at steps where directions are high, middle and low, at examples
-    of each behaviour, and at steps from all over the episodes."""
+    of each behavior, and at steps from all over the episodes."""
     horizon: int = 16
     """Steps of a window."""
-    stretch_directions: int = 2
+    window_directions: int = 2
     """Directions that are explained in each window beside those that it was chosen for: the largest ones there."""
-    stretch_points: int = 4
+    window_points: int = 4
     """Points between the mean frame of the recording and each frame that gradients are averaged over; without a
     simulator only."""
-    stretch_grid: int = 32
+    window_grid: int = 32
     """Rows and columns of saliency maps at most."""
     noise_copies: int = 4
     """Copies of each simulation, with noise in its start, that gradients are averaged over."""
 
     def __post_init__(self) -> None:
-        check_minimum(self, 0, "stretches", "stretch_directions")
-        check_minimum(self, 1, "horizon", "stretch_grid", "stretch_points", "noise_copies")
+        check_minimum(self, 0, "windows", "window_directions")
+        check_minimum(self, 1, "horizon", "window_grid", "window_points", "noise_copies")
 
 
 @dataclass(frozen=True)
-class StretchTarget:
+class WindowTarget:
     """What is explained."""
 
     id: str
@@ -86,7 +86,7 @@ class StretchTarget:
 
 
 @dataclass(frozen=True)
-class StretchReason:
+class WindowReason:
     """Why a window was chosen."""
 
     kind: Literal["direction", "behaviour", "episode"]
@@ -96,7 +96,7 @@ class StretchReason:
 
 
 @dataclass(frozen=True)
-class StretchChoice:
+class WindowChoice:
     """A window of steps, whose last one is explained."""
 
     trajectory: int
@@ -106,26 +106,26 @@ class StretchChoice:
     """The first step of the window."""
     targets: Sequence[str]
     """Ids of the targets that the chunk has."""
-    why: Sequence[StretchReason]
+    why: Sequence[WindowReason]
 
 
 @dataclass(frozen=True)
-class StretchEntry(StretchChoice):
+class WindowEntry(WindowChoice):
     """A window that is explained."""
 
     chunk: ChunkName
 
 
 @dataclass(frozen=True)
-class StretchesSection(SectionData):
+class WindowsSection(SectionData):
     """Short windows of episodes, whose last step is explained by the steps before it."""
 
     kind = "stretches"
     title = "Causes of single steps"
-    targets: Sequence[StretchTarget]
+    targets: Sequence[WindowTarget]
     paths: Sequence[Literal["memory", "whole"]]
     """`whole`, with a simulator only, less `memory` goes through the world."""
-    stretches: Sequence[StretchEntry]
+    stretches: Sequence[WindowEntry]
 
 
 @dataclass(frozen=True)
@@ -136,95 +136,95 @@ class WrittenChunk:
     name: str
 
 
-class StretchesAnalysis(Analysis[StretchOptions, StretchesSection]):
+class WindowsAnalysis(Analysis[WindowOptions, WindowsSection]):
     """Which earlier steps caused what the agent does, by gradients through its memory and through the world."""
 
     kind = "stretches"
     needs_all = False
 
-    def tasks(self, subject: Subject, options: StretchOptions) -> Iterable[Task]:
-        if not options.stretches or not has(subject.agent, "state_gradients"):
+    def tasks(self, subject: Subject, options: WindowOptions) -> Iterable[Task]:
+        if not options.windows or not has(subject.agent, "state_gradients"):
             return
-        inputs = subject.decisive(StateOptions, StretchOptions)
+        inputs = subject.decisive(StateOptions, WindowOptions)
         before = (FIT, f"{FOLDER}/cards", f"{FOLDER}/behaviours")
         yield self.task(
             subject, CHOICE, partial(_choose, subject), inputs, after=before, pieces=lambda sample, batch: ()
         )
-        for number, part in enumerate(slices(options.stretches, TASK_STRETCHES)):
+        for number, part in enumerate(slices(options.windows, TASK_WINDOWS)):
             yield self.task(
                 subject, self.task_name(number + 1), partial(_explain, subject, part), inputs, after=(CHOICE,),
                 size=100 * options.horizon * (part.stop - part.start), group=self.kind,
                 pieces=partial(_pieces, part.stop - part.start),
             )  # fmt: skip
 
-    def sections(self, subject: Subject, options: StretchOptions, results: Results) -> Iterable[StretchesSection]:
+    def sections(self, subject: Subject, options: WindowOptions, results: Results) -> Iterable[WindowsSection]:
         choice = results.get(CHOICE)
         if choice is None:
             return
         finished = (facts for name, facts in results.items() if name.startswith(self.task_name("")))
         chunk_of = {one["number"]: one["name"] for facts in finished for one in facts.get("chunks", ())}
-        stretches = [
+        windows = [
             {**one, "chunk": chunk_of[number]} for number, one in enumerate(choice["stretches"]) if number in chunk_of
         ]
-        yield read(StretchesSection, {**choice, "stretches": stretches}, self.kind)
+        yield read(WindowsSection, {**choice, "stretches": windows}, self.kind)
 
 
 def _choose(subject: Subject, work: Work) -> TaskResult:
     """Choose the windows. Facts: what the section says of them, without chunks."""
     fitted, source = fitted_states(subject), memory_source(subject)
-    options = subject.options_of(StretchOptions)
+    options = subject.options_of(WindowOptions)
     cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
-    behaviours = work.results[f"{FOLDER}/behaviours"].get("chunk")
-    clips = subject.files.read_chunk(behaviours)["clips"] if behaviours else np.zeros((0, 0, 2), np.int32)
+    behaviors = work.results[f"{FOLDER}/behaviours"].get("chunk")
+    clips = subject.files.read_chunk(behaviors)["clips"] if behaviors else np.zeros((0, 0, 2), np.int32)
     context = 0 if source.simulator is None else source.context
-    chosen = choose_stretches(fitted, cards, clips, options.stretches, context)
+    chosen = choose_windows(fitted, cards, clips, options.windows, context)
     outputs = list(outputs_at(subject.agent, fitted.data, np.zeros(1, int)))
     scale = np.maximum(fitted.coordinates.std(axis=0), 1e-12)
-    stretches: list[StretchChoice] = []
+    windows: list[WindowChoice] = []
     used: set[int] = set()
     for row, why in chosen.items():
         trajectory, frame = map(int, places(fitted, np.array([row]))[0])
         first = max(context, frame - options.horizon + 1)
-        largest = np.argsort(-np.abs(fitted.coordinates[row] / scale), kind="stable")[: options.stretch_directions]
+        largest = np.argsort(-np.abs(fitted.coordinates[row] / scale), kind="stable")[: options.window_directions]
         directions = sorted({*map(int, largest), *(one.direction for one in why if one.direction is not None)})
         used.update(directions)
         targets = [*outputs, *(f"direction-{i}" for i in directions)]
-        stretches.append(StretchChoice(trajectory, frame, first, targets, why))
+        windows.append(WindowChoice(trajectory, frame, first, targets, why))
     labels = {"value": "value function", "action": "action taken"}
     names = direction_names(fitted.directions)
     explained = [{"id": one, "kind": one, "label": labels[one]} for one in outputs]
-    explained += as_dicts([StretchTarget(f"direction-{i}", "direction", names[i], i) for i in sorted(used)])
+    explained += as_dicts([WindowTarget(f"direction-{i}", "direction", names[i], i) for i in sorted(used)])
     paths = ["memory"] if source.simulator is None else ["memory", "whole"]
-    return TaskResult({"targets": explained, "paths": paths, "stretches": as_dicts(stretches)})
+    return TaskResult({"targets": explained, "paths": paths, "stretches": as_dicts(windows)})
 
 
-def choose_stretches(
+def choose_windows(
     fitted: FittedStates, cards: Mapping[str, np.ndarray], clips: np.ndarray, count: int, context: int = 0
-) -> dict[int, list[StretchReason]]:
+) -> dict[int, list[WindowReason]]:
     """Choose at most `count` steps, as rows of the states, and say why each was chosen.
 
     Half of them are the steps at the top, in the middle and at the bottom of each direction, a quarter examples of each
-    behaviour (K, n, 2), and the rest at even distances in all episodes. Steps before which there is no other one, and
+    behavior (K, n, 2), and the rest at even distances in all episodes. Steps before which there is no other one, and
     the first `context` ones that a simulation starts from, are left out.
     """
     starts, time = fitted.data.starts, fitted.data.time
-    examples: list[tuple[int, StretchReason]] = []
+    examples: list[tuple[int, WindowReason]] = []
     for example in range(cards["top"].shape[1]):
         for direction in range(len(cards["top"])):
             for end in ENDS:
                 trajectory, frame = cards[end][direction, example]
                 if trajectory >= 0:
-                    reason = StretchReason("direction", direction=direction, end=end)
+                    reason = WindowReason("direction", direction=direction, end=end)
                     examples.append((int(starts[trajectory] + frame), reason))
-    of_behaviours = [
-        (int(starts[trajectory] + frame), StretchReason("behaviour", behaviour=behaviour))
+    behavior_examples = [
+        (int(starts[trajectory] + frame), WindowReason("behaviour", behaviour=behavior))
         for example in range(clips.shape[1])
-        for behaviour, (trajectory, frame) in enumerate(clips[:, example])
+        for behavior, (trajectory, frame) in enumerate(clips[:, example])
         if trajectory >= 0
     ]
-    chosen: dict[int, list[StretchReason]] = {}
+    chosen: dict[int, list[WindowReason]] = {}
 
-    def take(candidates: Sequence[tuple[int, StretchReason]], most: int) -> None:
+    def take(candidates: Sequence[tuple[int, WindowReason]], most: int) -> None:
         for row, reason in candidates:
             if row in chosen:
                 chosen[row].append(reason)
@@ -232,9 +232,9 @@ def choose_stretches(
                 chosen[row] = [reason]
 
     take(examples, count // 2)
-    take(of_behaviours, len(chosen) + count // 4)
+    take(behavior_examples, len(chosen) + count // 4)
     others = np.setdiff1d(np.flatnonzero(time > context), list(chosen))
-    take([(int(row), StretchReason("episode")) for row in others[_spread(len(others), count - len(chosen))]], count)
+    take([(int(row), WindowReason("episode")) for row in others[_spread(len(others), count - len(chosen))]], count)
     return chosen
 
 
@@ -244,12 +244,12 @@ def _spread(count: int, most: int) -> np.ndarray:
 
 def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
     """Write the chunks of some of the windows."""
-    chosen = [read(StretchChoice, one, CHOICE) for one in work.results[CHOICE]["stretches"]]
-    stretches = list(enumerate(chosen))[part]
+    chosen = [read(WindowChoice, one, CHOICE) for one in work.results[CHOICE]["stretches"]]
+    windows = list(enumerate(chosen))[part]
     fitted = fitted_states(subject)
     baseline = mean_frame(fitted.data)
-    groups: dict[tuple[int, int], list[tuple[int, StretchChoice]]] = {}
-    for number, one in stretches:  # those of a shape are computed together
+    groups: dict[tuple[int, int], list[tuple[int, WindowChoice]]] = {}
+    for number, one in windows:  # those of a shape are computed together
         groups.setdefault((one.frame - one.first + 1, len(one.targets)), []).append((number, one))
     chunks: list[WrittenChunk] = []
     done = 0
@@ -257,45 +257,45 @@ def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
         for few in slices(len(members), AT_ONCE):
             chunks += _write_chunks(subject, fitted, members[few], steps, baseline)
             done += len(members[few])
-            work.report(done / len(stretches))
+            work.report(done / len(windows))
     return TaskResult({"chunks": chunks}, [one.name for one in chunks])
 
 
 def _write_chunks(
     subject: Subject,
     fitted: FittedStates,
-    stretches: Sequence[tuple[int, StretchChoice]],
+    windows: Sequence[tuple[int, WindowChoice]],
     steps: int,
     baseline: np.ndarray,
 ) -> list[WrittenChunk]:
     """Write the chunks of numbered windows of the same number of steps and targets."""
-    paths = stretch_gradients(subject, fitted, [one for _, one in stretches], steps, baseline)
+    paths = window_gradients(subject, fitted, [one for _, one in windows], steps, baseline)
     chunks = []
-    for i, (number, one) in enumerate(stretches):
+    for i, (number, one) in enumerate(windows):
         name = path_in("stretches", f"{number + 1}.js")
         arrays: dict[str, np.ndarray] = {}
         for path, (frames, states) in paths.items():
-            row, grid = _row(fitted, one), subject.options_of(StretchOptions).stretch_grid
-            arrays |= stretch_arrays(fitted, path, row, frames[:, i], states[:, i], baseline, grid)
+            row, grid = _row(fitted, one), subject.options_of(WindowOptions).window_grid
+            arrays |= window_arrays(fitted, path, row, frames[:, i], states[:, i], baseline, grid)
         subject.files.write_chunk(name, arrays)
         chunks.append(WrittenChunk(number, name))
     return chunks
 
 
-def stretch_gradients(
-    subject: Subject, fitted: FittedStates, stretches: Sequence[StretchChoice], steps: int, baseline: np.ndarray
+def window_gradients(
+    subject: Subject, fitted: FittedStates, windows: Sequence[WindowChoice], steps: int, baseline: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Gradients of the targets of windows of the same number of steps and targets, by path.
 
     With respect to frames (G, B, n, height, width, channels) from 0 to 1, and states (G, B, n, H).
     """
-    source, data, options = memory_source(subject), fitted.data, subject.options_of(StretchOptions)
-    rows = np.array([_row(fitted, one) for one in stretches])
+    source, data, options = memory_source(subject), fitted.data, subject.options_of(WindowOptions)
+    rows = np.array([_row(fitted, one) for one in windows])
     outputs = outputs_at(subject.agent, data, rows)
-    numbers = np.array([_directions(one) for one in stretches], int).reshape(len(rows), -1)
+    numbers = np.array([_directions(one) for one in windows], int).reshape(len(rows), -1)
     weights = fitted.directions.readout.T[numbers]  # (B, D, H)
     if source.simulator is None:
-        scores, points = list(outputs.values()), options.stretch_points
+        scores, points = list(outputs.values()), options.window_points
         gradients = memory_gradients(
             subject.agent, data, rows, scores, weights, steps, baseline=baseline, points=points
         )
@@ -346,16 +346,16 @@ def _simulated(
     return saliency.frames, np.concatenate(states, axis=-1)
 
 
-def _row(fitted: FittedStates, stretch: StretchChoice) -> int:
-    return int(fitted.data.starts[stretch.trajectory]) + stretch.frame
+def _row(fitted: FittedStates, window: WindowChoice) -> int:
+    return int(fitted.data.starts[window.trajectory]) + window.frame
 
 
-def _directions(stretch: StretchChoice) -> list[int]:
+def _directions(window: WindowChoice) -> list[int]:
     kind = "direction-"
-    return [int(one.removeprefix(kind)) for one in stretch.targets if one.startswith(kind)]
+    return [int(one.removeprefix(kind)) for one in window.targets if one.startswith(kind)]
 
 
-def stretch_arrays(
+def window_arrays(
     fitted: FittedStates, path: str, row: int, frames: np.ndarray, states: np.ndarray, baseline: np.ndarray, grid: int
 ) -> dict[str, np.ndarray]:
     """Arrays of a chunk from gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
@@ -388,11 +388,11 @@ def _cells(maps: np.ndarray, grid: int) -> np.ndarray:
 
 def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:
     """A batch of short windows; `count` are those of a task."""
-    fitted, options = sample_states(sample), sample.options_of(StretchOptions)
+    fitted, options = sample_states(sample), sample.options_of(WindowOptions)
     steps, together = min(options.horizon, MEASURED_STEPS), min(count, AT_ONCE)
-    directions = range(min(options.stretch_directions + 1, len(fitted.directions)))  # one that it is chosen for
+    directions = range(min(options.window_directions + 1, len(fitted.directions)))  # one that it is chosen for
     targets = [*outputs_at(sample.agent, fitted.data, np.zeros(1, int)), *(f"direction-{i}" for i in directions)]
     first = memory_source(sample).context
-    windows = [(i, StretchChoice(0, first + steps + i, first + 1 + i, targets, ())) for i in range(together)]
+    windows = [(i, WindowChoice(0, first + steps + i, first + 1 + i, targets, ())) for i in range(together)]
     explain = partial(_write_chunks, sample, fitted, windows, steps, mean_frame(fitted.data))
     yield Piece(explain, count / together * options.horizon / steps, explain)

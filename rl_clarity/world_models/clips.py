@@ -1,4 +1,4 @@
-"""Films of a simulator beside the truth, as animated PNG files."""
+"""Animated clips of a simulator beside the recorded frames, as PNG files."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ SIDE = 64
 FPS = 8
 
 
-def film_frames(batch: Batch, rollouts: Rollouts) -> np.ndarray:
+def clip_frames(batch: Batch, rollouts: Rollouts) -> np.ndarray:
     """Frames (T, rows, columns, 1 or 3) uint8: a row of images for each window, with `COLUMNS` side by side.
 
     Frames after the end of an episode are gray.
     """
     context = batch.frames.shape[1] - batch.mask.shape[1]
-    films = [batch.frames[:, context:], *(rollouts[mode].images for mode in MODES)]
-    size = films[0].shape
-    pixels = [newest_frames(film.reshape(-1, *size[2:])).reshape(*size[:4], -1) for film in films]
-    shown = np.stack([np.where(batch.mask[..., None, None, None] > 0, film, 128) for film in pixels], axis=2)
+    clips = [batch.frames[:, context:], *(rollouts[mode].images for mode in MODES)]
+    size = clips[0].shape
+    pixels = [newest_frames(clip.reshape(-1, *size[2:])).reshape(*size[:4], -1) for clip in clips]
+    shown = np.stack([np.where(batch.mask[..., None, None, None] > 0, clip, 128) for clip in pixels], axis=2)
     times = max(1, SIDE // max(size[2:4]))
-    shown = shown.astype(np.uint8).repeat(times, axis=3).repeat(times, axis=4)  # (B, T, films, H, W, C)
+    shown = shown.astype(np.uint8).repeat(times, axis=3).repeat(times, axis=4)  # (B, T, clips, H, W, C)
     shown = np.pad(shown, ((0, 0), (0, 0), (0, 0), (0, 2), (0, 2), (0, 0)), constant_values=255)
     count, steps, columns, height, width, colors = shown.shape
     return shown.transpose(1, 0, 3, 2, 4, 5).reshape(steps, count * height, columns * width, colors)
 
 
-def write_film(path: Path, frames: np.ndarray, fps: float = FPS) -> None:
+def write_clip(path: Path, frames: np.ndarray, fps: float = FPS) -> None:
     """Write frames (T, H, W, 1 or 3) uint8 as an animated PNG file."""
-    write_atomically(path, film_bytes(frames, fps))
+    write_atomically(path, clip_bytes(frames, fps))
 
 
-def film_bytes(frames: np.ndarray, fps: float = FPS) -> bytes:
+def clip_bytes(frames: np.ndarray, fps: float = FPS) -> bytes:
     """Return frames (T, H, W, 1 or 3) uint8 as an animated PNG file."""
     from PIL import Image
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from rl_clarity.analyses.memory.stretches import choose_stretches, stretch_arrays
+from rl_clarity.analyses.memory.windows import choose_windows, window_arrays
 from rl_clarity.reduction.directions import Directions
 
 EPISODES, STEPS = 5, 20
@@ -32,8 +32,8 @@ def cards() -> dict[str, np.ndarray]:
 CLIPS = np.array([[[3, 10]], [[4, 11]]], np.int32)
 
 
-def test_windows_are_chosen_for_directions_behaviours_and_episodes() -> None:
-    chosen = choose_stretches(fitted(), cards(), CLIPS, 16)
+def test_windows_are_chosen_for_directions_behaviors_and_episodes() -> None:
+    chosen = choose_windows(fitted(), cards(), CLIPS, 16)
     assert len(chosen) == 16
     kinds = [reason.kind for why in chosen.values() for reason in why]
     assert kinds.count("behaviour") == 2
@@ -44,13 +44,13 @@ def test_windows_are_chosen_for_directions_behaviours_and_episodes() -> None:
 
 
 def test_windows_leave_room_for_the_frames_that_a_simulation_starts_from() -> None:
-    chosen = choose_stretches(fitted(), cards(), CLIPS, 200, context=8)
+    chosen = choose_windows(fitted(), cards(), CLIPS, 200, context=8)
     assert min(row % STEPS for row in chosen) == 9
     assert len(chosen) == EPISODES * (STEPS - 9)
 
 
 def test_few_windows_are_as_many_as_asked_for() -> None:
-    assert [len(choose_stretches(fitted(), cards(), CLIPS, count)) for count in (1, 2, 7)] == [1, 2, 7]
+    assert [len(choose_windows(fitted(), cards(), CLIPS, count)) for count in (1, 2, 7)] == [1, 2, 7]
 
 
 def test_a_chunk_holds_gradients_times_frames_and_coordinates() -> None:
@@ -60,7 +60,7 @@ def test_a_chunk_holds_gradients_times_frames_and_coordinates() -> None:
     frames, states = rng.normal(size=(1, 2, 4, 6, 3)), rng.normal(size=(1, 2, 3))
     baseline = np.zeros((4, 6, 3), np.uint8)
     one = fitted(coordinates=coordinates, directions=directions)
-    arrays = stretch_arrays(one, "memory", 7, frames, states, baseline, 2)
+    arrays = window_arrays(one, "memory", 7, frames, states, baseline, 2)
     maps = (frames.sum(axis=-1) * 51 / 255).reshape(1, 2, 2, 2, 2, 3).sum(axis=(3, 5))
     assert arrays["memory"].dtype == np.int8
     stored = arrays["memory"] / 127 * arrays["memory.scale"][:, None, None, None]

@@ -1,4 +1,4 @@
-"""An output is the sum of what the page shows: baseline, features, rest, memory and gap."""
+"""An output is the sum of baseline, features, residual, memory and completeness error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl_clarity.analyses.attribution.analysis import explain
 from rl_clarity.analyses.attribution.baselines import Baseline
 from rl_clarity.analyses.layers import page_layers
 from rl_clarity.reduction import ChannelReduction
-from rl_clarity.visualization.totals import output_account
+from rl_clarity.visualization.totals import output_decomposition
 from tests.analyses.subjects import make_subject
 from tests.fakes import TinyAgent
 
@@ -23,21 +23,20 @@ COMBOS = [("LEFT",), ("LEFT", "UP"), ("RIGHT",), ()]
 STATE: State = (np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32),)
 
 
-def accounts(agent: TinyAgent, state: State = None, baseline: Baseline = "zero-layer", **options: Any) -> Any:
+def decompositions(agent: TinyAgent, state: State = None, baseline: Baseline = "zero-layer", **options: Any) -> Any:
     subject = make_subject(agent, attr_policy=True, action_combos=COMBOS, **options)
     layer = page_layers(agent, subject.options)[-1]
     reduction = ChannelReduction.fit(attribute(agent, FRAMES, "2a", [subject.output_kind], state=state).values[0], 4)
     explained = explain(subject, layer, reduction, FRAMES, state, [0, 0, 0], 64, baseline)
-    names = ("totals", "gap", "memory")
     return {
-        output: output_account(**{name: values for name, values in one.sums.items() if name in names})
+        output: output_decomposition(one.sums["totals"], one.sums["gap"], one.sums.get("memory"))
         for output, one in explained.items()
     }
 
 
-def total(account: dict[str, np.ndarray]) -> np.ndarray:
-    parts = [values for name, values in account.items() if name not in ("output", "features")]
-    return np.sum([*parts, account["features"].sum(axis=1)], axis=0)
+def total(terms: dict[str, np.ndarray]) -> np.ndarray:
+    parts = [values for name, values in terms.items() if name not in ("output", "features")]
+    return np.sum([*parts, terms["features"].sum(axis=1)], axis=0)
 
 
 def agent_of_kind(kind: str = "policy") -> TinyAgent:
@@ -47,19 +46,19 @@ def agent_of_kind(kind: str = "policy") -> TinyAgent:
 @pytest.mark.parametrize("options", [{}, {"attr_max_paths": 2, "attr_integrate_steps": 3}], ids=["straight", "paths"])
 @pytest.mark.parametrize("baseline", ["zero-layer", "zero-input", "mean"])
 @pytest.mark.parametrize("kind", ["policy", "recurrent", "q"])
-def test_accounts_add_up(kind: str, baseline: str, options: dict[str, Any]) -> None:
+def test_decompositions_add_up(kind: str, baseline: str, options: dict[str, Any]) -> None:
     agent, state = agent_of_kind(kind), STATE if kind == "recurrent" else None
     outputs = agent.forward(FRAMES, state)
     actions = outputs.q_values if kind == "q" else outputs.policy_logits
     assert actions is not None
-    found = accounts(agent, state, baseline, **options)
-    assert "action-3" in found
-    assert ("group-0" in found) == (kind != "q")
-    for output, account in found.items():
-        np.testing.assert_allclose(total(account), account["output"], rtol=1e-5, atol=1e-5)
+    decomposed = decompositions(agent, state, baseline, **options)
+    assert "action-3" in decomposed
+    assert ("group-0" in decomposed) == (kind != "q")
+    for output, terms in decomposed.items():
+        np.testing.assert_allclose(total(terms), terms["output"], rtol=1e-5, atol=1e-5)
         if output.startswith("action"):
-            np.testing.assert_allclose(account["output"], actions[:, int(output[-1])], rtol=1e-5)
-        assert (account["memory"] != 0).all() == (kind == "recurrent")
+            np.testing.assert_allclose(terms["output"], actions[:, int(output[-1])], rtol=1e-5)
+        assert (terms["memory"] != 0).all() == (kind == "recurrent")
 
 
 @pytest.mark.parametrize("baseline", ["zero-layer", "zero-input"])
@@ -69,17 +68,17 @@ def test_memory_is_what_the_state_changes_at_the_baseline(baseline: str) -> None
     with_state, without = (agent.forward(FRAMES, state, write={"2a": values}) for state in (STATE, None))
     assert with_state.values is not None
     assert without.values is not None
-    found = accounts(agent, STATE, baseline)
-    np.testing.assert_allclose(found["value"]["memory"], with_state.values - without.values, atol=1e-5)
-    np.testing.assert_allclose(found["value"]["baseline"], without.values, atol=1e-5)
+    decomposed = decompositions(agent, STATE, baseline)
+    np.testing.assert_allclose(decomposed["value"]["memory"], with_state.values - without.values, atol=1e-5)
+    np.testing.assert_allclose(decomposed["value"]["baseline"], without.values, atol=1e-5)
     logits = [outputs.policy_logits for outputs in (with_state, without)]
-    np.testing.assert_allclose(found["action-2"]["memory"], (logits[0] - logits[1])[:, 2], atol=1e-5)  # type: ignore[operator]
+    np.testing.assert_allclose(decomposed["action-2"]["memory"], (logits[0] - logits[1])[:, 2], atol=1e-5)  # type: ignore[operator]
 
 
 def test_in_the_initial_state_nothing_is_from_memory() -> None:
     agent = agent_of_kind("recurrent")
-    account = accounts(agent, agent.initial_state(5))["value"]
-    np.testing.assert_allclose(account["memory"], 0, atol=1e-6)
+    terms = decompositions(agent, agent.initial_state(5))["value"]
+    np.testing.assert_allclose(terms["memory"], 0, atol=1e-6)
 
 
 @pytest.mark.slow
